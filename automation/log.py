@@ -13,6 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
 
+    from .config.snapshot import ServiceConfig
+
 #: Our loggers begin with it; the component of a line is the rest.
 _ROOT = "ackbus"
 
@@ -86,10 +88,10 @@ class ServiceLog:
             False  # a reader of the log that has left must not end the service
         )
 
-    def take(self, level: str, form: str = "json") -> None:
-        """Go by this level and form from now on."""
-        self._logger.setLevel(_LEVELS.get(level, logging.INFO))
-        self._handler.setFormatter(JsonLines() if form == "json" else TextLines())
+    def take(self, service: ServiceConfig) -> None:
+        """Go by the level and the form of these settings from now on."""
+        self._logger.setLevel(_LEVELS[service.log_level])
+        self._handler.setFormatter(JsonLines() if service.log_format == "json" else TextLines())
 
     def __enter__(self) -> ServiceLog:
         self._logger.addHandler(self._handler)

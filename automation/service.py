@@ -7,44 +7,42 @@ plugins, and what they print live, have threads of their own.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import secrets
 import time
 
 from ..bus.doorbell import listen
-from ..schema.errors import AckbusError, BusMoved
-from ..schema.message.times import format_ts
+from ..schema.errors import AckbusError, BusMoved, InvalidInput, NotFound, Refused
 from ..schema.queries import engine_of
 from ..workers.processes.end_deadlines import GRACE_S
 from ..workers.processes.supervisors import Supervisors
 from .config.faults import ConfigFaults
+from .housekeeping import Housekeeping
 from .jobs import plugin_queues
 from .jobs.alarms import TIMES_MISSED, Alarms
-from .jobs.dispatcher import Dispatcher, Rules
+from .jobs.dispatcher import Dispatcher
 from .jobs.endings import Endings
-from .jobs.job_request import JobRequest
 from .jobs.live_output import LiveOutput
 from .jobs.recovery import recover
 from .jobs.submission import Submission
 from .notify import Notifier
+from .orders import Orders
 from .records.breakers import Breakers
 from .records.facts import Facts
 from .records.fence import Fence, ServiceFenced
-from .records.inits import Inits
 from .records.job_log import JobLog
+from .regime import establish
 from .routes.contexts import Contexts
-from .routes.router import Router
 from .schedules.scheduler import Scheduler
-from .status import status_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from ..bus.bus import Bus
     from ..bus.doorbell import Listener
-    from .config.snapshot import ScheduleEntry
+    from .config.snapshot import ScheduleEntry, ServiceConfig
     from .schedules.tables import Decision
     from .snapshots import Snapshot
 
@@ -59,14 +57,8 @@ STOP_S = 20.0
 #: For how many programs at most there is a supervisor before the first begins.
 _PREPARED = 4
 
-#: How long the service waits after something that it could not store, in seconds.
+#: How long the service waits after something that it could not do, in seconds.
 _PAUSE_S = 1.0
-
-#: Seconds between two notes that the service is there.
-_BEAT_S = 60.0
-
-#: How many rows of old records one statement deletes.
-_PRUNED_AT_ONCE = 500
 
 _log = logging.getLogger("ackbus.automation.service")
 
@@ -78,6 +70,8 @@ class Service:
         bus: an open bus.
         load: reads the configuration whole, and makes a snapshot of it.
         notifier: tells the service manager.
+        orders: to stop and to reload; they may have been given already.
+        on_taken: is called with the settings of each configuration as it comes into force.
 
     Attributes:
         submission: takes jobs in.
@@ -91,61 +85,62 @@ class Service:
         load: Callable[[], Snapshot],
         *,
         notifier: Notifier | None = None,
+        orders: Orders | None = None,
+        on_taken: Callable[[ServiceConfig], None] = lambda _: None,
     ) -> None:
         self.bus = bus
         self._load = load
         self._notifier = notifier or Notifier()
-        self.started_at_ms = bus.now_ms()
+        self._orders = orders or Orders()
+        self._on_taken = on_taken
         self.submission = Submission(bus)
         self.breakers = Breakers.of(bus)
         self.alarms = Alarms(bus, self.submission)
         engine = engine_of(bus)
-        self._fence, self._inits = Fence(engine), Inits(engine)
-        self._contexts = Contexts(engine)
-        self._records = (JobLog(engine), Facts(engine), self.breakers, self._contexts)
+        self._fence, self._token = Fence(engine), 0
         self.scheduler = Scheduler(
-            bus,
-            self.submission,
-            self.breakers,
-            on_missed=self._tell_missed,
-            check=lambda: self._fence.check(self._token),
+            bus, self.submission, self.breakers, on_missed=self._tell_missed, check=self._check
         )
-        self._snapshot: Snapshot | None = None
-        self._token = 0
-        self._is_stopping = self._is_to_reload = self._is_in_a_hurry = False
-        self._listener: Listener | None = None
+        records = (JobLog(engine), Facts(engine), self.breakers, Contexts(engine))
+        self._house = Housekeeping(bus, records, lambda: self._fence.beat(self._token))
+        self._reload_at = math.inf
 
-    def run(self, ready: Callable[[], None] = lambda: None) -> None:
+    def run(self, ready: Callable[[], None] = lambda: None, first: Snapshot | None = None) -> None:
         """Take the configuration, recover what was running, and work until `stop`.
 
         Args:
             ready: is called once, as soon as jobs can run.
+            first: the configuration to begin with; None reads it.
 
         Raises:
             ConfigFaults: the configuration is refused; nothing was changed.
             ServiceFenced: another service has begun.
         """
-        snapshot = self._load()
+        snapshot = self._load() if first is None else first
         self._token = self._fence.begin(snapshot.config.directory, snapshot.config.hash)
         output = LiveOutput(self.bus)
-        endings = Endings(self.bus, self._token, self.submission, self.breakers, self.alarms)
+        self._endings = Endings(self.bus, self._token, self.submission, self.breakers, self.alarms)
         name = f"automation-{os.getpid()}-{secrets.token_hex(4)}"
-        with listen(self.bus) as self._listener, Supervisors() as supervisors:
-            self._endings = endings
+        with listen(self.bus) as listener, Supervisors() as supervisors:
+            self._orders.on_order(listener.wake)
             self._dispatcher = Dispatcher(
-                self.bus, name, endings, output, supervisors, self._listener.wake
+                self.bus, name, self._endings, output, supervisors, listener.wake
             )
-            self._take(snapshot, recover_first=True)
+            self._take(snapshot)
+            if count := recover(self.bus, self._endings):
+                _log.warning("%s jobs were running when the last service ended", count)
             output.start()
             if snapshot.plugins:
                 supervisors.prepare(min(snapshot.config.service.max_workers, _PREPARED))
             try:
-                self._announce(snapshot, ready)
-                self._loop(self._listener)
+                self._settle()
+                _log.info("ready, with %s", self._regime)
+                self._notifier.ready(str(self._regime))
+                ready()
+                self._loop(listener)
             finally:
-                self._wind_up(self._listener)
+                self._wind_up(listener)
                 output.close()
-                self._listener = None
         self._fence.end(self._token)
 
     def stop(self) -> None:
@@ -153,107 +148,76 @@ class Service:
 
         Called again it ends them at once. Safe from any thread and from a signal handler.
         """
-        self._is_in_a_hurry = self._is_stopping
-        self._is_stopping = True
-        self._wake()
+        self._orders.stop()
 
     def reload(self) -> None:
         """Take the configuration again, soon; one that is refused changes nothing.
 
         Safe from any thread and from a signal handler.
         """
-        self._is_to_reload = True
-        self._wake()
+        self._orders.reload()
 
     @property
     def snapshot(self) -> Snapshot:
         """The configuration in force; there is one as soon as jobs can run."""
-        assert self._snapshot is not None
-        return self._snapshot
+        return self._regime.snapshot
 
-    def status(self) -> dict[str, Any]:
-        """Return the state of the service and its jobs, as JSON."""
-        return status_of(self.bus)
-
-    # The configuration -------------------------------------------------------------------------
-
-    def _take(self, snapshot: Snapshot, *, recover_first: bool = False) -> None:
-        """Go by a configuration; all that can fail has been done before.
-
-        Args:
-            snapshot: the configuration.
-            recover_first: look after the jobs of a predecessor: what of them is queued again may be
-                of a plugin that was removed meanwhile.
-        """
-        config = snapshot.config
-        for plugin in snapshot.plugins.values():
-            plugin_queues.follow(self.bus, plugin, config.service)
-        self.breakers.take({n: each.circuit_breaker for n, each in config.plugins.items()})
-        self.alarms.take(config, snapshot.plugins)
-        self._endings.take(config, Router(self.bus, config, snapshot.plugins))
-        if recover_first and (count := recover(self.bus, self._endings)):
-            _log.warning("%s jobs were running when the last service ended", count)
-        in_use = {name for name, plugin in config.plugins.items() if plugin.enabled}
-        plugin_queues.bury_removed(self.bus, in_use | set(snapshot.plugins))
-        self._dispatcher.take(Rules(snapshot.plugins, config.service, self._contexts.values))
-        self.scheduler.take(config, snapshot.registry)
-        self._snapshot = snapshot
-        self._begin_inits(snapshot)
+    def _check(self) -> None:
+        self._fence.check(self._token)
 
     def _tell_missed(self, entry: ScheduleEntry, decision: Decision) -> None:
         record = decision.record()
         told = {name: record[name] for name in ("nominal", "until", "count")}
         self.alarms.tell(TIMES_MISSED, entry.plugin, {"schedule": entry.id, **told})
 
-    def _begin_inits(self, snapshot: Snapshot) -> None:
-        """Submit `init` for each plugin that is new, or has changed with its configuration."""
-        known = self._inits.all()
-        for name in known.keys() - snapshot.plugins.keys():
-            self._inits.forget(name)
-        for plugin in snapshot.plugins.values():
-            init = known.get(plugin.name)
-            is_known = init is not None and init.fingerprint == plugin.fingerprint
-            if not is_known and "init" in plugin.manifest.commands:
-                request = JobRequest(
-                    plugin=plugin.name,
-                    command="init",
-                    submitted_by="scheduler",
-                    dedupe_key=plugin.fingerprint,
-                    dedupe_ttl_s=0,  # while one waits or runs there is no second
-                )
-                self.submission.submit(request)
+    # The configuration -------------------------------------------------------------------------
+
+    def _take(self, snapshot: Snapshot) -> None:
+        """Go by a configuration; what raises leaves the one before it in force."""
+        regime = establish(self.bus, snapshot, self.scheduler, self.submission, self._check)
+        # Nothing from here on can fail.
+        config = snapshot.config
+        self._regime = regime
+        self.breakers.take({n: each.circuit_breaker for n, each in config.plugins.items()})
+        self.alarms.take(config, snapshot.plugins)
+        self._endings.take(config, regime.router)
+        self._dispatcher.take(regime.rules, regime.queues)
+        self.scheduler.go_by(config, snapshot.registry)
+        self._on_taken(config.service)
+        snapshot.tell()
+
+    def _settle(self) -> None:
+        """Do what follows when a configuration has come into force; twice is as good as once."""
+        plugin_queues.bury_removed(self.bus, self._regime.in_use)
+        self._fence.ready(self._token, self._regime.snapshot.config.hash)
 
     def _reload(self) -> None:
-        self._is_to_reload = False
+        """Take the configuration again; where it can't be stored yet, soon once more."""
+        self._reload_at = math.inf
         self._notifier.reloading()
         try:
-            snapshot = self._load()
+            self._take(self._load())
+            self._settle()
+            _log.info("the configuration was taken, with %s", self._regime)
+        except (ServiceFenced, BusMoved):
+            raise
         except ConfigFaults as error:
             for fault in error.faults:
                 _log.error("the configuration is refused: %s", fault)
-        except AckbusError as error:
-            _log.error("the configuration can't be read: %s", error)
-        else:
-            self._take(snapshot)
-            self._fence.ready(self._token, snapshot.config.hash)
-            _log.info("the configuration was taken, with %s plugins", len(snapshot.plugins))
-        assert self._snapshot is not None
-        self._notifier.ready(_said(self._snapshot))
-
-    def _announce(self, snapshot: Snapshot, ready: Callable[[], None]) -> None:
-        for warning in snapshot.config.warnings:
-            _log.warning("%s", warning)
-        self._fence.ready(self._token, snapshot.config.hash)
-        self._notifier.ready(_said(snapshot))
-        _log.info("ready, with %s", _said(snapshot))
-        ready()
+        except (InvalidInput, NotFound, Refused) as error:
+            _log.error("the configuration is refused: %s", error)
+        except AckbusError as error:  # the disk is full, another writer holds the bus
+            _log.error("the configuration can't be taken yet: %s", error)
+            self._reload_at = time.monotonic() + _PAUSE_S
+        self._notifier.ready(str(self._regime))
 
     # The loop ----------------------------------------------------------------------------------
 
     def _loop(self, listener: Listener) -> None:
-        self._next_prune = self._next_beat = 0.0
-        while not self._is_stopping:
+        engine = engine_of(self.bus)
+        while not self._orders.is_stopping:
             try:
+                version = engine.version()  # before the step: it may have looked already
                 due_ms = self._step()
             except (ServiceFenced, BusMoved):
                 raise
@@ -261,48 +225,28 @@ class Service:
                 _log.error("the service can't go on yet: %s", error)
                 listener.wait(_PAUSE_S)
             else:
-                self._wait(listener, due_ms)
+                self._wait(listener, due_ms, version)
 
     def _step(self) -> int | None:
-        """Do all that is due, and return when a schedule is due next, in epoch milliseconds."""
-        if self._is_to_reload:
+        """Do all that is due, and return when something is due next, in epoch milliseconds."""
+        if self._orders.take_reload() or time.monotonic() >= self._reload_at:
             self._reload()
-        due_ms = self.scheduler.tick()
+        scheduled_ms = self.scheduler.tick()  # before the jobs: one that is due begins at once
         self._dispatcher.step()
-        self._keep_house()
-        return due_ms
-
-    def _keep_house(self) -> None:
-        """Do what is due from time to time: notes that the service is there, old records."""
-        now = time.monotonic()
-        if now >= self._next_beat:
-            self._next_beat = now + _BEAT_S
-            self._fence.beat(self._token)
-        if now >= self._next_prune:
-            self._next_prune = now + self._tick_interval_s
-            self._prune()
-
-    def _prune(self) -> None:
-        assert self._snapshot is not None
-        kept_ms = round(self._snapshot.config.service.job_log_retention_s * 1000)
-        before = format_ts(max(0, self.bus.now_ms() - kept_ms))
-        for records in self._records:
-            while records.prune(before, _PRUNED_AT_ONCE) == _PRUNED_AT_ONCE:
-                pass
+        self._house.step(self._settings)
+        dues = [ms for ms in (scheduled_ms, self._dispatcher.next_due_ms) if ms is not None]
+        return min(dues, default=None)
 
     @property
-    def _tick_interval_s(self) -> float:
-        assert self._snapshot is not None
-        return self._snapshot.config.service.tick_interval_s
+    def _settings(self) -> ServiceConfig:
+        return self._regime.snapshot.config.service
 
-    def _wait(self, listener: Listener, scheduled_ms: int | None) -> None:
+    def _wait(self, listener: Listener, due_ms: int | None, version: int) -> None:
         """Sleep until something is due, the bell rings, or another process has stored anything."""
-        dues = [ms for ms in (scheduled_ms, self._dispatcher.next_due_ms()) if ms is not None]
-        due_ms = min(dues, default=None)
         engine = engine_of(self.bus)
-        longest_s = _PAUSE_S if self._dispatcher.has_unwritten else self._tick_interval_s
-        version, end = engine.version(), time.monotonic() + longest_s
-        while not (self._is_stopping or self._is_to_reload):
+        longest_s = _PAUSE_S if self._dispatcher.is_held_up else self._settings.tick_interval_s
+        end = min(time.monotonic() + longest_s, self._reload_at)
+        while not (self._orders.is_stopping or self._orders.is_to_reload):
             self._watchdog()
             nap_s = min(_RECHECK_S, end - time.monotonic())
             if due_ms is not None:
@@ -324,19 +268,9 @@ class Service:
         deadline = time.monotonic() + STOP_S
         has_ended_all = False
         while self._dispatcher.running and time.monotonic() < deadline + GRACE_S + STOP_S:
-            if not has_ended_all and (self._is_in_a_hurry or time.monotonic() >= deadline):
+            if not has_ended_all and (self._orders.is_in_a_hurry or time.monotonic() >= deadline):
                 has_ended_all = True
                 self._dispatcher.end_all(GRACE_S)
             listener.wait(_RECHECK_S)
             self._watchdog()
             self._dispatcher.step(may_begin=False)
-
-    def _wake(self) -> None:
-        listener = self._listener
-        if listener is not None:
-            listener.wake()
-
-
-def _said(snapshot: Snapshot) -> str:
-    config = snapshot.config
-    return f"{len(snapshot.plugins)} plugins and {len(config.pipelines)} pipelines"

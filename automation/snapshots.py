@@ -50,9 +50,16 @@ class Snapshot:
         """The plugins that run, by name."""
         return self.registry.plugins
 
+    def tell(self) -> None:
+        """Log what is wrong with it."""
+        for fault in self.faults:
+            _log.error("%s", fault)
+        for warning in self.warnings:
+            _log.warning("%s", warning)
+
 
 def examine_folder(directory: Path, environ: Mapping[str, str]) -> Snapshot:
-    """Return the configuration of a folder with its plugins, and tell nobody.
+    """Return the configuration of a folder with its plugins; nothing is logged.
 
     Args:
         directory: the folder.
@@ -71,17 +78,3 @@ def examine_folder(directory: Path, environ: Mapping[str, str]) -> Snapshot:
     if faults and config.service.admission.validate_config_on_boot:
         raise ConfigFaults(faults, warnings)
     return Snapshot(config, registry, faults, warnings)
-
-
-def read_snapshot(directory: Path, environ: Mapping[str, str]) -> Snapshot:
-    """Read a folder of configuration for a service, and log what does not refuse it.
-
-    Raises:
-        ConfigFaults: the configuration is refused.
-    """
-    snapshot = examine_folder(directory, environ)
-    for fault in snapshot.faults:
-        _log.error("%s", fault)
-    for warning in snapshot.warnings:
-        _log.warning("%s", warning)
-    return snapshot

@@ -34,7 +34,7 @@ from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.jobs.waiting import job_of
 from ackbus.automation.schedules.tables import Decisions
 from ackbus.automation.service import Service
-from ackbus.automation.snapshots import read_snapshot
+from ackbus.automation.snapshots import examine_folder
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.jobs.claims import Claims
 from ackbus.subscribers.queues.queues import Queues
@@ -92,7 +92,7 @@ def serving(bus_dir: Path, config: Path) -> Iterator[Bus]:
     """Run the service of a folder in a thread of this process."""
     ready = threading.Event()
     with Bus.init(bus_dir) as bus, Bus.open(bus_dir) as own:
-        service = Service(own, lambda: read_snapshot(config, {}))
+        service = Service(own, lambda: examine_folder(config, {}))
 
         def run() -> None:
             try:

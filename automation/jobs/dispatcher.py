@@ -6,20 +6,19 @@ One thread claims and stores ends; each running job has a thread that waits for 
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass, replace
 
 from ...schema.errors import AckbusError, BusBusy, InvalidInput, LimitReached, NotFound, Refused
 from ...schema.processes import start_thread
 from ...schema.queries import engine_of
 from ...subscribers.jobs import jobs as states
-from ...subscribers.jobs.claims import ACTIVE, Outcome
+from ...subscribers.jobs.claims import ACTIVE, Claims, Outcome
 from ...subscribers.jobs.policy import AUTOMATION
-from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queue_set import QueueSet
 from ...workers.processes.stop_switch import StopSwitch
 from ..records.facts import Facts
 from ..records.fence import ServiceFenced
-from .plugin_queues import queue_of
 from .plugin_run import PluginJob, RunEnd, run_plugin
 from .submission import PREFIX
 
@@ -35,6 +34,9 @@ if TYPE_CHECKING:
     from ..plugins.discovery import Plugin
     from .endings import Endings, JobEnd
     from .live_output import LiveOutput
+
+#: How long nothing begins after something could not, in seconds: it would fail again at once.
+_REST_S = 1.0
 
 _log = logging.getLogger("ackbus.automation.jobs")
 
@@ -82,17 +84,23 @@ class Dispatcher:
         self._supervisors = supervisors
         self._wake = wake
         self._facts = Facts(engine_of(bus))
+        self._claims = Claims.of(bus)
         self._rules: Rules | None = None
         self._queues = QueueSet(bus, [])
         self._running: dict[int, PluginJob] = {}  # by the tokens of the claims
         self._ended: list[tuple[PluginJob, RunEnd]] = []  # appending and popping are single steps
         self._unwritten: list[tuple[PluginJob, RunEnd]] = []
         self._told_of_delay = False
+        self._rests_until = 0.0
 
-    def take(self, rules: Rules) -> None:
-        """Go by these rules from the next claim on; what runs goes on as it began."""
-        self._queues = QueueSet(self._bus, map(queue_of, rules.plugins))
-        self._rules = rules
+    def take(self, rules: Rules, queues: QueueSet) -> None:
+        """Go by these rules from the next claim on; what runs goes on as it began.
+
+        Args:
+            rules: the rules.
+            queues: of their plugins.
+        """
+        self._rules, self._queues = rules, queues
 
     @property
     def running(self) -> list[PluginJob]:
@@ -103,6 +111,11 @@ class Dispatcher:
     def has_unwritten(self) -> bool:
         """Whether ends could not be stored, and are to be tried again."""
         return bool(self._unwritten)
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether something could not be done, and is to be tried again soon."""
+        return self.has_unwritten or self._is_resting
 
     def step(self, *, may_begin: bool = True) -> int:
         """Store what has ended, end what was cancelled, and begin what may begin.
@@ -115,10 +128,8 @@ class Dispatcher:
         """
         self._store_ends()
         self._end_cancelled()
-        if not may_begin or self._rules is None:
-            return 0
-        room = self._rules.service.max_workers - len(self._running)
-        if room <= 0:
+        room = self._room
+        if not may_begin or self._rules is None or room == 0:
             return 0
         try:
             claims = self._queues.claim(
@@ -126,14 +137,19 @@ class Dispatcher:
             )
         except (BusBusy, LimitReached) as error:
             _log.warning("nothing can be claimed: %s", error)
+            self._rest()
             return 0
         for claim in claims:
             self._begin(self._rules, claim)
         return len(claims)
 
+    @property
     def next_due_ms(self) -> int | None:
-        """Return when a job that waits for its time is due, in epoch milliseconds, or None."""
-        return self._queues.next_due_ms()
+        """When a job that waits for its time is due, in epoch milliseconds.
+
+        None without one, and while none could begin: the end of another makes room.
+        """
+        return self._queues.next_due_ms if self._room else None
 
     def end_all(self, grace_s: float) -> None:
         """End the programs that run; their jobs are handed back."""
@@ -142,37 +158,52 @@ class Dispatcher:
 
     # Beginning ---------------------------------------------------------------------------------
 
-    def _begin(self, rules: Rules, claim: Claim) -> None:
-        try:
-            job = self._job(rules, claim)
-            self._running[claim.token] = job
-            start_thread(lambda: self._run(job), f"job {claim.message.seq}")
-        except (OSError, RuntimeError) as error:  # no descriptors, no threads
-            self._running.pop(claim.token, None)
-            _log.warning("message %s can't begin yet: %s", claim.message.seq, error)
-            Queue.open(self._bus, claim.queue).release(claim, f"it can't begin: {error}")
-        except AckbusError as error:  # its context is gone, its state is damaged
-            _log.error("message %s can't begin: %s", claim.message.seq, error)
-            Queue.open(self._bus, claim.queue).fail(claim, f"it can't begin: {error}", retry=False)
+    @property
+    def _room(self) -> int:
+        """Return how many jobs may begin now."""
+        if self._rules is None or self._is_resting:
+            return 0
+        return max(0, self._rules.service.max_workers - len(self._running))
 
-    def _context(self, rules: Rules, claim: Claim) -> Mapping[str, Any]:
-        told = claim.message.headers.get("job")
-        context_id = told.get("context_id") if isinstance(told, dict) else None
-        return rules.context_of(context_id) if isinstance(context_id, str) else {}
+    @property
+    def _is_resting(self) -> bool:
+        return time.monotonic() < self._rests_until
+
+    def _rest(self) -> None:
+        self._rests_until = time.monotonic() + _REST_S
+
+    def _begin(self, rules: Rules, claim: Claim) -> None:
+        job = self._running[claim.token] = self._job(rules, claim)
+        try:
+            job = self._running[claim.token] = self._with_records(rules, job)
+            start_thread(lambda: self._run(job), f"job {claim.message.seq}")
+        except (OSError, RuntimeError, BusBusy) as error:  # no descriptors, no threads
+            _log.warning("%s can't begin yet: %s", job.command, error, extra=_about(job))
+            self._rest()
+            self._end(job, RunEnd(outcome=None, why=f"it can't begin: {error}"))
+        except (AckbusError, ValueError) as error:  # its context is gone, its state is damaged
+            outcome = Outcome(status=states.FAILED, error=f"it can't begin: {error}", retry=False)
+            self._end(job, RunEnd(outcome=outcome))
 
     def _job(self, rules: Rules, claim: Claim) -> PluginJob:
-        plugin = rules.plugins[claim.queue.removeprefix(PREFIX)]
         return PluginJob(
             claim=claim,
-            plugin=plugin,
+            plugin=rules.plugins[claim.queue.removeprefix(PREFIX)],
             command=claim.message.type.removeprefix(claim.queue + "."),
-            state=self._facts.state(plugin.name),
-            context=self._context(rules, claim),
+            state={},
+            context={},
             started_at_ms=claim.claimed_at_ms,
             bus_dir=self._bus.layout.directory,
             passed_through=rules.service.plugin_env_passthrough,
             stop=StopSwitch(),
         )
+
+    def _with_records(self, rules: Rules, job: PluginJob) -> PluginJob:
+        """Return a job with the state of its plugin, and the baggage of its pipeline."""
+        told = job.message.headers.get("job")
+        context_id = told.get("context_id") if isinstance(told, dict) else None
+        context = rules.context_of(context_id) if isinstance(context_id, str) else {}
+        return replace(job, state=self._facts.state(job.plugin.name), context=context)
 
     def _run(self, job: PluginJob) -> None:
         """Run a job, in a thread of its own."""
@@ -182,6 +213,10 @@ class Dispatcher:
         except BaseException as error:  # whatever it is, the job must not stay without an end
             _log.exception("message %s can't run", job.message.seq, extra=_about(job))
             end = RunEnd(outcome=Outcome(status=states.FAILED, error=f"it can't run: {error}"))
+        self._end(job, end)
+
+    def _end(self, job: PluginJob, end: RunEnd) -> None:
+        """Have the end of a job stored by the next step."""
         self._ended.append((job, end))
         self._wake()
 
@@ -224,7 +259,7 @@ class Dispatcher:
         for line in end.stderr.splitlines():
             _log.warning("stderr: %s", line, extra=about)
         if ended is None:
-            _log.info("%s was handed back: the service ends", job.command, extra=about)
+            _log.info("%s was handed back: %s", job.command, end.why, extra=about)
         elif ended.state == states.SUCCEEDED:
             _log.info("%s succeeded in %.3f s", job.command, end.run_s, extra=about)
         else:
@@ -237,10 +272,10 @@ class Dispatcher:
 
     def _end_cancelled(self) -> None:
         """End the programs whose jobs somebody has cancelled meanwhile."""
-        for token, job in list(self._running.items()):
-            if Queue.open(self._bus, job.claim.queue).status(job.claim) != ACTIVE:
+        for token, job in self._running.items():
+            if not job.stop.is_thrown and self._claims.status(token) != ACTIVE:
                 _log.info("%s was cancelled", job.command, extra=_about(job))
-                self._running[token].stop.stop()
+                job.stop.stop()
 
 
 def _not_storable(end: RunEnd, error: AckbusError) -> RunEnd:

@@ -125,9 +125,10 @@ class Endings:
         """
         with self._bus.transaction():
             self.check()
+            queue = Queue.open(self._bus, job.claim.queue)
             if end.outcome is None:
-                return self._broken_off(job, end)
-            return self._ended(job, end, self._last_if_removed(job, end.outcome))
+                return self._broken_off(queue, job, end)
+            return self._ended(queue, job, end, self._last_if_removed(job, end.outcome))
 
     def check(self) -> None:
         """Refuse what a service does that was replaced; in the transaction that it is to guard.
@@ -139,11 +140,13 @@ class Endings:
 
     def follow_up(self, end: JobEnd, events: Sequence[EventOut], result: Any) -> None:
         """Do what follows from a job that is over; in the transaction that ends it."""
+        self.conclude(end, result)
+        self.route(end, events, result)
+
+    def conclude(self, end: JobEnd, result: Any) -> None:
+        """Say in the log how a job has ended, count it, and tell of it where it went wrong."""
         ok = end.state == states.SUCCEEDED
         self._bus.log.append([ended_draft(end, result)])
-        if self._router is not None:
-            for request in self._router.successors(end, events, result):
-                self._submission.submit(request)
         asked_by = submitted_by(end.message)
         told = {"job_id": end.message.id, "command": end.command, "error": end.error}
         if self._breakers.note(end.plugin, end.command, ok, end.message.id, asked_by):
@@ -152,6 +155,12 @@ class Endings:
             self._alarms.tell(
                 JOB_DEAD, end.plugin, {**told, "attempts": end.attempt}, parent=end.message
             )
+
+    def route(self, end: JobEnd, events: Sequence[EventOut], result: Any) -> None:
+        """Submit the jobs that follow from one that is over; in the transaction that ends it."""
+        if self._router is not None:
+            for request in self._router.successors(end, events, result):
+                self._submission.submit(request)
 
     def log_attempt(
         self, end: JobEnd, token: int, status: str, stdout: str | None, stderr: str | None
@@ -178,12 +187,11 @@ class Endings:
             return outcome
         return replace(outcome, error=f"{outcome.error}; {REMOVED}", retry=False)
 
-    def _ended(self, job: PluginJob, end: RunEnd, outcome: Outcome) -> JobEnd:
-        queue = Queue.open(self._bus, job.claim.queue)
+    def _ended(self, queue: Queue, job: PluginJob, end: RunEnd, outcome: Outcome) -> JobEnd:
         drafts = [self._event(job, event) for event in end.events]
         ((receipts, error),) = queue.end_many([(job.claim, outcome, drafts)])
         if isinstance(error, ClaimLost):
-            return self._cancelled(job, end)
+            return self._cancelled(queue, job, end)
         if error is not None:
             outcome = replace(outcome, status=states.FAILED, error=str(error), retry=False)
         ok = error is None and is_success(end)
@@ -225,19 +233,17 @@ class Endings:
             extra=_about(job),
         )
 
-    def _broken_off(self, job: PluginJob, end: RunEnd) -> JobEnd | None:
+    def _broken_off(self, queue: Queue, job: PluginJob, end: RunEnd) -> JobEnd | None:
         """Hand a job back that the service has broken off; a cancelled one is over."""
-        queue = Queue.open(self._bus, job.claim.queue)
         try:
-            queue.release(job.claim, "the service ended")
+            queue.release(job.claim, end.why)
         except ClaimLost:
-            return self._cancelled(job, end)
+            return self._cancelled(queue, job, end)
         self._job_log.drop_output(job.claim.token)
         return None
 
-    def _cancelled(self, job: PluginJob, end: RunEnd) -> JobEnd:
+    def _cancelled(self, queue: Queue, job: PluginJob, end: RunEnd) -> JobEnd:
         """Log an attempt whose job was ended by somebody else meanwhile."""
-        queue = Queue.open(self._bus, job.claim.queue)
         found = queue.jobs.get(job.message.seq)
         ended = self._job_end(job, found.state, found.error)
         self.log_attempt(ended, job.claim.token, states.DEAD, end.stdout, end.stderr)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from ...subscribers.jobs.errors import QueueNotFound
+from ...subscribers.jobs.errors import QueueMismatch, QueueNotFound
 from ...subscribers.jobs.policy import AUTOMATION
 from ...subscribers.queues.policy_change import change_policy
 from ...subscribers.queues.queue import Queue
@@ -42,13 +42,23 @@ def queues_of_plugins(bus: Bus) -> list[QueueInfo]:
 
 
 def follow(bus: Bus, plugin: Plugin, service: ServiceConfig) -> None:
-    """Make the queue of a plugin, or let its policy follow the configuration."""
+    """Make the queue of a plugin, or let its policy follow the configuration.
+
+    Raises:
+        QueueMismatch: somebody has made a queue of its name for other messages.
+    """
     name, rules = queue_of(plugin.name), _rules(plugin, service)
+    pattern = f"{name}.*"
     try:
         info = Queues(bus).get(name)
     except QueueNotFound:
-        Queue.create(bus, name, f"{name}.*", **rules)
+        Queue.create(bus, name, pattern, **rules)
         return
+    if info.pattern != pattern:
+        raise QueueMismatch(
+            f"queue {name!r} exists and takes in {info.pattern}, not {pattern}; plugin"
+            f" {plugin.name!r} needs its name"
+        )
     changed = {rule: value for rule, value in rules.items() if getattr(info.policy, rule) != value}
     if changed:
         change_policy(bus, name, by=AUTOMATION, **changed)

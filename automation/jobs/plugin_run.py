@@ -128,6 +128,7 @@ class RunEnd:
 
     Attributes:
         outcome: for the claim; None: it was broken off by the service, and counts as not begun.
+        why: the reason why it was broken off.
         events: what the plugin published.
         state_updates: what it wants to be told next time; None for nothing.
         stdout, stderr: all that it printed, as far as it is kept.
@@ -135,6 +136,7 @@ class RunEnd:
     """
 
     outcome: Outcome | None
+    why: str = "the service ended"
     events: Sequence[Mapping[str, Any]] = ()
     state_updates: Mapping[str, Any] | None = None
     stdout: str = ""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 
+from ...schema.errors import InvalidInput, NotFound, Refused
 from ...schema.queries import engine_of
 from ...subscribers.jobs import jobs as states
 from ...subscribers.jobs.claims import Claims
@@ -19,6 +20,7 @@ from .submission import PREFIX
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...bus.bus import Bus
+    from ...schema.message.message import Message
     from ...subscribers.jobs.jobs import Job
     from .endings import Endings
 
@@ -36,6 +38,7 @@ def recover(bus: Bus, endings: Endings) -> int:
     count = 0
     for info in queues_of_plugins(bus):
         with bus.transaction():
+            endings.check()
             tokens = {seq: token for token, seq in Claims.of(bus).active(info)}
             lost = Queue(bus, info).jobs.lose_running(WHY)
             for job in lost:
@@ -57,8 +60,15 @@ def _follow_up(bus: Bus, endings: Endings, job: Job, token: int) -> None:
     )
     status = states.DEAD if end.is_over else states.FAILED
     endings.log_attempt(end, token, status, stdout, stderr)
-    if end.is_over:
-        endings.follow_up(end, (), WHY)
+    if not end.is_over:
+        return
+    endings.conclude(end, WHY)
+    try:
+        with bus.transaction():
+            endings.route(end, (), WHY)
+    except (InvalidInput, NotFound, Refused) as error:
+        # Nobody makes room in a queue before the service has begun.
+        _log.error("no job follows from it: %s", error, extra=_about(end.plugin, end.message))
 
 
 def _end(bus: Bus, job: Job) -> JobEnd | None:
@@ -73,7 +83,7 @@ def _end(bus: Bus, job: Job) -> JobEnd | None:
 
 def _warn(bus: Bus, job: Job) -> None:
     message = bus.log.readable(job.seq)
-    told = {"plugin": job.queue.removeprefix(PREFIX), "job_id": message.id if message else ""}
+    told = _about(job.queue.removeprefix(PREFIX), message)
     if job.state == states.QUEUED:
         _log.warning(
             "%s: it is queued again, for attempt %s of %s",
@@ -82,3 +92,7 @@ def _warn(bus: Bus, job: Job) -> None:
         )
     else:
         _log.warning("%s: it is dead after attempt %s", WHY, job.attempt, extra=told)
+
+
+def _about(plugin: str, message: Message | None) -> dict[str, str]:
+    return {"plugin": plugin, "job_id": message.id if message else ""}

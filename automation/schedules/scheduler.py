@@ -111,20 +111,22 @@ class Scheduler:
         self._seen_ms = 0  # the newest time that a tick has seen
 
     def take(self, config: Config, registry: Registry | None = None) -> None:
-        """Go by the schedules of a configuration from now on, in one transaction.
+        """Store the schedules of a configuration, and go by them from now on.
 
         Args:
             config: the configuration.
             registry: the plugins that can run; None: all that are enabled.
+        """
+        self.store(config, registry)
+        self.go_by(config, registry)
+
+    def store(self, config: Config, registry: Registry | None = None) -> None:
+        """Store the schedules of a configuration, in one transaction or as a part of one.
 
         A schedule that is there goes on; one whose times are configured otherwise begins with its
         next time; one that is gone is forgotten, and the decisions about it stay.
         """
-        entries = {
-            key: entry
-            for key, entry in config.schedules().items()
-            if registry is None or entry.plugin in registry.plugins
-        }
+        entries = _entries(config, registry)
         with self._bus.transaction():
             now_ms = self._bus.now_ms()
             there = {(each.plugin, each.id): each for each in self._schedules.all()}
@@ -135,7 +137,10 @@ class Scheduler:
                 self._take(entry, known, now_ms)
                 if known is not None and known.config_hash == entry.hash and entry.every_s:
                     self._bring_nearer(entry, known, now_ms)  # the clock may have been set back
-        self._entries = entries
+
+    def go_by(self, config: Config, registry: Registry | None = None) -> None:
+        """Go by the schedules of a configuration, which are stored, from the next tick on."""
+        self._entries = _entries(config, registry)
         plugins = config.plugins.values()
         self._max_polls = {plugin.name: plugin.max_outstanding_polls for plugin in plugins}
         self._grace_ms = max(_LEAST_GRACE_MS, round(config.service.tick_interval_s * 1000))
@@ -338,3 +343,12 @@ class Scheduler:
         if not self._breakers.may_poll(entry.plugin, entry.command, self._submission):
             return "the circuit breaker is open"
         return None
+
+
+def _entries(config: Config, registry: Registry | None) -> dict[tuple[str, str], ScheduleEntry]:
+    """Return the schedules of the plugins that can run."""
+    return {
+        key: entry
+        for key, entry in config.schedules().items()
+        if registry is None or entry.plugin in registry.plugins
+    }

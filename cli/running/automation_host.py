@@ -11,11 +11,10 @@ from .automation_doors import doors_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
     from types import FrameType
 
-    from ...automation.service import Service
+    from ...automation.orders import Orders
     from ...server.listeners import Door, Listeners
 
 
@@ -29,27 +28,30 @@ def serve(folder: Path, bus_directory: str) -> None:
         ServiceRuns: another service runs.
     """
     from ...automation.log import ServiceLog
+    from ...automation.orders import Orders
     from ...automation.places import state_dir_of
     from ...automation.service import Service
     from ...automation.service_lock import ServiceLock
-    from ...automation.snapshots import read_snapshot
+    from ...automation.snapshots import examine_folder
     from ...bus.bus import Bus
     from ...schema.sqlite.upgrade import upgrade
 
+    orders = Orders()
+    _obey(orders, signal.SIGHUP)  # first: it would end a service that begins
     with ExitStack() as stack:
         lock = stack.enter_context(ServiceLock(state_dir_of(folder)))
         lock.acquire()
         log = stack.enter_context(ServiceLog())
-        first = read_snapshot(folder, os.environ)
-        log.take(first.config.service.log_level, first.config.service.log_format)
+        first = examine_folder(folder, os.environ)
         if not os.path.exists(os.path.join(bus_directory, "bus.db")):
             Bus.init(bus_directory).close()
         lock.acquire_bus(bus_directory)
         upgrade(bus_directory)
         bus = stack.enter_context(Bus.open(bus_directory))
-        service = Service(bus, lambda: read_snapshot(folder, os.environ))
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, _handler(service))
+        service = Service(
+            bus, lambda: examine_folder(folder, os.environ), orders=orders, on_taken=log.take
+        )
+        _obey(orders, signal.SIGINT, signal.SIGTERM)
         doors = doors_of(service, first.config)
         listeners = stack.enter_context(_listeners(doors)) if doors else None
 
@@ -60,7 +62,7 @@ def serve(folder: Path, bus_directory: str) -> None:
                 served = "".join(f", {name} at {url}" for name, url in listeners.urls.items())
             output.note(f"ready: the service of {folder} works on {bus_directory}{served}")
 
-        service.run(ready)
+        service.run(ready, first)
 
 
 def _listeners(doors: list[Door]) -> Listeners:
@@ -69,11 +71,12 @@ def _listeners(doors: list[Door]) -> Listeners:
     return Listeners(doors)
 
 
-def _handler(service: Service) -> Callable[[int, FrameType | None], None]:
+def _obey(orders: Orders, *numbers: int) -> None:
     def handle(number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
-            service.reload()
+            orders.reload()
         else:
-            service.stop()
+            orders.stop()
 
-    return handle
+    for number in numbers:
+        signal.signal(number, handle)

@@ -49,6 +49,10 @@ class QueueSet:
         bus: an open bus.
         names: the queues, all of which are there.
 
+    Attributes:
+        next_due_ms: when a delay ends next, in epoch milliseconds, as the last claim has seen it;
+            None without one.
+
     Raises:
         QueueNotFound: one is not.
     """
@@ -59,6 +63,7 @@ class QueueSet:
         members = (_Member.of(bus, name) for name in names)
         self._members = {member.queue.info.id: member for member in members}
         self._filled_upto: int | None = None
+        self.next_due_ms: int | None = None
 
     def claim(
         self, instance: str, *, group: str, limit: int, check: Callable[[], None] = lambda: None
@@ -101,13 +106,11 @@ class QueueSet:
             member.queue.fill()
         self._filled_upto = newest
 
-    def next_due_ms(self) -> int | None:
-        """Return when a delay ends next, in epoch milliseconds, or None."""
-        due = [each.next_due_ms for each in self._look() if each.next_due_ms is not None]
-        return min(due, default=None)
-
     def _look(self) -> list[QueueAtHand]:
-        return self._jobs.at_hand_of(list(self._members))
+        at_hand = self._jobs.at_hand_of(list(self._members))
+        dues = (each.next_due_ms for each in at_hand if each.next_due_ms is not None)
+        self.next_due_ms = min(dues, default=None)
+        return at_hand
 
     def _open_due(self, at_hand: list[QueueAtHand]) -> None:
         now_ms = self._bus.now_ms()

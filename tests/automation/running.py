@@ -12,7 +12,7 @@ from ackbus.automation.jobs.job_request import JobRequest, Submitted
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.records.job_log import JobLog, LogEntry
 from ackbus.automation.service import Service
-from ackbus.automation.snapshots import read_snapshot
+from ackbus.automation.snapshots import examine_folder
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.jobs.claims import ClaimRecord, Claims
 from ackbus.subscribers.jobs.jobs import Job, Jobs
@@ -87,7 +87,7 @@ def running(
 ) -> Iterator[Running]:
     """Runs the service of a folder until the block ends."""
     with Bus.open(bus.layout.directory) as own:
-        service = Service(own, lambda: read_snapshot(directory, environ or {}))
+        service = Service(own, lambda: examine_folder(directory, environ or {}))
         with serving(bus, service) as served:
             yield served
 

@@ -15,6 +15,7 @@ from ackbus.automation.jobs.job_request import JobRequest, Submitted
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.records.fence import Fence
 from ackbus.automation.records.job_log import JobLog
+from ackbus.automation.status import status_of
 from ackbus.schema.queries import engine_of, file_of
 from ackbus.subscribers.jobs.jobs import Job, Jobs
 
@@ -208,7 +209,7 @@ def test_job_that_fails_after_its_plugin_was_removed_is_dead(
         wait_until(lambda: lines(tmp_path / "held") == 1)
         folder.write(config=CONFIG.replace("held: {enabled: true", "held: {enabled: false"))
         service.service.reload()
-        wait_until(lambda: not service.service._is_to_reload)
+        wait_until(lambda: not service.service._orders.is_to_reload)
         assert service.ended(service.submit("echo")).state == "succeeded"  # it has been taken
         (tmp_path / "held.go").touch()
         found = service.ended(job_id)
@@ -308,7 +309,7 @@ def test_d_54_init_runs_once_for_each_form_of_a_plugin_and_is_not_tried_again(
     for _ in range(2):
         with running(bus, folder.path) as service:
             wait_until(lambda: inits() == 1)
-            wait_until(lambda: service.service.status()["plugins"]["echo"]["init"] == "failed")
+            wait_until(lambda: status_of(bus)["plugins"]["echo"]["init"] == "failed")
             service.ended(service.submit("echo", "handle"))
     assert inits() == 1
     folder.write(config=config.replace("n: 1", "n: 2"))

@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from ackbus.automation.config.faults import ConfigFaults
-from ackbus.automation.snapshots import Snapshot, examine_folder, read_snapshot
+from ackbus.automation.snapshots import Snapshot, examine_folder
 
 from .conftest import Folder
 
@@ -19,7 +19,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 def read(folder: Folder, config: str) -> Snapshot:
     folder.write(config=config)
-    return read_snapshot(folder.path, {})
+    return examine_folder(folder.path, {})
 
 
 @pytest.mark.requirement("D-57")
@@ -29,6 +29,7 @@ def test_a_bad_plugin_is_logged_and_the_others_load(
     folder.plugin("good")
     folder.plugin("bad", manifest="name: bad\n")
     snapshot = read(folder, "plugin_roots: [plugins]\nplugins: {good: {}, bad: {}}\n")
+    snapshot.tell()
     assert list(snapshot.plugins) == ["good"]
     errors = [each.getMessage() for each in logged.records if each.levelname == "ERROR"]
     assert any("bad/manifest.yaml: commands: 'commands' is missing" in each for each in errors)
@@ -42,6 +43,7 @@ def test_warnings_of_the_configuration_and_of_plugins_are_logged(
     (folder.path / "plugins/good").symlink_to(folder.path / "elsewhere")
     text = "service: {allow_symlinks: true}\nplugin_roots: [plugins, '.']\nplugins: {good: {}}\n"
     snapshot = read(folder, text)
+    snapshot.tell()
     assert list(snapshot.plugins) == ["good"]
     warned = "\n".join(each.getMessage() for each in logged.records if each.levelname == "WARNING")
     assert "plugins/good is a symlink" in warned

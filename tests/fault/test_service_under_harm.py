@@ -6,7 +6,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.automation.service import Service
-from ackbus.automation.snapshots import read_snapshot
+from ackbus.automation.snapshots import examine_folder
 from ackbus.schema.message.times import now_ms
 
 from ..automation.conftest import Folder
@@ -67,7 +67,7 @@ def test_clock_that_is_set_ends_no_running_job(bus_dir: Path, tmp_path: Path, st
 
     folder = configured(tmp_path)
     with Bus.open(bus_dir, clock=clock) as bus, Bus.open(bus_dir, clock=clock) as own:
-        service = Service(own, lambda: read_snapshot(folder.path, {}))
+        service = Service(own, lambda: examine_folder(folder.path, {}))
         with serving(bus, service) as run:
             job_id = begins(run, tmp_path)
             offset_ms[0] = step_s * 1000

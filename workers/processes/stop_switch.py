@@ -37,6 +37,11 @@ class StopSwitch:
         """When to kill, on the monotonic clock: infinity until the switch is thrown."""
         return min(self._kill_times, default=math.inf)
 
+    @property
+    def is_thrown(self) -> bool:
+        """Whether the switch was thrown."""
+        return bool(self._kill_times)
+
     def fileno(self) -> int:
         """The descriptor that is readable for ever after the switch was thrown."""
         return self._reader

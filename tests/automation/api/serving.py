@@ -8,7 +8,7 @@ import httpx
 
 from ackbus import Bus
 from ackbus.automation.service import Service
-from ackbus.automation.snapshots import read_snapshot
+from ackbus.automation.snapshots import examine_folder
 from ackbus.server.automation.app import create_api, end_waiting
 from ackbus.server.client_timeouts import Patience
 from ackbus.server.listeners import Door, Listeners
@@ -66,7 +66,7 @@ def api_of(bus: Bus, folder: Folder, *, patience: Patience | None = None) -> Ite
     """Runs the service of a folder, and serves its API, until the block ends."""
     with ExitStack() as stack:
         own = stack.enter_context(Bus.open(bus.layout.directory))
-        service = Service(own, lambda: read_snapshot(folder.path, KEYS))
+        service = Service(own, lambda: examine_folder(folder.path, KEYS))
         running = stack.enter_context(serving(bus, service))
         app = create_api(own, service, patience=patience)
         door = Door("API", "127.0.0.1:0", app, on_stop=lambda: end_waiting(app))

@@ -7,7 +7,8 @@ import pytest
 from ackbus import Bus, Queue
 from ackbus.automation.jobs.job_request import JobRequest
 from ackbus.automation.jobs.submission import Submission
-from ackbus.automation.snapshots import read_snapshot
+from ackbus.automation.records.breakers import Breakers
+from ackbus.automation.snapshots import examine_folder
 from ackbus.subscribers.queues.queue_set import QueueSet
 
 from ...conftest import wait_until
@@ -91,6 +92,27 @@ def test_service_begins_although_nobody_hears_of_what_its_predecessor_left(
         assert service.ended(done.job_id).state == "dead"
 
 
+def test_service_begins_although_what_follows_from_a_lost_job_has_no_room(
+    bus: Bus, configured: Folder
+) -> None:
+    """Neither its alarm nor its hook: their queue is full, and nobody empties it before."""
+    with running(bus, configured.path):
+        pass
+    hook = "pipelines: [{name: hooked, on-hook: job.failed, steps: [{uses: hear}]}]\n"
+    configured.write(config=CONFIG.replace("bad: {", "bad: {notify_on_complete: true, ") + hook)
+    submission = Submission(bus)
+    lost = submission.submit(JobRequest(plugin="bad", command="poll", submitted_by="scheduler"))
+    QueueSet(bus, ["plugin.bad"]).claim("dead", group="automation", limit=1)
+    waits = submission.submit(JobRequest(plugin="hear", command="poll", submitted_by="cli"))
+    Queue.open(bus, "plugin.hear").jobs.limit(1)
+    with running(bus, configured.path) as service:
+        assert service.job(lost.job_id).state == "dead"
+        assert service.ended(waits.job_id).state == "succeeded"
+        assert heard(service) == []
+        breakers = Breakers.of(bus)
+        assert breakers.get("bad", "poll").failure_count == 1
+
+
 def test_plugins_that_hear_of_each_other_come_to_an_end(bus: Bus, configured: Folder) -> None:
     """No alarm tells of a job that an alarm has begun."""
     each = "  {}: {{enabled: true, retry: {{max_attempts: 1}}, on_failure: {}}}\n"
@@ -106,9 +128,9 @@ def test_plugins_that_hear_of_each_other_come_to_an_end(bus: Bus, configured: Fo
 
 def test_service_that_names_a_plugin_which_is_not_there_is_a_fault(configured: Folder) -> None:
     configured.write(config=CONFIG.replace("on_failure: hear", "on_failure: hera"))
-    (fault,) = read_snapshot(configured.path, {}).faults
+    (fault,) = examine_folder(configured.path, {}).faults
     assert (fault.path, fault.line) == ("service.on_failure", 2)
     assert fault.message == "there is no plugin 'hera'; did you mean 'hear'?"
     configured.write(config=CONFIG.replace("on_failure: hear", "on_failure: hear.pol"))
-    (fault,) = read_snapshot(configured.path, {}).faults
+    (fault,) = examine_folder(configured.path, {}).faults
     assert fault.message == "the plugin 'hear' has no command 'pol'; did you mean 'poll'?"

@@ -20,7 +20,7 @@ from ackbus.automation.records.breakers import Breakers
 from ackbus.automation.records.fence import Fence
 from ackbus.automation.routes.contexts import Contexts
 from ackbus.automation.routes.router import Router
-from ackbus.automation.snapshots import read_snapshot
+from ackbus.automation.snapshots import examine_folder
 from ackbus.schema.message.message import Message
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.jobs.claims import Outcome
@@ -58,7 +58,7 @@ class ByHand:
 
     def __init__(self, bus: Bus, folder: Folder) -> None:
         self.bus = bus
-        snapshot = read_snapshot(folder.path, {})
+        snapshot = examine_folder(folder.path, {})
         self.config: Config = snapshot.config
         self.plugins = discover(self.config).plugins
         for plugin in self.plugins.values():

@@ -9,7 +9,7 @@ from ackbus import Bus
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.routes.router import Router
 from ackbus.automation.routes.tree import Tree, cancel, once_more, wait
-from ackbus.automation.snapshots import read_snapshot
+from ackbus.automation.snapshots import examine_folder
 from ackbus.schema.errors import InvalidInput, NotFound
 
 from ...conftest import wait_until
@@ -176,7 +176,7 @@ pipelines: [{name: p, on: e, steps: [{uses: b}, {uses: c, with: {x: "{payload.x}
 
 
 def _begin(bus: Bus, folder: Folder, payload: object = None) -> str:
-    snapshot = read_snapshot(folder.path, {})
+    snapshot = examine_folder(folder.path, {})
     router, submission = Router(bus, snapshot.config, snapshot.plugins), Submission(bus)
     with bus.transaction():
         (request,) = router.begin("p", payload or {}, submitted_by="cli")

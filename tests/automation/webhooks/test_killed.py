@@ -29,7 +29,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from ackbus import Bus
 from ackbus.automation.service import Service
-from ackbus.automation.snapshots import read_snapshot
+from ackbus.automation.snapshots import examine_folder
 from ackbus.server.listeners import Door, Listeners
 from ackbus.server.webhooks.receiver import BODY_S, Receiver
 
@@ -42,7 +42,7 @@ class Dying(Receiver):
         await super().__call__(scope, receive, sent)
 
 with Bus.open(sys.argv[1]) as bus:
-    service = Service(bus, lambda: read_snapshot(Path(sys.argv[2]), os.environ))
+    service = Service(bus, lambda: examine_folder(Path(sys.argv[2]), os.environ))
     app = Starlette(routes=[Mount("", app=Dying(bus, lambda: service.snapshot, BODY_S))])
     with Listeners([Door("webhooks", "127.0.0.1:0", app)]) as listeners:
         def ready():
