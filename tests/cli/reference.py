@@ -20,9 +20,9 @@ FILE = Path(__file__).parents[2] / "docs" / "cli.md"
 _HEAD = """\
 # The command line
 
-Each command with its words and options, and an example where these don't show the use. `bus COMMAND
---help` describes them; so do the manual pages that `bus completion man DIR` writes. A test renders
-this page from the definitions of the commands.
+Each command with its words and options, and an example where the shell needs care. `bus COMMAND
+--help` describes them, with an example each; so do the manual pages that `bus completion man DIR`
+writes. A test renders this page from the definitions of the commands.
 
 - Data goes to stdout, all else to stderr. Commands that print data take `--json`: one JSON object
   a line, with the names of `bus.jsonl`. In a pipe, text is plain; on a terminal it has colours.
@@ -87,8 +87,8 @@ def render() -> str:
     group = ""
     for path, command in _folded():
         if (found := _group(path)) != group:
+            parts.append(f"{chr(10) if group else ''}## {found}\n\n")
             group = found
-            parts.append(f"{'' if len(parts) == 1 else chr(10)}## {group}\n\n")
         parts.append(_entry(path, command))
     return "".join(parts)
 
@@ -110,15 +110,15 @@ def _group(path: str) -> str:
 
 
 def _entry(path: str, command: Any) -> str:
-    """The words and options of a command, its purpose, and an example that has an option."""
+    """The words and options of a command, its purpose, and an example that needs care."""
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     last = [p for p in arguments if _metavar(p).startswith("--")]  # a command, after `--`
     words = [_word(each) for each in arguments if each not in last]
     usage = " ".join([path, *words, *_options(command), *map(_word, last)])
     example = command.epilog.rpartition("\n")[2].strip()
-    purpose = _prose(command.help.partition("\n\n")[0])
-    shows_more = re.search(r" -|['\"$&>|]", example.replace(" --json", ""))
-    return f"- `{usage}`\\\n  {purpose}{f' `{example}`' if shows_more else ''}\n"
+    purpose = _prose(re.split(r"(?<=\.) ", " ".join(command.help.split()))[0])
+    needs_care = re.search(r" -- |['\"$&>|]", example)
+    return f"- `{usage}`\\\n  {purpose}{f' `{example}`' if needs_care else ''}\n"
 
 
 def _options(command: Any) -> list[str]:

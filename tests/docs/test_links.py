@@ -38,6 +38,25 @@ def test_every_link_within_the_project_leads_somewhere(name: str) -> None:
     assert broken == []
 
 
+def test_list_of_documents_leads_to_each_page_once() -> None:
+    listed = [target for target, _ in LINK.findall((ROOT / "docs/README.md").read_text("utf-8"))]
+    linked = [
+        str((ROOT / "docs" / target).resolve().relative_to(ROOT.resolve())) for target in listed
+    ]
+    assert len(linked) == len(set(linked))
+    pages = {
+        name
+        for name in DOCUMENTS
+        if name.startswith(("docs/", "examples/")) and not name.startswith("docs/adr/")
+    }
+    reached_from_others = {
+        "docs/README.md",
+        "docs/pictures/agents.md",
+        "docs/pictures/conversation.md",
+    }
+    assert pages - set(linked) == reached_from_others
+
+
 def missing_sources(text: str) -> list[str]:
     """The paths to sources in a text that are not there."""
     named = (path for path in SOURCE.findall(text) if not STANDS_FOR_OTHERS.search(path))
