@@ -13,12 +13,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def documented() -> set[tuple[str, str, frozenset[str]]]:
-    """The methods, paths and scopes in the table of the page, where each operation stands once."""
+    """The methods, paths and scopes in the list of the page, where each operation stands once."""
     text = (ROOT / "docs/http.md").read_text("utf-8").partition("\n## Operations\n")[2]
     found = [
         (method, path, frozenset(re.findall(r"`(\S+)`", scopes)))
-        for scopes, operations in re.findall(r"^\| ([^|]*) \| (`[A-Z][^|]*) \|", text, re.MULTILINE)
-        for method, path in re.findall(r"`([A-Z]+) (/[^`]*)`", operations)
+        for scopes, operations in re.findall(r"^- (none|`[^/]*`): (.*)$", text, re.MULTILINE)
+        for method, paths in re.findall(r"([A-Z]+) ([^;]*)", operations)
+        for path in re.findall(r"`(/[^`]*)`", paths)
     ]
     assert len(found) == len(set(found))
     return set(found)
