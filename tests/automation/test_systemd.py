@@ -1,0 +1,112 @@
+"""The unit for systemd in the how-to, by systemd's own check and by the acts of its lines."""
+
+import configparser
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ackbus.automation.service import STOP_S
+from ackbus.subscribers.jobs.jobs import Jobs
+from ackbus.workers.processes.end_deadlines import GRACE_S
+
+from ..conftest import wait_until
+from .conftest import Folder
+from .service_process import BUS, ServiceProcess
+from .test_service import configured, lines, submit
+
+pytestmark = pytest.mark.slow
+
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "automate.md"
+
+
+def unit() -> str:
+    """The unit, as the how-to has it."""
+    (found,) = re.findall(r"```ini\n(.*?)```", HOW_TO.read_text("utf-8"), re.DOTALL)
+    return str(found)
+
+
+def setting(name: str) -> str:
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment, method-assign]
+    parser.read_string(unit())
+    return parser["Service"][name]
+
+
+def seconds(name: str) -> int:
+    return int(setting(name))
+
+
+@pytest.mark.requirement("D-145")
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not here")
+def test_d_145_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
+    path = tmp_path / "automation.service"
+    path.write_text(unit().replace("/usr/local/bin/bus", BUS[0]))
+    words = ["systemd-analyze", "verify", "--man=no", "--generators=no", str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, path.name in done.stderr) == (0, False), done.stderr
+    path.write_text(path.read_text().replace("WatchdogSec", "WatchdogSecs"))
+    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+    assert "WatchdogSecs" in done.stderr
+
+
+@pytest.mark.requirement("D-145")
+def test_the_unit_starts_reloads_and_stops_the_service(folder: Folder, tmp_path: Path) -> None:
+    """As systemd does it: the words of the unit, a socket for the notes, its signals."""
+    configured(folder, tmp_path)
+    assert setting("ExecStart").split()[1:-1] == ["automation", "start", "--config"]
+    assert setting("User")
+    assert (setting("Type"), setting("Restart")) == ("notify", "on-failure")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
+        told.bind(str(tmp_path / "notify"))
+        told.settimeout(30)
+        watchdog_us = seconds("WatchdogSec") * 1_000_000
+        notes = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": str(watchdog_us)}
+        with ServiceProcess(folder.path, **notes) as service:
+
+            def hear(wanted: str) -> None:
+                while not told.recv(4096).decode().startswith(wanted):
+                    pass
+
+            hear("READY=1")
+            reload = setting("ExecReload").replace("$MAINPID", str(service.process.pid))
+            subprocess.run(reload.split(), check=True)
+            hear("RELOADING=1")
+            hear("READY=1")
+            assert service.stop() == 0
+
+
+@pytest.mark.requirement("D-145")
+def test_what_does_not_help_to_start_again_is_not_started_again(
+    folder: Folder, tmp_path: Path
+) -> None:
+    given_up = {int(code) for code in setting("RestartPreventExitStatus").split()}
+    configured(folder, tmp_path)
+    with ServiceProcess(folder.path).ready() as service:
+        second = service.run("automation", "start")
+        assert second.returncode in given_up
+        service.kill()
+        assert service.process.returncode == -signal.SIGKILL  # it is started again after that
+        folder.write(config="service: {max_workers: 0}\n")
+        assert service.run("automation", "start").returncode in given_up
+
+
+def test_a_service_that_is_stopped_alone_lets_its_plugins_end(
+    folder: Folder, tmp_path: Path
+) -> None:
+    """The reason for KillMode=mixed: systemd's default would end the plugins at once."""
+    assert setting("KillMode") == "mixed"
+    assert seconds("TimeoutStopSec") > 2 * STOP_S + GRACE_S
+    configured(folder, tmp_path)
+    with ServiceProcess(folder.path).ready() as service, service.open() as bus:
+        held = submit(bus, "held")
+        wait_until(lambda: lines(tmp_path / "held") == 1)
+        service.process.send_signal(signal.SIGTERM)
+        (tmp_path / "held.go").touch()
+        assert service.process.wait(seconds("TimeoutStopSec")) == 0
+        (job,) = Jobs.of(bus).of_message(held.seq)
+        assert job.state == "succeeded"
