@@ -216,6 +216,7 @@ class Service:
     def _loop(self, listener: Listener) -> None:
         engine = engine_of(self.bus)
         while not self._orders.is_stopping:
+            self._watchdog()  # where the store can't be written, too: a new start would not help
             try:
                 version = engine.version()  # before the step: it may have looked already
                 due_ms = self._step()

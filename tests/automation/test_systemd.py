@@ -6,16 +6,22 @@ import shutil
 import signal
 import socket
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from ackbus.automation.service import STOP_S
+from ackbus import Bus
+from ackbus.automation.notify import Notifier
+from ackbus.automation.service import STOP_S, Service
+from ackbus.automation.snapshots import examine_folder
 from ackbus.subscribers.jobs.jobs import Jobs
 from ackbus.workers.processes.end_deadlines import GRACE_S
 
 from ..conftest import wait_until
+from ..programs import connect
 from .conftest import Folder
+from .running import OK, serving
 from .service_process import BUS, ServiceProcess
 from .test_service import configured, lines, submit
 
@@ -110,3 +116,30 @@ def test_a_service_that_is_stopped_alone_lets_its_plugins_end(
         assert service.process.wait(seconds("TimeoutStopSec")) == 0
         (job,) = Jobs.of(bus).of_message(held.seq)
         assert job.state == "succeeded"
+
+
+def test_a_service_that_can_not_write_yet_still_lives(
+    bus: Bus, folder: Folder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Another program holds the bus: to start the service again would not help."""
+    schedules = "schedules: [{every: 1s}]"
+    folder.write(
+        config=f"plugin_roots: [plugins]\nplugins: {{echo: {{enabled: true, {schedules}}}}}\n"
+    )
+    folder.plugin("echo", run=OK)
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told,
+        Bus.open(bus.layout.directory, write_timeout_s=0.2) as own,
+    ):
+        told.bind(str(tmp_path / "notify"))
+        told.settimeout(30)
+        notes = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "100000"}
+        service = Service(own, lambda: examine_folder(folder.path, {}), notifier=Notifier(notes))
+        with serving(bus, service), closing(connect(Path(bus.layout.directory))) as other:
+            other.execute("BEGIN IMMEDIATE")
+            failed = [0]  # how often it could not go on, when it was heard of
+            while failed[-1] < 4 or len(failed) < 6:
+                assert told.recv(4096).startswith((b"WATCHDOG=1", b"READY=1"))
+                failed.append(caplog.text.count("the service can't go on yet"))
+            assert len(set(failed)) > 3  # it was heard of between the failures too
+            other.execute("ROLLBACK")
