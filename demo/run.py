@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from dataclasses import dataclass
 from itertools import islice
 
 from ..bus.bus import Bus
 from ..export.jsonl.exporter import Exporter
-from ..schema.directory.layout import BUS_DIRECTORY, Layout
-from ..schema.errors import AckbusError, InvalidInput, NotFound, Refused
+from ..schema.directory.layout import BUS_DIRECTORY
+from ..schema.errors import AckbusError, InvalidInput, NotFound
 from ..schema.message.draft import Draft
 from ..subscribers.inboxes.inbox import Inbox
 from ..subscribers.queues.queue import Queue
 from .crew import Crew
+from .place import fresh_folder, refuse_bus
 from .proof import read_proof
 from .protocol import COORDINATOR, DEMO, DONE, HELD, KILLED, TASK
 from .tree import Tree, path_to_payload
@@ -150,14 +150,8 @@ def _kill(bus: Bus, crew: Crew, held: Message) -> str:
 def _place(directory: str | None) -> str:
     """Return the directory of the bus; None takes a fresh temporary one."""
     if directory is None:
-        return os.path.join(
-            os.path.realpath(tempfile.mkdtemp(prefix="ackbus-demo-")), BUS_DIRECTORY
-        )
-    if os.path.exists(Layout(directory).database):
-        raise Refused(
-            f"{directory} holds a bus already, and the demo makes its own; choose another"
-            " directory with --dir"
-        )
+        return os.path.join(fresh_folder(), BUS_DIRECTORY)
+    refuse_bus(directory)
     return os.path.realpath(directory)
 
 

@@ -24,6 +24,9 @@ Directory = Annotated[
 @commands.command("demo", example="bus demo src")
 def demo(
     path: Annotated[str, typer.Argument(metavar="PATH", help="The folder to examine.")] = ".",
+    automation: Annotated[
+        bool, typer.Option("--automation", help="Show schedules, routes and pipelines instead.")
+    ] = False,
     directory: Directory = None,
     json: Json = False,
     verbose: Verbose = False,
@@ -33,7 +36,18 @@ def demo(
     Workers examine every text file under PATH, as jobs of a queue, and one of them is killed
     halfway. The bus is made in --dir DIR, else in a fresh temporary directory, and stays there.
     Exit code 1 when a file was not examined, or reported twice; 4 when there is none.
+
+    With --automation, a service runs plugins of the demo's own, on a clock that jumps: a schedule
+    is due, routes fan out, a webhook begins a pipeline, a step is retried, a breaker opens and
+    closes. Nothing of PATH is read. Exit code 1 when anything happened too often or too seldom.
     """
+    if automation:
+        from ...demo.automation.run import run_automation_demo
+        from ..show.automation_report import print_automation_report
+
+        ran = run_automation_demo(directory=directory, say=output.note, progress=progress)
+        print_automation_report(ran)
+        return 0 if ran.proof.holds else 1
     run = run_demo(path, directory=directory, say=output.note, progress=progress)
     print_report(run)
     return 0 if run.proof.holds else 1

@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "setup": {"schema", "bus", "subscribers"},
     "server": {"schema", "blobs", "bus", "subscribers", "automation", "export"},
     "torture": {"schema", "bus", "subscribers", "export", "doctor"},
-    "demo": {"schema", "bus", "subscribers", "workers", "export"},
+    "demo": {"schema", "bus", "subscribers", "workers", "automation", "export"},
     "": {"schema", "blobs", "bus", "subscribers", "workers", "export"},
 }
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
@@ -52,6 +52,7 @@ FOLDERS: dict[str, list[str]] = {
     "doctor": ["recovery", "checks", "repair"],
     "server": ["access", "api", "live", "mcp", "metrics", "page", "automation", "webhooks"],
     "torture": ["roles", "proofs"],
+    "demo": ["automation"],
     "cli": ["show", "options", "fast", "running", "top", "commands"],
 }
 
