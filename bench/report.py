@@ -38,17 +38,15 @@ INTRODUCTION = """\
 # Benchmarks
 
 Written by `make bench-report` from the records in [bench/results](../../bench/results), which
-have all figures, payloads and settings; `make bench` takes them. Each question is asked of all
-contenders in turn, several rounds in one run: trust the ratios within a run, not its times.
-Benchmarks with peers were taken at least twice, on two processors that others used too, and the
-run with less spread is kept; those of 2026-11-21 have their Redis client by TCP and without
-hiredis. Bars are medians; the line across is the spread of the rounds, for percentiles p50 to
-p99. [bounds.md](bounds.md) says what stands in the way of what was not reached.
+have all figures and settings; `make bench` takes them. Each question is asked of all contenders in
+turn, several rounds in one run: trust the ratios within a run, not its times. Benchmarks with peers
+were taken at least twice, on two processors that others used too, and the run with less spread is
+kept. Bars are medians; the line across is the spread of the rounds, for percentiles p50 to p99.
+[bounds.md](bounds.md) says what stands in the way of what was not reached.
 
 Peers are run as their documents advise for speed, and as durable as the bus: SQLite with a
-write-ahead log and synchronous=NORMAL; Redis by a Unix socket with hiredis, with nothing on disk
-unless a figure says otherwise; NATS with file storage. Payloads over 4,096 bytes are files that
-the bus syncs to disk first.
+write-ahead log and synchronous=NORMAL; Redis by a Unix socket with hiredis (by TCP and without it
+on 2026-11-21), with nothing on disk unless a figure says otherwise; NATS with file storage.
 """
 
 
