@@ -51,6 +51,9 @@ INTERNAL = {
     "Table.of",
 }
 
+#: How long a line of short calls may be, in characters.
+_LINE = 100
+
 #: Classes that programs get from calls, and do not make.
 _NOT_MADE = {"Bus", "Chain", "Heartbeats", "Leases", "Message", "Reservations", "Settings"}
 
@@ -141,10 +144,24 @@ def _members(name: str, kind: type) -> Iterator[str]:
         attributes = []  # they are what it is made with
     if attributes:
         yield f"  - {_code(attributes)}"
+    calls = []
     for member in _without_twins(own):
         call = getattr(own[member], "__func__", own[member])
         if inspect.isfunction(call) and call.__qualname__ not in INTERNAL:
-            yield f"  - `{_call(member, call)}`{_twin_mark(member, own)}"
+            calls.append(f"`{_call(member, call)}`{_twin_mark(member, own)}")
+    for line in _joined(calls):
+        yield f"  - {line}"
+
+
+def _joined(calls: list[str]) -> list[str]:
+    """Join the calls of a class to lines, short ones beside each other."""
+    lines: list[str] = []
+    for call in calls:
+        if lines and len(lines[-1]) + len(call) < _LINE:
+            lines[-1] += f", {call}"
+        else:
+            lines.append(call)
+    return lines
 
 
 def _call(name: str, call: Any) -> str:
