@@ -2,13 +2,15 @@
 
 The program is a shell that prints a response. It runs alone, under the supervisor that runs all
 programs; then as a job, from the commit of its request to its end with all that follows. Beside it
-many jobs with 8 workers, the time from a due time to its claim, and a service without work.
+many jobs with 8 workers, how busy these keep all processors with programs that compute, the time
+from a due time to its claim, and a service without work.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import sys
 import tempfile
 import threading
 import time
@@ -18,6 +20,7 @@ from pathlib import Path
 
 from measure import (
     Contender,
+    at_least,
     at_most,
     compare,
     options,
@@ -56,6 +59,15 @@ IDLE_S = 10.0
 #: The longest wait between two looks whether a job is over, in seconds.
 _LOOK_S = 0.0002
 
+#: How many programs compute side by side in a round, and how long each, in seconds.
+COMPUTING, COMPUTES_S = 40, 0.2
+
+COMPUTATION = f"""#!{sys.executable} -S
+import time
+while time.process_time() < {COMPUTES_S}: pass
+print('{{"status":"ok","result":""}}')
+"""
+
 PROGRAM = """#!/bin/sh
 echo '{"status":"ok","result":""}'
 """
@@ -71,18 +83,18 @@ commands: {{poll: {{type: read}}}}
 """
 
 
-def folder(path: Path, plugins: dict[str, str]) -> Path:
-    """Write a folder of configuration with plugins, each with its settings."""
+def folder(path: Path, plugins: dict[str, str], text: str = PROGRAM) -> Path:
+    """Write a folder of configuration with plugins, each with its settings, and their program."""
     lines = [f"  {name}: {{enabled: true{settings}}}" for name, settings in plugins.items()]
     path.mkdir()
-    text = "plugin_roots: [plugins]\nservice: {max_workers: 8}\nplugins:\n"
-    (path / "config.yaml").write_text(text + "\n".join(lines) + "\n")
+    head = "plugin_roots: [plugins]\nservice: {max_workers: 8}\nplugins:\n"
+    (path / "config.yaml").write_text(head + "\n".join(lines) + "\n")
     for name in plugins:
         plugin = path / "plugins" / name
         plugin.mkdir(parents=True)
         (plugin / "manifest.yaml").write_text(MANIFEST.format(name=name))
         program = plugin / "run.sh"
-        program.write_text(PROGRAM)
+        program.write_text(text)
         program.chmod(0o755)
     return path
 
@@ -167,8 +179,8 @@ def many_jobs(bus: Bus, count: int) -> Contender:
     return run
 
 
-def lateness(bus: Bus, plugins: list[str], since_ms: int) -> list[float]:
-    """Return the seconds from each due time since a moment to the claim of its job."""
+def due_and_claimed(bus: Bus, plugins: list[str], since_ms: int) -> list[tuple[float, float]]:
+    """Return each due time since a moment, and when its job was claimed, in seconds."""
     found = []
     for name in plugins:
         info = Queues(bus).get(f"plugin.{name}")
@@ -176,7 +188,8 @@ def lateness(bus: Bus, plugins: list[str], since_ms: int) -> list[float]:
             message = None if decision.job_id is None else bus.get(decision.job_id)
             if message is not None and decision.nominal_ms >= since_ms:
                 claims = Claims.of(bus).of_job(info, message.seq)
-                found += [(each.claimed_at_ms - decision.nominal_ms) / 1000 for each in claims[:1]]
+                due_s = decision.nominal_ms / 1000
+                found += [(due_s, each.claimed_at_ms / 1000) for each in claims[:1]]
     return found
 
 
@@ -202,6 +215,10 @@ def main() -> None:
             watched_s, before = settings.scaled(round(IDLE_S), 2), time.process_time()
             time.sleep(watched_s)
             idle = (time.process_time() - before) / watched_s
+        computing = folder(place / "computing", {"p0": ""}, COMPUTATION)
+        with serving(place / "computed", computing) as bus:
+            run = many_jobs(bus, settings.scaled(COMPUTING))
+            used = [COMPUTES_S / run() / (os.cpu_count() or 1) for _ in range(settings.rounds)]
         # Other intervals for each, so that they don't all want the workers at the same moment.
         plugins = {
             f"p{number}": f", schedules: [{{every: {EVERY_MS + 17 * number}ms}}]"
@@ -211,7 +228,7 @@ def main() -> None:
         with serving(place / "scheduled", every) as bus:
             since_ms = bus.now_ms() + STARTED_MS
             time.sleep(STARTED_MS / 1000 + settings.scaled(round(WATCHED_S), 2))
-            late = lateness(bus, list(plugins), since_ms)
+            late = [claimed - due for due, claimed in due_and_claimed(bus, list(plugins), since_ms)]
     beyond = [
         job - program
         for job, program in zip(times["as a job"], times["the program alone"], strict=True)
@@ -220,6 +237,7 @@ def main() -> None:
     targets = [
         at_most("a job beyond its program", 0.005, summary(beyond), "s"),
         at_most("due to claimed, p99", 0.05, summary([percentiles(late)["p99_ms"] / 1000]), "s"),
+        at_least("8 workers that compute, part of all processors", 0.9, summary(used)),
         at_most("idle service, part of a processor", 0.003, summary([idle]), ""),
     ]
     record("jobs of plugins", spreads(times | {"due to claimed": late}), settings, targets=targets)

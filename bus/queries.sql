@@ -83,9 +83,9 @@ ORDER BY seq LIMIT ?3;
 -- name: count_in_span
 SELECT count(*) FROM messages WHERE seq > ? AND seq <= ?;
 
--- name: in_span_of_type
-SELECT {columns} FROM messages WHERE seq > ?1 AND seq <= ?2 AND type = ?4
-ORDER BY seq LIMIT ?3;
+-- name: in_span_of_types
+SELECT {columns} FROM messages WHERE type GLOB ?1 AND seq > ?2 AND seq <= ?3
+ORDER BY seq LIMIT ?4;
 
 -- name: newest_in_span
 SELECT {columns} FROM messages WHERE seq > ?1 AND seq <= ?2

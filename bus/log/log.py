@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from itertools import chain, islice
 
 import orjson
@@ -18,11 +19,12 @@ from .filters import Wanted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any, Unpack
 
     from ...blobs.store import BlobStore
     from ...schema.engine import Engine
+    from ...schema.message.patterns import TypePattern
     from ..doorbell import Doorbell
     from ..options import ReadFilters
     from .archive_reader import Archive
@@ -208,25 +210,23 @@ class Log:
         """
         return self._catalog.last_sent_ms(agent, self.newest_seq())
 
-    def between(self, after_seq: int, upto_seq: int, *, type: str | None = None) -> list[Message]:
+    def between(
+        self, after_seq: int, upto_seq: int, *, pattern: TypePattern | None = None
+    ) -> list[Message]:
         """Return the messages of a short range, without the first and with the last seq.
 
         Args:
             after_seq, upto_seq: the range.
-            type: only messages of exactly this type.
+            pattern: only messages whose types fit it.
         """
-        span = (after_seq, upto_seq, upto_seq - after_seq)
-        if type is None:
-            rows = self._engine.rows(SQL["in_span"], span)
-        else:
-            rows = self._engine.rows(SQL["in_span_of_type"], (*span, type))
+        limit = upto_seq - after_seq
+        glob = None if pattern is None else pattern.glob
+        rows = self._span(glob, after_seq, upto_seq, limit)
         archived = self._archive.upto()
-        if archived <= after_seq:
-            return [message_of(row, self._blobs) for row in rows]
-        left = self._archive.read(after_seq, min(upto_seq, archived))
-        return [message for message in left if type in (None, message.type)] + [
-            message_of(row, self._blobs) for row in rows if row[0] > archived
-        ]
+        messages = [message_of(row, self._blobs) for row in rows if row[0] > archived]
+        if archived > after_seq:
+            messages = [*self._archive.read(after_seq, min(upto_seq, archived)), *messages]
+        return [each for each in messages if pattern is None or pattern.matches(each.type)]
 
     def named_blobs(self) -> Iterator[str]:
         """Yield the names of the blobs that messages name, archived ones too, in their order."""
@@ -313,22 +313,40 @@ class Log:
         elif wanted.to_agent is not None:
             yield from self._walk("sent_to", (wanted.to_agent,), after, last)
         else:
-            yield from self._in_spans(self._spans(after, last, wanted, wanted.from_agent))
+            pattern = wanted.pattern
+            spans = self._spans(after, last, wanted, wanted.from_agent)
+            yield from self._in_spans(spans, None if pattern is None else pattern.glob)
 
     def _spans(
         self, after: int, last: int, wanted: Wanted, sender: str | None = None
     ) -> Iterator[tuple[int, int]]:
         return self._catalog.spans(after, last, wanted.pattern, sender, wanted.since_ms)
 
-    def _in_spans(self, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[Any, ...]]:
+    def _in_spans(
+        self, spans: Iterable[tuple[int, int]], glob: str | None = None
+    ) -> Iterator[tuple[Any, ...]]:
         for start, end in spans:
-            yield from self._walk("in_span", (), start, end)
+            yield from self._pages(partial(self._span, glob), start, end)
+
+    def _span(self, glob: str | None, after: int, last: int, limit: int) -> list[tuple[Any, ...]]:
+        """Return rows of a range; those of other types are not read where a pattern says so."""
+        if glob is None:
+            return self._engine.rows(SQL["in_span"], (after, last, limit))
+        return self._engine.rows(SQL["in_span_of_types"], (glob, after, last, limit))
 
     def _walk(
         self, statement: str, keys: tuple[object, ...], after: int, last: int
     ) -> Iterator[tuple[Any, ...]]:
+        def rows(after: int, last: int, limit: int) -> list[tuple[Any, ...]]:
+            return self._engine.rows(SQL[statement], (*keys, after, last, limit))
+
+        return self._pages(rows, after, last)
+
+    def _pages(
+        self, read: Callable[[int, int, int], list[tuple[Any, ...]]], after: int, last: int
+    ) -> Iterator[tuple[Any, ...]]:
         def page(after_seq: int) -> list[tuple[Any, ...]]:
-            rows = self._engine.rows(SQL[statement], (*keys, after_seq, last, PAGE_MESSAGES))
+            rows = read(after_seq, last, PAGE_MESSAGES)
             if self._archive.upto() > after_seq:  # asked after the rows, so that none is missed
                 raise _HasLeft
             return rows

@@ -55,9 +55,13 @@ class TypePattern:
             after_star = self._parts[self._parts.index("*") :]
             if any(part != "*" for part in after_star):
                 raise InvalidInput(f"{self.text!r} can't be counted: a word stands after its '*'")
+        return self.glob, None if self._open_ended else len(self._parts) - 1
+
+    @property
+    def glob(self) -> str:
+        """A pattern for GLOB, which all types fit that match, and perhaps others."""
         parts = [*self._parts, "*"] if self._open_ended else self._parts
-        literal = (part.replace("[", "[[]").replace("?", "[?]") for part in parts)
-        return ".".join(literal), None if self._open_ended else len(parts) - 1
+        return ".".join(parts).replace("[", "[[]").replace("?", "[?]")
 
     def _match(self, parts: list[str]) -> bool:
         enough = (
@@ -77,8 +81,8 @@ class AnyPattern:
 
     __slots__ = ("_patterns",)
 
-    #: No single type, and no beginning that all have: see `TypePattern`.
-    exact, text = None, ""
+    #: No single type, and nothing that all have: see `TypePattern`.
+    exact, glob, text = None, None, ""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._patterns = [TypePattern(text) for text in texts]

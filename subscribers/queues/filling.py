@@ -101,13 +101,13 @@ class Filler:
     def _matching(self, after: int, newest: int) -> list[Message]:
         """Return up to a page of messages that fit. What has just come is read without detours."""
         if newest - after <= PAGE_JOBS:
-            recent = self._bus.log.between(after, newest, type=self._pattern.exact)
-            return [message for message in recent if self._takes(message)]
+            recent = self._bus.log.between(after, newest, pattern=self._pattern)
+            return list(filter(self._takes, recent))
         found = self._bus.log.read(after_seq=after, upto_seq=newest, type=self._pattern.text)
         return list(islice(filter(self._takes, found), PAGE_JOBS))
 
     def _takes(self, message: Message) -> bool:
-        return self._pattern.matches(message.type) and self.policy.takes(message.to_agent)
+        return self.policy.takes(message.to_agent)
 
     def store(self, page: Page, info: QueueInfo) -> None:
         """Make jobs of a page, unless another filler has; in the open transaction.

@@ -53,6 +53,7 @@ from ackbus.doctor.repair.work import mend_work
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup.backup import back_up
 from ackbus.schema.findings import examine
+from ackbus.schema.message.patterns import TypePattern
 from ackbus.schema.message.times import format_ts
 from ackbus.schema.queries import engine_of, file_of
 from ackbus.subscribers.inboxes.cursors import Cursors
@@ -108,7 +109,7 @@ def use_the_log(bus: Bus) -> None:
     list(bus.read(after_seq=99, upto_seq=200))
     bus.log.newest(5, type="note")
     bus.log.newest(5, to_agent="agent-2")
-    bus.log.between(10, 20, type="note")
+    bus.log.between(10, 20, pattern=TypePattern("note"))
     Inbox(bus, "agent-2", with_work=True).poll()
     inbox = Inbox(bus, "agent-2")
     inbox.want("task.>")

@@ -2,12 +2,15 @@
 
 import contextlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ackbus import Bus, Draft, Inbox, InvalidInput
+from ackbus.bus.log import log
 from ackbus.bus.log.catalog import STEP_MESSAGES
 from ackbus.doctor.repair.work import mend_work
+from ackbus.schema.message.message import Message, message_of
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.job_lists import list_jobs
 from ackbus.subscribers.jobs.work_headers import work_headers
@@ -248,3 +251,21 @@ def test_repair_makes_no_jobs_of_what_the_queue_does_not_take_in(bus: Bus) -> No
     queue.fill()
     assert list(mend_work(bus, {"jobs"})) == []
     assert seqs(queue.claim("worker", limit=9)) == [1, 3]
+
+
+def test_messages_of_other_types_are_not_read(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue with little work lies behind what all others got: their rows stay in the file."""
+    queue = Queue.create(bus, "rare", "rare.*")
+    bus.publish_many([Draft("often.one", {"n": n}, from_agent="a") for n in range(2000)])
+    bus.publish("rare.one", from_agent="a")
+    read: list[str] = []
+
+    def noted(row: Any, blobs: Any) -> Message:
+        message = message_of(row, blobs)
+        read.append(message.type)
+        return message
+
+    monkeypatch.setattr(log, "message_of", noted)
+    (claim,) = queue.claim("w", limit=9)
+    assert claim.message.type == "rare.one"
+    assert set(read) == {"rare.one"}
