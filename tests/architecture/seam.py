@@ -166,13 +166,8 @@ def owners() -> dict[str, set[str]]:
     """Return the tables of each class, as docs/tables.md says."""
     text = (ROOT / "docs" / "tables.md").read_text("utf-8")
     found: dict[str, set[str]] = {}
-    for line in text.splitlines():
-        if line.startswith("| `"):
-            several, classes = (cell.split(";") for cell in line.split("|")[1:3])
-            several *= len(classes) // len(several)  # the entries of one table have an owner each
-            for tables, names in zip(several, classes, strict=True):
-                for name in re.findall(r"`([A-Z]\w+)`", names):
-                    found.setdefault(name, set()).update(re.findall(r"`(\w+)`", tables))
+    for name, tables in re.findall(r"^- `([A-Z]\w+)` \(\w+\): (.*)", text, re.MULTILINE):
+        found[name] = set(re.findall(r"`(\w+)`", tables))
     return found
 
 
