@@ -18,6 +18,7 @@ from ..schema.queries import engine_of
 from ..workers.processes.end_deadlines import GRACE_S
 from ..workers.processes.supervisors import Supervisors
 from .config.faults import ConfigFaults
+from .ended_runs import EndedRuns
 from .housekeeping import Housekeeping
 from .jobs import plugin_queues
 from .jobs.alarms import TIMES_MISSED, Alarms
@@ -33,8 +34,8 @@ from .records.facts import Facts
 from .records.fence import Fence, ServiceFenced
 from .records.job_log import JobLog
 from .regime import establish
-from .routes.contexts import Contexts
 from .schedules.scheduler import Scheduler
+from .schedules.tables import Decisions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,7 +102,10 @@ class Service:
         self.scheduler = Scheduler(
             bus, self.submission, self.breakers, on_missed=self._tell_missed, check=self._check
         )
-        records = (JobLog(engine), Facts(engine), self.breakers, Contexts(engine))
+        records = (
+            *(JobLog(engine), Facts(engine), self.breakers, Decisions(engine)),
+            EndedRuns(bus),
+        )
         self._house = Housekeeping(bus, records, lambda: self._fence.beat(self._token))
         self._reload_at = math.inf
 

@@ -122,6 +122,9 @@ def _service(validation: Validation, directory: Path) -> ServiceConfig:
     shape = validation.shaped(ServiceShape, "service") or ServiceShape()
     if shape.strict_mode:
         validation.warn("write service.admission, whose gates it opens", "service", "strict_mode")
+    if "job_queue_retention" in shape.model_fields_set:
+        told = "jobs stay in the log, which 'bus archive' keeps small; this has no effect"
+        validation.warn(told, "service", "job_queue_retention")
     admission = {name: each or shape.strict_mode for name, each in shape.admission}
     return ServiceConfig(
         name=shape.name,
@@ -130,7 +133,6 @@ def _service(validation: Validation, directory: Path) -> ServiceConfig:
         log_format=shape.log_format,
         dedupe_ttl_s=shape.dedupe_ttl,
         job_log_retention_s=shape.job_log_retention,
-        job_queue_retention_s=shape.job_queue_retention,
         max_workers=shape.max_workers or max(1, (os.cpu_count() or 1) - 1),
         allow_symlinks=shape.allow_symlinks,
         admission=AdmissionConfig(**admission),

@@ -55,7 +55,6 @@ class ServiceConfig:
     log_format: Literal["json", "text"] = "json"
     dedupe_ttl_s: float = 86_400.0
     job_log_retention_s: float = 30 * 86_400.0
-    job_queue_retention_s: float = 86_400.0
     max_workers: int = 1
     allow_symlinks: bool = False
     admission: AdmissionConfig = AdmissionConfig()

@@ -51,3 +51,13 @@ SELECT EXISTS (SELECT 1 FROM schedule_decisions
 -- The newest first.
 SELECT {decision} FROM schedule_decisions INDEXED BY idx_schedule_decisions_of
  WHERE plugin = ?1 AND schedule_id = ?2 AND id < ?3 ORDER BY id DESC LIMIT ?4;
+
+-- name: prune_decisions
+-- The last nominal time of each schedule stays: it tells that a single time was decided.
+DELETE FROM schedule_decisions WHERE id IN (
+  SELECT id FROM schedule_decisions old
+   WHERE decided_at_ms < ?1
+     AND EXISTS (SELECT 1 FROM schedule_decisions
+                  WHERE plugin = old.plugin AND schedule_id = old.schedule_id
+                    AND config_hash = old.config_hash AND nominal_ms > old.nominal_ms)
+   LIMIT ?2);

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...schema.message.limits import MAX_SEQ
-from ...schema.message.times import format_ts
+from ...schema.message.times import format_ts, parse_ts
 from ...schema.queries import Queries, Table
 
 TYPE_CHECKING = False
@@ -164,7 +164,7 @@ class Schedules(Table):
 
 
 class Decisions(Table):
-    """The table `schedule_decisions`: append only, each nominal time once."""
+    """The table `schedule_decisions`: each nominal time once, and never changed."""
 
     def add(
         self,
@@ -192,6 +192,14 @@ class Decisions(Table):
         values = (entry.plugin, entry.id, entry.hash, *span, verdict, reason, job_id, now_ms)
         self._engine.change(SQL["add_decision"], values)
         return Decision(entry.plugin, entry.id, *span, verdict, reason, job_id, now_ms)
+
+    def prune(self, before: str, limit: int) -> int:
+        """Delete decisions of before a time, at most so many; the last of each schedule stays.
+
+        Returns:
+            How many went.
+        """
+        return self._engine.count_changes(SQL["prune_decisions"], (parse_ts(before), limit))
 
     def has(self, entry: ScheduleEntry, nominal_ms: int) -> bool:
         """Whether a nominal time of a schedule is decided."""

@@ -987,6 +987,7 @@ CREATE TABLE schedule_decisions (
   UNIQUE (plugin, schedule_id, config_hash, nominal_ms)
 ) STRICT;
 CREATE INDEX idx_schedule_decisions_of ON schedule_decisions (plugin, schedule_id);
+CREATE INDEX idx_schedule_decisions_decided ON schedule_decisions (decided_at_ms);
 
 CREATE TRIGGER schedule_decisions_are_only_appended BEFORE INSERT ON schedule_decisions
 WHEN EXISTS (SELECT 1 FROM schedule_decisions

@@ -135,6 +135,7 @@ INDEXES = {
         "schedules.decisions_of",
         "plugin=? AND schedule_id=? AND rowid<?",
     ),
+    "idx_schedule_decisions_decided": ("schedules.prune_decisions", "decided_at_ms<?"),
     "idx_claims_of_job": ("work.claims_of_job", "queue_id=? AND seq=?"),
     "idx_claims_one_active": ("work.active_claim", "queue_id=? AND seq=?"),
     "idx_work_acts_queue_seq": ("views.acts_of_job", "queue_id=? AND seq=?"),

@@ -27,6 +27,7 @@ from ackbus import (
 )
 from ackbus.automation.config.records import Frozen
 from ackbus.automation.config.snapshot import Config, PluginConfig, ScheduleEntry
+from ackbus.automation.ended_runs import EndedRuns
 from ackbus.automation.jobs.job_request import JobRequest
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.records.breakers import Breakers
@@ -439,14 +440,18 @@ def use_schedules(bus: Bus, clock: Clock) -> None:
     by_hand.pause("a", "default")
     by_hand.resume("a", "default")
     by_hand.run_now("a", "default")
-    Decisions.of(bus).about("a", "default", limit=10)
+    decisions = Decisions.of(bus)
+    decisions.about("a", "default", limit=10)
+    for number in range(300):
+        decisions.add(entry, number, "skipped")
+    decisions.prune(format_ts(clock()), 500)
 
 
 def use_routes(bus: Bus) -> None:
     contexts = Contexts.of(bus)
     for number in range(300):
         contexts.add(Context(id=f"{id_of_time(number)}8-{number}", pipeline="p", step="s"))
-    contexts.prune(format_ts(10), 500)
+    EndedRuns(bus).prune(format_ts(10), 500)
     for message in bus.read(type="plugin.a.poll"):
         Tree.of(bus, message.id)
 
