@@ -102,7 +102,7 @@ class _Listener:
         self.url = url_of(host, self._socket)
         self._settled = Event()
         config = server_config(door.app, door.patience)
-        self._server = Server(config, self._settled.set, door.on_stop)
+        self._server = Server(config, self._settled.set, door.on_stop, door.patience)
         door.app.state.hang_up = self._server.hang_up
         self._thread: Thread | None = None
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -20,6 +22,9 @@ _LAST_S = 3
 _SENT_BYTES = 128 * 1024
 #: The longest message that a WebSocket takes in, in bytes: none is asked for.
 _HEARD_BYTES = 64 * 1024
+
+#: Stands for the last request on a connection that is no longer one of requests: a WebSocket.
+_ANOTHER_PROTOCOL = object()
 
 
 def listen_on(host: str, port: int) -> socket.socket:
@@ -70,16 +75,38 @@ class Server(uvicorn.Server):
         config: uvicorn.Config,
         on_ready: Callable[[], object],
         on_stop: Callable[[], object],
+        patience: Patience,
     ) -> None:
         super().__init__(config)
         self._on_ready = on_ready
         self._on_stop = on_stop
+        self._patience = patience
+        #: Connections without a request, each with its last one, and since when.
+        self._waiting: dict[Any, tuple[object, float]] = {}
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve, and say so."""
         await super().startup(sockets)
         if self.started:
             self._on_ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Do what is due from time to time; uvicorn calls it ten times a second."""
+        if counter % 10 == 0:
+            self._drop_silent()
+        return await super().on_tick(counter)
+
+    def _drop_silent(self) -> None:
+        """End connections on which no request has begun for long: uvicorn waits for ever."""
+        before, self._waiting, now = self._waiting, {}, time.monotonic()
+        for connection in tuple(self.server_state.connections):
+            last = getattr(connection, "cycle", _ANOTHER_PROTOCOL)
+            if last is not None and not getattr(last, "response_complete", False):
+                continue
+            found, since = before.get(connection, (last, now))
+            self._waiting[connection] = (last, since if found is last else now)
+            if now - self._waiting[connection][1] > self._patience.head_s and connection.transport:
+                connection.transport.abort()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop, and let those who wait know."""

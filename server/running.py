@@ -92,7 +92,7 @@ def serve(
     with listen_on(options.host, options.port) as listener:
         config = server_config(app, options.patience)
         url = url_of(options.host, listener)
-        server = Server(config, lambda: on_ready(url), lambda: end_streams(app))
+        server = Server(config, lambda: on_ready(url), lambda: end_streams(app), options.patience)
         app.state.hang_up = server.hang_up
         with _stopped_by_signals(server):
             server.run(sockets=[listener])

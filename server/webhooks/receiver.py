@@ -37,6 +37,9 @@ BODY_S = 30.0
 #: When to try again, in seconds: the bus is busy or a queue full; an operator has to act.
 _SOON_S, _LATER_S = 1, 60
 
+#: The header of an answer to a request whose body is not read: it might never end.
+_CLOSED = {"Connection": "close"}
+
 _log = logging.getLogger("ackbus.automation.webhooks")
 
 _Found = TypeVar("_Found")
@@ -82,16 +85,16 @@ class Receiver:
         hooks = self._in_force()
         endpoint = hooks.endpoints.get(path)
         if endpoint is None:
-            return _refused(404, "not found")
+            return _refused(404, "not found", **_CLOSED)
         if request.method != "POST":
-            return _refused(405, "use POST", Allow="POST")
+            return _refused(405, "use POST", Allow="POST", **_CLOSED)
         body: bytes | None = None
         with anyio.move_on_after(self._body_s) as reading:
             body = await _read(request, endpoint.max_body_bytes)
         if reading.cancelled_caught:
-            return _refused(408, "the body took too long", Connection="close")
+            return _refused(408, "the body took too long", **_CLOSED)
         if body is None:
-            return _refused(413, "payload too large", Connection="close")
+            return _refused(413, "payload too large", **_CLOSED)
         # Once it is read it is stored, whether or not the client waits for the answer.
         return await self._in_thread(lambda: hooks.take(endpoint, request, body))
 

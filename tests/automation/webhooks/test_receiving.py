@@ -208,7 +208,8 @@ def test_a_signed_body_that_is_no_json_is_refused(receiver: Receiving, body: byt
 def test_other_methods_and_paths_are_refused(receiver: Receiving, method: str) -> None:
     answer = receiver.client.request(method, "/hook/plain")
     assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
-    assert receiver.client.request(method, "/hook/other").status_code == 404
+    other = receiver.client.request(method, "/hook/other")
+    assert (other.status_code, other.headers["Connection"]) == (404, "close")
     assert receiver.client.request(method, "/hook/plain/").status_code == 404
 
 
@@ -305,6 +306,20 @@ def test_another_configuration_counts_from_the_next_request_on(
         wait_until(lambda: receiver.send(plain()).status_code == 404)
     assert receiver.send(plain(path="/hook/new")).status_code == 202
     assert "webhooks.listen has changed" in caplog.text
+
+
+def test_a_secret_counts_until_another_configuration_is_taken(
+    receiver: Receiving, folder: Folder
+) -> None:
+    path, headers, body = plain()
+    assert receiver.send((path, headers, body)).status_code == 202
+    other = PLAIN.replace("plugin: echo, secret_ref: shopify", "plugin: echo, secret_ref: stripe")
+    folder.write(config=config(other))
+    folder.lock()
+    receiver.served.service.reload()
+    wait_until(lambda: receiver.send((path, headers, body)).status_code == 403)
+    signature = senders.mac(senders.STRIPE_SECRET.encode(), body).hex()
+    assert receiver.send((path, {"X-S": signature}, body)).status_code == 202
 
 
 def test_a_plugin_that_does_not_run_is_tried_again_later(bus: Bus, folder: Folder) -> None:
