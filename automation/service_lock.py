@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from contextlib import suppress
 
 from ..schema.directory.file_lock import FileLock
+from ..schema.directory.folder import locate
 from ..schema.directory.layout import Layout
 from ..schema.directory.lock_holders import holders
 from ..schema.errors import AckbusError, NotFound, Refused
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
 #: The name of the lock file, in the state directory; its text is the number of the process.
 LOCK = "ductile.lock"
+
+#: For how long the lock is tried, and how often, in seconds: whoever asks whether a service runs
+#: holds it for a moment.
+_PATIENCE_S, _NAP_S = 0.2, 0.005
 
 
 class ServiceRuns(Refused):
@@ -40,18 +46,17 @@ class ServiceLock:
         state_dir: the state directory; made with mode 0700 where it is missing.
 
     Raises:
-        AckbusError: it can't be made, or written.
+        AckbusError: it can't be made.
     """
 
     def __init__(self, state_dir: Path) -> None:
         self.path = state_dir / LOCK
-        self._fd = -1
+        self._lock: FileLock | None = None
         self._bus_lock: FileLock | None = None
         try:
             state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise AckbusError(f"{self.path} can't be opened: {error.strerror}") from error
+            raise AckbusError(f"{state_dir} can't be made: {error.strerror}") from error
 
     def acquire(self) -> None:
         """Take the lock, and write the number of this process into its file.
@@ -59,14 +64,16 @@ class ServiceLock:
         Raises:
             ServiceRuns: another service has it.
         """
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            there = pid_in(self.path)
-            who = f"process {there}" if there else "another process"
-            raise ServiceRuns(f"a service runs already: {who} has {self.path}") from None
-        os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
+        lock, end = self._open(), time.monotonic() + _PATIENCE_S
+        while not lock.try_acquire():
+            if time.monotonic() > end:
+                there = pid_in(self.path)
+                lock.close()
+                who = f"process {there}" if there else "another process"
+                raise ServiceRuns(f"a service runs already: {who} has {self.path}")
+            time.sleep(_NAP_S)
+        self._lock = lock
+        self._write_pid()
 
     def acquire_bus(self, directory: str) -> None:
         """Take the lock of the bus too: services with other state directories may share one.
@@ -86,10 +93,23 @@ class ServiceLock:
         """Free the locks; more than once does nothing."""
         if self._bus_lock is not None:
             self._bus_lock.close()
-            self._bus_lock = None
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+        if self._lock is not None:
+            self._lock.close()
+        self._bus_lock = self._lock = None
+
+    def _open(self) -> FileLock:
+        try:
+            return FileLock(str(self.path))
+        except OSError as error:
+            raise AckbusError(f"{self.path} can't be opened: {error.strerror}") from error
+
+    def _write_pid(self) -> None:
+        folder, name = locate(str(self.path))
+        try:
+            with os.fdopen(folder.change(name, os.O_TRUNC), "w") as file:
+                file.write(f"{os.getpid()}\n")
+        except OSError as error:
+            raise AckbusError(f"{self.path} can't be written: {error.strerror}") from error
 
     def __enter__(self) -> ServiceLock:
         return self
@@ -118,20 +138,19 @@ def is_running(state_dir: Path) -> bool:
 
 def pid_in(path: Path) -> int | None:
     """Return the number in a lock file, or None where there is none."""
-    with suppress(OSError, ValueError):
-        return int(path.read_text("ascii").strip())
+    folder, name = locate(str(path))
+    with suppress(OSError, ValueError), folder.read(name) as file:
+        return int(file.read(32))
     return None
 
 
 def _is_held(path: Path) -> bool:
+    folder, name = locate(str(path))
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        with folder.read(name) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    finally:
-        os.close(fd)
+    except OSError:
+        return False
     return False

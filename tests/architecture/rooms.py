@@ -86,7 +86,6 @@ OPENING: dict[str, str] = {
     "bus/trust/keys.py": "this user's keys",
     "export/backup/backup.py": "the directory of a backup itself, which its user names",
     "doctor/repair/backups.py": "the directories beside a bus, to look for backups",
-    "automation/service_lock.py": "the lock in the operator's state directory",
     "automation/config/files/reading.py": "the operator's configuration",
     "automation/config/files/writing.py": "the seal of a configuration, and this user's cache",
     "git/driver_setup.py": "git's own files",
