@@ -12,6 +12,7 @@ from ..inboxes.cursors import Cursors
 from ..inboxes.failed_deliveries import Deliveries
 from ..jobs.claims import Claims
 from ..jobs.jobs import Jobs
+from ..jobs.policy import AUTOMATION
 from ..queues.queues import Queues
 
 TYPE_CHECKING = False
@@ -77,7 +78,8 @@ class Retention:
 
     An inbox needs its first message that is not acknowledged; broadcasts of others count for
     readers: agents that have acknowledged, run a loop or joined (`Inbox.join`). A heart makes no
-    reader. A queue needs the first message that is not a job yet, or is a job that is not over.
+    reader. Mail to `automation` is needed by none. A queue needs the first message that is not a
+    job yet, or is a job that is not over.
 
     Who has not been seen for `idle_after_s` is idle: a queue from which nobody claimed; an agent
     that has not acknowledged, joined, published or beaten its heart, has no loop that runs, and
@@ -158,6 +160,8 @@ class Retention:
         readers, passed_over = self._cursors.seen(), self._cursors.passed_over()
         acts = self._acts()
         for name in sorted({*readers, *log.recipients()}):
+            if name == AUTOMATION and name not in readers:
+                continue  # nobody reads its mail: its queues hold what is still to be done
             _, moved_ms = readers.get(name, (0, 0))
             seq = self._cursors.first_waiting(name, is_reader=name in readers)
             if seq is not None:

@@ -74,6 +74,15 @@ def test_agent_that_never_came_holds_what_is_to_it_by_name(bus: Bus) -> None:
     assert holds(bus) == [("inbox", "stranger", 4, True)]
 
 
+def test_mail_to_the_automation_holds_nothing_unless_an_agent_of_this_name_reads_it(
+    bus: Bus,
+) -> None:
+    publish(bus, 3, to="automation")
+    assert holds(bus) == []
+    Inbox(bus, "automation").ack(1)
+    assert holds(bus) == [("inbox", "automation", 2, True)]
+
+
 def test_agent_whose_loop_runs_holds_broadcasts_before_it_acknowledged(bus: Bus) -> None:
     publish(bus, 2)
     inbox = Inbox(bus, "loops")

@@ -8,6 +8,9 @@ import pytest
 from ackbus import Bus
 from ackbus.automation.routes.tree import Tree
 from ackbus.automation.snapshots import examine_folder
+from ackbus.export.archive_writer import Archiver
+from ackbus.schema.queries import file_of
+from ackbus.subscribers.overview.retention import Retention
 
 from ...conftest import wait_until
 from ..conftest import Folder
@@ -129,3 +132,19 @@ def test_a_webhook_for_a_pipeline_that_is_not_there_is_a_fault(folder: Folder) -
     folder.lock()
     (fault,) = examine_folder(folder.path, ENVIRON).faults
     assert fault.message == "there is no pipeline 'reprot'; did you mean 'report'?"
+
+
+def test_a_delivery_whose_jobs_are_archived_is_still_the_same(receiver: Receiving) -> None:
+    bus = receiver.bus
+    first, job = receiver.take(event()), receiver.take(github("d-1"))
+    for id in receiver.jobs():
+        receiver.served.ended(id)
+    before = [(each.seq, each.id, each.payload) for each in bus.read(type="plugin.>")]
+    receiver.served.ended(receiver.take(github("d-2")))  # the newest message stays
+    with Archiver(bus) as archiver:
+        archiver.archive(Retention(bus).plan(bus.log.newest_seq()).upto_seq)
+    assert file_of(bus).value("SELECT count(*) FROM messages") < 3
+    assert receiver.take(event()) == first
+    assert receiver.take(github("d-1")) == job
+    after = [(each.seq, each.id, each.payload) for each in bus.read(type="plugin.>")]
+    assert after[: len(before)] == before

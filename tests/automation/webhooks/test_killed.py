@@ -1,6 +1,9 @@
 """A service that is killed while it takes webhooks: each delivery is one job all the same."""
 
+import json
+import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -8,10 +11,16 @@ import threading
 import time
 from pathlib import Path
 
+import apsw
 import httpx
 import pytest
 
 from ackbus import Bus
+from ackbus.automation.jobs.plugin_queues import follow
+from ackbus.automation.snapshots import Snapshot, examine_folder
+from ackbus.automation.webhooks.deliveries import Deliveries
+from ackbus.automation.webhooks.signatures import Signed
+from ackbus.schema.queries import file_of
 
 from ...conftest import wait_until
 from ...sizes import size
@@ -75,6 +84,84 @@ def test_a_kill_between_commit_and_answer_leaves_one_job(
         assert receiver.take(github("d-1")) == stored.id
         assert receiver.jobs() == [stored.id]
     assert set(ran.read_text().split()) == {stored.id}
+
+
+MORE = """
+        - path: /event
+          event_type: code.push
+          secret_ref: github
+          signature_header: X-Hub-Signature-256
+          delivery_id: header:X-GitHub-Delivery
+    pipelines:
+      - {name: left, on: code.push, steps: [{id: one, uses: echo, baggage: {ref: payload.ref}}]}
+      - {name: right, on: code.push, steps: [{id: one, uses: echo}]}
+"""
+
+
+def deliver(bus: Bus, snapshot: Snapshot, delivery: str) -> str | None:
+    """Takes a delivery of a body that is so long that it is a blob, without its signature."""
+    assert snapshot.config.webhooks is not None
+    endpoint = snapshot.config.webhooks.endpoints[-1]
+    body = json.dumps({"ref": "main", "text": delivery * 3000}).encode()
+    deliveries = Deliveries(bus, snapshot.config, snapshot.plugins)
+    return deliveries.take(endpoint, {"x-github-delivery": delivery}, body, Signed("")).job_id
+
+
+def is_killed(bus_dir: Path, snapshot: Snapshot, delivery: str, at: int) -> bool:
+    """Whether a child that takes a delivery is killed before statement `at`."""
+
+    def take_and_die() -> None:
+        seen = 0
+
+        def count(_: apsw.Cursor, __: str, ___: object) -> bool:
+            nonlocal seen
+            seen += 1
+            if seen == at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return True
+
+        with Bus.open(bus_dir) as bus:
+            file_of(bus).connection.exec_trace = count
+            deliver(bus, snapshot, delivery)
+
+    child = os.fork()
+    if child == 0:
+        try:
+            take_and_die()
+        except BaseException:
+            os._exit(3)
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    assert status in (0, signal.SIGKILL)
+    return status == signal.SIGKILL
+
+
+def test_a_delivery_is_stored_whole_or_not_wherever_the_service_is_killed(
+    bus_dir: Path, bus: Bus, folder: Folder
+) -> None:
+    folder.write(config=config(MORE))
+    folder.plugin("echo")
+    folder.lock()
+    snapshot = examine_folder(folder.path, ENVIRON)
+    follow(bus, snapshot.plugins["echo"], snapshot.config.service)
+    bus.close()
+    at, died, count = 1, True, 0
+    while died:
+        died = is_killed(bus_dir, snapshot, f"d-{at}", at)
+        with Bus.open(bus_dir) as opened:
+            events = len(list(opened.read(type="plugin.event")))
+            jobs = [message.id for message in opened.read(type="plugin.echo.handle")]
+            assert events in ((count, count + 1) if died else (count + 1,)), at
+            assert len(jobs) == 2 * events, at
+            first = deliver(opened, snapshot, f"d-{at}")
+            assert deliver(opened, snapshot, f"d-{at}") == first
+            found = [message.id for message in opened.read(type="plugin.echo.handle")]
+            assert first == found[2 * count]
+            assert found[: len(jobs)] == jobs
+            count += 1
+            assert len(set(found)) == len(found) == 2 * count
+        at += 1
+    assert at > 30  # the statements of one delivery, with its event and two jobs
 
 
 def free_port() -> int:
