@@ -73,10 +73,11 @@ class Listeners:
             listener.start()
 
     def close(self) -> None:
-        """End the requests that run, and free the addresses."""
-        for listener in self._listeners:
+        """End the requests that run, and free the addresses. Safe to repeat."""
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
             listener.stop_soon()
-        for listener in self._listeners:
+        for listener in listeners:
             listener.close()
 
     def __enter__(self) -> Listeners:
@@ -114,7 +115,7 @@ class _Listener:
 
     def stop_soon(self) -> None:
         self._server.should_exit = True
-        if self._thread is not None:
+        if self._thread is not None and self._thread.is_alive():
             self.door.on_stop()
 
     def close(self) -> None:

@@ -155,7 +155,7 @@ def handle_problems(app: FastAPI, style: Style | None = None) -> None:
     app.add_exception_handler(Exception, _of_defect)
 
 
-def _answer(request: Request, status: int, kind: str, detail: str, /, **facts: object) -> Response:
+def refusal(request: Request, status: int, kind: str, detail: str, /, **facts: object) -> Response:
     """Return a problem in the style of the application."""
     style: Style = request.app.state.problem_style
     if status == HTTPStatus.UNPROCESSABLE_ENTITY:
@@ -169,7 +169,7 @@ async def _of_ours(request: Request, error: Exception) -> Response:
     status = next(status for kind, status in _STATUSES if isinstance(error, kind))
     facts = {name: getattr(error, name) for name in _FACTS.get(type(error), ())}
     kind = re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
-    response = _answer(request, status, kind, str(error), **facts)
+    response = refusal(request, status, kind, str(error), **facts)
     if isinstance(error, TooManyRequests):
         response.headers["Retry-After"] = str(math.ceil(error.retry_after_s))
     return response
@@ -186,7 +186,7 @@ async def _of_validation(request: Request, error: Exception) -> Response:
     if len(errors) > _ERRORS:
         detail += f"; and {len(errors) - _ERRORS} more"
     status = HTTPStatus.UNPROCESSABLE_ENTITY
-    return _answer(request, status, "invalid-input", detail, errors=wrong)
+    return refusal(request, status, "invalid-input", detail, errors=wrong)
 
 
 async def _of_http(request: Request, error: Exception) -> Response:
@@ -197,7 +197,7 @@ async def _of_http(request: Request, error: Exception) -> Response:
     why = str(cause) if isinstance(cause, AckbusError) else status.phrase
     if status == HTTPStatus.NOT_FOUND:
         why = _NO_PATH.format(document=request.app.openapi_url)
-    response = _answer(request, status, kind, f"{request.method} {request.url.path}: {why}")
+    response = refusal(request, status, kind, f"{request.method} {request.url.path}: {why}")
     response.headers.update(error.headers or {})
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         response.headers["Allow"] = ", ".join(_methods(request))
@@ -220,4 +220,4 @@ async def _of_nobody(request: Request, error: Exception) -> Response:
 async def _of_defect(request: Request, error: Exception) -> Response:
     """Return a problem that says only that there is a defect: the server's output has the rest."""
     detail = f"{request.method} {request.url.path}: a defect of the server; its output tells more"
-    return _answer(request, HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", detail)
+    return refusal(request, HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", detail)

@@ -27,6 +27,7 @@ def serve(folder: Path, bus_directory: str) -> None:
         ConfigFaults: the configuration is refused.
         ServiceRuns: another service runs.
     """
+    from ...automation.loads import Loads
     from ...automation.log import ServiceLog
     from ...automation.orders import Orders
     from ...automation.places import state_dir_of
@@ -48,11 +49,10 @@ def serve(folder: Path, bus_directory: str) -> None:
         lock.acquire_bus(bus_directory)
         upgrade(bus_directory)
         bus = stack.enter_context(Bus.open(bus_directory))
-        service = Service(
-            bus, lambda: examine_folder(folder, os.environ), orders=orders, on_taken=log.take
-        )
+        loads = Loads(lambda: examine_folder(folder, os.environ))
+        service = Service(bus, loads, orders=orders, on_taken=log.take)
         _obey(orders, signal.SIGINT, signal.SIGTERM)
-        doors = doors_of(service, first.config)
+        doors = doors_of(service, loads, first.config)
         listeners = stack.enter_context(_listeners(doors)) if doors else None
 
         def ready() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 
@@ -14,28 +14,47 @@ from ..access.origins import OwnOrigins
 from ..body_limit import MAX_BODY_BYTES, BodyLimit
 from ..client_timeouts import Patience
 from ..health import Readiness
+from ..live.feed import Feed
+from ..metrics.counters import Metrics
 from ..problems import Style, handle_problems
 from ..threads import bound_threads
 from .access import ServiceAccess
 from .bridge import Bridge
+from .discovery import open_routes
+from .discovery import router as discovery
+from .events import router as events
 from .health import router as health
 from .in_force import Current, RunningService
 from .jobs import router as jobs
-from .pipelines import router as pipelines
+from .openapi import describe
+from .openapi import router as openapi
+from .operations import router as operations
+from .schedules import router as schedules
 from .triggers import router as triggers
 
 #: Where the operations are described.
 _DOCUMENT = "/openapi.json"
 
-_ROUTERS = (health, triggers, pipelines, jobs)
+#: The operations, by their groups.
+ROUTERS = (
+    *(health, open_routes, openapi, discovery),
+    *(triggers, jobs, events, schedules, operations),
+)
 
 
-def create_api(bus: Bus, service: RunningService, *, patience: Patience | None = None) -> FastAPI:
+def create_api(
+    bus: Bus,
+    service: RunningService,
+    reload: Callable[[], None],
+    *,
+    patience: Patience | None = None,
+) -> FastAPI:
     """Return the application that serves the API of a service.
 
     Args:
         bus: of the service; it stays open as long as the application is used.
         service: it has a configuration in force from the first request on.
+        reload: has it take its configuration again, and returns when that is in force.
         patience: the timeouts of clients; None: the defaults.
     """
 
@@ -43,7 +62,11 @@ def create_api(bus: Bus, service: RunningService, *, patience: Patience | None =
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         bound_threads()
         app.state.began_at = time.monotonic()
-        yield
+        app.state.feed = feed = Feed(bus)
+        try:
+            yield
+        finally:
+            await feed.close()
 
     app = FastAPI(
         title="ackbus automation",
@@ -56,16 +79,19 @@ def create_api(bus: Bus, service: RunningService, *, patience: Patience | None =
         lifespan=lifespan,
     )
     app.state.bus = bus
+    app.state.reload = reload
     app.state.current = current = Current(bus, service)
     app.state.access = ServiceAccess(bus, current)
     app.state.patience = patience or Patience()
     app.state.readiness = Readiness(bus)
     app.state.bridge = Bridge(bus)
+    app.state.metrics = Metrics(bus)
     app.add_middleware(BodyLimit, max_blob_bytes=MAX_BODY_BYTES)
     app.add_middleware(OwnOrigins, hosts=None)  # each request shows a token, whatever its Host says
     handle_problems(app, Style(invalid=HTTPStatus.BAD_REQUEST, has_error=True))
-    for router in _ROUTERS:
+    for router in ROUTERS:
         app.include_router(router)
+    describe(app)
     return app
 
 
@@ -73,3 +99,6 @@ def end_waiting(app: FastAPI) -> None:
     """End what waits in an application, from any thread, so that its server can stop."""
     bridge: Bridge = app.state.bridge
     bridge.close()
+    feed: Feed | None = getattr(app.state, "feed", None)
+    if feed is not None:
+        feed.stop_soon()

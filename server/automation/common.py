@@ -16,6 +16,7 @@ from .in_force import Current, InForce
 
 PluginReader = Annotated[Principal, needs(Scope.PLUGIN_RO)]
 PluginWriter = Annotated[Principal, needs(Scope.PLUGIN_RW)]
+JobWriter = Annotated[Principal, needs(Scope.JOBS_RW)]
 JobReader = Annotated[Principal, needs(Scope.JOBS_RO)]
 EventReader = Annotated[Principal, needs(Scope.EVENTS_RO)]
 Admin = Annotated[Principal, needs(Scope.ADMIN)]

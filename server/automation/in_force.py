@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cached_property
 from typing import Protocol
 
+from ...automation.plugins.discovery import Plugin
 from ...automation.routes.index import Index
 from ...automation.routes.router import Router
 from ...automation.snapshots import Snapshot
 from ...bus.bus import Bus
+from ...schema.errors import NotFound
 from .tokens import ConfigTokens
+
+_log = logging.getLogger("ackbus.automation.api")
 
 
 class RunningService(Protocol):
@@ -18,9 +23,6 @@ class RunningService(Protocol):
     @property
     def snapshot(self) -> Snapshot:
         """The configuration in force."""
-
-    def reload(self) -> None:
-        """Take the configuration again, soon; one that is refused changes nothing."""
 
 
 class InForce:
@@ -37,6 +39,17 @@ class InForce:
         self.config = snapshot.config
         self.plugins = snapshot.plugins
         self.tokens = ConfigTokens(snapshot.config.tokens)
+
+    def plugin(self, name: str) -> Plugin:
+        """Return a plugin that runs.
+
+        Raises:
+            NotFound: there is none of this name.
+        """
+        found = self.plugins.get(name)
+        if found is None:
+            raise NotFound(f"there is no plugin {name[:100]!a}")
+        return found
 
     @cached_property
     def index(self) -> Index:
@@ -66,5 +79,8 @@ class Current:
         """Return the configuration that is in force now."""
         snapshot, held = self.service.snapshot, self._held
         if held is None or held.snapshot is not snapshot:
-            held = self._held = InForce(self._bus, snapshot)
+            self._held = InForce(self._bus, snapshot)
+            if held is not None and held.config.api != self._held.config.api:
+                _log.warning("api.enabled and api.listen count from the next start on")
+            return self._held
         return held

@@ -1,22 +1,66 @@
-"""Jobs as the API tells of them, with what their plugins answered."""
+"""Jobs as the API tells of them: one with what its plugin answered, and lists of many."""
 
 from __future__ import annotations
 
-from typing import Any
+import heapq
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+from typing import Any, Literal
 
 import orjson
 
-from ...automation.records.job_log import JobLog, LogEntry
+from ...automation.jobs.plugin_queues import queue_of, queues_of_plugins
+from ...automation.records.job_log import JobLog, LogEntry, LogFilter
 from ...automation.routes.tree import RunJob, is_job
 from ...bus.bus import Bus
 from ...schema.errors import NotFound
-from ...subscribers.jobs.jobs import CANCELLED, DEAD, Jobs
-from ...subscribers.jobs.json_records import PLUGINS
+from ...schema.message.limits import MAX_SEQ
+from ...subscribers.jobs.job_lists import list_jobs
+from ...subscribers.jobs.jobs import (
+    CANCELLED,
+    DEAD,
+    FAILED,
+    QUEUED,
+    RUNNING,
+    SUCCEEDED,
+    TIMED_OUT,
+    Job,
+    Jobs,
+)
+from ...subscribers.queues.queue import Queue
 
 #: The words of a run's jobs, where the API has others.
 _NAMES = {"error": "last_error"}
 #: The states that the API has another word for.
-_STATES = {CANCELLED: DEAD}
+_TOLD_STATES = {CANCELLED: DEAD}
+
+#: The words by which a job's state may be asked for.
+Status = Literal[
+    "queued",
+    "running",
+    "succeeded",
+    "failed",
+    "timed_out",
+    "dead",
+    "pending",
+    "ok",
+    "completed",
+    "error",
+]
+
+_STATES: dict[str, tuple[str, ...]] = {
+    **{state: (state,) for state in (QUEUED, RUNNING, SUCCEEDED, FAILED, TIMED_OUT)},
+    "dead": (DEAD, CANCELLED),
+    "pending": (QUEUED,),
+    "ok": (SUCCEEDED,),
+    "completed": (SUCCEEDED,),
+    "error": (FAILED,),
+}
+#: How many jobs are looked at, at most, to tell how many there are.
+MAX_COUNTED = 10_000
+#: How many jobs of a queue are read at once.
+_PAGE = 200
 
 
 def job_of(bus: Bus, job_id: str) -> RunJob:
@@ -29,7 +73,7 @@ def job_of(bus: Bus, job_id: str) -> RunJob:
     if message is None or not is_job(message):
         raise NotFound(f"there is no job {job_id[:100]!a}")
     plugin = message.type.split(".", 2)[1]
-    jobs = Jobs.of(bus).named([(PLUGINS + plugin, message.seq)])
+    jobs = Jobs.of(bus).named([(queue_of(plugin), message.seq)])
     return RunJob(message, 0, jobs[0] if jobs else None)
 
 
@@ -37,7 +81,7 @@ def told_of(job: RunJob) -> dict[str, Any]:
     """Return a job as JSON, without what is absent and without its result."""
     record = {_NAMES.get(name, name): value for name, value in job.record().items()}
     del record["depth"]
-    record["status"] = _STATES.get(job.state, job.state)
+    record["status"] = _TOLD_STATES.get(job.state, job.state)
     record["submitted_by"] = job.message.headers.get("submitted_by")
     return _present(record)
 
@@ -65,3 +109,66 @@ def answer_of(entry: LogEntry) -> Any:
     except orjson.JSONDecodeError:
         return None
     return found if isinstance(found, dict) else None
+
+
+@dataclass(frozen=True)
+class JobFilter:
+    """The jobs that are wanted; None is any.
+
+    Attributes:
+        plugin, command: whose they are.
+        status: their state.
+    """
+
+    plugin: str | None = None
+    command: str | None = None
+    status: Status | None = None
+
+
+def jobs_list(bus: Bus, wanted: JobFilter, limit: int) -> dict[str, Any]:
+    """Return the newest jobs as JSON, and how many there are."""
+    names = [info for info in queues_of_plugins(bus) if _is_of(info.name, wanted.plugin)]
+    walks = [_walk(Queue(bus, info), wanted.status) for info in names]
+    found: Iterator[RunJob] = heapq.merge(*walks, key=lambda job: -job.message.seq)
+    jobs = (job for job in found if wanted.command in (None, job.command))
+    page = list(islice(jobs, limit))
+    rest = sum(1 for _ in islice(jobs, MAX_COUNTED))
+    return {"jobs": [told_of(job) for job in page], "total": len(page) + rest}
+
+
+def _is_of(queue: str, plugin: str | None) -> bool:
+    return plugin is None or queue == queue_of(plugin)
+
+
+def _walk(queue: Queue, status: Status | None) -> Iterator[RunJob]:
+    """Yield the jobs of a queue, the newest first."""
+    states = () if status is None else _STATES[status]
+    before = MAX_SEQ
+    while page := list_jobs(queue, states, _PAGE, before_seq=before):
+        yield from filter(None, (_job(queue.bus, job) for job in page))
+        before = page[-1].seq
+
+
+def _job(bus: Bus, job: Job) -> RunJob | None:
+    message = bus.log.readable(job.seq)
+    return None if message is None else RunJob(message, 0, job)
+
+
+def logs_list(bus: Bus, wanted: LogFilter, limit: int, *, include_result: bool) -> dict[str, Any]:
+    """Return the attempts that ended last as JSON, and how many there are."""
+    log = JobLog.of(bus)
+    entries = []
+    for entry in log.find(wanted, limit):
+        record = asdict(entry)
+        record["log_id"] = record.pop("id")
+        record["job_id"] = entry.id.rpartition("-")[0]
+        del record["result"]
+        if include_result:
+            record["result"] = answer_of(entry)
+        entries.append({name: value for name, value in record.items() if value is not None})
+    return {"logs": entries, "total": log.count(wanted, MAX_COUNTED)}
+
+
+def log_statuses(status: Status | None) -> tuple[str, ...]:
+    """Return the states of attempts that a word asks for; none for all."""
+    return () if status is None else _STATES[status]

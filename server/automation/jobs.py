@@ -8,13 +8,21 @@ from fastapi import Path, Query, Response
 from pydantic import BaseModel, Field
 
 from ...automation.records.job_log import LogFilter
-from ...automation.routes.tree import Tree
+from ...automation.routes.tree import Tree, cancel
 from ...schema.errors import NotFound
 from ...schema.message.times import format_ts, parse_ts
 from ..api.common import MAX_PAGE, TheBus, json_of
-from .common import JobReader, guarded_router, problems
-from .job_lists import MAX_COUNTED, JobFilter, Status, jobs_list, log_statuses, logs_list
-from .job_records import job_of, record_of
+from .common import JobReader, JobWriter, guarded_router, problems
+from .job_records import (
+    MAX_COUNTED,
+    JobFilter,
+    Status,
+    job_of,
+    jobs_list,
+    log_statuses,
+    logs_list,
+    record_of,
+)
 
 router = guarded_router("jobs")
 
@@ -92,6 +100,14 @@ def show_tree(job_id: JobId, bus: TheBus, _: JobReader) -> Response:
     if not tree.jobs:
         raise NotFound(f"there is no job {job_id[:100]!a}")
     return json_of([record_of(bus, job) for job in tree.jobs])
+
+
+@router.post("/job/{job_id}/cancel", responses=problems(404))
+def cancel_tree(job_id: JobId, bus: TheBus, _: JobWriter) -> Response:
+    """Cancel a job and all that followed it, as far as they are not over: their programs end."""
+    if not Tree.of(bus, job_id).jobs:
+        raise NotFound(f"there is no job {job_id[:100]!a}")
+    return json_of({"cancelled": [job.message.id for job in cancel(bus, job_id)]})
 
 
 @router.get("/jobs", response_model=JobList, responses=problems())

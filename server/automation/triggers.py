@@ -1,27 +1,40 @@
-"""Triggers: one command of a plugin, beside all routes."""
+"""Triggers: one command of a plugin beside all routes, or a run of a pipeline."""
 
 from __future__ import annotations
 
+import time
+from contextlib import nullcontext
+from functools import partial
 from typing import Annotated, Any
 
-from fastapi import Path
+from fastapi import Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
+from ...automation.config.flows import Pipeline
+from ...automation.config.snapshot import ApiConfig
 from ...automation.jobs.job_request import JobRequest
 from ...automation.jobs.plugin_run import HANDLE
 from ...automation.jobs.submission import Submission
+from ...automation.routes.tree import Tree
+from ...automation.runs import Run, begin_run
+from ...bus.bus import Bus
 from ...schema.errors import NotFound
 from ..access.errors import Forbidden
 from ..access.principals import Scope
-from ..api.common import TheBus
+from ..api.common import TheBus, json_of
+from ..threads import in_thread
+from .bridge import Bridge
 from .common import (
     PayloadGiven,
     PluginName,
     PluginReader,
+    PluginWriter,
     TheConfig,
     guarded_router,
     problems,
 )
+from .job_records import record_of
+from .jobs import JobRecord
 
 router = guarded_router("triggers")
 
@@ -29,6 +42,10 @@ CommandName = Annotated[str, Path(min_length=1, max_length=128, description="Its
 
 #: The type of the event that a `handle` is told of.
 _TRIGGER = "api.trigger"
+PipelineName = Annotated[str, Path(min_length=1, max_length=128, description="A pipeline.")]
+IsAsync = Annotated[bool, Query(alias="async", description="Don't wait for the run.")]
+
+_RUNS_ON = "Pipeline still running after timeout."
 
 
 class Accepted(BaseModel):
@@ -71,3 +88,88 @@ def trigger(
     )
     done = Submission(bus).submit(request)
     return {"job_id": done.job_id, "status": "queued", "plugin": plugin, "command": command}
+
+
+class RunBegun(BaseModel):
+    """A run that goes on."""
+
+    job_id: str = Field(description="Its first job, for `/job/{job_id}/tree`.")
+    status: str = Field(examples=["queued"])
+    plugin: str | None = Field(None, examples=["pipeline"])
+    command: str | None = Field(None, description="The pipeline.")
+    root: str = Field(description="The event of the run, for `/job/{root}/tree`: all its jobs.")
+    job_ids: list[str] = Field(description="All jobs that it began with.")
+    timeout_exceeded: bool | None = None
+    message: str | None = None
+
+
+class RunEnded(BaseModel):
+    """A run that is over."""
+
+    job_id: str
+    status: str = Field(description="`succeeded`, or how the first job that failed has ended.")
+    duration_ms: int
+    result: dict[str, Any] | None = Field(None, description="The answer of its first job.")
+    root: str
+    tree: list[JobRecord]
+
+
+@router.post(
+    "/pipeline/{pipeline}",
+    status_code=202,
+    response_model=RunBegun,
+    responses=problems(404, 413, 415, 429)
+    | {200: {"model": RunEnded, "description": "The whole run, where it is synchronous."}},
+)
+async def run_pipeline(
+    request: Request,
+    pipeline: PipelineName,
+    bus: TheBus,
+    config: TheConfig,
+    _: PluginWriter,
+    is_async: IsAsync = False,
+    given: PayloadGiven | None = None,
+) -> Response:
+    """Begin a run. A synchronous pipeline is waited for, as long as it and `api` allow."""
+    found = config.index.pipeline(pipeline).pipeline
+    settings = config.config.api or ApiConfig()
+    waits = found.execution_mode == "synchronous" and not is_async
+    payload = (given.payload if given else None) or {}
+    bridge: Bridge = request.app.state.bridge
+    begin = partial(begin_run, bus, config.router, pipeline, payload, submitted_by="api")
+    with bridge.place(settings.max_concurrent_sync) if waits else nullcontext():
+        began = time.monotonic()
+        run = await in_thread(partial(begin, one_job=waits))
+        if not waits:
+            return json_of(_begun(run, pipeline), 202)
+        tree = await bridge.wait(request, run.root, _timeout_s(found, settings))
+        if not tree.is_over:
+            return json_of(_running(run), 202)
+        return json_of(await in_thread(partial(_ended, bus, run, tree, time.monotonic() - began)))
+
+
+def _timeout_s(pipeline: Pipeline, settings: ApiConfig) -> float:
+    return min(pipeline.timeout_s, settings.max_sync_timeout_s)
+
+
+def _begun(run: Run, pipeline: str) -> dict[str, Any]:
+    told = {"status": "queued", "plugin": "pipeline", "command": pipeline}
+    return {"job_id": run.jobs[0]} | told | {"root": run.root, "job_ids": run.jobs}
+
+
+def _running(run: Run) -> dict[str, Any]:
+    told = {"status": "running", "timeout_exceeded": True, "message": _RUNS_ON}
+    return {"job_id": run.jobs[0]} | told | {"root": run.root, "job_ids": run.jobs}
+
+
+def _ended(bus: Bus, run: Run, tree: Tree, lasted_s: float) -> dict[str, Any]:
+    jobs = [record_of(bus, job) for job in tree.jobs]
+    first = next(job for job in jobs if job["job_id"] == run.jobs[0])
+    return {
+        "job_id": run.jobs[0],
+        "status": tree.state,
+        "duration_ms": round(lasted_s * 1000),
+        "result": first.get("result"),
+        "root": run.root,
+        "tree": jobs,
+    }

@@ -74,11 +74,19 @@ class Client:
         connection: the client's connection.
         kind: the kind of the stream: `sse` or `websocket`.
         wire: the transport to the client.
+        scope: what its token needs, as long as the stream lasts.
     """
 
-    def __init__(self, connection: HTTPConnection, kind: str, wire: Wire) -> None:
+    def __init__(
+        self,
+        connection: HTTPConnection,
+        kind: str,
+        wire: Wire,
+        scope: Scope = Scope.MESSAGES_RO,
+    ) -> None:
         self._connection = connection
         self._wire = wire
+        self._scope = scope
         self._asked_at = time.monotonic()
         self._address = connection.client
         self._hang_up = connection.app.state.hang_up
@@ -128,7 +136,7 @@ class Client:
         now = time.monotonic()
         if now - self._asked_at > _ASK_EVERY_S:
             self._asked_at = now
-            return still_allowed(self._connection, Scope.MESSAGES_RO)
+            return still_allowed(self._connection, self._scope)
         return True
 
     async def _drop(self, end: End) -> None:

@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from ...bus.bus import Bus
 from ...bus.log.filters import Wanted
+from ..access.principals import Scope as TokenScope
 from ..api.common import (
     After,
     MessageReader,
@@ -40,18 +41,19 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, request: Request, batches: AsyncIterator[Batch]) -> None:
+    def __init__(self, request: Request, batches: AsyncIterator[Batch], scope: TokenScope) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["Content-Length"]
         self._request = request
         self._batches = batches
+        self._scope = scope
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         await send(_body(b"retry: 1000\n\n"))
         wire = _Events(receive, send)
-        await Client(self._request, "sse", wire).follow(self._batches)
+        await Client(self._request, "sse", wire, self._scope).follow(self._batches)
         if not wire.is_closed:  # its client went, as clients do: whoever traces sees no error in it
             await send(_body(b"", more=False))
 
@@ -112,11 +114,20 @@ async def events(
 
 
 def stream_of(
-    request: Request, bus: Bus, wanted: Wanted, after: int | None, last_event_id: str | None
+    request: Request,
+    bus: Bus,
+    wanted: Wanted,
+    after: int | None,
+    last_event_id: str | None,
+    *,
+    scope: TokenScope = TokenScope.MESSAGES_RO,
 ) -> EventStream:
-    """Return the stream of wanted messages, from the cursor that the client names."""
+    """Return the stream of wanted messages, from the cursor that the client names.
+
+    It ends when the client's token has lost the scope.
+    """
     feed: Feed = request.app.state.feed
     begin = begin_after(bus, after, last_event_id)
     patience: Patience = request.app.state.patience
     batches = feed.stream(begin, wanted, keep_alive_s=patience.keep_alive_s)
-    return EventStream(request, batches)
+    return EventStream(request, batches, scope)

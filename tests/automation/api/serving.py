@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 
 from ackbus import Bus
+from ackbus.automation.loads import Loads
 from ackbus.automation.service import Service
 from ackbus.automation.snapshots import examine_folder
 from ackbus.server.automation.app import create_api, end_waiting
@@ -66,9 +67,10 @@ def api_of(bus: Bus, folder: Folder, *, patience: Patience | None = None) -> Ite
     """Runs the service of a folder, and serves its API, until the block ends."""
     with ExitStack() as stack:
         own = stack.enter_context(Bus.open(bus.layout.directory))
-        service = Service(own, lambda: examine_folder(folder.path, KEYS))
+        loads = Loads(lambda: examine_folder(folder.path, KEYS))
+        service = Service(own, loads)
         running = stack.enter_context(serving(bus, service))
-        app = create_api(own, service, patience=patience)
+        app = create_api(own, service, lambda: loads.reload(service), patience=patience)
         door = Door("API", "127.0.0.1:0", app, on_stop=lambda: end_waiting(app))
         listeners = stack.enter_context(Listeners([door]))
         listeners.start()
