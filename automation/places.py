@@ -24,16 +24,38 @@ def state_dir_of(directory: Path) -> Path:
     Raises:
         ConfigFaults: there is no configuration.
     """
-    sources = gather(directory, TreeCache(None))
-    tree = Map()
-    for source in sources.files:
-        graft(tree, source.tree, [])
+    folder, tree = _read(directory)
     state = tree.get("state")
     path = state.get("path") if isinstance(state, Map) else None
     named = StateShape().path if path is None else str(path)
-    return (sources.directory / Path(named).expanduser()).parent
+    return (folder / Path(named).expanduser()).parent
+
+
+def plugins_of(directory: Path) -> set[str]:
+    """Return the names of the plugins of a folder of configuration that are not disabled.
+
+    Raises:
+        ConfigFaults: there is no configuration.
+    """
+    plugins = _read(directory)[1].get("plugins")
+    if not isinstance(plugins, Map):
+        return set()
+    return {
+        name
+        for name, each in plugins.items()
+        if not isinstance(each, Map) or str(each.get("enabled", "true")).lower() != "false"
+    }
 
 
 def bus_of(directory: Path) -> str:
     """Return the bus directory of a folder of configuration, there or not."""
     return str((state_dir_of(directory) / BUS).absolute())
+
+
+def _read(directory: Path) -> tuple[Path, Map]:
+    """Return the folder of a configuration, and all that stands in its files."""
+    sources = gather(directory, TreeCache(None))
+    tree = Map()
+    for source in sources.files:
+        graft(tree, source.tree, [])
+    return sources.directory, tree

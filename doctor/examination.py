@@ -16,6 +16,7 @@ from ..schema.findings import bad, examine
 from ..schema.sqlite.database import SCHEMA_VERSION, Database
 from ..schema.sqlite.file_checks import REPAIR
 from ..schema.sqlite.rules.state_rules import check_state
+from .checks.automation import checks_of_automation
 from .checks.bus import checks_of_bus
 from .checks.content import check_contents
 from .checks.directory import checks_of_place
@@ -108,5 +109,6 @@ def _of_file(database: Database, full: bool) -> Iterator[Finding]:
             **checks_of_bus(opened, full=full),
             **checks_of_work(opened, full=full),
             **checks_of_export(opened, full=full),
+            **checks_of_automation(opened),
         }
     )

@@ -6,6 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client import generate_latest as generate
 
 from ...bus.bus import Bus
+from .automation import AutomationState
 from .state import BusState
 
 #: The upper ends of the times that requests take, in seconds.
@@ -48,6 +49,7 @@ class Metrics:
         )
         ProcessCollector(registry=registry)
         registry.register(BusState(bus))
+        registry.register(AutomationState(bus))
 
     def streams(self, kind: str) -> StreamCounts:
         """Return the counters of the streams of a kind: `sse` or `websocket`."""

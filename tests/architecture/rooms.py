@@ -22,7 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "automation": {"schema", "bus", "subscribers", "workers"},
     "export": {"schema", "blobs", "bus"},
     "git": {"schema", "export"},
-    "doctor": {"schema", "blobs", "bus", "subscribers", "export"},
+    "doctor": {"schema", "blobs", "bus", "subscribers", "automation", "export"},
     "setup": {"schema", "bus", "subscribers"},
     "server": {"schema", "blobs", "bus", "subscribers", "automation", "export"},
     "torture": {"schema", "bus", "subscribers", "export", "doctor"},

@@ -1,0 +1,89 @@
+"""Attention: what of an automation its operator should look at, for the doctor and the metrics.
+
+It works without the packages that read a configuration, and whether or not a service runs.
+"""
+
+from __future__ import annotations
+
+from ..schema.directory.lock_holders import holders, is_known
+from ..subscribers.jobs.jobs import Jobs
+from .jobs.plugin_queues import queues_of_plugins
+from .records.breakers import CLOSED, Breakers
+from .records.fence import Fence
+from .records.inits import Inits
+from .schedules.tables import Schedules
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..bus.bus import Bus
+    from ..schema.directory.lock_holders import Holder
+    from .records.breakers import Breaker
+    from .records.inits import Init
+
+#: How old the last beat of a service may be, in seconds: it beats each minute.
+MAX_BEAT_AGE_S = 180.0
+
+#: How many due schedules are counted.
+_MAX_DUE = 1_000
+
+#: The states of jobs in the counts of queues: those that wait, and those that run.
+_WAITING, _RUNNING = ("open", "time", "key"), "running"
+
+#: The state of a failed init.
+_FAILED = "failed"
+
+
+def has_automation(bus: Bus) -> bool:
+    """Whether a service has ever begun on a bus."""
+    return Fence.of(bus).row().token > 0
+
+
+def running_service(bus: Bus) -> Holder | int | None:
+    """Return the process of the service of a bus: by its lock, where the system tells who has it.
+
+    Else by its own note, as long as it beats.
+    """
+    if is_known():
+        return next(iter(holders(bus.layout.automation_lock)), None)
+    row, age_s = Fence.of(bus).row(), beat_age_s(bus)
+    return row.pid if age_s is not None and age_s < MAX_BEAT_AGE_S else None
+
+
+def beat_age_s(bus: Bus) -> float | None:
+    """Return the seconds since the service was last seen; None where it ended by itself."""
+    row = Fence.of(bus).row()
+    if row.pid is None or row.beat_at_ms is None:
+        return None
+    return max(0, bus.now_ms() - row.beat_at_ms) / 1000
+
+
+def due_schedules(bus: Bus) -> int:
+    """Return how many schedules are due that nobody has decided about, 1,000 at most."""
+    return len(Schedules.of(bus).due(bus.now_ms(), _MAX_DUE))
+
+
+def due_lag_s(bus: Bus) -> float:
+    """Return the seconds since which a schedule is due; 0 where none is."""
+    due_ms = Schedules.of(bus).next_due()
+    return 0.0 if due_ms is None else max(0, bus.now_ms() - due_ms) / 1000
+
+
+def shut_breakers(bus: Bus) -> list[Breaker]:
+    """Return the circuit breakers that are not closed."""
+    return [each for each in Breakers.of(bus).states() if each.state != CLOSED]
+
+
+def failed_inits(bus: Bus) -> list[Init]:
+    """Return the plugins that could not be set up."""
+    return [each for each in Inits.of(bus).all().values() if each.state == _FAILED]
+
+
+def live_counts(bus: Bus) -> dict[str, tuple[int, int]]:
+    """Return how many jobs of each plugin wait, and how many run, where there are any."""
+    jobs, found = Jobs.of(bus), {}
+    for info in queues_of_plugins(bus):
+        counts = jobs.counts(info)
+        waiting = sum(counts.get(state, 0) for state in _WAITING)
+        if waiting or counts.get(_RUNNING):
+            found[info.name] = (waiting, counts.get(_RUNNING, 0))
+    return found
