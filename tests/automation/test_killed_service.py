@@ -1,35 +1,32 @@
 """A service that is killed (kill -9): runs, what followed and what is stored, counted exactly."""
 
-import os
+import json
 import random
-import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import apsw
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.jobs.alarms import Alarms
-from ackbus.automation.jobs.endings import Endings
-from ackbus.automation.jobs.job_request import JobRequest, Submitted
-from ackbus.automation.jobs.plugin_queues import bury_removed, follow, queue_of
-from ackbus.automation.jobs.recovery import recover
+from ackbus.automation.jobs.alarms import JOB_DEAD
+from ackbus.automation.jobs.job_request import JobRequest
+from ackbus.automation.jobs.plugin_queues import follow, queue_of
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.plugins.discovery import discover
-from ackbus.automation.records.breakers import Breakers
-from ackbus.automation.records.fence import Fence
 from ackbus.automation.records.job_log import JobLog
+from ackbus.automation.service import Service
+from ackbus.automation.snapshots import examine_folder
 from ackbus.schema.queries import engine_of, file_of
 from ackbus.subscribers.jobs.claims import Claims
-from ackbus.subscribers.jobs.jobs import Jobs
+from ackbus.subscribers.jobs.jobs import Job, Jobs
 from ackbus.subscribers.queues.queue import Queue
 from ackbus.subscribers.queues.queue_set import QueueSet
 
 from ..conftest import wait_until
 from ..sizes import size
 from .conftest import Folder
+from .killing import STRIDES, Act, Steps, kills, whole
 from .running import OK
 from .service_process import ServiceProcess
 
@@ -123,106 +120,38 @@ def is_over(bus: Bus, count: int) -> bool:
     return len(found) == 3 * count and {state for _, state, _ in found} == {"succeeded"}
 
 
-# Killed at each statement --------------------------------------------------------------------
+# Killed at each step -------------------------------------------------------------------------
+
+PLUGINS = """
+    plugin_roots: [plugins]
+    service: {max_workers: 2, on_failure: hear}
+    plugins:
+      echo: {enabled: true, parallelism: 2}
+      hear: {enabled: true}
+"""
 
 
-def killed_at(bus_dir: Path, at: int, act: Callable[[Bus], None]) -> bool:
-    """Do something in a child that is killed before statement `at`; say whether there was one."""
-    child = os.fork()
-    if child == 0:
-        try:
-            _do(bus_dir, at, act)
-        except BaseException:
-            os._exit(3)
-        os._exit(0)
-    status = os.waitpid(child, 0)[1]
-    assert status in (0, signal.SIGKILL)
-    return status == signal.SIGKILL
-
-
-def _do(bus_dir: Path, at: int, act: Callable[[Bus], None]) -> None:
-    seen = 0
-
-    def count(_: apsw.Cursor, __: str, ___: object) -> bool:
-        nonlocal seen
-        seen += 1
-        if seen == at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return True
-
-    with Bus.open(bus_dir) as bus:
-        file_of(bus).connection.exec_trace = count
-        act(bus)
-        file_of(bus).connection.exec_trace = None
-
-
-def endings_of(bus: Bus) -> Endings:
-    submission = Submission(bus)
-    token = Fence(engine_of(bus)).begin(Path("config"), "h")
-    breakers = Breakers.of(bus)
-    return Endings(bus, token, submission, breakers, Alarms(bus, submission))
-
-
-def prepared(folder: Folder, bus_dir: Path, count: int) -> list[int]:
-    """Makes the queue of a plugin with some jobs in it; returns their seqs."""
-    plugins = "plugins: {echo: {enabled: true, parallelism: 2}}"
-    folder.write(config=f"plugin_roots: [plugins]\nservice: {{max_workers: 2}}\n{plugins}\n")
-    folder.plugin("echo", run=OK)
-    with Bus.open(bus_dir) as bus:
-        take(folder)(bus)
-        submission = Submission(bus)
-        request = JobRequest(plugin="echo", command="poll", submitted_by="scheduler")
-        found = [submission.submit(request) for _ in range(count)]
-    return [each.seq for each in found if isinstance(each, Submitted)]
-
-
-def take(folder: Folder) -> Callable[[Bus], None]:
+def prepared(folder: Folder, bus_dir: Path) -> list[int]:
+    """Makes the queues of two plugins, and two jobs in one; returns their seqs."""
+    folder.write(config=PLUGINS)
+    for name in ("echo", "hear"):
+        folder.plugin(name, run=OK)
     config = folder.load()
-    plugins = discover(config).plugins
-
-    def act(bus: Bus) -> None:
-        for plugin in plugins.values():
+    request = JobRequest(plugin="echo", command="poll", submitted_by="scheduler")
+    with Bus.open(bus_dir) as bus:
+        for plugin in discover(config).plugins.values():
             follow(bus, plugin, config.service)
-        bury_removed(bus, set(plugins))
-
-    return act
+        found = [Submission(bus).submit(request) for _ in range(2)]
+    return [each.seq for each in found]
 
 
 def claim(bus: Bus) -> None:
     QueueSet(bus, [queue_of("echo")]).claim("service", group="automation", limit=2)
 
 
-STRIDES = [3, pytest.param(1, marks=pytest.mark.nightly)]
-
-
-@pytest.mark.parametrize("stride", STRIDES)
-@pytest.mark.requirement("D-133")
-def test_recovery_that_is_killed_anywhere_counts_one_attempt(
-    bus_dir: Path, bus: Bus, folder: Folder, stride: int
-) -> None:
-    bus.close()
-    at, died = 1, True
-    while died:
-        seqs = prepared(folder, bus_dir, 2)
-        with Bus.open(bus_dir) as opened:
-            claim(opened)
-        died = killed_at(bus_dir, at, recovers)
-        with Bus.open(bus_dir) as opened:
-            recover(opened, endings_of(opened))
-            found = [Jobs.of(opened).of_message(seq)[0] for seq in seqs]
-            assert [(job.state, job.attempt) for job in found] == [("queued", 2)] * 2, at
-            log = JobLog(engine_of(opened))
-            for seq in seqs:
-                message = opened.get(seq)
-                assert message is not None
-                assert [entry.attempt for entry in log.of_job(message.id)] == [1]
-            Queue.open(opened, queue_of("echo")).jobs.purge()
-        at += stride
-    assert at > 20
-
-
-def recovers(bus: Bus) -> None:
-    recover(bus, endings_of(bus))
+def job(bus: Bus, seq: int) -> Job:
+    (found,) = Jobs.of(bus).of_message(seq)
+    return found
 
 
 @pytest.mark.parametrize("stride", STRIDES)
@@ -230,44 +159,148 @@ def test_claim_that_is_killed_anywhere_is_whole_or_not_there(
     bus_dir: Path, bus: Bus, folder: Folder, stride: int
 ) -> None:
     bus.close()
-    at, died = 1, True
-    while died:
-        seqs = prepared(folder, bus_dir, 2)
-        died = killed_at(bus_dir, at, claim)
+    seqs: list[int] = []
+
+    def prepare(_: int) -> Act:
+        seqs[:] = prepared(folder, bus_dir)
+        return whole(claim)
+
+    for step in kills(bus_dir, stride, 10, prepare):
         with Bus.open(bus_dir) as opened:
-            info = Queue.open(opened, queue_of("echo")).info
-            active = [seq for _, seq in Claims.of(opened).active(info)]
-            states = {seq: Jobs.of(opened).of_message(seq)[0].state for seq in seqs}
-            assert active in ([], seqs), at
-            assert set(states.values()) == {"running" if active else "queued"}, at
-            recover(opened, endings_of(opened))
-            Queue.open(opened, queue_of("echo")).jobs.purge()
-        at += stride
-    assert at > 10
+            queue = Queue.open(opened, queue_of("echo"))
+            active = [seq for _, seq in Claims.of(opened).active(queue.info)]
+            assert active in ([], seqs), step
+            state = "running" if active else "queued"
+            assert [job(opened, seq).state for seq in seqs] == [state] * 2, step
+            queue.jobs.lose_running("the test goes on")
+            queue.jobs.purge()
+
+
+class Beginning(Service):
+    """A service whose steps count until jobs can run; then it ends."""
+
+    def begin(self, steps: Steps) -> None:
+        steps.begin()
+        self.run(steps.end)
+
+    def _loop(self, listener: object) -> None:
+        """Run no job."""
+
+
+def begins(folder: Folder) -> Act:
+    return lambda bus, steps: Beginning(bus, lambda: examine_folder(folder.path, {})).begin(steps)
 
 
 @pytest.mark.parametrize("stride", STRIDES)
-@pytest.mark.requirement("D-136", "R-15")
-def test_configuration_that_is_taken_again_after_a_kill_is_taken_whole(
+@pytest.mark.requirement("D-133", "X-33")
+def test_start_that_is_killed_anywhere_counts_one_attempt_of_what_ran(
     bus_dir: Path, bus: Bus, folder: Folder, stride: int
 ) -> None:
-    """A plugin is removed, another has other limits; the next start does what a kill has left."""
+    """Of two jobs that ran one has another attempt; the other had its last, which is told once."""
     bus.close()
-    at, died = 1, True
-    while died:
-        seqs = prepared(folder, bus_dir, 2)
-        folder.write(
-            config="plugin_roots: [plugins]\n"
-            f"plugins: {{other: {{enabled: true, retry: {{max_attempts: {1 + at % 90}}}}}}}\n"
-        )
-        folder.plugin("other", run=OK)
-        act = take(folder)
-        died = killed_at(bus_dir, at, act)
+    seqs: list[int] = []
+
+    def prepare(_: int) -> Act:
+        seqs[:] = prepared(folder, bus_dir)
         with Bus.open(bus_dir) as opened:
-            act(opened)
-            found = [Jobs.of(opened).of_message(seq)[0] for seq in seqs]
-            assert [(job.state, job.error) for job in found] == [("dead", "plugin removed")] * 2
-            policy = Queue.open(opened, queue_of("other")).info.policy
-            assert policy.max_attempts == 1 + at % 90
-        at += stride
-    assert at > 10
+            claim(opened)
+            for table in ("jobs", "claims"):
+                file_of(opened).rows(f"UPDATE {table} SET attempt = 4 WHERE seq = ?", (seqs[1],))
+        return begins(folder)
+
+    for step in kills(bus_dir, stride, 60, prepare):
+        with Bus.open(bus_dir) as opened:
+            begins(folder)(opened, Steps.uncounted(opened))
+            found = [job(opened, seq) for seq in seqs]
+            assert [(each.state, each.attempt) for each in found] == [("queued", 2), ("dead", 4)]
+            ids = [message.id for seq in seqs if (message := opened.get(seq)) is not None]
+            log = JobLog(engine_of(opened))
+            assert [[each.attempt for each in log.of_job(id)] for id in ids] == [[1], [4]], step
+            dead = [
+                message.headers["job"]["parent_job_id"]
+                for message in opened.read(type="plugin.hear.handle")
+                if message.headers["event"]["type"] == JOB_DEAD
+            ]
+            assert (dead.count(ids[0]), dead.count(ids[1])) == (0, 1), step
+            Queue.open(opened, queue_of("echo")).jobs.purge()
+
+
+class Reloading(Beginning):
+    """A service that takes another configuration as soon as it has begun; then it ends."""
+
+    def reload_after(self, change: Callable[[], None], steps: Steps) -> None:
+        self._change, self._steps = change, steps
+        self.run()
+
+    def _loop(self, listener: object) -> None:
+        self._change()
+        self._steps.begin()
+        self._reload()
+        self._steps.end()
+
+
+def configure(folder: Folder, number: int) -> None:
+    """Writes a configuration that differs in all from the one of the last number."""
+    other = ("left", "right")[number % 2]
+    folder.write(
+        config=f"""
+        plugin_roots: [plugins]
+        plugins:
+          {other}: {{enabled: true}}
+          echo:
+            enabled: true
+            retry: {{max_attempts: {1 + number % 90}}}
+            schedules: [{{every: {1 + number % 90}h}}]
+            config: {{number: {number}}}
+        """
+    )
+
+
+def in_the_tables(bus: Bus) -> list[object]:
+    """The parts of a configuration that are stored: rules, schedules, jobs that set up plugins."""
+    file = file_of(bus)
+    return [
+        file.rows("SELECT max_attempts FROM queues WHERE name = 'plugin.echo'"),
+        file.rows("SELECT config_hash FROM schedules"),
+        file.rows("SELECT count(*) FROM messages WHERE type = 'plugin.echo.init'"),
+    ]
+
+
+@pytest.mark.parametrize("stride", STRIDES)
+@pytest.mark.requirement("D-134", "D-136", "R-15")
+def test_reload_that_is_killed_anywhere_has_taken_all_or_nothing(
+    bus_dir: Path, bus: Bus, folder: Folder, stride: int
+) -> None:
+    """A job of a plugin that was removed is dead at the next start at the latest."""
+    bus.close()
+    noted = folder.path / "noted"
+    for name in ("echo", "left", "right"):
+        path = folder.plugin(name, run=OK) / "manifest.yaml"
+        path.write_text(path.read_text().replace("poll:", "init: {type: read}\n  poll:"))
+
+    def prepare(step: int) -> Act:
+        configure(folder, 2 * step)
+
+        def act(bus: Bus, steps: Steps) -> None:
+            service = Reloading(bus, lambda: examine_folder(folder.path, {}))
+
+            def change() -> None:
+                request = JobRequest(plugin="left", command="poll", submitted_by="cli")
+                waits = service.submission.submit(request)
+                noted.write_text(json.dumps([waits.seq, in_the_tables(bus)]))
+                configure(folder, 2 * step + 1)
+
+            service.reload_after(change, steps)
+
+        return act
+
+    for step in kills(bus_dir, stride, 60, prepare):
+        seq, before = json.loads(noted.read_text())
+        with Bus.open(bus_dir) as opened:
+            after = json.loads(json.dumps(in_the_tables(opened)))
+            same = [was == now for was, now in zip(before, after, strict=True)]
+            assert same in ([True] * 3, [False] * 3), (step, before, after)
+            begins(folder)(opened, Steps.uncounted(opened))
+            assert in_the_tables(opened)[0] == [(1 + (2 * step + 1) % 90,)]
+            found = job(opened, seq)
+            assert (found.state, found.error) == ("dead", "plugin removed"), step

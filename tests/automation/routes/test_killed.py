@@ -3,11 +3,8 @@
 A child claims a job and stores its end, and kills itself before a statement, each time a later one.
 """
 
-import os
-import signal
 from pathlib import Path
 
-import apsw
 import pytest
 
 from ackbus import Bus
@@ -15,9 +12,9 @@ from ackbus.automation.jobs.endings import JobEnd
 from ackbus.automation.jobs.events import EVENT, event_out
 from ackbus.automation.jobs.recovery import recover
 from ackbus.automation.routes.tree import Tree
-from ackbus.schema.queries import file_of
 
 from ..conftest import Folder
+from ..killing import STRIDES, Act, Steps, kills
 from .by_hand import ByHand, answers, event, origin, success, with_plugins
 
 FLOW = """
@@ -43,62 +40,38 @@ EXPECTED = [
 _ANSWERS = answers(a=success(event("e", {"n": 1}), event("unrouted")))
 
 
-def end_one_and_die(bus_dir: Path, folder: Folder, at: int) -> None:
-    """Store the end of the next job, and be killed before statement `at`, if there are so many."""
-    seen = 0
-
-    def count(_: apsw.Cursor, __: str, ___: object) -> bool:
-        nonlocal seen
-        seen += 1
-        if seen == at:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return True
-
-    with Bus.open(bus_dir) as bus:
-        hand = ByHand(bus, folder)
-        job = hand.claim()
-        assert job is not None
-        file_of(bus).connection.exec_trace = count
-        hand.endings.store(job, _ANSWERS(job))
-        file_of(bus).connection.exec_trace = None
-
-
-def is_killed(bus_dir: Path, folder: Folder, at: int) -> bool:
-    child = os.fork()
-    if child == 0:
-        try:
-            end_one_and_die(bus_dir, folder, at)
-        except BaseException:
-            os._exit(3)
-        os._exit(0)
-    status = os.waitpid(child, 0)[1]
-    assert status in (0, signal.SIGKILL)
-    return status == signal.SIGKILL
-
-
-@pytest.mark.parametrize("stride", [11, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("stride", STRIDES)
 @pytest.mark.requirement("D-103", "D-104", "D-17")
 def test_each_target_of_an_event_has_one_job_wherever_its_service_is_killed(
     bus_dir: Path, bus: Bus, folder: Folder, stride: int
 ) -> None:
     with_plugins(folder, FLOW)
     bus.close()
-    at, died = 1, True
-    while died:
+    roots: list[str] = []
+
+    def end_one(bus: Bus, steps: Steps) -> None:
+        hand = ByHand(bus, folder)
+        job = hand.claim()
+        assert job is not None
+        steps.begin()
+        hand.endings.store(job, _ANSWERS(job))
+        steps.end()
+
+    def prepare(_: int) -> Act:
         with Bus.open(bus_dir) as opened:
-            root = ByHand(opened, folder).submit("a")
-        died = is_killed(bus_dir, folder, at)
+            roots.append(ByHand(opened, folder).submit("a"))
+        return end_one
+
+    for step in kills(bus_dir, stride, 60, prepare):  # one end, with six jobs that follow
         with Bus.open(bus_dir) as opened:
             hand = ByHand(opened, folder)
             recover(opened, hand.endings)
             hand.run(_ANSWERS)
-            tree = Tree.of(opened, root)
-            assert tree.state == "succeeded", at
-            assert jobs_of(hand, tree) == sorted(EXPECTED, key=str), at
+            tree = Tree.of(opened, roots[-1])
+            assert tree.state == "succeeded", step
+            assert jobs_of(hand, tree) == sorted(EXPECTED, key=str), step
             attempts = [job.job.attempt for job in tree.jobs if job.job is not None]
             assert sorted(attempts)[:-1] == [1] * (len(EXPECTED) - 1)
-        at += stride
-    assert at > 60  # the statements of one end, with six jobs that follow
 
 
 def jobs_of(hand: ByHand, tree: Tree) -> list[tuple[str, object, object, object]]:
