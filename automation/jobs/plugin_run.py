@@ -150,7 +150,20 @@ def run_plugin(
     supervisors: Supervisors | None,
     output: Callable[[str, bytes], None] | None,
 ) -> RunEnd:
-    """Run the program of a plugin for a job; blocks until nothing of it is left."""
+    """Run the program of a plugin for a job; blocks until nothing of it is left.
+
+    It is a span of the job's trace, where this process makes spans.
+    """
+    with tracing.handling(job.message, job.plugin.name):
+        end = _run(job, supervisors, output)
+        if end.outcome is not None and end.outcome.error is not None:
+            tracing.mark_failed(end.outcome.error)
+    return end
+
+
+def _run(
+    job: PluginJob, supervisors: Supervisors | None, output: Callable[[str, bytes], None] | None
+) -> RunEnd:
     message = job.message
     if job.fault is not None:
         return RunEnd(outcome=Outcome(status=FAILED, error=job.fault, retry=False))

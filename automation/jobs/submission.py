@@ -136,7 +136,9 @@ def _headers(request: JobRequest, key: str | None) -> dict[str, object]:
         headers["job"] = told
     if request.event is not None:
         headers["event"] = dict(request.event)
-    if request.parent is not None:
+    if request.parent is None:
+        headers |= tracing.current_trace()  # of the request over HTTP that asks for it
+    else:
         headers |= tracing.child_trace(request.parent.headers)
         hops = hops_of(request.parent)
         if hops:
