@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Query
-from pydantic import BaseModel, Field
+from pydantic import AliasChoices, BaseModel, Field
 
 from ...bus.leases import Lease
 from ...bus.reservations.reservations import DEFAULT_RESERVATION_S, Reservation
@@ -18,7 +18,16 @@ from .common import TheBus, WorkReader, WorkWriter, new_router, problems
 router = new_router("leases")
 
 LeaseName = Annotated[str, Field(min_length=1, max_length=512)]
-TtlS = Annotated[float, Field(gt=0, le=86_400, description="How long it lasts, in seconds.")]
+#: Its former name, `ttl_s`, is understood for one version more.
+LeaseS = Annotated[
+    float,
+    Field(
+        gt=0,
+        le=86_400,
+        description="How long it lasts, in seconds.",
+        validation_alias=AliasChoices("lease_s", "ttl_s"),
+    ),
+]
 FilePath = Annotated[str, Field(min_length=1, max_length=1024)]
 Holder = Annotated[Name | None, Field(description=f"The holder; {OR_BOUND}.")]
 Editor = Annotated[Name | None, Field(description=f"The editing agent; {OR_BOUND}.")]
@@ -30,7 +39,7 @@ class LeaseWanted(Given):
 
     name: LeaseName = Field(description="The name of the lease.")
     holder: Holder = None
-    ttl_s: TtlS = 60.0
+    lease_s: LeaseS = 60.0
 
 
 class LeaseHeld(Given):
@@ -48,7 +57,7 @@ class LeaseHeld(Given):
 class LeaseRenewal(LeaseHeld):
     """The new end of a lease."""
 
-    ttl_s: TtlS = 60.0
+    lease_s: LeaseS = 60.0
 
 
 class LeaseRecord(BaseModel):
@@ -76,7 +85,7 @@ def list_leases(bus: TheBus, _: WorkReader) -> LeaseList:
 def acquire_lease(wanted: LeaseWanted, bus: TheBus, holder: WorkWriter) -> LeaseRecord:
     """Acquire a lease. A held lease is a conflict; the problem names its holder."""
     name = holder.act_as(wanted.holder, "holder")
-    lease = bus.leases.acquire(wanted.name, name, lease_s=wanted.ttl_s)
+    lease = bus.leases.acquire(wanted.name, name, lease_s=wanted.lease_s)
     if lease is not None:
         return LeaseRecord(**lease.record())
     held = bus.leases.get(wanted.name)
@@ -89,8 +98,8 @@ def acquire_lease(wanted: LeaseWanted, bus: TheBus, holder: WorkWriter) -> Lease
 
 @router.post("/leases/renew", responses=problems(409))
 def renew_lease(held: LeaseRenewal, bus: TheBus, holder: WorkWriter) -> LeaseRecord:
-    """Extend a lease to `ttl_s` from now. A lost lease is a conflict."""
-    renewed = bus.leases.renew(held.lease(holder), lease_s=held.ttl_s)
+    """Extend a lease to `lease_s` from now. A lost lease is a conflict."""
+    renewed = bus.leases.renew(held.lease(holder), lease_s=held.lease_s)
     return LeaseRecord(**renewed.record())
 
 
@@ -113,7 +122,7 @@ class ReservationsWanted(Given):
     )
     agent: Editor = None
     shared: bool = Field(False, description="Others may reserve them shared, too.")
-    ttl_s: TtlS = DEFAULT_RESERVATION_S
+    lease_s: LeaseS = DEFAULT_RESERVATION_S
     reason: str | None = Field(None, min_length=1, max_length=255, description="For people.")
 
 
@@ -127,7 +136,7 @@ class ReservationsHeld(Given):
 class ReservationsRenewal(ReservationsHeld):
     """The new end of reservations."""
 
-    ttl_s: TtlS = DEFAULT_RESERVATION_S
+    lease_s: LeaseS = DEFAULT_RESERVATION_S
 
 
 class ReservationRecord(BaseModel):
@@ -172,7 +181,7 @@ def reserve_files(wanted: ReservationsWanted, bus: TheBus, editor: WorkWriter) -
         wanted.paths,
         editor.act_as(wanted.agent),
         shared=wanted.shared,
-        lease_s=wanted.ttl_s,
+        lease_s=wanted.lease_s,
         reason=wanted.reason,
     )
     if found.granted:
@@ -187,11 +196,11 @@ def reserve_files(wanted: ReservationsWanted, bus: TheBus, editor: WorkWriter) -
 def renew_reservations(
     held: ReservationsRenewal, bus: TheBus, editor: WorkWriter
 ) -> ReservationList:
-    """Extend reservations to `ttl_s` from now: all that are named, or none."""
+    """Extend reservations to `lease_s` from now: all that are named, or none."""
     agent = editor.act_as(held.agent)
     with bus.transaction():
         renewed = [
-            bus.reservations.renew(token, agent, lease_s=held.ttl_s) for token in held.tokens
+            bus.reservations.renew(token, agent, lease_s=held.lease_s) for token in held.tokens
         ]
     return _list(renewed)
 

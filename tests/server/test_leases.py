@@ -4,7 +4,7 @@ import httpx
 
 from .conftest import problem
 
-WANTED = {"name": "deploy", "holder": "a", "ttl_s": 60}
+WANTED = {"name": "deploy", "holder": "a", "lease_s": 60}
 
 
 def test_lease_has_one_holder_and_the_conflict_names_it(one_client: httpx.Client) -> None:
@@ -17,7 +17,7 @@ def test_lease_has_one_holder_and_the_conflict_names_it(one_client: httpx.Client
     assert lease in one_client.get("/v1/leases").json()["leases"]
     held = {"name": "deploy", "holder": "a", "token": lease["token"]}
     assert (
-        one_client.post("/v1/leases/renew", json=held | {"ttl_s": 600}).json()["until"]
+        one_client.post("/v1/leases/renew", json=held | {"lease_s": 600}).json()["until"]
         > (lease["until"])
     )
     assert one_client.post("/v1/leases/release", json=held).status_code == 204
@@ -39,8 +39,15 @@ def test_reserved_files_are_a_conflict_that_says_whose(one_client: httpx.Client)
     listed = one_client.get("/v1/reservations", params={"agent": "b"})
     assert listed.json()["reservations"] == []  # all or none
     held = {"agent": "a", "tokens": tokens}
-    renewed = one_client.post("/v1/reservations/renew", json=held | {"ttl_s": 7200}).json()
+    renewed = one_client.post("/v1/reservations/renew", json=held | {"lease_s": 7200}).json()
     assert [each["token"] for each in renewed["reservations"]] == tokens
     assert one_client.post("/v1/reservations/release", json=held).status_code == 204
     again = one_client.post("/v1/reservations/release", json=held)
     problem(again, 409, "lease-lost")
+
+
+def test_ttl_s_is_understood_for_lease_s(one_client: httpx.Client) -> None:
+    granted = one_client.post("/v1/leases", json=WANTED | {"name": "old"}).json()
+    held = {"name": "old", "holder": "a", "token": granted["token"]}
+    renewed = one_client.post("/v1/leases/renew", json=held | {"ttl_s": 600}).json()
+    assert renewed["until"] > granted["until"]
