@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from ...schema.errors import AckbusError
-from ..definition import Commands, optional_word
+from ..definition import Commands, optional, optional_word
 from ..options.service import SERVICE, ServicePlace
 from ..show import output
 
@@ -198,6 +198,35 @@ def breaker(name: Plugin, place: ServicePlace = SERVICE) -> int:
     ]
     output.result(found, *(lines or [f"no scheduled job of {name} has failed"]))
     return 0
+
+
+@automation.command(
+    "api", example="bus automation api /plugin/feed/poll -f url=https://example.org"
+)
+def api(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The path, like /jobs?limit=3.")],
+    method: Annotated[
+        str | None, optional("METHOD", "The method. Default: GET, or POST with -f.", "-X")
+    ] = None,
+    field: Annotated[
+        list[str] | None,
+        optional(
+            "KEY=VALUE",
+            "A field of the payload, or KEY:=JSON; with -X GET of the query; may be repeated.",
+            "-f",
+        ),
+    ] = None,
+    place: ServicePlace = SERVICE,
+) -> int:
+    """Call the API of the service, and print the body of the answer.
+
+    Its address and its token are those of the configuration: the token that may do most. /events
+    is printed as it comes. Exit code 1 when the call was refused, 4 when there is no API, or nobody
+    listens.
+    """
+    from ..running.api_call import call_of, print_answer
+
+    return print_answer(place.snapshot().config, call_of(path, method, field or ()))
 
 
 @automation.command("reset", example="bus automation reset feed")

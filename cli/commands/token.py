@@ -36,7 +36,7 @@ def create(
         typer.Option(
             metavar="S",
             help="messages, work, or of automation plugin, jobs, events, each with :ro or :rw; "
-            "or admin. May be repeated.",
+            "or admin; may be repeated.",
         ),
     ],
     agent: Annotated[

@@ -87,7 +87,7 @@ def try_out(
     from ...automation.webhooks.trials import trial
     from ...schema.message.ids import new_id
     from ...schema.message.times import now_ms
-    from ..running.webhook_trial import post
+    from ..running.service_call import post
 
     webhooks = _of(place.snapshot().config)
     endpoint = _named(webhooks, name)

@@ -175,6 +175,8 @@ READING = [
         ["automation", "logs", "--config", "auto", "--dir", ".worker-state"],
         ["automation", "logs", EVIL, "--json", "--config", "auto", "--dir", ".worker-state"],
         ["automation", "breaker", f"p{EVIL}", "--config", "auto", "--dir", ".worker-state"],
+        ["automation", "api", f"/{EVIL}", "--config", EVIL],
+        ["automation", "api", "/jobs", "-f", f"a={EVIL}", "--config", "auto"],
         ["automation", "reset", f"p{EVIL}", "--config", "auto", "--dir", ".worker-state"],
         ["plugin", "list", "--config", EVIL],
         ["plugin", "add", EVIL, "--config", "auto"],
