@@ -5,7 +5,7 @@ Run it with `python tests/cli/reference.py --write` after a change to a command.
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -84,13 +84,25 @@ def render() -> str:
     """The text of docs/cli.md."""
     parts = [_HEAD]
     parts += [f"`{name}` stands for `{options}`.\n\n" for name, options in _SETS.items()]
-    group = ""
-    for path, command in _folded():
-        if (found := _group(path)) != group:
-            parts.append(f"{chr(10) if group else ''}## {found}\n\n")
-            group = found
-        parts.append(_entry(path, command))
-    return "".join(parts)
+    for group, names in GROUPS.items():
+        found = {path: each for path, each in _folded() if path.split()[1] in names}
+        nouns = dict.fromkeys(path.rpartition(" ")[0] for path in found)
+        parts.append(f"## {group}\n\n")
+        parts += [
+            "".join(_section(noun, found)) for noun in sorted(nouns, key=lambda n: n != "bus")
+        ]
+    return "".join(parts).rstrip("\n") + "\n"
+
+
+def _section(noun: str, found: Mapping[str, Any]) -> Iterator[str]:
+    """The commands that a noun has; those at the top have no heading of their own."""
+    of_noun = {path: each for path, each in found.items() if path.rpartition(" ")[0] == noun}
+    if of_noun and noun != "bus":
+        yield f"### {noun}\n\n"
+    for path, command in of_noun.items():
+        yield _entry(path if noun == "bus" else path.rpartition(" ")[2], command)
+    if of_noun:
+        yield "\n"
 
 
 def _folded() -> Iterator[tuple[str, Any]]:
@@ -104,17 +116,12 @@ def _folded() -> Iterator[tuple[str, Any]]:
             yield "bus setup PROGRAM", command
 
 
-def _group(path: str) -> str:
-    name = path.split()[1]
-    return next(group for group, names in GROUPS.items() if name in names)
-
-
-def _entry(path: str, command: Any) -> str:
+def _entry(name: str, command: Any) -> str:
     """The words and options of a command, its purpose, and an example that needs care."""
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     last = [p for p in arguments if _metavar(p).startswith("--")]  # a command, after `--`
     words = [_word(each) for each in arguments if each not in last]
-    usage = " ".join([path, *words, *_options(command), *map(_word, last)])
+    usage = " ".join([name, *words, *_options(command), *map(_word, last)])
     example = command.epilog.rpartition("\n")[2].strip()
     purpose = _prose(re.split(r"(?<=\.) ", " ".join(command.help.split()))[0])
     needs_care = re.search(r" -- |['\"$&>|]", example)
