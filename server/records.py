@@ -68,6 +68,7 @@ class MessageGiven(Given):
 
     def draft(self, principal: Principal) -> Draft:
         """Return the message as a draft, from a sender that the principal may act as."""
+        principal.check_may_send(self.type)
         return Draft(
             self.type,
             self.payload if "payload" in self.model_fields_set else ABSENT,
@@ -98,8 +99,9 @@ class ReplyGiven(Given):
     id: Id | None = Field(None, description="Its identity.")
     headers: dict[str, Any] | None = Field(None, description="Metadata.")
 
-    def draft(self, message: Message, sender: str) -> Draft:
+    def draft(self, message: Message, sender: str, principal: Principal) -> Draft:
         """Return the reply as a draft, in the message's conversation and trace."""
+        principal.check_may_send(self.type)
         given = self.model_fields_set
         headers = carried_on(message) | (self.headers or {})
         return Draft(

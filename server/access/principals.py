@@ -36,6 +36,10 @@ _WITHIN = {
 }
 
 
+#: How the types of messages begin that the automation acts upon.
+_RUNNING = ("plugin.", "schedule.")
+
+
 @dataclass(frozen=True)
 class Principal:
     """The authenticated client of a request.
@@ -53,6 +57,18 @@ class Principal:
     def may(self, scope: Scope) -> bool:
         """Whether it has a scope, by itself or within a larger one."""
         return any(scope is own or scope in _WITHIN.get(own, ()) for own in self.scopes)
+
+    def check_may_send(self, type: str) -> None:
+        """Refuse a message that only those may publish who may run plugins: it would run one.
+
+        Raises:
+            Forbidden: the type is one of these, and no scope allows it.
+        """
+        if type.startswith(_RUNNING) and not self.may(Scope.PLUGIN_RW):
+            raise Forbidden(
+                f"messages of type {type[:80]!a} run plugins: this token has no scope"
+                f" {Scope.PLUGIN_RW.value!r}"
+            )
 
     def act_as(self, agent: str | None, role: str = "agent") -> str:
         """Return the name under which the principal acts: the one given, or that of its token.

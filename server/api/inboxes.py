@@ -203,7 +203,7 @@ def complete_message(
     """
     box = Inbox(bus, writer.act_as(agent))
     message = _message(bus, done.seq)
-    replies = [reply.draft(message, agent) for reply in done.replies]
+    replies = [reply.draft(message, agent, writer) for reply in done.replies]
     receipts = box.complete(message, *tracing.traced(replies, trace))
     return CompletionRecord(
         agent=agent,

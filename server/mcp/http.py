@@ -98,14 +98,13 @@ class HttpDoor:
         request: Request = context.request
         principal = known(request)
         bound_to = principal.own(request.query_params.get("agent") or None)
-        may_write = principal.may(Scope.MESSAGES_RW)
         # Only there is an id one that the SDK gave out, and that shows the token of its owner.
         has_session = context.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
         if bound_to or not has_session:
-            return Session(self._home, bound_to, remembers=False, may_write=may_write)
+            return Session(self._home, bound_to, remembers=False, principal=principal)
         id = request.headers[_SESSION_ID]
         session, _ = self._sessions.pop(id, (Session(self._home), 0.0))
-        session.may_write = may_write  # of this call: a token of that name may have lost the right
+        session.principal = principal  # of this call: a token of that name may have lost a right
         self._sessions[id] = session, time.monotonic()
         if len(self._sessions) > _MAX_SESSIONS:  # clients end sessions without a word to us
             del self._sessions[next(iter(self._sessions))]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ...bus.bus import Bus
 from ...schema.errors import InvalidInput
 from ...schema.message.names import check_agent
+from ..access.principals import LOCAL, Principal, Scope
 from .joined_agents import Home
 
 
@@ -18,7 +19,7 @@ class Session:
         home: the bus.
         bound_to: the only name under which it may act; None: `bus_join` chooses one.
         remembers: whether the next call of this agent finds this session again.
-        may_write: whether the present call may change what an agent has in its inbox.
+        principal: the client of the present call.
         root: returns the folder from which paths count, given the bus directory; the one that
             the bus lies in, unless the agent's program said another.
     """
@@ -29,14 +30,14 @@ class Session:
         bound_to: str | None = None,
         *,
         remembers: bool = True,
-        may_write: bool = True,
+        principal: Principal = LOCAL,
         root: Callable[[str], str] = os.path.dirname,
     ) -> None:
         self.home = home
         self.bound_to = bound_to
         self._joined = bound_to
         self._remembers = remembers
-        self.may_write = may_write
+        self.principal = principal
         self._root = root
 
     @property
@@ -89,7 +90,7 @@ class Session:
 
     def reader(self) -> str | None:
         """Return the agent whose mail is read by what is shown to it; None: nobody's."""
-        return self._joined if self.may_write else None
+        return self._joined if self.principal.may(Scope.MESSAGES_RW) else None
 
     def root(self) -> str:
         """Return the folder from which paths count."""

@@ -247,6 +247,19 @@ def test_token_that_only_reads_by_now_leaves_the_inbox_of_its_session(
     assert left == [1, 0]
 
 
+@pytest.mark.requirement("D-59", "D-120")
+def test_tools_publish_nothing_that_runs_plugins_for_who_may_not(bus: Bus) -> None:
+    async def act(caller: Caller) -> None:
+        headers = {"Authorization": "Bearer of-a"}
+        for tool, type in (("bus_send", "plugin.x.poll"), ("bus_request", "schedule.x.request")):
+            given: Any = {"type": type, "headers": headers, "path": "/mcp?profile=full&agent=a"}
+            done, told = await caller.call(tool, **given)
+            assert (done, "'plugin:rw'" in told) == (False, True), told
+
+    served(bus, act)
+    assert list(bus.read()) == []
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [

@@ -186,3 +186,32 @@ def test_trace_needs_both_scopes(guarded: tuple[Bus, httpx.Client]) -> None:
     bus, client = guarded
     headers = bearer(bus, "half", Scope.MESSAGES_RO)
     assert "work:ro" in problem(client.get("/v1/trace/1", headers=headers), 403, "forbidden")
+
+
+@pytest.mark.requirement("D-59", "D-120")
+@pytest.mark.parametrize("type", ["plugin.echo.poll", "plugin.event", "schedule.echo.default"])
+def test_publishing_what_runs_plugins_needs_their_scope(
+    guarded: tuple[Bus, httpx.Client], type: str
+) -> None:
+    bus, client = guarded
+    both = (Scope.MESSAGES_RW, Scope.WORK_RW)
+    headers = bearer(bus, f"mail.{type}", *both, agent="a")
+    Queue.create(bus, f"for.{type}", f"for.{type}")
+    asked = bus.publish("note", from_agent="b")
+    bus.publish(f"for.{type}", from_agent="b")
+    claim = Queue.open(bus, f"for.{type}").claim("a", lease_s=600)[0]
+    newest, reply = bus.log.newest_seq(), {"replies": [{"type": type, "to": "automation"}]}
+    for path, body in (
+        ("/v1/messages", {"type": type, "to": "automation"}),
+        ("/v1/messages/batch", {"messages": [{"type": "note"}, {"type": type}]}),
+        ("/v1/requests", {"type": f"{type}.request"}),
+        ("/v1/inboxes/a/complete", {"seq": asked.seq, **reply}),
+        (f"/v1/claims/{claim.token}/complete", reply),
+        (f"/v1/claims/{claim.token}/fail", {"error": "no", **reply}),
+    ):
+        refused = client.post(path, json=body, headers=headers)
+        assert "'plugin:rw'" in problem(refused, 403, "forbidden"), path
+    assert bus.log.newest_seq() == newest
+    may = bearer(bus, f"run.{type}", *both, Scope.PLUGIN_RW, agent="a")
+    done = client.post("/v1/messages", json={"type": type}, headers=may)
+    assert done.status_code == 201

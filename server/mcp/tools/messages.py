@@ -57,6 +57,7 @@ class Sent(BaseModel):
 
 def _send(session: Session, given: Send) -> Reply:
     bus, agent = session.bus, session.agent()
+    session.principal.check_may_send(given.type)
     parent = None if given.reply_to is None else message_of(bus, given.reply_to)
     to = given.to or (parent.from_agent if parent else None)
     warning = stranger(bus, to)

@@ -50,6 +50,7 @@ class State(BaseModel):
 
 def _request(session: Session, given: Ask) -> Reply:
     bus, agent = session.bus, session.agent()
+    session.principal.check_may_send(given.type)
     reply_types = ReplyTypes.of(given.type)
     if not reply_types.all():
         raise InvalidInput(f"type {given.type[:80]!a} asks for nothing: end it in .request")
