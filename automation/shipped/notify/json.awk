@@ -94,17 +94,16 @@ function word(    begin) {
     if (substr(text, begin, at - begin) !~ /^(true|false|null|-?[0-9][-+.0-9eE]*)$/) fail()
 }
 
-function string_(    begin, built, character) {
-    begin = ++at
+function string_(    built, piece) {
+    at++
     while (at <= length(text)) {
-        character = substr(text, at, 1)
-        if (character == "\"") {
-            built = built substr(text, begin, at++ - begin)
-            return built
-        }
-        if (character != "\\") { at++; continue }
-        built = built substr(text, begin, at - begin) escaped(substr(text, at + 1, 1))
-        begin = at
+        piece = substr(text, at, 1024)
+        if (!match(piece, /["\\]/)) RSTART = length(piece) + 1
+        built = built substr(piece, 1, RSTART - 1)
+        at += RSTART - 1
+        if (RSTART > length(piece)) continue
+        if (substr(piece, RSTART, 1) == "\"") { at++; return built }
+        built = built escaped(substr(text, at + 1, 1))
     }
     fail()
 }

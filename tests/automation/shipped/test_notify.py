@@ -10,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from ...sizes import size
 from .asking import ENVIRON, SHIPPED, Plugin
 from .web import Site
 
@@ -225,6 +228,51 @@ def test_escapes_of_json_are_what_they_stand_for(programs: Programs) -> None:
         capture_output=True,
     )
     assert programs.arguments("notify-send") == ["--", "t", text]
+
+
+#: Values as events have them: text with all that JSON escapes, in parts of any depth.
+TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=30)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def read(document: str, *options: str) -> str:
+    """The answer of the plugin's reader of JSON, without the line break that ends it."""
+    done = subprocess.run(
+        ["awk", "-f", SHIPPED / "notify/json.awk", *options],
+        input=document.encode(),
+        env=ENVIRON | {"LC_ALL": "C"},
+        capture_output=True,
+        check=True,
+    )
+    return done.stdout.decode().removesuffix("\n")
+
+
+@settings(max_examples=size(sample=40, whole=500), deadline=None)
+@given(beside=VALUES, value=VALUES, text=TEXT, is_ascii=st.booleans())
+def test_json_is_read_and_written_as_it_is(
+    beside: object, value: object, text: str, is_ascii: bool
+) -> None:
+    event = {"a": beside, "event": {"text": text, "value": value, "b": beside}}
+    document = json.dumps(event, ensure_ascii=is_ascii)
+    assert read(document, "want=event.text") == text
+    assert json.loads(read(document, "mode=raw", "want=event")) == event["event"]
+    assert json.loads(read(text, "mode=quote")) == text.removesuffix("\n")
+
+
+@pytest.mark.parametrize(
+    "document", ["", "{", '{"a"}', '{"a": }', "[1 2]", "nul", '"a', '{"a": 1}}']
+)
+def test_what_is_no_json_is_refused(document: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError):
+        read(document, "want=a")
 
 
 @pytest.mark.parametrize(
