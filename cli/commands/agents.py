@@ -77,7 +77,9 @@ def forget(
     with place.open() as bus:
         if dry_run:
             check_gone(bus, agent)
-            output.note(f"agent {agent!r} would be forgotten; nothing was changed")
+            output.result(
+                {"agent": agent, "dry_run": True}, f"would forget {agent}; nothing was changed"
+            )
             return 0
         confirm(f"forget agent {agent!r}", yes)
         forget_agent(bus, agent)

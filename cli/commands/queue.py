@@ -240,7 +240,9 @@ def remove(
     with place.open() as bus:
         if dry_run:
             refuse_live(Queue.open(bus, name))
-            output.note(f"queue {name!r} would be removed; nothing was changed")
+            output.result(
+                {"queue": name, "dry_run": True}, f"would remove {name}; nothing was changed"
+            )
             return 0
         confirm(f"remove queue {name!r}", yes)
         kept = remove_queue(bus, name, by=arguments.doer(by))

@@ -19,12 +19,27 @@ from ackbus.subscribers.jobs.jobs import Job, Jobs
 from ackbus.subscribers.queues.queues import Queues
 
 from ..conftest import wait_until
+from .conftest import Folder
 
 #: Prints a response that says ok, and does nothing.
 OK = """#!/bin/sh
 cat > /dev/null
 echo '{"status": "ok", "result": "done"}'
 """
+
+
+def held(path: Path) -> str:
+    """The program of a plugin that notes that it runs, and waits for a file."""
+    wait = f"while [ ! -e {path}.go ]; do sleep 0.02; done"
+    return OK.replace("cat >", f"echo $$ >> {path}\n{wait}\ncat >")
+
+
+def echo_and_held(folder: Folder, tmp_path: Path, config: str) -> Folder:
+    """Write a configuration with its plugins: `echo` ends at once, `held` waits."""
+    folder.write(config=config)
+    folder.plugin("echo", run=OK)
+    folder.plugin("held", run=held(tmp_path / "held"))
+    return folder
 
 
 def response(**fields: object) -> str:
@@ -54,13 +69,9 @@ class Running:
     def submit(self, plugin: str, command: str = "poll", **fields: Any) -> str:
         """Submits a job, and returns its id."""
         given: dict[str, Any] = {"submitted_by": "cli", **fields}
-        done = self.service_submission().submit(JobRequest(plugin=plugin, command=command, **given))
+        done = Submission(self.bus).submit(JobRequest(plugin=plugin, command=command, **given))
         assert isinstance(done, Submitted), done
         return done.job_id
-
-    def service_submission(self) -> Any:
-
-        return Submission(self.bus)
 
     def job(self, job_id: str) -> Job:
         message = self.bus.get(job_id)

@@ -14,9 +14,9 @@ from ackbus.server.metrics.counters import Metrics
 
 from ..conftest import RunBus, wait_until
 from .conftest import Folder
-from .running import OK, response, running
+from .running import OK, held, response, running
 from .service_process import ServiceProcess
-from .test_service import held, lines, submit
+from .test_service import lines, submit
 
 CONFIG = """
     plugin_roots: [plugins]

@@ -21,7 +21,7 @@ from ackbus.subscribers.jobs.jobs import Job, Jobs
 
 from ..conftest import wait_until
 from .conftest import Folder
-from .running import OK, running
+from .running import OK, echo_and_held, held, running
 from .service_process import ServiceProcess
 
 pytestmark = pytest.mark.slow
@@ -35,18 +35,8 @@ CONFIG = """
 """
 
 
-def held(path: Path) -> str:
-    """The program of a plugin that notes that it runs, and waits for a file."""
-    return OK.replace(
-        "cat >", f"echo $$ >> {path}\nwhile [ ! -e {path}.go ]; do sleep 0.02; done\ncat >"
-    )
-
-
 def configured(folder: Folder, tmp_path: Path, config: str = CONFIG) -> Folder:
-    folder.write(config=config)
-    folder.plugin("echo", run=OK)
-    folder.plugin("held", run=held(tmp_path / "held"))
-    return folder
+    return echo_and_held(folder, tmp_path, config)
 
 
 def submit(bus: Bus, plugin: str, command: str = "poll") -> Submitted:

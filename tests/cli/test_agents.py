@@ -36,6 +36,16 @@ def test_agents_shows_who_acted_and_how_they_are(run_bus: RunBus, bus: Bus) -> N
     assert len(others) == 2
 
 
+def test_an_agent_is_forgotten_after_a_trial(run_bus: RunBus, bus: Bus) -> None:
+    bus.publish("note", from_agent="other")
+    Inbox(bus, "gone").ack(1)
+    trial = run_bus("agents", "forget", "gone", "--dry-run", "--json")
+    assert (trial.code, json.loads(trial.out)) == (0, {"agent": "gone", "dry_run": True})
+    assert "gone" in bus.agents.names()
+    assert run_bus("agents", "forget", "gone", "--yes").out == "forgot gone\n"
+    assert run_bus("agents", "forget", "gone", "--dry-run").code == 4
+
+
 def test_unread_messages_are_counted_up_to_a_thousand(run_bus: RunBus, bus: Bus) -> None:
     bus.publish_many([Draft("t", from_agent="sender")] * 1000)
     bus.heartbeats.beat("reader")

@@ -296,6 +296,21 @@ def test_a_trial_of_purging_changes_nothing(run_bus: RunBus, bus: Bus) -> None:
     assert run_bus("queue", "purge", "job", "--dry-run").code == 4
 
 
+def test_a_queue_is_removed_after_a_trial(run_bus: RunBus, bus: Bus) -> None:
+    Queue.create(bus, "q", "review")
+    publish(bus)
+    Queue.open(bus, "q").fill()
+    assert_error(run_bus("queue", "remove", "q", "--dry-run"), 3, "1 waiting")
+    run_bus("queue", "purge", "q", "--yes")
+    trial = run_bus("queue", "remove", "q", "--dry-run", "--json")
+    assert (trial.code, json.loads(trial.out)) == (0, {"queue": "q", "dry_run": True})
+    assert run_bus("queue", "remove", "q", "--dry-run").out == (
+        "would remove q; nothing was changed\n"
+    )
+    assert run_bus("queue", "remove", "q", "--yes").code == 0
+    assert_error(run_bus("queue", "remove", "q", "--dry-run"), 4, "no queue 'q'")
+
+
 def test_a_misspelt_queue_gets_the_near_one(run_bus: RunBus, bus: Bus) -> None:
     Queue.create(bus, "reviews")
     for line in ("show", "pause", "purge"):

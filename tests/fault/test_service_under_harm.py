@@ -10,7 +10,7 @@ from ackbus.automation.snapshots import examine_folder
 from ackbus.schema.message.times import now_ms
 
 from ..automation.conftest import Folder
-from ..automation.running import OK, Running, running, serving
+from ..automation.running import Running, echo_and_held, running, serving
 from ..conftest import wait_until
 from .conftest import SmallDisk
 
@@ -23,19 +23,6 @@ CONFIG = """
 """
 
 
-def held(path: Path) -> str:
-    """The program of a plugin that notes that it runs, and waits for a file."""
-    wait = f"while [ ! -e {path}.go ]; do sleep 0.02; done"
-    return OK.replace("cat >", f"echo $$ >> {path}\n{wait}\ncat >")
-
-
-def configured(tmp_path: Path) -> Folder:
-    folder = Folder(tmp_path / "config").write(config=CONFIG)
-    folder.plugin("held", run=held(tmp_path / "held"))
-    folder.plugin("echo", run=OK)
-    return folder
-
-
 def begins(service: Running, tmp_path: Path) -> str:
     job_id = service.submit("held")
     wait_until((tmp_path / "held").exists)
@@ -44,7 +31,7 @@ def begins(service: Running, tmp_path: Path) -> str:
 
 def test_end_of_a_job_waits_for_room_on_a_full_disk(small_disk: SmallDisk, tmp_path: Path) -> None:
     """Its program does not run twice, and the next job runs as soon as there is room."""
-    folder = configured(tmp_path)
+    folder = echo_and_held(Folder(tmp_path / "config"), tmp_path, CONFIG)
     with Bus.init(small_disk.path / "bus") as bus, running(bus, folder.path) as service:
         job_id = begins(service, tmp_path)
         small_disk.leave(0)
@@ -65,7 +52,7 @@ def test_clock_that_is_set_ends_no_running_job(bus_dir: Path, tmp_path: Path, st
     def clock() -> int:
         return now_ms() + offset_ms[0]
 
-    folder = configured(tmp_path)
+    folder = echo_and_held(Folder(tmp_path / "config"), tmp_path, CONFIG)
     with Bus.open(bus_dir, clock=clock) as bus, Bus.open(bus_dir, clock=clock) as own:
         service = Service(own, lambda: examine_folder(folder.path, {}))
         with serving(bus, service) as run:
