@@ -183,6 +183,17 @@ def test_the_extra_server_brings_the_doors_of_http(wheel: Path, tmp_path: Path) 
     assert server.returncode == 0
 
 
+def test_the_extra_automation_brings_a_service_and_plugins(wheel: Path, tmp_path: Path) -> None:
+    bus = environment(tmp_path / "venv", f"{wheel}[automation]") / "bus"
+    shown = run([bus, "demo", "--automation"], cwd=tmp_path).stdout
+    assert "Proof, counted in the log: it holds" in shown
+    (tmp_path / "config.yaml").write_text(
+        "plugin_roots: [plugins]\nplugins: {watch: {config: {path: /}}}\n"
+    )
+    run([bus, "plugin", "add", "watch"], cwd=tmp_path)
+    run([bus, "config", "check"], cwd=tmp_path)
+
+
 @pytest.mark.parametrize(
     "runner",
     [
