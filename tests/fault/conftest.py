@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,6 +50,12 @@ class SmallDisk:
             os.close(fd)
         assert os.statvfs(self.path).f_bavail == pages
 
+    def fill(self) -> None:
+        """Leave no room, though others write and remove at the same time."""
+        with self._ballast.open("ab") as ballast, suppress(OSError):
+            while True:
+                os.write(ballast.fileno(), bytes(PAGE))
+
     def make_room(self) -> None:
         self._ballast.unlink(missing_ok=True)
 
@@ -58,13 +65,21 @@ def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
     """A filesystem of 4 MiB; only root can mount one."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    options = f"size={DISK_KIB}k"
-    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)]
+    with mounted(disk, DISK_KIB) as small:
+        yield small
+
+
+@contextmanager
+def mounted(disk: Path, kib: int) -> Iterator[SmallDisk]:
+    """Mount a filesystem of its own on a folder; skip the test where that is forbidden."""
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(disk)]
     try:
         done = subprocess.run(mount, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         pytest.skip("no mount command here")
     if done.returncode != 0:
         pytest.skip(f"can't mount a small disk here: {done.stderr.strip()}")
-    yield SmallDisk(disk)
-    subprocess.run(["umount", "--lazy", str(disk)], check=True)
+    try:
+        yield SmallDisk(disk)
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
