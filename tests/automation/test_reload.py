@@ -122,6 +122,18 @@ def test_reload_that_can_not_be_stored_yet_is_repeated(
         assert run.ended(run.submit("third")).state == "succeeded"
 
 
+def test_folder_that_is_gone_at_a_reload_changes_nothing(
+    bus: Bus, configured: Folder, told: Told, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    with served(bus, configured, told) as run:
+        configured.path.rename(tmp_path / "elsewhere")
+        run.service.reload()
+        assert [told.next(), told.next()] == ["RELOADING=1", "READY=1"]
+        assert "the configuration is refused: " in caplog.text
+        (tmp_path / "elsewhere").rename(configured.path)
+        assert run.ended(run.submit("echo")).state == "succeeded"
+
+
 def test_plugin_whose_queue_is_full_is_set_up_later(
     bus: Bus, configured: Folder, told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:

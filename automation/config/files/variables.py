@@ -20,11 +20,6 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
 
 
-def is_variable(text: str) -> bool:
-    """Tell whether a value is a variable, and nothing beside it."""
-    return _VARIABLE.fullmatch(text) is not None
-
-
 def has_variable(text: str) -> bool:
     """Tell whether a value has a variable in it."""
     return _VARIABLE.search(text) is not None
