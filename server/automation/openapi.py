@@ -28,7 +28,7 @@ _SECURITY = {
 }
 
 
-@router.get("/plugin/{plugin}/openapi.json", responses=documented(404))
+@router.get("/plugin/{plugin}/openapi.json", responses=documented(400, 404))
 async def describe_plugin(plugin: PluginName, config: TheConfig) -> Response:
     """Describe the commands of one plugin, as OpenAPI."""
     found = config.plugin(plugin)
@@ -47,11 +47,15 @@ def describe(app: FastAPI) -> None:
     made = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
     for operations in made["paths"].values():
         for operation in operations.values():
+            operation["responses"].pop("422", None)  # here wrong input is a bad request
             if "security" in operation:
                 scopes = [scope for each in operation["security"] for scope in each["token"]]
                 operation["security"] = [{_SCHEME: scopes}]
+    schemas = made["components"]["schemas"]
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
     made["components"] = {
-        "schemas": made.get("components", {}).get("schemas", {}) | _schemas(),
+        "schemas": schemas | _schemas(),
         "securitySchemes": _SECURITY,
     }
 

@@ -61,7 +61,7 @@ class Accepted(BaseModel):
     "/plugin/{plugin}/{command}",
     status_code=202,
     response_model=Accepted,
-    responses=problems(404, 413, 415, 429),
+    responses=problems(404, 408, 413, 415, 429),
 )
 def trigger(
     plugin: PluginName,
@@ -118,7 +118,7 @@ class RunEnded(BaseModel):
     "/pipeline/{pipeline}",
     status_code=202,
     response_model=RunBegun,
-    responses=problems(404, 413, 415, 429)
+    responses=problems(404, 408, 413, 415, 429)
     | {200: {"model": RunEnded, "description": "The whole run, where it is synchronous."}},
 )
 async def run_pipeline(
