@@ -106,8 +106,8 @@ def show_next(
 def history(name: Name, count: Count = 50, place: ServicePlace = SERVICE) -> int:
     """Print the decisions about a schedule's times, the newest first.
 
-    Each nominal time is decided once: fired, skipped or missed, with the reason. Exit code 4 when
-    nothing is decided yet.
+    Each nominal time is decided once: fired, skipped or missed, with the reason. Decisions go after
+    `job_log_retention`, but for the last. Exit code 4 when nothing is decided yet.
     """
     from ...automation.schedules.tables import Decisions
 
