@@ -36,16 +36,16 @@ writes. A test renders this page from the definitions of the commands.
   `BUS_AGENT` is the default of `--from` and `--agent`.
 - Errors are one line, `bus: …`, on stderr; `-v` adds what led to them.
 
-| exit code | meaning |
-|---|---|
-| 0 | done |
-| 1 | error: also without a bus; of `bus request` and `bus check`, a failure reply |
-| 2 | usage: the command line or the input breaks a rule; nothing of that batch was stored |
-| 3 | refused or conflict: a lease that is held, an id that is taken, an ack past the end |
-| 4 | nothing there: an empty inbox, nothing found, no such message or blob |
-| 5 | timed out: a lease that was waited for, a bus that others kept locked |
-| 130 | ended by Ctrl-C; servers, workers and listeners, which end so, end with 0 |
-| 141 | the reader of the output left, as in `bus replay --from 1 \\| head -1` |
+Exit codes:
+
+- 0: done
+- 1: error, also without a bus; of `bus request` and `bus check`, a failure reply
+- 2: usage: the command line or the input breaks a rule; nothing of that batch was stored
+- 3: refused or conflict: a lease that is held, an id that is taken, an ack past the end
+- 4: nothing there: an empty inbox, nothing found, no such message or blob
+- 5: timed out: a lease that was waited for, a bus that others kept locked
+- 130: ended by Ctrl-C; servers, workers and listeners, which end so, end with 0
+- 141: the reader of the output left, as in `bus replay --from 1 | head -1`
 
 `bus --version` prints the version. Left out below:
 

@@ -130,7 +130,7 @@ def test_schema_version_is_documented(bus: Bus) -> None:
 
 
 def test_every_exit_code_of_an_error_is_documented() -> None:
-    """The table of exit codes in the page of commands has those of every error of the package."""
+    """The list of exit codes in the page of commands has those of every error of the package."""
     from ackbus.schema import errors
 
     codes = {
@@ -139,6 +139,6 @@ def test_every_exit_code_of_an_error_is_documented() -> None:
         if isinstance(error, type) and issubclass(error, errors.AckbusError)
     }
     commands = (ROOT / "docs/cli.md").read_text("utf-8")
-    table = re.findall(r"^\| (\d+) \|", commands, re.MULTILINE)
+    listed = re.findall(r"^- (\d+): ", commands, re.MULTILINE)
     of_signals = ["130", "141"]
-    assert table == sorted(codes | {"0"}) + of_signals
+    assert listed == sorted(codes | {"0"}) + of_signals
