@@ -6,6 +6,7 @@ from typing import Any
 
 from ackbus import Bus
 from ackbus.automation.jobs.events import ENDED
+from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.routes.router import Router
 from ackbus.automation.routes.tree import Tree
 from ackbus.automation.snapshots import examine_folder
@@ -65,11 +66,11 @@ def test_the_whole_run_of_a_pipeline_is_in_the_export_and_its_trace(
     bus: Bus, folder: Folder, run_bus: RunBus
 ) -> None:
     snapshot = examine_folder(configured(folder).path, {})
-    with running(bus, folder.path) as service:
+    with running(bus, folder.path):
         router = Router(bus, snapshot.config, snapshot.plugins)
         with bus.transaction():
             (request,) = router.begin("report", None, submitted_by="cli")
-            first = service.service_submission().submit(request)
+            first = Submission(bus).submit(request)
         wait_until(lambda: Tree.of(bus, first.job_id).is_over)
     Exporter(bus).export_once()
     lines = [json.loads(line) for line in Path(bus.layout.jsonl).read_text().splitlines()]
