@@ -31,6 +31,9 @@ OURS, OTHERS, SPREAD = "#2563eb", "#9ca3af", "#1f2937"
 #: How many times as long the longest bar may be as the shortest in a picture with a plain scale.
 LOGARITHMIC_FROM = 50
 
+#: How many rounds a record has, unless its section says otherwise.
+ROUNDS = 7
+
 #: The record whose answers are by the length of the log.
 BY_LENGTH = "scale"
 
@@ -38,10 +41,11 @@ INTRODUCTION = """\
 # Benchmarks
 
 Written by `make bench-report` from the records in [bench/results](../../bench/results), which
-have all figures and settings; `make bench` takes them. Each question is asked of all contenders in
-turn, several rounds in one run: trust the ratios within a run, not its times. Benchmarks with peers
-were taken at least twice, on two processors that others used too, and the run with less spread is
-kept. Bars are medians; the line across is the spread of the rounds, for percentiles p50 to p99.
+have all figures, settings and commits; `make bench` takes them. Each question is asked of all
+contenders in turn, 7 rounds in one run: trust the ratios within a run, not its times. Benchmarks
+with peers were taken at least twice, on two processors that others used too, and the run with less
+spread is kept. Bars are medians; the line across is the spread of the rounds, for percentiles p50
+to p99.
 [bounds.md](bounds.md) says what stands in the way of what was not reached.
 
 Peers are run as their documents advise for speed, and as durable as the bus: SQLite with a
@@ -211,9 +215,8 @@ def section(name: str, record: Mapping[str, Any], folder: Path) -> str:
     if name != BY_LENGTH:
         parts += results_tables([group for group in found if group not in drawn])
     size = "" if record["size"] == 1 else f", at {record['size']:g} of the full size"
-    parts.append(
-        f"{record['taken_at'][:10]}, {record['commit']}, {record['rounds']} rounds{size}.\n"
-    )
+    rounds = "" if record["rounds"] == ROUNDS else f", {record['rounds']} rounds"
+    parts.append(f"{record['taken_at'][:10]}{rounds}{size}.\n")
     return "\n".join(parts)
 
 
