@@ -114,8 +114,8 @@ class _Listener:
             raise AckbusError(f"{self.door.name} can't be served on {self.door.listen}")
 
     def stop_soon(self) -> None:
-        self._server.should_exit = True
         if self._thread is not None and self._thread.is_alive():
+            self._server.stop()
             self.door.on_stop()
 
     def close(self) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -17,6 +20,9 @@ from .client_timeouts import Patience
 
 #: How long running requests may take to end when the server stops, in seconds.
 _LAST_S = 3
+
+#: The time between two looks at the connections, in seconds.
+_TICK_S = 1.0
 
 #: The system's buffer for a client that reads slowly, in bytes; its default is megabytes.
 _SENT_BYTES = 128 * 1024
@@ -41,7 +47,11 @@ def listen_on(host: str, port: int) -> socket.socket:
         # the client's acknowledgement of the first.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError as error:
-        raise AckbusError(f"can't listen on {host}:{port}: {error.strerror or error}") from error
+        # Python writes the address into the reason, but for that of a name.
+        why = (
+            error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        )
+        raise AckbusError(f"can't listen on {host}:{port}: {why}") from error
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENT_BYTES)  # what it accepts has it
     return listener
 
@@ -83,6 +93,7 @@ class Server(uvicorn.Server):
         self._patience = patience
         #: Connections without a request, each with its last one, and since when.
         self._waiting: dict[Any, tuple[object, float]] = {}
+        self._wake: Callable[[], object] = lambda: None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve, and say so."""
@@ -90,11 +101,26 @@ class Server(uvicorn.Server):
         if self.started:
             self._on_ready()
 
+    async def main_loop(self) -> None:
+        """Tick once a second until the end; uvicorn's ten are most of an idle service's work."""
+        loop, is_over = asyncio.get_running_loop(), asyncio.Event()
+        self._wake = partial(loop.call_soon_threadsafe, is_over.set)
+        try:
+            while not await self.on_tick(0):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(is_over.wait(), _TICK_S)
+        finally:
+            self._wake = lambda: None
+
     async def on_tick(self, counter: int) -> bool:
-        """Do what is due from time to time; uvicorn calls it ten times a second."""
-        if counter % 10 == 0:
-            self._drop_silent()
+        """Do what is due from time to time, and tell whether to stop."""
+        self._drop_silent()
         return await super().on_tick(counter)
+
+    def stop(self) -> None:
+        """Begin to stop, from any thread or a signal handler."""
+        self.should_exit = True
+        self._wake()
 
     def _drop_silent(self) -> None:
         """End connections on which no request has begun for long: uvicorn waits for ever."""
@@ -111,6 +137,7 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop, and let those who wait know."""
         super().handle_exit(sig, frame)
+        self._wake()
         self._on_stop()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
-import uvicorn
 from prometheus_client import disable_created_metrics
 
 from ..bus.bus import Bus
@@ -99,11 +98,11 @@ def serve(
 
 
 @contextmanager
-def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
+def _stopped_by_signals(server: Server) -> Iterator[None]:
     """Turn signals into requests to stop inside the block; uvicorn raises them again at its end."""
 
     def stop(*_: object) -> None:
-        server.should_exit = True
+        server.stop()
 
     before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
     try:

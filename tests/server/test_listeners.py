@@ -87,3 +87,10 @@ def test_what_waits_is_ended_at_the_stop() -> None:
         assert is_there.wait(30)
     waiting.join(30)
     assert answers == ["ended"]
+
+
+def test_the_end_may_be_told_twice() -> None:
+    with Listeners([door("one")]) as listeners:
+        listeners.start()
+        listeners.close()
+        listeners.close()
