@@ -200,8 +200,6 @@ class Scheduler:
         if not is_far or known.paused_at_ms is not None or entry.preferred_window is not None:
             return
         nominal_ms = next_nominal(entry, now_ms)
-        while nominal_ms is not None and self._decisions.has(entry, nominal_ms):
-            nominal_ms += 1
         self._schedules.advance(entry, *with_due(entry, nominal_ms, self._chance()))
 
     def _decide(self, known: Schedule, times: _Times | None) -> None:
@@ -237,6 +235,8 @@ class Scheduler:
         entry, nominal_ms, due_ms = self._entry(known), known.next_nominal_ms, known.due_ms
         if entry is None or nominal_ms is None or due_ms is None:
             return None
+        while entry.every_s is not None and self._decisions.has(entry, nominal_ms):
+            nominal_ms += 1  # the clock was set back: this time was there before
         if due_ms + self._grace_ms >= now_ms or nominal_ms > now_ms:
             # An interval counts from when it ran; what a window holds back comes once for all.
             is_moved = entry.every_s is not None or entry.preferred_window is not None
@@ -305,7 +305,12 @@ class Scheduler:
     def _run(
         self, entry: ScheduleEntry, nominal_ms: int, due_ms: int, *, reason: str = ""
     ) -> Decision | None:
-        """Begin the job of a time, unless something keeps it back; return what fired, or None."""
+        """Begin the job of a time, unless something keeps it back; return what fired, or None.
+
+        A time that is decided already stays as it is.
+        """
+        if self._decisions.has(entry, nominal_ms):
+            return None
         try:
             with self._bus.transaction():  # a part: a refusal undoes it, and no other decision
                 job_id = self._begin(entry, nominal_ms, due_ms)

@@ -463,6 +463,31 @@ def test_a_clock_set_back_repeats_nothing_and_stops_nothing(stage: Stage) -> Non
     assert len(stage.told("cron")) > len(before)
 
 
+def test_a_clock_set_back_twice_meets_times_that_are_decided_and_goes_on(stage: Stage) -> None:
+    """An interval that was brought nearer comes upon times of an earlier pass of the clock."""
+    stage.take(entry(5)).tick()
+    for _ in range(13):
+        stage.work()
+        stage.tick(5)  # until minute 65
+    stage.clock.go(-30)
+    stage.tick()
+    for _ in range(8):
+        stage.work()
+        stage.tick(5)  # from minute 40 on, a millisecond later than before
+    stage.clock.go(-60)
+    stage.clock.ms += 1
+    stage.tick()
+    for _ in range(14):
+        stage.work()
+        stage.clock.go(5)
+        next_ms = stage.tick()
+        assert next_ms is not None
+        assert next_ms <= stage.clock.ms + 5 * MINUTE_MS + 1000
+    times = [each.nominal_ms for each in Decisions.of(stage.bus).about("feed", "default", limit=99)]
+    assert len(times) == len(set(times)) > 13 + 8 + 10
+    assert stage.jobs() == len(times)
+
+
 def test_a_clock_set_forward_a_day_floods_nothing(stage: Stage) -> None:
     stage.take(entry(5, catch_up="run_once")).tick()
     stage.work()
