@@ -1,8 +1,12 @@
-"""The errors of the log: a part of its archive that can't be read."""
+"""The errors of the log: a part of its archive that can't be read, or was discarded."""
 
 from __future__ import annotations
 
 from ..schema.errors import BusUnusable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .log.archive_records import Discarded
 
 
 class SegmentMissing(BusUnusable):
@@ -19,3 +23,26 @@ class SegmentMissing(BusUnusable):
             f"messages {first_seq} to {last_seq} are in {path}, which"
             f" can't be read: {why}; put it back"  # what else helps, whoever asked knows
         )
+
+    def or_else(self, act: str) -> str:
+        """Return the text with another thing to do."""
+        return f"{self}, or {act}"
+
+
+class MessageDiscarded(SegmentMissing):
+    """A message is asked for that was archived, and discarded: no more can be read of it.
+
+    Readers of a range go on after it.
+
+    Attributes:
+        seq: the message.
+    """
+
+    def __init__(self, seq: int, discarded: Discarded) -> None:
+        self.seq = seq
+        self.first_seq, self.last_seq = discarded.first_seq, discarded.last_seq
+        BusUnusable.__init__(self, f"message {seq} is gone: {discarded}")
+
+    def or_else(self, act: str) -> str:
+        """Return the text with what is left to do."""
+        return f"{self}; {act}"

@@ -291,7 +291,14 @@ SELECT last_seq FROM archive_state;
 
 -- name: archive_segments
 SELECT first_seq, last_seq, messages, bytes, sha256, archived_at_ms FROM archive_segments
- ORDER BY first_seq;
+ WHERE discarded_at_ms IS NULL ORDER BY first_seq;
+
+-- name: discarded_segments
+SELECT first_seq, last_seq, messages, discarded_at_ms FROM archive_segments
+ WHERE discarded_at_ms IS NOT NULL ORDER BY first_seq;
+
+-- name: discard_segment
+UPDATE archive_segments SET discarded_at_ms = ?2 WHERE first_seq = ?1;
 
 -- name: frames_in_span
 -- The frames that hold messages (?1, ?2]: each begins where its first message is.
@@ -337,6 +344,9 @@ VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (first_seq) DO UPDATE
    SET last_seq = excluded.last_seq, messages = excluded.messages, bytes = excluded.bytes,
        sha256 = excluded.sha256;
+
+-- name: forget_blob
+DELETE FROM archived_blobs WHERE payload_ref = ?;
 
 -- name: message_is_there
 -- What is still in the log has its id there.

@@ -171,11 +171,19 @@ class MailArchived(Refused):
         last_seq: the last of them.
     """
 
-    def __init__(self, agent: str, cursor: int, last_seq: int) -> None:
+    def __init__(self, agent: str, cursor: int, last_seq: int, discarded_seq: int = 0) -> None:
         self.agent, self.last_seq = agent, last_seq
+        what = f"messages for {agent!r} up to {last_seq} were archived unread"
+        go_on = f"'bus ack {agent} {last_seq}'"
+        if discarded_seq >= last_seq:
+            super().__init__(f"{what}, and discarded; go on after them with {go_on}")
+            return
+        first, them = cursor + 1, "them"
+        if discarded_seq > cursor:
+            what += f", and those up to {discarded_seq} discarded"
+            first, them = discarded_seq + 1, "the others"
         super().__init__(
-            f"messages for {agent!r} up to {last_seq} were archived unread; read them with"
-            f" 'bus replay --from {cursor + 1} --to {last_seq}', then 'bus ack {agent} {last_seq}'"
+            f"{what}; read {them} with 'bus replay --from {first} --to {last_seq}', then {go_on}"
         )
 
 

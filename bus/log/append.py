@@ -10,6 +10,7 @@ import orjson
 from ...schema.directory.layout import keys_directory
 from ...schema.errors import BlobMissing, IdConflict, InvalidInput, RowRefused, UnknownParent, shown
 from ...schema.message.message import Receipt
+from ..errors import MessageDiscarded
 from ..statements import SQL
 
 TYPE_CHECKING = False
@@ -197,7 +198,10 @@ class Appender:
         self._blobs.put(row.large_payload)
 
     def _receipt_of_refused(self, row: Row, error: RowRefused) -> Receipt:
-        stored = self._find(row.id)
+        try:
+            stored = self._find(row.id)
+        except MessageDiscarded as gone:  # it was stored once: nothing is left to compare with
+            return Receipt(gone.seq, row.id, duplicate=True)
         if stored is None:
             from ..waiting_limits import WaitingLimits
 

@@ -13,7 +13,7 @@ import stat
 from dataclasses import astuple
 from itertools import islice
 
-from ..errors import SegmentMissing
+from ..errors import MessageDiscarded, SegmentMissing
 from ..statements import SQL
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...schema.directory.layout import Layout
     from ...schema.engine import Engine
     from ...schema.message.message import Message
-    from .archive_records import Frame, Segment
+    from .archive_records import Discarded, Frame, Segment
 
 #: With what each line begins.
 _LINE_START = b'{"seq":'
@@ -52,10 +52,28 @@ class Archive:
         return self._engine.one_number(SQL["archived_upto"], "archive_state")
 
     def segments(self) -> list[Segment]:
-        """Return all segments, the first first."""
+        """Return all segments but discarded ones, the first first."""
         from .archive_records import Segment
 
         return [Segment(*row) for row in self._engine.rows(SQL["archive_segments"])]
+
+    def discarded(self) -> list[Discarded]:
+        """Return the ranges that were discarded, one after the other from the first message on."""
+        from .archive_records import Discarded
+
+        found: list[Discarded] = []
+        for first_seq, last_seq, messages, at_ms in self._engine.rows(SQL["discarded_segments"]):
+            if found and found[-1].at_ms == at_ms:  # by the same command
+                last = found.pop()
+                first_seq, messages = last.first_seq, last.messages + messages
+            found.append(Discarded(first_seq, last_seq, messages, at_ms))
+        return found
+
+    def discarded_files(self) -> list[str]:
+        """Return the names of files that are left of discarded segments: a deletion died."""
+        rows = self._engine.rows(SQL["discarded_segments"])
+        names = {segment_name(first_seq) for first_seq, *_ in rows}
+        return sorted(names.intersection(self._folder.names())) if names else []
 
     def path(self, segment: Segment) -> str:
         """Return the path of a segment's file."""
@@ -78,11 +96,19 @@ class Archive:
 
         Raises:
             SegmentMissing: its segment is missing or damaged.
+            MessageDiscarded: it was discarded.
         """
-        return next(self.read(seq - 1, seq), None)
+        message = next(self.read(seq - 1, seq), None)
+        if message is None and 1 <= seq <= self.upto():
+            for each in self.discarded():
+                if each.first_seq <= seq <= each.last_seq:
+                    raise MessageDiscarded(seq, each)
+        return message
 
     def read(self, after_seq: int, upto_seq: int, holding: bytes = b"") -> Iterator[Message]:
         """Yield the archived messages of a range, in order, a frame in memory at a time.
+
+        Discarded ones are left out.
 
         Args:
             after_seq, upto_seq: the range, without the first and with the last.
@@ -253,6 +279,27 @@ class Archive:
         """Remove all messages of segments from the log, when the archived seq was lost."""
         while self.remove_next() is not None:
             pass
+
+    def discard(self, segments: Iterable[Segment], refs: Iterable[str], at_ms: int) -> None:
+        """Note that segments are discarded, before their files are deleted; ids stay taken.
+
+        Args:
+            segments: the first ones that are left, without a gap.
+            refs: the blobs that no other archived message names.
+            at_ms: when, in epoch milliseconds.
+        """
+        with self._engine.write():
+            for segment in segments:
+                self._engine.rows(SQL["discard_segment"], (segment.first_seq, at_ms))
+                self._engine.rows(SQL["forget_frames"], (segment.first_seq,))
+            for ref in refs:
+                self._engine.rows(SQL["forget_blob"], (ref,))
+
+    def delete_discarded(self) -> None:
+        """Delete the files of discarded segments."""
+        for name in self.discarded_files():
+            self._folder.remove(name)
+        self._folder.sync()
 
     def remove_next(self) -> int | None:
         """Remove some messages from the log that are in a segment; a short transaction.

@@ -39,3 +39,27 @@ class Frame:
     segment: int
     start: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """A range of the log that was archived, and then deleted for good.
+
+    Attributes:
+        first_seq, last_seq: the range, both included.
+        messages: how many messages were in it.
+        at_ms: when, in epoch milliseconds.
+    """
+
+    first_seq: int
+    last_seq: int
+    messages: int
+    at_ms: int
+
+    def __str__(self) -> str:
+        from ...schema.message.times import format_ts
+
+        return (
+            f"archived and discarded, seq {self.first_seq} to {self.last_seq},"
+            f" at {format_ts(self.at_ms)}"
+        )

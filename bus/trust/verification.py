@@ -51,6 +51,7 @@ class Verification:
     Attributes:
         counts: the counts of the walk so far.
         head: the last link, when the walk began; None where nothing is chained.
+        discarded: the discarded ranges from there on.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Verification:
         self.head = self._chain.head() if chain else None
         # Asked after the head, so that all that is in the chain is read.
         self.newest_seq = bus.log.newest_seq()
+        self.discarded = [each for each in bus.archive.discarded() if each.last_seq >= from_seq]
         self._signatures = (
             None
             if keyring is None
@@ -95,6 +97,10 @@ class Verification:
             yield from self._unexpected(self._expected)
         chain = self._chain_check()
         last = self._from_seq - 1
+        for each in self.discarded:
+            chain.skip_to(each.last_seq)
+            last = max(last, each.last_seq)
+            self.counts.discarded += each.messages
         blobs: set[str] = set()
         for item in self._messages():
             if isinstance(item, SegmentMissing):

@@ -51,6 +51,7 @@ class Counts:
         unknown: how many are signed with a key that is not here, so that nothing is known of them.
         chained: how many are in the chain, and as they were.
         gaps: how many numbers between messages no message has.
+        discarded: how many messages were archived, and discarded.
     """
 
     messages: int = 0
@@ -60,6 +61,7 @@ class Counts:
     unknown: int = 0
     chained: int = 0
     gaps: int = 0
+    discarded: int = 0
 
 
 class SignatureCheck:

@@ -15,6 +15,7 @@ from .. import arguments
 from ..definition import Commands, optional
 from ..options.common import HERE, MAX_SEQ, Place
 from ..show import output
+from ..show.confirmation import Yes, confirm
 from ..show.progress import progress
 
 TYPE_CHECKING = False
@@ -59,6 +60,10 @@ PassOverIdle = Annotated[
     typer.Option("--pass-over-idle", help="Archive what idle agents have not read, too."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; print what would move.")]
+Discard = Annotated[
+    bool,
+    typer.Option("--discard", help="Delete what is archived, for good, instead of archiving."),
+]
 
 
 @commands.command("archive", example="bus archive --older-than 30d --dry-run")
@@ -68,7 +73,9 @@ def archive(
     idle_after: IdleAfter = "7d",
     pass_over: PassOver = None,
     pass_over_idle: PassOverIdle = False,
+    discard: Discard = False,
     dry_run: DryRun = False,
+    yes: Yes = False,
     place: Place = HERE,
 ) -> int:
     """Move old messages out of the bus, into compressed files.
@@ -82,9 +89,14 @@ def archive(
     it is seen again. An agent is seen when it acknowledges, joins, publishes, beats its heart, or
     runs a loop, but not when it only polls, which changes nothing. Mail that is younger, or was
     imported since, counts too. Idle queues hold nothing back: they read the archive.
+
+    --discard asks first, needs --before or --older-than, and takes whole segments, but for what a
+    queue has still to do (exit code 3). All later know the range: "archived and discarded".
     """
     if before is not None and older_than is not None:
         raise InvalidInput("give --before or --older-than, not both")
+    if discard:
+        return _discard(place, before, older_than, dry_run=dry_run, yes=yes)
     from ...subscribers.overview.retention import Retention
 
     idle_s = arguments.seconds(idle_after, "--idle-after")
@@ -113,15 +125,60 @@ def archive(
     return _HELD if plan.idle else 0
 
 
-def _last_older(bus: Bus, age_s: float) -> int:
-    """Return the seq before the first message that is younger.
+def _discard(
+    place: Place, before: int | None, older_than: str | None, *, dry_run: bool, yes: bool
+) -> int:
+    from ...export.archive_writer import Archiver
+    from ...export.discarding import discard, finish, segments_upto
+    from ...subscribers.overview.retention import Retention
+
+    with place.open() as bus, Archiver(bus):
+        if before is not None:
+            wanted = before - 1
+        elif older_than is not None:
+            age_s = arguments.seconds(older_than, "--older-than")
+            wanted = _last_older(bus, age_s, after_seq=0)
+        else:
+            raise InvalidInput(
+                "--discard deletes for good: say what, with --before or --older-than"
+            )
+        held_by = Retention(bus).held_by_queues(min(wanted, bus.archive.upto()))
+        segments = segments_upto(bus, min([wanted, *(hold.seq - 1 for hold in held_by)]))
+        count = sum(segment.messages for segment in segments)
+        span = f"seq {segments[0].first_seq} to {segments[-1].last_seq}" if segments else None
+        told = [f"would discard {output.counted(count, 'message')}{f', {span}' if span else ''}"]
+        gone = None
+        if not dry_run:
+            if span:
+                confirm(f"discard {output.counted(count, 'message')} for good, {span}", yes)
+                gone = discard(bus, segments)
+            finish(bus)  # what a command that died has left
+            told = [str(gone) if gone else "discarded nothing"]
+        rest = bus.archive.segments()[0 if gone else len(segments) :]
+        if rest and rest[0].first_seq <= wanted:
+            told.append(f"segments go whole: the next ends at {rest[0].last_seq}")
+        told += [f"held: {_needs(hold, bus.now_ms())}" for hold in held_by]
+    record = {
+        "dry_run": dry_run,
+        "messages": count,
+        "from": segments[0].first_seq if segments else None,
+        "to": segments[-1].last_seq if segments else None,
+        "discarded_at": gone.at_ms if gone else None,
+        "held_by": [asdict(hold) for hold in held_by],
+    }
+    output.result(record, *told)
+    return _HELD if held_by else 0
+
+
+def _last_older(bus: Bus, age_s: float, *, after_seq: int | None = None) -> int:
+    """Return the seq before the first message that is younger, of those after the archive.
 
     A message with an impossible time, such as one in microseconds, counts by its place in the log.
     """
     upto = bus.archive.upto()
     since_ms = bus.now_ms() - round(age_s * 1000)
     wrong = set(bus.log.wrong_times(upto))
-    left = bus.read(after_seq=upto, since_ms=since_ms)
+    left = bus.read(after_seq=upto if after_seq is None else after_seq, since_ms=since_ms)
     younger = next((message for message in left if message.seq not in wrong), None)
     last = bus.log.newest_seq() if younger is None else younger.seq - 1
     if passed := sum(seq <= last for seq in wrong):

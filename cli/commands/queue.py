@@ -140,8 +140,12 @@ def create(
     with place.open() as bus:
         is_there = name in (info.name for info in Queues(bus).list())
         made = make_queue(bus, name, type, rules, seq_or_word(start or BEGINNING))
+        first = made.info.filled_seq + 1
+        gone = [] if is_there else [e for e in bus.archive.discarded() if e.last_seq >= first]
     if is_there and start is not None:
         output.note(f"queue {name!r} exists already; --start {start} changed nothing")
+    for each in gone:
+        output.note(f"{each}: the queue begins after it")
     _print(made.info)
     return 0
 

@@ -64,6 +64,7 @@ def replay(
         end = bus.log.newest_seq()
         if first > end:
             raise NotFound(f"the log ends at {end}, before {span.first or first}")
+        _tell_of_discarded(bus, first, last)
         found = _portion(bus, first, last, filters, limit, newest)
         count = output.messages(_or_from_where(found, last), bus.blobs, form=Message.to_line)
         return 0 if count else which.nothing(bus)
@@ -80,6 +81,13 @@ def _portion(
     before = None if last is None else last + 1
     count = NEWEST if limit is None else limit
     return iter(bus.log.newest(count, before_seq=before, after_seq=first - 1, **filters))
+
+
+def _tell_of_discarded(bus: Bus, first: int, last: int | None) -> None:
+    """Note on stderr which parts of a range were discarded."""
+    for each in bus.archive.discarded():
+        if first <= each.last_seq and (last is None or each.first_seq <= last):
+            output.note(str(each))
 
 
 def _or_from_where(found: Iterator[Message], last: int | None) -> Iterator[Message]:
@@ -108,6 +116,7 @@ def read(
     its jobs, 'bus trace' its conversation; 'bus check' says whether a request is answered.
     """
     with place.open() as bus:
+        _tell_of_discarded(bus, 1, None)
         found = _portion(bus, 1, None, filter.filters(bus), limit, newest)
         return 0 if output.messages(found, bus.blobs) else filter.nothing(bus)
 

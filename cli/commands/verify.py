@@ -185,6 +185,7 @@ def _print_summary(walk: Verification, found: int, *, has_signatures: bool) -> N
         parts.append(f"{counts.chained:,} in the chain, head {walk.head}")
     if counts.gaps:
         parts.append(f"{output.counted(counts.gaps, 'number')} without a message")
+    parts += map(str, walk.discarded)
     verdict = output.counted(found, "problem") if found else "nothing is wrong"
     record = {"problems": found, **asdict(walk.counts), "head": _head(walk.head)}
     output.result(record, f"{'; '.join(parts)}; {verdict}")

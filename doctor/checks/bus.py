@@ -131,10 +131,14 @@ def _archive(bus: Bus, full: bool) -> Finding:
             harmed.append(f"{os.path.basename(path)} is {state}")
     if harmed:
         return bad(_names(harmed), "copy it from a backup, or 'bus doctor --repair'")
+    gone = "".join(f"; {each}" for each in bus.archive.discarded())
+    if left := bus.archive.discarded_files():
+        text = f"files of discarded messages are still there: {_names(left)}{gone}"
+        return warn(text, "'bus archive --discard --before 1' deletes them")
     if not segments:
-        return ok("nothing is archived")
+        return ok(f"nothing is archived{gone}")
     how = "whole" if full else "there; --full reads them"
-    return ok(f"segments up to {segments[-1].last_seq}: {len(segments)}, all {how}")
+    return ok(f"segments up to {segments[-1].last_seq}: {len(segments)}, all {how}{gone}")
 
 
 def _chain(bus: Bus) -> Finding:

@@ -41,7 +41,8 @@ def mend_archive(
         dry_run: tell which would be mended.
     """
     known = {segment.first_seq: segment for segment in bus.archive.segments()}
-    there = set(map(first_seq_of, segment_files(bus.layout)))
+    discarded = set(map(first_seq_of, bus.archive.discarded_files()))
+    there = set(map(first_seq_of, segment_files(bus.layout))) - discarded
     for first_seq in sorted(known.keys() | there):
         segment = known.get(first_seq)
         if segment is not None and is_well(bus, segment):

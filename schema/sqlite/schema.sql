@@ -57,7 +57,8 @@ CREATE TABLE archive_segments (
   messages       INTEGER NOT NULL,
   bytes          INTEGER NOT NULL,  -- of the file
   sha256         TEXT NOT NULL,     -- of the file
-  archived_at_ms INTEGER NOT NULL
+  archived_at_ms INTEGER NOT NULL,
+  discarded_at_ms INTEGER           -- when its file was deleted for good
 ) STRICT;
 
 -- Where in its segment each run of lines is that is compressed by itself.
@@ -115,8 +116,10 @@ CREATE TRIGGER archived_ids_are_never_deleted BEFORE DELETE ON archived_ids BEGI
   SELECT RAISE(ABORT, 'the ids of archived messages stay taken');
 END;
 
-CREATE TRIGGER archived_blobs_are_never_deleted BEFORE DELETE ON archived_blobs BEGIN
-  SELECT RAISE(ABORT, 'archived messages name their blobs for ever');
+CREATE TRIGGER archived_blobs_are_never_deleted BEFORE DELETE ON archived_blobs
+WHEN NOT EXISTS (SELECT 1 FROM archive_segments WHERE discarded_at_ms IS NOT NULL)
+BEGIN
+  SELECT RAISE(ABORT, 'archived messages name their blobs until they are discarded');
 END;
 
 CREATE TRIGGER messages_are_never_deleted BEFORE DELETE ON messages

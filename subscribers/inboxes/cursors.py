@@ -50,7 +50,8 @@ class Cursors(Table):
             SQL["standing"], (agent,)
         )
         if position < passed_over:
-            raise MailArchived(agent, position, passed_over)
+            discarded = self._engine.value(SQL["discarded_upto"])
+            raise MailArchived(agent, position, passed_over, discarded)
         if not has_deliveries:
             return position, False, False, chooses
         ((failing, requeued),) = self._engine.rows(SQL["comes_again"], (agent,))

@@ -93,6 +93,9 @@ INSERT INTO passed_over (agent_id, last_seq, archived_at_ms) VALUES (?, ?, ?)
 ON CONFLICT DO UPDATE SET last_seq = max(last_seq, excluded.last_seq),
                           archived_at_ms = excluded.archived_at_ms;
 
+-- name: discarded_upto
+SELECT ifnull(max(last_seq), 0) FROM archive_segments WHERE discarded_at_ms IS NOT NULL;
+
 -- name: passed_over
 -- The agents of whose mail some has left the log unread, and when that was noted last.
 SELECT agent_id, archived_at_ms FROM passed_over, archive_state

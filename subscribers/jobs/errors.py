@@ -76,9 +76,8 @@ class QueueStuck(BusUnusable):
 
     def __init__(self, name: str, lost: SegmentMissing) -> None:
         self.first_seq, self.last_seq = lost.first_seq, lost.last_seq
-        super().__init__(
-            f"queue {name!r} can't take in more: {lost}, or skip them: 'bus queue skip {name}'"
-        )
+        skip = f"skip them: 'bus queue skip {name}'"
+        super().__init__(f"queue {name!r} can't take in more: {lost.or_else(skip)}")
 
 
 class WrongJobState(Refused):

@@ -143,6 +143,10 @@ class Retention:
         found = [*self._inboxes(), *self._queues()]
         return sorted(found, key=lambda hold: (hold.seq, hold.kind, hold.name))
 
+    def held_by_queues(self, upto_seq: int) -> list[Hold]:
+        """Return the holds of queues up to a seq, idle or not: nobody reads what is discarded."""
+        return [hold for hold in self._queues() if hold.seq <= upto_seq]
+
     def _check_known(self, names: Collection[str]) -> None:
         if not names:
             return

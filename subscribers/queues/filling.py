@@ -153,7 +153,7 @@ class Filler:
         try:
             message = self._read.pop(seq, None) or self._bus.log.at(seq)
         except SegmentMissing as lost:
-            give_up = f"'bus job cancel {seq} --queue {self._name}'"
-            raise BusUnusable(f"{lost}, or give the job up: {give_up}") from lost
+            give_up = f"give the job up: 'bus job cancel {seq} --queue {self._name}'"
+            raise BusUnusable(lost.or_else(give_up)) from lost
         assert message is not None
         return message

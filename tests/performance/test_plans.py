@@ -61,6 +61,8 @@ SMALL = {
 #: What walks or sorts all the same, and why it may.
 ALLOWED = {
     "bus.archive_segments": "a row for each 100,000 messages, and it returns all of them",
+    "bus.discarded_segments": "the same, of the segments that were discarded",
+    "bus.forget_blob": "the trigger asks for a discarded segment: they are the first",
     "bus.catalog_names": "sorts what one step counts: at most 32,768 messages",
     "bus.catalog_times": "sorts what one step counts: at most 32,768 messages",
     "bus.catalog_counts": "adds up the catalog, which has a row where the log has many",

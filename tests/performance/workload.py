@@ -315,10 +315,19 @@ def use_archive(bus: Bus, clock: Clock) -> None:
     bus.publish("note", from_agent="agent-1", in_reply_to="message-5")
     list(bus.read(conversation="conversation-2"))
     bus.log.newest(MESSAGES)
-    with suppress(AckbusError):
-        Inbox(bus, "agent-30").poll()
+    for agent in ("agent-30", *(hold.name for hold in plan.passed_over)):
+        with suppress(AckbusError):
+            Inbox(bus, agent).poll()
     bus.collect_blobs(older_than_s=0)
     _search_without(bus, segment)
+    with suppress(_Undone), bus.transaction():  # as the others use this archive
+        bus.archive.discard([segment], ["sha256-" + "0" * 64], bus.now_ms())
+        bus.archive.discarded()
+        raise _Undone
+
+
+class _Undone(Exception):
+    """Rolls a transaction back."""
 
 
 def _search_without(bus: Bus, segment: Segment) -> None:

@@ -232,4 +232,14 @@ BEGIN
   SELECT RAISE(ABORT, 'a job that succeeded is over');
 END;
 
+-- Parts of the archive may be discarded.
+ALTER TABLE archive_segments ADD COLUMN discarded_at_ms INTEGER;
+
+DROP TRIGGER archived_blobs_are_never_deleted;
+CREATE TRIGGER archived_blobs_are_never_deleted BEFORE DELETE ON archived_blobs
+WHEN NOT EXISTS (SELECT 1 FROM archive_segments WHERE discarded_at_ms IS NOT NULL)
+BEGIN
+  SELECT RAISE(ABORT, 'archived messages name their blobs until they are discarded');
+END;
+
 UPDATE meta SET value = '7' WHERE key = 'schema_version';

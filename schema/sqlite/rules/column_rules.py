@@ -222,7 +222,10 @@ _COLUMNS: dict[str, tuple[str, list[tuple[str, _Shape] | tuple[str, _Shape, str]
     "queue_workers": ("worker_group", [("worker_group", _GROUP), ("begun_at_ms", _TIME)]),
     "worker_states": ("worker_group", [("worker_group", _GROUP), ("updated_at_ms", _TIME)]),
     "notices": ("conversation", [("seq", _SEQ), ("notified_at_ms", _TIME)]),
-    "archive_segments": ("first_seq", [("first_seq", _SEQ), ("archived_at_ms", _TIME)]),
+    "archive_segments": (
+        "first_seq",
+        [("first_seq", _SEQ), ("archived_at_ms", _TIME), ("discarded_at_ms", _TIME)],
+    ),
     "archived_ids": ("id", [("seq", _number(1, "{archived}", "", "are removed"))]),
     "archived_blobs": (
         "payload_ref",
