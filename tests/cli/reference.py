@@ -47,7 +47,8 @@ Exit codes:
 - 130: ended by Ctrl-C; servers, workers and listeners, which end so, end with 0
 - 141: the reader of the output left, as in `bus replay --from 1 | head -1`
 
-`bus --version` prints the version. Left out below:
+`bus automation start` and `bus config show` end with 78 where the configuration is refused. `bus
+--version` prints the version. Left out below:
 
 - `-v`, `--verbose`, `-h`, `--help` of every command, `--dir DIR` and `--user` of those that need a
   bus, and `--json`;
