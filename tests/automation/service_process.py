@@ -12,7 +12,7 @@ from ackbus import Bus
 
 from ..conftest import wait_until
 
-BUS = [str(Path(sys.executable).with_name("bus"))]
+BUS = (str(Path(sys.executable).with_name("bus")),)
 
 
 class ServiceProcess:
@@ -22,6 +22,9 @@ class ServiceProcess:
         folder: the folder.
         environ: more variables.
     """
+
+    #: The command line of `bus`.
+    program: tuple[str, ...] = BUS
 
     def __init__(self, folder: Path, **environ: str) -> None:
         self.folder = folder
@@ -34,7 +37,7 @@ class ServiceProcess:
     def _start(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log, self.told.open("wb") as told:
             return subprocess.Popen(
-                [*BUS, "automation", "start", "--config", str(self.folder)],
+                [*self.program, "automation", "start", "--config", str(self.folder)],
                 stdout=log,
                 stderr=told,
                 env=self._env,
