@@ -6,6 +6,7 @@ import logging
 from functools import cached_property
 from typing import Protocol
 
+from ...automation.config.snapshot import ApiConfig
 from ...automation.plugins.discovery import Plugin
 from ...automation.routes.index import Index
 from ...automation.routes.router import Router
@@ -39,6 +40,12 @@ class InForce:
         self.config = snapshot.config
         self.plugins = snapshot.plugins
         self.tokens = ConfigTokens(snapshot.config.tokens)
+
+    @property
+    def door(self) -> tuple[bool, str]:
+        """Whether and where its API is to be served."""
+        api = self.config.api or ApiConfig()
+        return api.enabled, api.listen
 
     def plugin(self, name: str) -> Plugin:
         """Return a plugin that runs.
@@ -80,7 +87,7 @@ class Current:
         snapshot, held = self.service.snapshot, self._held
         if held is None or held.snapshot is not snapshot:
             self._held = InForce(self._bus, snapshot)
-            if held is not None and held.config.api != self._held.config.api:
+            if held is not None and held.door != self._held.door:
                 _log.warning("api.enabled and api.listen count from the next start on")
             return self._held
         return held

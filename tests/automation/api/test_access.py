@@ -155,6 +155,28 @@ def test_d_122_a_key_that_a_reload_replaces_is_good_no_more(bus: Bus, folder: Fo
     assert any("the token is no longer valid" in line for line in lines), lines
 
 
+@pytest.mark.requirement("Q-19")
+def test_q_19_an_old_key_counts_beside_the_new_one_as_long_as_both_are_there(
+    bus: Bus, folder: Folder
+) -> None:
+    configured(folder)
+    old = '- {name: admin, token: "${ADMIN}", scopes: ["*"]}'
+    new = old.replace("${ADMIN}", "new-key")
+    with api_of(bus, folder) as served:
+        clients = [served.client(), served.client("new-key")]
+
+        def statuses() -> list[int]:
+            return [client.get("/config/view").status_code for client in clients]
+
+        assert statuses() == [200, 401]
+        folder.write(api=API.replace(old, f"{old}\n          {new}"))
+        assert clients[0].post("/system/reload").status_code == 200
+        assert statuses() == [200, 200]
+        folder.write(api=API.replace(old, new))
+        assert clients[0].post("/system/reload").status_code == 200
+        assert statuses() == [401, 200]
+
+
 def test_d_119_the_scopes_of_a_token_are_those_of_its_file(
     bus: Bus, folder: Folder, caplog: pytest.LogCaptureFixture
 ) -> None:
