@@ -64,9 +64,23 @@ def render() -> str:
     for heading, modules in ackbus._NAMES.items():
         names = [name for names in modules.values() for name in names.split()]
         parts.append(f"\n## {heading}\n\n")
+        if heading == "Errors":
+            parts += _errors(names)
+            continue
         own = {name: getattr(ackbus, name) for name in names}
         parts += [f"{line}\n" for name in _without_twins(own) for line in _described(name, own)]
     return "".join(parts)
+
+
+def _errors(names: list[str]) -> Iterator[str]:
+    """Yield the errors by what they are; their docstrings say when each is raised."""
+    yield "Each is an `AckbusError`; `help(ackbus.ClaimLost)` says when it is raised. By base:\n\n"
+    found: dict[str, list[str]] = {}
+    for name in names:
+        bases = [base.__name__ for base in getattr(ackbus, name).__bases__]
+        found.setdefault(" and ".join(f"`{base}`" for base in bases), []).append(f"`{name}`")
+    for of, of_base in found.items():
+        yield f"- {of}: {', '.join(of_base)}\n"
 
 
 def _described(name: str, beside: Mapping[str, Any]) -> Iterator[str]:
