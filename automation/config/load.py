@@ -20,7 +20,7 @@ from .settings.plugin_settings import plugin_settings
 from .settings.shapes import ServiceShape, StateShape
 from .settings.validation import Validation
 from .settings.webhook_settings import webhooks
-from .snapshot import AdmissionConfig, Config, ServiceConfig
+from .snapshot import AdmissionConfig, AmendmentsConfig, Config, ServiceConfig
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -136,6 +136,7 @@ def _service(validation: Validation, directory: Path) -> ServiceConfig:
         max_workers=shape.max_workers or max(1, (os.cpu_count() or 1) - 1),
         allow_symlinks=shape.allow_symlinks,
         admission=AdmissionConfig(**admission),
+        amendments=AmendmentsConfig(**dict(shape.amendments)),
         plugin_env_passthrough=tuple(shape.plugin_env_passthrough),
         state_path=path,
         on_failure=shape.on_failure,

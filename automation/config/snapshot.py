@@ -35,6 +35,23 @@ class AdmissionConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AmendmentsConfig:
+    """Amendments of protocol 2, each of which has to be switched on.
+
+    Attributes:
+        protocol_echo: a response has to repeat `protocol`.
+        exit_75_retries: exit code 75 asks for another attempt, whatever the response says.
+        state_replace: a response may say `state_replace`: its updates are then the whole state.
+        submitted_by_retry: attempts after the first are logged as submitted by `retry`.
+    """
+
+    protocol_echo: bool = False
+    exit_75_retries: bool = False
+    state_replace: bool = False
+    submitted_by_retry: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceConfig:
     """The settings of the service.
 
@@ -58,6 +75,7 @@ class ServiceConfig:
     max_workers: int = 1
     allow_symlinks: bool = False
     admission: AdmissionConfig = AdmissionConfig()
+    amendments: AmendmentsConfig = AmendmentsConfig()
     plugin_env_passthrough: tuple[str, ...] = ()
     state_path: Path = Path("data/state.db")
     on_failure: str | None = None

@@ -195,6 +195,7 @@ class Dispatcher:
             started_at_ms=claim.claimed_at_ms,
             bus_dir=self._bus.layout.directory,
             passed_through=rules.service.plugin_env_passthrough,
+            amendments=rules.service.amendments,
             stop=StopSwitch(),
         )
 

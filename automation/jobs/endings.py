@@ -19,7 +19,7 @@ from ..records.breakers import Breakers
 from ..records.facts import Facts
 from ..records.fence import Fence
 from ..records.inits import Inits
-from ..records.job_log import AttemptEnd, JobLog, submitted_by
+from ..records.job_log import RETRY, AttemptEnd, JobLog, submitted_by
 from .alarms import BREAKER_OPENED, JOB_DEAD, Alarms
 from .events import ended_draft, event_draft, event_out
 from .plugin_queues import REMOVED
@@ -102,10 +102,12 @@ class Endings:
         self._router: Router | None = None
         self._in_use: frozenset[str] | None = None
         self._broadcast: frozenset[tuple[str, str]] = frozenset()
+        self._logs_retries = False
 
     def take(self, config: Config, router: Router | None) -> None:
         """Go by this configuration, and its router, from now on."""
         self._router = router
+        self._logs_retries = config.service.amendments.submitted_by_retry
         self._in_use = frozenset(name for name, each in config.plugins.items() if each.enabled)
         self._broadcast = frozenset(
             (route.source, route.event_type) for route in config.routes if route.broadcast
@@ -166,6 +168,7 @@ class Endings:
         self, end: JobEnd, token: int, status: str, stdout: str | None, stderr: str | None
     ) -> None:
         """Log an attempt that has ended, by the token of its claim."""
+        is_retry = self._logs_retries and end.attempt > 1
         self._job_log.add(
             AttemptEnd(
                 message=end.message,
@@ -177,6 +180,7 @@ class Endings:
                 stdout=stdout,
                 stderr=stderr,
                 error=end.error,
+                submitted_by=RETRY if is_retry else None,
             )
         )
 
@@ -198,8 +202,8 @@ class Endings:
         status = states.SUCCEEDED if ok else outcome.status
         ended = self._job_end(job, self._state(queue, job, outcome, ok), outcome.error, status)
         events = [event_out(self._bus.log.at(each.seq)) for each in receipts]  # type: ignore[arg-type]  # just stored
-        if ok and end.state_updates:
-            self._keep(job, end.state_updates)
+        if ok and (end.state_updates or end.replaces_state):
+            self._keep(job, end.state_updates, replaces=end.replaces_state)
         if job.command == "init":
             self._inits.note(job.plugin.name, job.plugin.fingerprint, outcome.error)
         self.log_attempt(ended, job.claim.token, status, end.stdout, end.stderr)
@@ -217,11 +221,11 @@ class Endings:
         is_broadcast = (job.plugin.name, event["type"]) in self._broadcast
         return event_draft(job.plugin.name, job.message, event, broadcast=is_broadcast)
 
-    def _keep(self, job: PluginJob, updates: Any) -> None:
+    def _keep(self, job: PluginJob, updates: Any, *, replaces: bool) -> None:
         """Record the state that a plugin reported, as its manifest says."""
         name, rules = job.plugin.name, job.plugin.manifest.fact_outputs
         if not rules:
-            self._facts.merge(name, updates)
+            (self._facts.replace if replaces else self._facts.merge)(name, updates)
             return
         for rule in rules:
             if rule.command == job.command:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ...workers.processes.run_process import ProcessEnd
     from ...workers.processes.stop_switch import StopSwitch
     from ...workers.processes.supervisors import Supervisors
+    from ..config.snapshot import AmendmentsConfig
     from ..plugins.discovery import Plugin
 
 #: The command that handles an event; it alone is told one.
@@ -72,6 +73,7 @@ class PluginJob:
         started_at_ms: when it was claimed, in epoch milliseconds.
         bus_dir: where the bus is.
         passed_through: the names of further variables of the service that plugins get.
+        amendments: what of protocol 2 is amended.
         stop: ends it early.
     """
 
@@ -83,6 +85,7 @@ class PluginJob:
     started_at_ms: int
     bus_dir: str
     passed_through: Sequence[str]
+    amendments: AmendmentsConfig
     stop: StopSwitch
 
     @property
@@ -131,6 +134,7 @@ class RunEnd:
         why: the reason why it was broken off.
         events: what the plugin published.
         state_updates: what it wants to be told next time; None for nothing.
+        replaces_state: whether that is the whole of it.
         stdout, stderr: all that it printed, as far as it is kept.
         run_s: how long it took, in seconds.
     """
@@ -139,6 +143,7 @@ class RunEnd:
     why: str = "the service ended"
     events: Sequence[Mapping[str, Any]] = ()
     state_updates: Mapping[str, Any] | None = None
+    replaces_state: bool = False
     stdout: str = ""
     stderr: str = ""
     run_s: float = field(default=0.0, compare=False)
@@ -199,6 +204,7 @@ def read_end(job: PluginJob, end: ProcessEnd) -> RunEnd:
         return _failed(job, end, f"protocol error: more than {MAX_STDOUT_BYTES} bytes of stdout")
     try:
         response = parse_response(end.stdout, check_event_type=check_event_type)
+        replaces_state = _amended(response, job.amendments)
     except InvalidInput as error:
         return _failed(job, end, _without_response(end, error))
     if end.exit_code or response["status"] == "error":
@@ -213,10 +219,25 @@ def read_end(job: PluginJob, end: ProcessEnd) -> RunEnd:
         outcome=outcome,
         events=tuple(response.get("events", ())),
         state_updates=response.get("state_updates"),
+        replaces_state=replaces_state,
         stdout=_text(end.stdout),
         stderr=_text(end.stderr),
         run_s=end.run_s,
     )
+
+
+def _amended(response: Mapping[str, Any], amendments: AmendmentsConfig) -> bool:
+    """Check a response by the amendments; return whether its updates are the whole state.
+
+    Raises:
+        InvalidInput: it lacks `protocol`, or a field is wrong.
+    """
+    if amendments.protocol_echo and "protocol" not in response:
+        raise InvalidInput(f"the response does not repeat protocol: {PROTOCOL}")
+    replaces = response.get("state_replace", False) if amendments.state_replace else False
+    if not isinstance(replaces, bool):
+        raise InvalidInput("state_replace in the response is not of type bool")
+    return replaces
 
 
 def _failed(
@@ -230,7 +251,7 @@ def _failed(
 ) -> RunEnd:
     if end.exit_code == EX_CONFIG or job.command in DIAGNOSTIC:
         retry = False
-    elif end.exit_code == EX_TEMPFAIL:
+    elif end.exit_code == EX_TEMPFAIL and job.amendments.exit_75_retries:
         retry = True
     outcome = Outcome(
         status=status,

@@ -81,9 +81,18 @@ class Facts(Table):
             InvalidInput: the state would be larger than 1 MB; it is unchanged.
         """
         with self._engine.write():
-            text = _encoded(plugin, {**self.state(plugin), **updates})
-            at = format_ts(self._engine.now_ms())
-            self._engine.change(SQL["set_plugin_state"], (plugin, text, at))
+            self.replace(plugin, {**self.state(plugin), **updates})
+
+    def replace(self, plugin: str, state: Mapping[str, object] | None) -> None:
+        """Set a plugin's state, whatever it was; None is an empty one.
+
+        Raises:
+            InvalidInput: it would be larger than 1 MB; it is unchanged.
+        """
+        text = _encoded(plugin, state or {})
+        self._engine.change(
+            SQL["set_plugin_state"], (plugin, text, format_ts(self._engine.now_ms()))
+        )
 
     def newest(self, plugin: str, limit: int, *, before_seq: int = MAX_SEQ) -> list[Fact]:
         """Return the newest facts of a plugin, the newest first."""

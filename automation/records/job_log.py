@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from ...schema.message.message import Message
 
+#: The asker of attempts after the first, where the service logs them so.
+RETRY = "retry"
+
 #: The last time that text can say: newer than all that is stored.
 _END_OF_TIME = "9999-12-31T23:59:59.999Z"
 
@@ -78,7 +81,10 @@ class LogFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptEnd:
-    """The end of an attempt at the job of a message, for the log."""
+    """The end of an attempt at the job of a message, for the log.
+
+    `submitted_by` None is what the message says.
+    """
 
     message: Message
     plugin: str
@@ -89,6 +95,7 @@ class AttemptEnd:
     stdout: str | None
     stderr: str | None
     error: str | None
+    submitted_by: str | None = None
 
 
 class JobLog(Table):
@@ -101,7 +108,7 @@ class JobLog(Table):
         origin = job if isinstance(job, dict) else {}
         row = (
             *(f"{message.id}-{end.token}", end.plugin, end.command, end.status),
-            *(_storable(end.stdout), end.attempt, submitted_by(message)),
+            *(_storable(end.stdout), end.attempt, end.submitted_by or submitted_by(message)),
             *(format_ts(max(0, message.ts_ms)), format_ts(self._engine.now_ms())),
             *(kept_error(end.error), _storable(end.stderr)),
             *(_text(origin.get("parent_job_id")), _text(origin.get("source_event_id"))),

@@ -102,6 +102,15 @@ class AdmissionShape(Shape):
     require_api_auth: bool = False
 
 
+class AmendmentsShape(Shape):
+    """`service.amendments`."""
+
+    protocol_echo: bool = False
+    exit_75_retries: bool = False
+    state_replace: bool = False
+    submitted_by_retry: bool = False
+
+
 class ServiceShape(Shape):
     """`service`."""
 
@@ -115,6 +124,7 @@ class ServiceShape(Shape):
     max_workers: Annotated[int, Field(ge=1, le=256)] | None = None
     strict_mode: bool = False
     admission: AdmissionShape = AdmissionShape()
+    amendments: AmendmentsShape = AmendmentsShape()
     allow_symlinks: bool = False
     plugin_env_passthrough: list[Text] = []
     on_failure: Target | None = None

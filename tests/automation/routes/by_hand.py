@@ -101,6 +101,7 @@ class ByHand:
                 started_at_ms=claim.claimed_at_ms,
                 bus_dir=self.bus.layout.directory,
                 passed_through=(),
+                amendments=self.config.service.amendments,
                 stop=StopSwitch(),
             )
         return None
