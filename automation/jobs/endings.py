@@ -203,7 +203,7 @@ class Endings:
         ended = self._job_end(job, self._state(queue, job, outcome, ok), outcome.error, status)
         events = [event_out(self._bus.log.at(each.seq)) for each in receipts]  # type: ignore[arg-type]  # just stored
         if ok and (end.state_updates or end.replaces_state):
-            self._keep(job, end.state_updates, replaces=end.replaces_state)
+            self._keep(job, end.state_updates or {}, replaces=end.replaces_state)
         if job.command == "init":
             self._inits.note(job.plugin.name, job.plugin.fingerprint, outcome.error)
         self.log_attempt(ended, job.claim.token, status, end.stdout, end.stderr)
@@ -229,7 +229,9 @@ class Endings:
             return
         for rule in rules:
             if rule.command == job.command:
-                self._facts.record(name, rule.fact_type, updates, job.message.id, job.command)
+                told = (name, rule.fact_type, updates, job.message.id, job.command)
+                merges = rule.compatibility_view == "merge_object" and not replaces
+                self._facts.record(*told, merges=merges)
                 return
         _log.warning(
             "state updates of %s were left out: no rule of fact_outputs is for it",

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: The one protocol that is spoken.
 PROTOCOL = 2
 
+#: How a state is made of a fact.
+View = Literal["mirror_object", "merge_object"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
@@ -52,12 +55,13 @@ class FactOutput:
     Attributes:
         command: whose they are.
         fact_type: the type of the fact.
-        compatibility_view: how the state is made of it: `mirror_object` takes it whole.
+        compatibility_view: how the state is made of it: `mirror_object` takes it whole,
+            `merge_object` sets its keys, and leaves those of other commands.
     """
 
     command: str
     fact_type: str
-    compatibility_view: str = "mirror_object"
+    compatibility_view: View = "mirror_object"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +105,7 @@ class _FactShape(Shape):
     when: _WhenShape
     from_: Annotated[Literal["state_updates"], Field(alias="from")]
     fact_type: Text
-    compatibility_view: Literal["mirror_object"] = "mirror_object"
+    compatibility_view: View = "mirror_object"
 
 
 class _KeysShape(Shape):

@@ -59,19 +59,29 @@ class Facts(Table):
         return [(plugin, orjson.loads(text), at) for plugin, text, at in rows]
 
     def record(
-        self, plugin: str, fact_type: str, snapshot: Mapping[str, object], job_id: str, command: str
+        self,
+        plugin: str,
+        fact_type: str,
+        snapshot: Mapping[str, object],
+        job_id: str,
+        command: str,
+        *,
+        merges: bool = False,
     ) -> int:
         """Store a fact, which is the plugin's state from then on, and return its id.
 
+        Args:
+            merges: only its keys are set in the state; the others stay.
+
         Raises:
-            InvalidInput: it is larger than 1 MB; nothing was stored.
+            InvalidInput: it, or the state, is larger than 1 MB; nothing was stored.
         """
         text = _encoded(plugin, snapshot)
         with self._engine.write():
             at = format_ts(self._engine.now_ms())
             fact = (plugin, fact_type, job_id, command, text, at)
             number = self._engine.insert(SQL["add_fact"], fact)
-            self._engine.change(SQL["set_plugin_state"], (plugin, text, at))
+            (self.merge if merges else self.replace)(plugin, snapshot)
         return number
 
     def merge(self, plugin: str, updates: Mapping[str, object]) -> None:
@@ -83,13 +93,13 @@ class Facts(Table):
         with self._engine.write():
             self.replace(plugin, {**self.state(plugin), **updates})
 
-    def replace(self, plugin: str, state: Mapping[str, object] | None) -> None:
-        """Set a plugin's state, whatever it was; None is an empty one.
+    def replace(self, plugin: str, state: Mapping[str, object]) -> None:
+        """Set a plugin's state, whatever it was.
 
         Raises:
             InvalidInput: it would be larger than 1 MB; it is unchanged.
         """
-        text = _encoded(plugin, state or {})
+        text = _encoded(plugin, state)
         self._engine.change(
             SQL["set_plugin_state"], (plugin, text, format_ts(self._engine.now_ms()))
         )

@@ -64,6 +64,27 @@ def test_d_83_a_rule_makes_facts_of_updates_and_the_newest_is_the_state(
     assert facts.state("echo") == json.loads(newest.fact_json)  # the whole snapshot, and no more
 
 
+@pytest.mark.requirement("Q-21")
+def test_q_21_a_view_that_merges_leaves_the_keys_of_other_commands(
+    bus: Bus, folder: Folder
+) -> None:
+    """A second kind of view: facts are the snapshots as they came, the state has all their keys."""
+    plugin(folder, counting(), rule=True)
+    manifest = folder.path / "plugins" / "echo" / "manifest.yaml"
+    rules = RULE.replace("fact_type:", "compatibility_view: merge_object\n    fact_type:")
+    other = rules.partition("\n")[2].replace("poll", "health")
+    manifest.write_text(manifest.read_text().replace(RULE, rules + other))
+    with running(bus, folder.path) as service:
+        for command in ("poll", "health"):
+            service.ended(service.submit("echo", command))
+    facts = Facts(engine_of(bus))
+    assert [json.loads(fact.fact_json) for fact in facts.newest("echo", 2)] == [
+        {"n": 2, "health": {"at": 2}},
+        {"n": 1, "poll": {"at": 1}},
+    ]
+    assert facts.state("echo") == {"n": 2, "poll": {"at": 1}, "health": {"at": 2}}
+
+
 @pytest.mark.requirement("D-85", "R-11")
 def test_d_85_without_a_rule_keys_are_set_and_there_is_no_fact(bus: Bus, folder: Folder) -> None:
     plugin(folder, counting(), rule=False)

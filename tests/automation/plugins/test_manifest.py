@@ -163,7 +163,7 @@ def test_all_faults_of_a_manifest_are_told_at_once(folder: Folder) -> None:
         ("{when: {command: poll}, from: state_updates}", "'fact_type' is missing"),
         (
             "{when: {command: poll}, from: state_updates, fact_type: x, compatibility_view: y}",
-            "'y' is not known; write 'mirror_object'",
+            "'y' is not known; write 'mirror_object' or 'merge_object'",
         ),
     ],
 )
