@@ -360,6 +360,7 @@ def test_one_exporter_works_at_a_time(bus: Bus, following: Exporter) -> None:
     assert exported(bus) == log_lines(bus)
 
 
+@pytest.mark.requirement("X-21")
 def test_hook_and_background_give_the_same_file(bus: Bus) -> None:
     """X-21, Q-01."""
     with Exporter(bus):

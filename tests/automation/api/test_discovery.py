@@ -95,6 +95,7 @@ def test_the_details_of_a_plugin_need_a_token(served: Served) -> None:
     problem(served.client().get("/plugin/nobody"), 404, "not-found")
 
 
+@pytest.mark.requirement("Q-27")
 def test_the_document_describes_each_command(served: Served) -> None:
     whole, one = asked(served, "/openapi.json"), asked(served, "/plugin/echo/openapi.json")
     assert one["paths"].keys() == {"/plugin/echo/poll", "/plugin/echo/handle"}

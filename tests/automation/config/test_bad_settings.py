@@ -47,9 +47,14 @@ def refused(folder: Folder, config: str) -> list[str]:
             "1: instances: 'instances' is not a setting here: events are not relayed between"
             " services here; let a plugin send a webhook",
         ),
+        (
+            "vault: {}\n",
+            "1: vault: 'vault' is not a setting here: there is no store of secrets; write"
+            " ${NAME}, and name a file of variables in environment_vars.include",
+        ),
     ],
 )
-@pytest.mark.requirement("D-35", "X-26", "R-21")
+@pytest.mark.requirement("D-35", "X-26", "R-21", "Q-27")
 def test_a_wrong_setting_is_refused(folder: Folder, config: str, told: str) -> None:
     assert refused(folder, config) == [told]
 

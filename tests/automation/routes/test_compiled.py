@@ -50,6 +50,7 @@ def test_steps_follow_one_another(folder: Folder) -> None:
     ]
 
 
+@pytest.mark.requirement("Q-27")
 def test_what_follows_a_split_follows_each_branch(folder: Folder) -> None:
     found = compiled(
         folder,
@@ -68,6 +69,7 @@ def test_what_follows_a_split_follows_each_branch(folder: Folder) -> None:
     assert list(found.jobs) == ["#1#1", "#1#2#1", "#1#2#2", "last"]
 
 
+@pytest.mark.requirement("Q-27")
 def test_a_call_is_written_out_with_what_follows_it(folder: Folder) -> None:
     found = compiled(
         folder,
@@ -84,6 +86,7 @@ def test_a_call_is_written_out_with_what_follows_it(folder: Folder) -> None:
     assert ways(found.entries) == {"one/x": {"one/#2": inner}}
 
 
+@pytest.mark.requirement("Q-27")
 def test_a_step_with_a_condition_is_left_out_alone(folder: Folder) -> None:
     found = compiled(
         folder,
@@ -101,6 +104,7 @@ def test_a_step_with_a_condition_is_left_out_alone(folder: Folder) -> None:
     assert gate.plugin == "a"
 
 
+@pytest.mark.requirement("Q-27")
 def test_calls_in_a_circle_are_refused_with_the_circle(folder: Folder) -> None:
     found = told(
         folder,

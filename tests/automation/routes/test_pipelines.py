@@ -223,6 +223,7 @@ pipelines:
     ]
 
 
+@pytest.mark.requirement("Q-27")
 def test_a_called_pipeline_inherits_the_context_and_leads_on(bus: Bus, folder: Folder) -> None:
     text = """
 pipelines:
@@ -269,6 +270,7 @@ def hooked(folder: Folder) -> Folder:
     return folder
 
 
+@pytest.mark.requirement("Q-27")
 def test_the_end_of_a_root_job_begins_pipelines_that_are_hooked_on_it(
     bus: Bus, folder: Folder
 ) -> None:

@@ -124,6 +124,7 @@ def test_the_window_is_as_long_as_the_endpoint_says() -> None:
     assert not is_taken(taker, headers, b"", now=NOW + 11)
 
 
+@pytest.mark.requirement("Q-19")
 @pytest.mark.parametrize("form", ["plain", "standard", "stripe"])
 def test_both_secrets_count_while_they_are_changed(form: Any) -> None:
     new, old = senders.STANDARD_SECRET, senders.OLD_STANDARD_SECRET
