@@ -10,6 +10,7 @@ from itertools import takewhile
 
 from ..bus.errors import SegmentMissing
 from ..bus.log.archive_records import Discarded
+from ..bus.maintenance import Maintenance
 from ..bus.search.search import Search
 from ..schema.errors import Refused
 from ..schema.message.draft import Draft
@@ -61,7 +62,8 @@ def discard(bus: Bus, segments: Sequence[Segment]) -> Discarded:
     gone = Discarded(first, last, sum(segment.messages for segment in segments), at_ms)
     told = {"first_seq": first, "last_seq": last, "messages": gone.messages}
     refs = _blobs_of_none_but(bus, first, last)
-    with bus.transaction():
+    # Else a power loss could take the note of it, and leave no files.
+    with Maintenance(bus).onto_the_disk(), bus.transaction():
         bus.archive.discard(segments, refs, at_ms)
         bus.log.append([Draft(DISCARDED, told, from_agent=_ARCHIVER)])
     finish(bus)

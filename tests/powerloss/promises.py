@@ -64,6 +64,9 @@ _KEPT = {
     "succeeded": _succeeded,
     "exported": lambda bus, saved, seq: Exporter(bus).position >= seq,
     "archived": lambda bus, saved, seq: bus.archive.upto() >= seq,
+    "discarded": lambda bus, saved, seq: any(
+        each.last_seq >= seq for each in bus.archive.discarded()
+    ),
     "saved": _saved,
 }
 

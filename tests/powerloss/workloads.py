@@ -20,6 +20,8 @@ from ackbus.blobs.store import BlobStore
 from ackbus.bus.maintenance import Maintenance
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup.backup import back_up
+from ackbus.export.discarding import discard as discard_segments
+from ackbus.export.discarding import segments_upto
 from ackbus.schema.message.canonical_json import encode
 from ackbus.schema.sqlite.upgrade import upgrade
 
@@ -217,6 +219,21 @@ def archive(scene: Scene) -> None:
         Exporter(bus).export_once()
 
 
+def discard(scene: Scene) -> None:
+    """Segments are deleted for good, in two steps."""
+    with scene.open() as bus:
+        for number in range(9):
+            bus.publish("note", LARGE if number == 3 else number, from_agent="lead")
+        for upto in (4, 7):
+            with Archiver(bus) as archiver:
+                archiver.archive(upto)
+        for upto in (4, 7):
+            with Archiver(bus):
+                discard_segments(bus, segments_upto(bus, upto))
+            scene.tell("discarded", upto, firmly=True)
+        scene.publish(bus, "last")
+
+
 def collect(scene: Scene) -> None:
     """Blobs that no message names are removed, and come again."""
     with scene.open() as bus:
@@ -345,6 +362,7 @@ WORKLOADS: dict[str, tuple[Callable[[Scene], None] | None, Callable[[Scene], Non
     "export, following": (make, export_following),
     "rotate": (make, rotate),
     "archive": (make, archive),
+    "discard": (make, discard),
     "collect": (make, collect),
     "import": (make, bring_in),
     "search": (make, search),
