@@ -43,6 +43,11 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 SELECT EXISTS (SELECT 1 FROM schedule_decisions
                 WHERE plugin = ? AND schedule_id = ? AND config_hash = ? AND nominal_ms = ?);
 
+-- name: decided_within
+-- After the clock was set back a span may have some.
+SELECT nominal_ms FROM schedule_decisions
+ WHERE plugin = ? AND schedule_id = ? AND config_hash = ? AND nominal_ms BETWEEN ? AND ?;
+
 -- name: is_any_decided
 SELECT EXISTS (SELECT 1 FROM schedule_decisions
                 WHERE plugin = ? AND schedule_id = ? AND config_hash = ?);

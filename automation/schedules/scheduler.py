@@ -251,7 +251,11 @@ class Scheduler:
         if count > 1 and come[-1] + self._grace_ms >= now_ms:
             current = come.pop()
             count -= 1
-        return _Times(nominal_ms, list(come), count, current, following)
+        decided = self._decisions.within(entry, nominal_ms, now_ms)
+        missed = [at_ms for at_ms in come if at_ms not in decided]
+        count -= len(come) - len(missed)
+        first = missed[0] if missed and nominal_ms in decided else nominal_ms
+        return _Times(first, missed, count, current, following)
 
     def _near_end(self, entry: ScheduleEntry, nominal_ms: int, now_ms: int) -> tuple[int, int]:
         """Return where to begin with a run of missed intervals, and how many lie before it."""

@@ -206,6 +206,11 @@ class Decisions(Table):
         values = (entry.plugin, entry.id, entry.hash, nominal_ms)
         return bool(self._engine.value(SQL["is_decided"], values))
 
+    def within(self, entry: ScheduleEntry, first_ms: int, last_ms: int) -> set[int]:
+        """Return the decided nominal times of a schedule in a span, both ends included."""
+        values = (entry.plugin, entry.id, entry.hash, first_ms, last_ms)
+        return {at_ms for (at_ms,) in self._engine.rows(SQL["decided_within"], values)}
+
     def has_any(self, entry: ScheduleEntry) -> bool:
         """Whether any time of a schedule is decided."""
         values = (entry.plugin, entry.id, entry.hash)

@@ -488,6 +488,28 @@ def test_a_clock_set_back_twice_meets_times_that_are_decided_and_goes_on(stage: 
     assert stage.jobs() == len(times)
 
 
+def test_times_that_were_decided_before_a_schedule_was_removed_are_passed(stage: Stage) -> None:
+    """It is configured again after the clock was set back, and nobody is there for some minutes."""
+    stage.clock.go(10 - BEGIN_MS // MINUTE_MS % 10)
+    cron = entry(cron="*/10 * * * *", timezone="UTC")
+    stage.take(cron)
+    for _ in range(6):
+        stage.tick(10)
+        stage.work()
+    before = stage.told()
+    stage.take()
+    stage.clock.go(-60)
+    stage.take(cron)
+    stage.tick(35)  # three of these times are decided, and three of the next six
+    assert stage.told() == before
+    stage.tick(60)
+    stage.tick(5)
+    after = stage.told()[len(before) :]
+    assert [(verdict, count) for verdict, _, count in after] == [("missed", 3), ("fired", 1)]
+    times = [each.nominal_ms for each in Decisions.of(stage.bus).about("feed", "default", limit=99)]
+    assert len(times) == len(set(times)) == 8
+
+
 def test_a_clock_set_forward_a_day_floods_nothing(stage: Stage) -> None:
     stage.take(entry(5, catch_up="run_once")).tick()
     stage.work()
