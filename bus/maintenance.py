@@ -82,7 +82,7 @@ class Maintenance:
 
     @contextmanager
     def onto_the_disk(self) -> Iterator[None]:
-        """Let no power loss take what this thread commits within, however durable the bus is."""
+        """Sync each commit of this thread within, however durable the bus is."""
         before = self._database.value("PRAGMA synchronous")
         self._database.rows("PRAGMA synchronous = FULL")
         try:
