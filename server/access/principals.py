@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ...schema.errors import InvalidInput
+from ...subscribers.jobs.policy import AUTOMATION
 from .errors import Forbidden
 
 
@@ -90,6 +91,17 @@ class Principal:
         if self.agent is not None and agent != self.agent:
             raise Forbidden(f"this token acts for agent {self.agent!r}, not for {agent!r}")
         return agent
+
+    def work_as(self, group: str | None) -> str:
+        """Return the group of workers as which the principal claims and ends jobs, as `act_as`.
+
+        Raises:
+            Forbidden: it is the group of the service of automation, which opens the file itself.
+        """
+        group = self.act_as(group)
+        if group == AUTOMATION:
+            raise Forbidden(f"the jobs of group {AUTOMATION!r} are run by 'bus automation start'")
+        return group
 
     def doer(self) -> str | None:
         """Return the name of the actor for the record; None: the account of this process."""

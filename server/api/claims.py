@@ -115,7 +115,7 @@ async def claim_jobs(
     No other worker gets them until the lease runs out. The jobs of a client that disconnects
     before the response are released at once.
     """
-    group = worker.act_as(wanted.group or worker.agent or wanted.worker)
+    group = worker.work_as(wanted.group or worker.agent or wanted.worker)
     opened = await in_thread(partial(Queue.open, bus, queue))
     pattern = TypePattern(opened.info.pattern)
     claim = partial(
@@ -207,7 +207,7 @@ def release_claim(token: ClaimToken, back: HandedBack, bus: TheBus, worker: Work
 
 def _held(bus: Bus, token: int, worker: Principal) -> tuple[Queue, Claim]:
     queue, claim = claim_of(bus, token)
-    worker.act_as(claim.group)
+    worker.work_as(claim.group)
     return queue, claim
 
 

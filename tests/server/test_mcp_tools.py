@@ -16,7 +16,7 @@ import anyio
 import pytest
 from mcp import MCPError
 
-from ackbus import Bus, Inbox, Queue
+from ackbus import Bus, Draft, Inbox, Queue
 from ackbus.bus.errors import SegmentMissing
 from ackbus.cli.fast.waiting_mail import waiting_mail
 from ackbus.export.archive_writer import Archiver
@@ -397,6 +397,20 @@ def test_claim_of_another_agent_can_not_be_ended(bus: Bus, bus_dir: Path) -> Non
     assert "'other''s, not yours" in in_process(
         bus_dir, lambda me: me.fail("bus_finish", token=claim.token)
     ).replace('"', "'")
+    assert queue.status(claim) == "active"
+
+
+def test_jobs_of_the_automation_are_run_by_no_agent(bus: Bus, bus_dir: Path) -> None:
+    queue = Queue.create(bus, "plugin.p", "plugin.p.*", addressed="automation", hides="all")
+    draft = Draft("plugin.p.poll", from_agent="api", to_agent="automation")
+    bus.log.append([draft, draft])
+    (claim,) = queue.claim("service", group="automation")
+
+    async def act(me: Agent) -> None:
+        assert "automation start" in await me.fail("bus_claim", queue="plugin.p")
+        assert "automation start" in await me.fail("bus_finish", token=claim.token)
+
+    in_process(bus_dir, act, name="automation")
     assert queue.status(claim) == "active"
 
 

@@ -363,3 +363,21 @@ def test_full_inbox_refuses_publishers_and_makes_them_wait(
     assert one_client.post("/v1/messages", json=message).status_code == 201
     assert one_client.delete("/v1/limits/inbox/full").status_code == 204
     problem(one_client.delete("/v1/limits/inbox/full"), 404, "not-found")
+
+
+def test_jobs_of_the_automation_are_run_by_no_client(
+    one_client: httpx.Client, one_bus: Bus
+) -> None:
+    """By a name, a client would take and end them while the service is down, or in its stead."""
+    Queue.create(one_bus, "plugin.p", "plugin.p.*", addressed="automation", hides="all")
+    one_bus.log.append([Draft("plugin.p.poll", from_agent="api", to_agent="automation")])
+    url = "/v1/queues/plugin.p/claims"
+    for wanted in ({"worker": "w", "group": "automation"}, {"worker": "automation"}):
+        assert "automation start" in problem(one_client.post(url, json=wanted), 403, "forbidden")
+    problem(one_client.post(url, json={"worker": "w"}), 409, "refused")
+    (claim,) = Queue.open(one_bus, "plugin.p").claim("service", group="automation")
+    for act in ("complete", "renew", "release"):
+        problem(one_client.post(f"/v1/claims/{claim.token}/{act}", json={}), 403, "forbidden")
+    failed = one_client.post(f"/v1/claims/{claim.token}/fail", json={"error": "x"})
+    problem(failed, 403, "forbidden")
+    assert Queue.open(one_bus, "plugin.p").status(claim) == "active"

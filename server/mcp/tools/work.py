@@ -50,7 +50,7 @@ class Taken(BaseModel):
 
 
 def _claim(session: Session, given: Take) -> Reply:
-    bus, agent = session.bus, session.agent()
+    bus, agent = session.bus, session.principal.work_as(session.agent())
     queue = _queue(bus, given.queue)
     if given.renew is not None:
         _, claim = _own_claim(bus, given.renew, agent)
@@ -120,7 +120,7 @@ class Finished(BaseModel):
 
 
 def _finish(session: Session, given: Finish) -> Reply:
-    bus, agent = session.bus, session.agent()
+    bus, agent = session.bus, session.principal.work_as(session.agent())
     queue, claim = _own_claim(bus, given.token, agent)
     if given.outcome == "failed" and not given.error:
         raise InvalidInput("say in error why it failed")
