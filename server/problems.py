@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
+from ..bus.errors import MessageDiscarded
 from ..schema.errors import (
     AckbusError,
     BlobMissing,
@@ -87,6 +88,7 @@ _STATUSES: tuple[tuple[type[AckbusError], HTTPStatus], ...] = (
     (Refused, HTTPStatus.CONFLICT),
     (BusNotFound, HTTPStatus.SERVICE_UNAVAILABLE),
     (QueueStuck, HTTPStatus.CONFLICT),
+    (MessageDiscarded, HTTPStatus.NOT_FOUND),
     (BusUnusable, HTTPStatus.SERVICE_UNAVAILABLE),
     (BlobMissing, HTTPStatus.NOT_FOUND),
     (NotFound, HTTPStatus.NOT_FOUND),
@@ -103,6 +105,7 @@ _FACTS: dict[type[AckbusError], tuple[str, ...]] = {
     MailArchived: ("agent", "last_seq"),
     ClaimLost: ("ended_as",),
     QueueStuck: ("first_seq", "last_seq"),
+    MessageDiscarded: ("first_seq", "last_seq"),
     Held: ("held",),
     Reserved: ("conflicts",),
 }

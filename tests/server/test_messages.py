@@ -5,7 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from ackbus import Bus, Queue
+from ackbus import Bus, Draft, Queue
+from ackbus.export.archive_writer import Archiver
+from ackbus.export.discarding import discard, segments_upto
 
 from .conftest import problem
 
@@ -42,6 +44,20 @@ def test_repeating_an_id_stores_once_and_says_so(client: httpx.Client, bus: Bus)
     assert (first.status_code, again.status_code) == (201, 200)
     assert again.json() == first.json() | {"duplicate": True}
     assert bus.log.newest_seq() == 1
+
+
+def test_a_discarded_message_is_not_there_and_the_range_is_told(
+    client: httpx.Client, bus: Bus
+) -> None:
+    bus.publish_many(Draft("note", n, from_agent="a", id=f"m-{n}") for n in range(1, 5))
+    with Archiver(bus) as archiver:
+        archiver.archive(3)
+        discard(bus, segments_upto(bus, 3))
+    for key in ("2", "m-2"):
+        gone = client.get(f"/v1/messages/{key}")
+        assert "archived and discarded, seq 1 to 3, at" in problem(gone, 404, "message-discarded")
+        assert (gone.json()["first_seq"], gone.json()["last_seq"]) == (1, 3)
+    assert [message["seq"] for message in client.get("/v1/messages").json()["messages"]] == [4, 5]
 
 
 def test_same_id_with_other_content_is_a_conflict_that_names_it(client: httpx.Client) -> None:
