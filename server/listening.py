@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import socket
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from ..schema.errors import AckbusError
 from .client_timeouts import Patience
@@ -29,6 +31,15 @@ _SENT_BYTES = 128 * 1024
 #: The longest message that a WebSocket takes in, in bytes: none is asked for.
 _HEARD_BYTES = 64 * 1024
 
+#: How many connections one turn of the loop accepts. Each has a descriptor before it can be counted
+#: and dropped, and a turn that runs out of them writes a traceback for each.
+_ACCEPTED = 32
+#: How many may wait for that.
+_BACKLOG = 2048
+#: The most connections of a server, and which part of the descriptors of the process: a service has
+#: two servers, and its jobs need some too.
+_MOST_CONNECTIONS, _PART = 8192, 3
+
 #: Stands for the last request on a connection that is no longer one of requests: a WebSocket.
 _ANOTHER_PROTOCOL = object()
 
@@ -41,7 +52,7 @@ def listen_on(host: str, port: int) -> socket.socket:
     """
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, port), family=family, backlog=2048)
+        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
         # Connections inherit it. asyncio sets it only where the socket says that it speaks TCP,
         # which one of create_server doesn't: then the second half of each response waits 40 ms for
         # the client's acknowledgement of the first.
@@ -62,10 +73,28 @@ def url_of(host: str, listener: socket.socket) -> str:
     return f"http://{name}:{listener.getsockname()[1]}"
 
 
+def most_connections() -> int:
+    """Return how many connections a server of this process keeps; others are dropped at once."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    is_endless = limit == resource.RLIM_INFINITY
+    return _MOST_CONNECTIONS if is_endless else min(_MOST_CONNECTIONS, limit // _PART)
+
+
+class _Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # which one depends on what is installed
+    """A connection, which is dropped without a word where there are too many."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > most_connections():
+            transport.abort()
+
+
 def server_config(app: ASGIApp, patience: Patience) -> uvicorn.Config:
     """Return the settings of a server, the same for every application."""
     return uvicorn.Config(
         app,
+        http=_Connection,
+        backlog=_ACCEPTED,
         log_level="warning",
         server_header=False,
         proxy_headers=False,  # a client is known by its connection, whatever it says of itself
@@ -98,6 +127,8 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve, and say so."""
         await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(_BACKLOG)  # asyncio takes what it accepts in a turn for the backlog too
         if self.started:
             self._on_ready()
 

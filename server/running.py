@@ -14,6 +14,7 @@ from prometheus_client import disable_created_metrics
 
 from ..bus.bus import Bus
 from ..schema.errors import Refused, UnknownRecipientWarning
+from ..schema.processes import raise_open_files
 from ..subscribers.jobs.errors import UnservedRequestWarning
 from .access.access import Access
 from .access.origins import LOOPBACK_NAMES, check_origin
@@ -78,6 +79,7 @@ def serve(
     # The answer to the publisher says it; the server's own output need not.
     warnings.simplefilter("ignore", UnknownRecipientWarning)
     warnings.simplefilter("ignore", UnservedRequestWarning)
+    raise_open_files()
     disable_created_metrics()  # type: ignore[no-untyped-call]  # else each counter has a second one, of when it began
     logging.getLogger("uvicorn.error").addFilter(_is_of_server)
     app = create_app(

@@ -92,6 +92,7 @@ class Dispatcher:
         self._unwritten: list[tuple[PluginJob, RunEnd]] = []
         self._told_of_delay = False
         self._rests_until = 0.0
+        self._no_switch = StopSwitch()  # of jobs that have not begun: nothing runs with it
 
     def take(self, rules: Rules, queues: QueueSet) -> None:
         """Go by these rules from the next claim on; what runs goes on as it began.
@@ -175,7 +176,7 @@ class Dispatcher:
     def _begin(self, rules: Rules, claim: Claim) -> None:
         job = self._running[claim.token] = self._job(rules, claim)
         try:
-            job = self._running[claim.token] = self._with_records(rules, job)
+            job = self._running[claim.token] = self._equipped(rules, job)
             start_thread(lambda: self._run(job), f"job {claim.message.seq}")
         except (OSError, RuntimeError, BusBusy) as error:  # no descriptors, no threads
             _log.warning("%s can't begin yet: %s", job.command, error, extra=_about(job))
@@ -196,15 +197,16 @@ class Dispatcher:
             bus_dir=self._bus.layout.directory,
             passed_through=rules.service.plugin_env_passthrough,
             amendments=rules.service.amendments,
-            stop=StopSwitch(),
+            stop=self._no_switch,
         )
 
-    def _with_records(self, rules: Rules, job: PluginJob) -> PluginJob:
-        """Return a job with the state of its plugin, and the baggage of its pipeline."""
+    def _equipped(self, rules: Rules, job: PluginJob) -> PluginJob:
+        """Return a job with its switch, the state of its plugin and the baggage of its pipeline."""
         told = job.message.headers.get("job")
         context_id = told.get("context_id") if isinstance(told, dict) else None
         context = rules.context_of(context_id) if isinstance(context_id, str) else {}
-        return replace(job, state=self._facts.state(job.plugin.name), context=context)
+        state = self._facts.state(job.plugin.name)
+        return replace(job, state=state, context=context, stop=StopSwitch())
 
     def _run(self, job: PluginJob) -> None:
         """Run a job, in a thread of its own."""

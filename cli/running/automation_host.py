@@ -35,10 +35,12 @@ def serve(folder: Path, bus_directory: str) -> None:
     from ...automation.service_lock import ServiceLock
     from ...automation.snapshots import examine_folder
     from ...bus.bus import Bus
+    from ...schema.processes import raise_open_files
     from ...schema.sqlite.upgrade import upgrade
 
     orders = Orders()
     _obey(orders, signal.SIGHUP)  # first: it would end a service that begins
+    raise_open_files()
     with ExitStack() as stack:
         lock = stack.enter_context(ServiceLock(state_dir_of(folder)))
         lock.acquire()
