@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 
+from ackbus import Bus
 from ackbus.automation.plugins.manifest import read_manifest
+from ackbus.automation.plugins.shipped import add as copy
 from ackbus.automation.plugins.shipped import shipped
 from ackbus.automation.snapshots import examine_folder
 
 from ...conftest import RunBus, wait_until
+from ..api.serving import API, KEYS, api_of, problem
 from ..conftest import Folder
+from ..running import OK
 from ..service_process import ServiceProcess
 from .asking import SHIPPED, Plugin
 from .test_feed import rss
@@ -104,6 +108,65 @@ def test_what_can_not_be_copied_says_why(run_bus: RunBus, folder: Folder) -> Non
     assert "no plugin 'wach' comes along" in add(run_bus, folder, "wach").err
     broken = add(run_bus, folder, "watch")
     assert (broken.code, "can't write to" in broken.err) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["feed", "watch"])
+def test_a_token_to_read_takes_no_news_from_the_schedule(
+    bus: Bus, folder: Folder, site: Site, tmp_path: Path, name: str
+) -> None:
+    """A poll remembers what it has told, and a trigger tells its caller alone."""
+    site.pages["/feed"] = rss("1")
+    folder.write(
+        api=API,
+        config=f"""
+        include: [api.yaml]
+        plugin_roots: [plugins]
+        plugins:
+          feed: {{enabled: true, config: {{url: "{site.url}/feed"}}}}
+          watch: {{enabled: true, config: {{path: {tmp_path}}}}}
+        """,
+    )
+    for each in ("feed", "watch"):
+        copy(each, folder.path / "plugins")
+    with api_of(bus, folder) as served:
+        reader = served.client(KEYS["PLUGIN_RO"])
+        assert reader.post(f"/plugin/{name}/health").status_code == 202
+        problem(reader.post(f"/plugin/{name}/poll"), 403, "forbidden")
+        assert served.client(KEYS["PLUGIN_RW"]).post(f"/plugin/{name}/poll").status_code == 202
+
+
+def test_a_poll_over_the_api_hands_its_events_to_the_caller_and_a_pipeline_to_routes(
+    bus: Bus, folder: Folder, site: Site
+) -> None:
+    site.pages["/feed"] = rss("1")
+    folder.plugin("note", run=OK)
+    folder.write(
+        api=API,
+        config=f"""
+        include: [api.yaml]
+        plugin_roots: [plugins]
+        plugins:
+          note: {{enabled: true}}
+          feed: {{enabled: true, config: {{url: "{site.url}/feed"}}}}
+        routes: [{{from: feed, event_type: feed.item, to: note}}]
+        pipelines: [{{name: look, on: asked, steps: [{{id: look, uses: feed.poll}}]}}]
+        """,
+    )
+    copy("feed", folder.path / "plugins")
+
+    def handled() -> list[str]:
+        found = [each for each in bus.read() if each.type == "plugin.note.handle"]
+        return [each.payload["id"] for each in found]
+
+    with api_of(bus, folder) as served:
+        client = served.client()
+        job_id = client.post("/plugin/feed/poll").json()["job_id"]
+        served.running.ended(job_id)
+        (event,) = client.get(f"/job/{job_id}").json()["result"]["events"]
+        assert (event["payload"]["id"], handled()) == ("1", [])
+        site.pages["/feed"] = rss("2", "1")
+        served.running.ended(client.post("/pipeline/look").json()["job_id"])
+        assert handled() == ["2"]
 
 
 @pytest.mark.slow
