@@ -22,7 +22,8 @@ _FREE = ("config", "payload")
 
 #: Words in the name of a setting that make its value a secret.
 _SECRET = re.compile(
-    r"secret|passw|passphrase|token|credential|private|bearer|cookie|webhook_url|dsn"
+    r"secret|passw|passphrase|token|credential|private|bearer|authori[sz]ation|cookie"
+    r"|webhook_url|dsn"
     r"|(^|[_\-.])(key|keys|auth|pwd|pat)([_\-.]|$)|api_?key",
     re.IGNORECASE,
 )

@@ -31,6 +31,8 @@ def view(folder: Folder) -> dict[str, object]:
                   api_key: plain-3
                   nested: [{auth_token: plain-4, label: shown}]
                   github_token_env: NAME_OF_IT
+              feed: {config: {headers: {Authorization: Bearer plain-5, Accept: text/html}}}
+              notify: {config: {authorization: Basic plain-6}}
         """
     )
     return shown(folder.load(ENVIRON))
@@ -39,7 +41,15 @@ def view(folder: Folder) -> dict[str, object]:
 @pytest.mark.requirement("D-154")
 def test_d_154_no_secret_is_shown(view: dict[str, object]) -> None:
     text = json.dumps(view)
-    for secret in (*ENVIRON.values(), "plain-1", "plain-2", "plain-3", "plain-4"):
+    for secret in (
+        *ENVIRON.values(),
+        "plain-1",
+        "plain-2",
+        "plain-3",
+        "plain-4",
+        "plain-5",
+        "plain-6",
+    ):
         assert secret not in text, secret
 
 
@@ -54,6 +64,7 @@ def test_what_came_from_a_variable_shows_the_variable(view: dict[str, dict[str, 
         "github_token_env": "NAME_OF_IT",
     }
     assert view["plugins"]["echo"]["schedules"][0]["payload"]["city"] == "Sydney"
+    assert view["plugins"]["feed"]["config"]["headers"]["Accept"] == "text/html"
     assert view["service"]["admission"]["require_api_auth"] is False
 
 
@@ -64,9 +75,11 @@ def test_what_came_from_a_variable_shows_the_variable(view: dict[str, dict[str, 
             (name, True)
             for name in ("api_key", "apiKey", "client_secret", "PASSWORD", "auth.token")
         ),
+        *((name, True) for name in ("authorization", "Authorization", "Proxy-Authorization")),
         *((name, True) for name in ("key", "private_pem", "access_token", "webhook_url", "dsn")),
         *((name, False) for name in ("keyboard", "monkey", "secret_ref", "signature_header")),
         *((name, False) for name in ("author_name", "github_token_env", "tokens_file", "key_id")),
+        *((name, False) for name in ("authors", "authorized_users")),
     ],
 )
 def test_secrets_are_known_by_the_names_of_their_settings(name: str, is_secret: bool) -> None:
