@@ -236,8 +236,10 @@ class Service:
         """Do all that is due, and return when something is due next, in epoch milliseconds."""
         if self._orders.take_reload() or time.monotonic() >= self._reload_at:
             self._reload()
-        scheduled_ms = self.scheduler.tick()  # before the jobs: one that is due begins at once
-        self._dispatcher.step()
+        try:
+            scheduled_ms = self.scheduler.tick()  # before the jobs: one that is due begins at once
+        finally:
+            self._dispatcher.step()  # jobs end and begin, whatever becomes of the schedules
         self._house.step(self._settings)
         dues = [ms for ms in (scheduled_ms, self._dispatcher.next_due_ms) if ms is not None]
         return min(dues, default=None)

@@ -12,10 +12,12 @@ import pytest
 from ackbus import Bus, Queue
 from ackbus.automation.jobs import dispatcher
 from ackbus.automation.records.breakers import Breakers
+from ackbus.automation.schedules.scheduler import Scheduler
 from ackbus.automation.schedules.tables import Decisions
 from ackbus.automation.service import Service
 from ackbus.automation.snapshots import examine_folder
 from ackbus.bus.doorbell import Doorbell
+from ackbus.schema.errors import RowRefused
 from ackbus.schema.message.times import now_ms
 from ackbus.schema.processes import start_thread
 from ackbus.schema.queries import file_of
@@ -101,6 +103,21 @@ def test_job_that_is_due_begins_in_the_turn_that_decides_so(bus: Bus, configured
     with turning(bus, configured, look):
         wait_until(lambda: fired() >= 3)
     assert set(waiting) == {0}
+
+
+def test_jobs_run_while_no_schedule_can_be_decided(
+    bus: Bus, configured: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[int] = []
+
+    def refuse(_: Scheduler) -> None:
+        refused.append(1)
+        raise RowRefused("UNIQUE constraint failed")
+
+    with turning(bus, configured) as (run, _):
+        monkeypatch.setattr(Scheduler, "tick", refuse)
+        assert run.ended(run.submit("echo")).state == "succeeded"
+    assert refused
 
 
 def test_job_whose_time_comes_while_none_may_begin_costs_no_turns(

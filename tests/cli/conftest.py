@@ -19,6 +19,9 @@ from .git import git_env
 
 BUS = Path(sysconfig.get_path("scripts"), "bus")
 
+#: The nouns whose commands work on the bus of a service, which a configuration names.
+OF_A_SERVICE = ("automation", "config", "plugin", "schedule", "route", "pipeline", "webhook")
+
 StartBus = Callable[..., "subprocess.Popen[bytes]"]
 
 

@@ -12,7 +12,7 @@ import ackbus
 from ackbus.cli import app
 
 from ..conftest import RunBus
-from .conftest import assert_error
+from .conftest import OF_A_SERVICE, assert_error
 
 
 def test_init_makes_a_bus_and_is_safe_to_repeat(run_bus: RunBus, project: Path) -> None:
@@ -119,9 +119,7 @@ def test_every_command_that_needs_a_bus_takes_the_same_options() -> None:
             continue
         assert {"--dir", "--verbose", "-v"} <= options, path
         # A service of automation has a bus of its own.
-        if not path.startswith(
-            ("bus automation ", "bus plugin ", "bus schedule ", "bus pipeline ", "bus route ")
-        ):
+        if path.split()[1] not in OF_A_SERVICE:
             assert "--user" in options or path in ("bus demo", "bus log"), path
 
 

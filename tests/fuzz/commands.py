@@ -34,7 +34,7 @@ COMMAND_S = 20.0
 Stamp = dict[str, tuple[int, int, int]]
 
 #: Every exit code that docs/cli.md gives a command that nobody interrupted.
-EXIT_CODES = range(6)
+EXIT_CODES = {*range(6), 78}
 USAGE = 2
 
 #: Where the project is below the folder that is copied: a few `..` do not lead out of that.

@@ -3,6 +3,8 @@
 import base64
 import gc
 import os
+import shlex
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -148,6 +150,12 @@ def test_failure_is_told_by_stderr_or_stdout_or_the_exit(bus: Bus, script: str, 
     work(bus, script)
     assert (answer(bus).type, answer(bus).payload) == ("job.failed", said)
     assert (attempt(bus).status, state(Queue.open(bus, REQUEST))) == ("failed", "failed")
+
+
+def test_error_of_a_python_program_is_the_last_line_of_its_traceback(bus: Bus) -> None:
+    ask(bus, "go")
+    work(bus, f"{shlex.quote(sys.executable)} -c 'raise ValueError(\"no such feed\")'")
+    assert attempt(bus).error == "command exited with code 1: ValueError: no such feed"
 
 
 def test_signal_is_exit_code_minus_one_and_output_that_is_no_text_is_kept_as_far_as_it_is(

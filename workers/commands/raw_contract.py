@@ -228,6 +228,10 @@ def body_of(message: Message, bus: Bus) -> bytes:
     return payload.encode() if isinstance(payload, str) else orjson.dumps(payload)
 
 
+#: How a traceback of Python begins.
+_TRACEBACK = "Traceback (most recent call last)"
+
+
 def how_it_exited(end: ProcessEnd) -> str:
     """Return the failure of a command as text."""
     if end.signal is not None:
@@ -236,10 +240,14 @@ def how_it_exited(end: ProcessEnd) -> str:
 
 
 def with_its_words(said: str, end: ProcessEnd) -> str:
-    """Return a failure with the first line of the command's stderr, if there is any."""
-    lines = _text(end.stderr).splitlines()
-    first = next((line.strip() for line in lines if line.strip()), "")
-    return f"{said}: {first}" if first else said
+    """Return a failure with the first line of the command's stderr, if there is any.
+
+    Of a traceback of Python it is the last line, which has the error.
+    """
+    lines = [line.strip() for line in _text(end.stderr).splitlines() if line.strip()]
+    if not lines:
+        return said
+    return f"{said}: {lines[-1] if lines[0].startswith(_TRACEBACK) else lines[0]}"
 
 
 def _text(printed: bytes) -> str:
