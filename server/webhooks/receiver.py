@@ -6,8 +6,9 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 from ipaddress import ip_address
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -27,8 +28,11 @@ from ...automation.webhooks.signatures import BadSignature, verify
 from ...bus.bus import Bus
 from ...schema.errors import AckbusError, InvalidInput, LimitReached, NotFound
 from ..access.rates import Bucket
+from ..health import CHECK_S
+from .bodies import Bodies, BodyRefused
 
-#: How many requests are checked and stored at a time: each takes a thread with a connection.
+#: How many requests are checked and stored at a time: each takes a thread with a connection. The
+#: health has one of its own.
 _THREADS = 4
 
 #: How long a client may take for a whole body, in seconds.
@@ -37,12 +41,13 @@ BODY_S = 30.0
 #: When to try again, in seconds: the bus is busy or a queue full; an operator has to act.
 _SOON_S, _LATER_S = 1, 60
 
+#: The status of an answer for which there is no room or time now.
+_BUSY = 503
+
 #: The header of an answer to a request whose body is not read: it might never end.
 _CLOSED = {"Connection": "close"}
 
 _log = logging.getLogger("ackbus.automation.webhooks")
-
-_Found = TypeVar("_Found")
 
 
 def webhook_app(bus: Bus, snapshot: Callable[[], Snapshot], *, body_s: float = BODY_S) -> Starlette:
@@ -62,9 +67,10 @@ class Receiver:
     def __init__(self, bus: Bus, snapshot: Callable[[], Snapshot], body_s: float) -> None:
         self._bus = bus
         self._snapshot = snapshot
-        self._body_s = body_s
+        self._bodies = Bodies(body_s)
         self._began = time.monotonic()
         self._threads: anyio.CapacityLimiter | None = None
+        self._health_threads: anyio.CapacityLimiter | None = None
         self._hooks: _Hooks | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,15 +94,15 @@ class Receiver:
             return _refused(404, "not found", **_CLOSED)
         if request.method != "POST":
             return _refused(405, "use POST", Allow="POST", **_CLOSED)
-        body: bytes | None = None
-        with anyio.move_on_after(self._body_s) as reading:
-            body = await _read(request, endpoint.max_body_bytes)
-        if reading.cancelled_caught:
-            return _refused(408, "the body took too long", **_CLOSED)
-        if body is None:
-            return _refused(413, "payload too large", **_CLOSED)
-        # Once it is read it is stored, whether or not the client waits for the answer.
-        return await self._in_thread(lambda: hooks.take(endpoint, request, body))
+        try:
+            async with self._bodies.read(request, endpoint.max_body_bytes) as body:
+                # From here on it is stored, whether or not the client waits for the answer.
+                take = partial(hooks.take, endpoint, request, body)
+                self._threads = self._threads or anyio.CapacityLimiter(_THREADS)
+                return await anyio.to_thread.run_sync(take, limiter=self._threads)
+        except BodyRefused as error:
+            again = {"Retry_After": _SOON_S} if error.status == _BUSY else {}
+            return _refused(error.status, str(error), **again, **_CLOSED)
 
     def _in_force(self) -> _Hooks:
         """Return the endpoints of the configuration in force."""
@@ -114,16 +120,18 @@ class Receiver:
         if not _is_local(request):
             return _refused(404, "not found")
         plugins, uptime_s = len(self._snapshot().plugins), time.monotonic() - self._began
+        ask = partial(health_of, self._bus, plugins, uptime_s)
+        self._health_threads = self._health_threads or anyio.CapacityLimiter(1)
         try:
-            found = await self._in_thread(lambda: health_of(self._bus, plugins, uptime_s))
+            with anyio.move_on_after(CHECK_S):
+                found = await anyio.to_thread.run_sync(
+                    ask, abandon_on_cancel=True, limiter=self._health_threads
+                )
+                return _json(200, found)
+            _log.error("the health can't be told: the bus has not answered for %g s", CHECK_S)
         except AckbusError as error:
             _log.error("the health can't be told: %s", error)
-            return _json(503, {"status": "unavailable"})
-        return _json(200, found)
-
-    async def _in_thread(self, act: Callable[[], _Found]) -> _Found:
-        self._threads = self._threads or anyio.CapacityLimiter(_THREADS)
-        return await anyio.to_thread.run_sync(act, limiter=self._threads)
+        return _json(_BUSY, {"status": "unavailable"})
 
 
 class _Hooks:
@@ -165,27 +173,13 @@ class _Hooks:
         return _json(202, {"job_id": taken.job_id})
 
 
-async def _read(request: Request, limit: int) -> bytes | None:
-    """Return the body of a request, or None as soon as it is longer than the limit."""
-    told = request.headers.get("Content-Length", "")
-    if told.isdecimal() and int(told) > limit:
-        return None
-    pieces, size = [], 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > limit:
-            return None
-        pieces.append(piece)
-    return b"".join(pieces)
-
-
 def _of_error(error: AckbusError) -> Response:
     if isinstance(error, InvalidInput):
         return _refused(400, str(error))
     if isinstance(error, LimitReached):
         return _refused(429, "the queue is full", Retry_After=_SOON_S)
     after_s = _LATER_S if isinstance(error, NotFound) else _SOON_S
-    return _refused(503, "it can't be taken now", Retry_After=after_s)
+    return _refused(_BUSY, "it can't be taken now", Retry_After=after_s)
 
 
 def _refused(status: int, error: str, **headers: object) -> Response:

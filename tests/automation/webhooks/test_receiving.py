@@ -2,9 +2,12 @@
 
 import json
 import logging
+import select
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import httpx
@@ -12,6 +15,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.schema.queries import file_of
+from ackbus.server.webhooks.bodies import MAX_HELD_BYTES
 
 from ...conftest import wait_until
 from ..conftest import Folder
@@ -261,6 +265,32 @@ def test_a_slow_client_is_dropped_and_keeps_nobody(bus: Bus, folder: Folder) -> 
             connection.sendall(head + b"x")
         assert receiver.send(plain()).status_code == 202
         assert len(receiver.jobs()) == 2
+
+
+def test_bodies_under_way_have_a_bounded_memory(receiver: Receiving) -> None:
+    """Nothing is known of their senders yet; those of others are taken once these are gone."""
+    size = 1 << 20
+    head = f"POST /hook/plain HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode()
+    with ExitStack() as stack:
+        many = [stack.enter_context(receiver.connect()) for _ in range(MAX_HELD_BYTES // size + 1)]
+        for connection in many:
+            with suppress(ConnectionError):  # it may be refused, and ended, while it sends
+                connection.sendall(head + b"x" * (size - 1))
+        answered, _, _ = select.select(many, [], [], 30)
+        answer = answered[0].recv(1000)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 1" in answer.lower()
+    wait_until(lambda: receiver.send(plain(b"0" * 1000)).status_code != 503)
+    assert receiver.send(plain()).status_code == 202
+
+
+def test_health_is_told_while_all_requests_wait_for_the_bus(receiver: Receiving) -> None:
+    with ThreadPoolExecutor(8) as pool, receiver.bus.transaction():
+        waiting = [pool.submit(receiver.send, plain()) for _ in range(8)]
+        answer = receiver.client.get("/healthz", timeout=20)
+        assert answer.status_code == 200
+        assert not any(each.done() for each in waiting)
+    assert {each.result().status_code for each in waiting} == {202}
 
 
 def test_a_request_is_stored_though_its_client_does_not_wait(receiver: Receiving) -> None:
