@@ -105,6 +105,10 @@ def _check(
     if shape.signature_format != "plain" and shape.signature_prefix is not None:
         told = "this signature_format has no prefix; leave signature_prefix out"
         validation.refuse(told, *path, "signature_prefix")
+    named = shape.delivery_id
+    if shape.signature_format != "plain" and named is not None and named.where == "header":
+        told = "a header is not signed, so that a request could be repeated under another id"
+        validation.refuse(f"{told}; write body:FIELD, or leave it out", *path, "delivery_id")
     header = shape.signature_header.lower()
     if shape.signature_format == "standard" and not header.endswith(_STANDARD_END):
         told = f"{shape.signature_header!r} does not end in -signature; write webhook-signature"

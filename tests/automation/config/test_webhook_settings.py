@@ -84,6 +84,11 @@ def test_a_webhook_is_a_job_a_run_or_an_event(folder: Folder) -> None:
         (["plugin: p", "rate_limit: 10"], ".rate_limit", "'10' is no rate"),
         (["plugin: p", "delivery_id: X-Id"], ".delivery_id", "'X-Id' is no part of a request"),
         (["plugin: p", "delivery_id: header:a b"], ".delivery_id", "is no part of a request"),
+        (
+            ["plugin: p", "signature_format: stripe", "delivery_id: header:X-Id"],
+            ".delivery_id",
+            "a header is not signed, so that a request could be repeated under another id",
+        ),
         (["plugin: p", "previous_secret_ref: c"], ".previous_secret_ref", "there is no token 'c'"),
         (["plugin: p", "max_body_size: 1GB"], ".max_body_size", "write at most 67108864"),
         (["plugin: p", "signature_format: sha1"], ".signature_format", "'sha1' is not known"),
