@@ -221,11 +221,13 @@ def api(
     """Call the API of the service, and print the body of the answer.
 
     Its address and its token are those of the configuration: the token that may do most. /events
-    is printed as it comes. Exit code 1 when the call was refused, 4 when there is no API, or nobody
-    listens.
+    is printed as it comes. Exit code 1 when the call was refused, 4 when there is no API, or no
+    service runs.
     """
+    from ...automation.service_lock import running_pid
     from ..running.api_call import call_of, print_answer
 
+    running_pid(place.state_dir())  # else the token would go to whoever has the port now
     return print_answer(place.snapshot().config, call_of(path, method, field or ()))
 
 

@@ -96,7 +96,7 @@ def print_answer(config: Config, wanted: Call) -> int:
     with call(
         api.listen, wanted.method, wanted.path, _headers(config), wanted.body, within_s=within_s
     ) as answer:
-        for line in answer:  # a stream never ends
+        for line in answer.lines():  # a stream never ends
             output.body(line.decode(errors="replace"))
             output.flush()
         return 1 if answer.status >= _REFUSED else 0

@@ -16,6 +16,37 @@ if TYPE_CHECKING:
 _WITHIN_S = 30.0
 
 
+class Answer:
+    """The answer of a listener, to be read while its call is open.
+
+    Attributes:
+        status: of HTTP.
+    """
+
+    def __init__(self, listen: str, response: HTTPResponse) -> None:
+        self.status = response.status
+        self._listen = listen
+        self._response = response
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines of the body, each as it comes.
+
+        Raises:
+            AckbusError: the body is not whole.
+        """
+        with _explained(self._listen):
+            yield from self._response
+
+    def text(self) -> str:
+        """Return the body.
+
+        Raises:
+            AckbusError: it is not whole.
+        """
+        with _explained(self._listen):
+            return self._response.read().decode(errors="replace")
+
+
 @contextmanager
 def call(
     listen: str,
@@ -25,7 +56,7 @@ def call(
     body: bytes | None,
     *,
     within_s: float = _WITHIN_S,
-) -> Iterator[HTTPResponse]:
+) -> Iterator[Answer]:
     """Send a request, and give the answer, which can be read inside the block.
 
     Args:
@@ -43,16 +74,25 @@ def call(
     )
     connection = HTTPConnection(host, int(port), timeout=within_s)
     try:
-        connection.request(method, path, body, dict(headers))
-        yield connection.getresponse()
+        with _explained(listen):
+            connection.request(method, path, body, dict(headers))
+            response = connection.getresponse()
+        yield Answer(listen, response)  # errors of the block are its own
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _explained(listen: str) -> Iterator[None]:
+    """Turn the errors of a connection into ours."""
+    try:
+        yield
     except ConnectionRefusedError as error:
         raise NotFound(
             f"nobody listens on {listen}: start the service with 'bus automation start'"
         ) from error
     except (OSError, HTTPException) as error:
         raise AckbusError(f"no answer from {listen}: {error}") from error
-    finally:
-        connection.close()
 
 
 def post(listen: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[int, str]:
@@ -62,4 +102,4 @@ def post(listen: str, path: str, headers: Mapping[str, str], body: bytes) -> tup
         NotFound, AckbusError: as for `call`.
     """
     with call(listen, "POST", path, headers, body) as answer:
-        return answer.status, answer.read().decode(errors="replace")
+        return answer.status, answer.text()

@@ -1,6 +1,8 @@
 """`bus automation api`: calls with the address and the token of the configuration."""
 
 import json
+import os
+import socket
 import subprocess
 
 import pytest
@@ -10,7 +12,7 @@ from ackbus.schema.errors import InvalidInput
 
 from ..conftest import Folder
 from ..running import dumping
-from ..service_process import ServiceProcess
+from ..service_process import BUS, ServiceProcess
 from .test_listening import free_address
 
 pytestmark = pytest.mark.slow
@@ -31,6 +33,12 @@ def configured(folder: Folder) -> Folder:
               - {{token: "${{ADMIN}}", scopes: ["*"]}}
         """
     )
+
+
+def address_of(folder: Folder) -> str:
+    api = folder.load({"READER": "reader", "ADMIN": "admin"}).api
+    assert api is not None
+    return api.listen
 
 
 def test_a_call_has_the_address_and_the_token_that_may_do_most(folder: Folder) -> None:
@@ -58,8 +66,28 @@ def test_a_call_has_the_address_and_the_token_that_may_do_most(folder: Folder) -
         assert (missing.returncode, json.loads(missing.stdout)["status"]) == (1, 404)
         assert service.stop() == 0
         assert told.exists()
-        gone = api("/healthz")
-        assert (gone.returncode, "nobody listens" in gone.stderr) == (4, True)
+        host, _, port = address_of(folder).rpartition(":")
+        with socket.create_server((host, int(port))) as another:  # who has the address now
+            gone = api("/healthz")
+            assert (gone.returncode, "no service runs" in gone.stderr) == (4, True)
+            another.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                another.accept()
+
+
+def test_a_reader_that_leaves_is_no_error_of_the_service(folder: Folder) -> None:
+    configured(folder)
+    with ServiceProcess(folder.path, READER="reader", ADMIN="admin").ready():
+        read, write = os.pipe()
+        os.close(read)
+        # Longer than what is buffered.
+        words = [*BUS, "automation", "api", "/openapi.json", "--config", str(folder.path)]
+        env = os.environ | {"READER": "reader", "ADMIN": "admin"}
+        done = subprocess.run(
+            words, stdout=write, stderr=subprocess.PIPE, text=True, env=env, check=False
+        )
+        os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_a_configuration_without_an_api_says_so(folder: Folder) -> None:
