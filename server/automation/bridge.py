@@ -13,6 +13,7 @@ from fastapi import Request
 
 from ...automation.routes.tree import Tree, wait
 from ...bus.bus import Bus
+from ...schema.errors import AckbusError
 from ..access.errors import TooManyRequests
 from ..disconnects import until_gone
 
@@ -52,6 +53,9 @@ class Bridge:
         """Wait for a run, as long as the client does, and return its tree as it is then.
 
         Each waits in a thread of its own, as there is a place for each.
+
+        Raises:
+            AckbusError: the bus can't be read.
         """
         is_gone = threading.Event()
 
@@ -65,9 +69,15 @@ class Bridge:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(leave_with_client)
             waiting = partial(wait, self._bus, root, timeout_s, is_wanted)
-            tree = await anyio.to_thread.run_sync(waiting, limiter=anyio.CapacityLimiter(1))
+            found: Tree | AckbusError
+            try:
+                found = await anyio.to_thread.run_sync(waiting, limiter=anyio.CapacityLimiter(1))
+            except AckbusError as error:  # out of the group it would come as a group of errors
+                found = error
             tasks.cancel_scope.cancel()
-        return tree
+        if isinstance(found, AckbusError):
+            raise found
+        return found
 
     def close(self) -> None:
         """End all waiting, from any thread: what they wait for runs on."""

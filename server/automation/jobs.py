@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from ...automation.records.job_log import LogFilter
 from ...automation.routes.tree import Tree, cancel
+from ...bus.bus import Bus
 from ...schema.errors import NotFound
 from ...schema.message.times import format_ts, parse_ts
 from ..api.common import MAX_PAGE, TheBus, json_of
@@ -96,18 +97,27 @@ def show_job(job_id: JobId, bus: TheBus, _: JobReader) -> Response:
 @router.get("/job/{job_id}/tree", response_model=list[JobRecord], responses=problems(404))
 def show_tree(job_id: JobId, bus: TheBus, _: JobReader) -> Response:
     """Show a job with all that followed it; of the event of a run, all jobs of the run."""
-    tree = Tree.of(bus, job_id)
-    if not tree.jobs:
-        raise NotFound(f"there is no job {job_id[:100]!a}")
-    return json_of([record_of(bus, job) for job in tree.jobs])
+    return json_of([record_of(bus, job) for job in _tree_of(bus, job_id).jobs])
 
 
 @router.post("/job/{job_id}/cancel", responses=problems(404))
 def cancel_tree(job_id: JobId, bus: TheBus, _: JobWriter) -> Response:
     """Cancel a job and all that followed it, as far as they are not over: their programs end."""
-    if not Tree.of(bus, job_id).jobs:
+    root = _tree_of(bus, job_id).root
+    return json_of({"cancelled": [job.message.id for job in cancel(bus, str(root.seq))]})
+
+
+def _tree_of(bus: Bus, job_id: str) -> Tree:
+    """Return the tree of a job, or of the event of a run: by its id alone, as of `/job`.
+
+    Raises:
+        NotFound: there is none.
+    """
+    root = bus.get(job_id)
+    tree = None if root is None else Tree.of(bus, str(root.seq))
+    if tree is None or not tree.jobs:
         raise NotFound(f"there is no job {job_id[:100]!a}")
-    return json_of({"cancelled": [job.message.id for job in cancel(bus, job_id)]})
+    return tree
 
 
 @router.get("/jobs", response_model=JobList, responses=problems())

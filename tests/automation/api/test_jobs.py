@@ -112,3 +112,12 @@ def test_a_message_that_is_no_job_is_no_job(served: Served) -> None:
     receipt = served.bus.publish("note", {"n": 1}, from_agent="somebody")
     for path in (f"/job/{receipt.id}", f"/job/{receipt.id}/tree"):
         problem(served.client().get(path), 404, "not-found")
+
+
+def test_a_job_is_named_by_its_id_alone(served: Served) -> None:
+    (job_id,) = run(served, "echo/poll")
+    client, job = served.client(), served.running.job(job_id)
+    problem(client.get(f"/job/{job.seq}"), 404, "not-found")
+    problem(client.get(f"/job/{job.seq}/tree"), 404, "not-found")
+    problem(client.post(f"/job/{job.seq}/cancel"), 404, "not-found")
+    assert client.post(f"/job/{job_id}/cancel").json() == {"cancelled": []}

@@ -5,11 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import anyio
 import httpx
 import pytest
+from starlette.requests import Request
+from starlette.types import Message
 
 from ackbus import Bus
 from ackbus.automation.routes.tree import wait
+from ackbus.schema.errors import NotFound
+from ackbus.server.automation.bridge import Bridge
 
 from ...conftest import wait_until
 from ..conftest import Folder
@@ -202,3 +207,17 @@ def test_several_first_jobs_are_refused_to_who_waits(served: Served) -> None:
 
 def test_an_unknown_pipeline_is_not_found(served: Served) -> None:
     problem(served.client().post("/pipeline/nothing"), 404, "not-found")
+
+
+def test_a_bus_that_can_not_be_read_is_told_as_its_error(bus: Bus) -> None:
+    """And not as a group of errors, of which the caller learns nothing."""
+
+    async def never() -> Message:
+        await anyio.sleep_forever()
+        raise AssertionError
+
+    async def wait_for_nothing() -> None:
+        await Bridge(bus).wait(Request({"type": "http"}, never), "nothing", 5)
+
+    with pytest.raises(NotFound):
+        anyio.run(wait_for_nothing)
