@@ -7,11 +7,18 @@
 #   awk -f json.awk mode=quote                 all of stdin as a string of JSON
 #   awk -f json.awk mode=header                all of stdin as one line of a header, by RFC 2047
 #
-# For any awk; run it with LC_ALL=C, where a character is a byte.
+# For any awk; run it with LC_ALL=C, where a character is a byte. Long texts are built of pieces of
+# PIECE characters: each step copies what it adds to.
 
-{ text = text (NR > 1 ? "\n" : "") $0 }
+BEGIN { PIECE = 4096 }
+
+{
+    lines = lines (NR > 1 ? "\n" : "") $0
+    if (length(lines) > PIECE) { text = text lines; lines = "" }
+}
 
 END {
+    text = text lines
     for (i = 0; i < 256; i++) code[sprintf("%c", i)] = i
     if (mode == "quote") print quoted(text)
     else if (mode == "header") print header(text)
@@ -94,16 +101,18 @@ function word(    begin) {
     if (substr(text, begin, at - begin) !~ /^(true|false|null|-?[0-9][-+.0-9eE]*)$/) fail()
 }
 
-function string_(    built, piece) {
+function string_(    built, part, piece) {
     at++
     while (at <= length(text)) {
         piece = substr(text, at, 1024)
         if (!match(piece, /["\\]/)) RSTART = length(piece) + 1
-        built = built substr(piece, 1, RSTART - 1)
+        part = part substr(piece, 1, RSTART - 1)
         at += RSTART - 1
-        if (RSTART > length(piece)) continue
-        if (substr(piece, RSTART, 1) == "\"") { at++; return built }
-        built = built escaped(substr(text, at + 1, 1))
+        if (RSTART <= length(piece)) {
+            if (substr(piece, RSTART, 1) == "\"") { at++; return built part }
+            part = part escaped(substr(text, at + 1, 1))
+        }
+        if (length(part) > PIECE) { built = built part; part = "" }
     }
     fail()
 }
@@ -143,14 +152,15 @@ function utf8(number) {
         128 + int(number / 64) % 64, 128 + number % 64)
 }
 
-function quoted(plain,    i, character, built) {
+function quoted(plain,    i, character, part, built) {
     for (i = 1; i <= length(plain); i++) {
         character = substr(plain, i, 1)
-        if (character == "\"" || character == "\\") built = built "\\" character
-        else if (code[character] < 32) built = built sprintf("\\u%04x", code[character])
-        else built = built character
+        if (character == "\"" || character == "\\") part = part "\\" character
+        else if (code[character] < 32) part = part sprintf("\\u%04x", code[character])
+        else part = part character
+        if (length(part) > PIECE) { built = built part; part = "" }
     }
-    return "\"" built "\""
+    return "\"" built part "\""
 }
 
 # Encoded words of 75 characters at most, none of which parts a character.
