@@ -96,10 +96,10 @@ read_event() {
 $link"
 }
 
-# What names an event: the same one may come in several jobs.
+# What names an event: the same one may come in several jobs. A dedupe key names what it is about,
+# and only for a time, which the service knows.
 event_key() {
-    key=$(field event.dedupe_key)
-    [ -n "$key" ] || key=$(field event.event_id)
+    key=$(field event.event_id)
     [ -n "$key" ] || key=$(field job_id)
     printf '%s' "$key" | tr -d '\000-\037\177'
 }

@@ -139,6 +139,18 @@ def test_r_02_what_was_sent_is_not_sent_again(programs: Programs) -> None:
     assert (len(kept), kept[0], "e-1" in kept) == (200, "e-300", False)
 
 
+def test_another_event_with_the_same_dedupe_key_is_told_too(programs: Programs) -> None:
+    """Its producer uses the key again when it has run out; others may have the same."""
+    programs.add("notify-send")
+    plugin = notify(programs, via="desktop")
+    first = EVENT | {"dedupe_key": "daily"}
+    assert sent(plugin, first) == "sent by desktop: Full"
+    for event_id, source in (("e-2", "disk"), ("e-3", "memory")):
+        event = first | {"event_id": event_id, "source": source}
+        assert sent(plugin, event) == "sent by desktop: Full"
+        assert sent(plugin, event) == "it was sent before"
+
+
 def test_a_program_that_fails_sends_later(programs: Programs) -> None:
     programs.add("notify-send", code=1)
     plugin = notify(programs, via="desktop")
@@ -244,9 +256,13 @@ VALUES = st.recursive(
 
 
 def read(document: str, *options: str) -> str:
-    """The answer of the plugin's reader of JSON, without the line break that ends it."""
+    """The answer of the plugin's reader of JSON, without the line break that ends it.
+
+    It has 10 seconds of the processor.
+    """
+    limited = ("sh", "-c", 'ulimit -t 10; exec "$@"', "sh")
     done = subprocess.run(
-        ["awk", "-f", SHIPPED / "notify/json.awk", *options],
+        [*limited, "awk", "-f", SHIPPED / "notify/json.awk", *options],
         input=document.encode(),
         env=ENVIRON | {"LC_ALL": "C"},
         capture_output=True,
@@ -265,6 +281,13 @@ def test_json_is_read_and_written_as_it_is(
     assert read(document, "want=event.text") == text
     assert json.loads(read(document, "mode=raw", "want=event")) == event["event"]
     assert json.loads(read(text, "mode=quote")) == text.removesuffix("\n")
+
+
+def test_long_texts_take_a_time_that_grows_as_they_do() -> None:
+    """A megabyte takes half a second of the processor; the square of its length took minutes."""
+    text = 'a "line"\n' * 110_000
+    assert json.loads(read(text, "mode=quote")) == text.removesuffix("\n")
+    assert read(json.dumps({"a": text}), "want=a") == text
 
 
 @pytest.mark.parametrize(
