@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -51,7 +52,7 @@ def add(name: str, root: Path, *, replace: bool = False, dry_run: bool = False) 
 
     Raises:
         NotFound: no such plugin comes with the package.
-        Refused: another one is there, or one that was changed.
+        Refused: files of another one are there, or of one that was changed.
         AckbusError: the root can't be written to.
     """
     manifest = next((each for each in shipped() if each.name == name), None)
@@ -62,9 +63,11 @@ def add(name: str, root: Path, *, replace: bool = False, dry_run: bool = False) 
     there = {file: _read(folder / file) for file in wanted}
     if there == wanted:
         return Added(folder, manifest, "same")
-    if there[MANIFEST] is not None and not replace:
-        raise Refused(f"{folder} has another one; --replace puts this one in its place")
-    state: Literal["new", "changed"] = "new" if there[MANIFEST] is None else "changed"
+    others = [file for file, data in wanted.items() if there[file] not in (None, data)]
+    if others and not replace:
+        told = ", ".join(others)
+        raise Refused(f"{folder} has another {told}; --replace puts this one in its place")
+    state: Literal["new", "changed"] = "changed" if others else "new"
     if dry_run:
         return Added(folder, manifest, state)
     try:
@@ -91,7 +94,8 @@ def _files(name: str) -> dict[str, bytes]:
 
 
 def _read(path: Path) -> bytes | None:
+    """Return what a file holds; None: nothing is there. What can't be read counts as empty."""
     try:
         return read_bytes(path)
     except OSError:
-        return None
+        return b"" if os.path.lexists(path) else None

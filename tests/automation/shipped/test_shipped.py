@@ -86,12 +86,34 @@ def test_a_copy_that_was_changed_stays_unless_it_is_to_be_replaced(
     assert program.read_bytes() == (SHIPPED / "watch/run.pl").read_bytes()
 
 
+@pytest.mark.parametrize("mine", ["a file", "a link to nothing"])
+def test_a_file_of_somebody_else_stays_where_there_is_no_manifest(
+    run_bus: RunBus, folder: Folder, mine: str
+) -> None:
+    folder.write(config="plugin_roots: [plugins]")
+    program = folder.path / "plugins/watch/run.pl"
+    program.parent.mkdir(parents=True)
+    if mine == "a file":
+        program.write_text("mine")
+    else:
+        program.symlink_to("/nonexistent")
+    before = os.lstat(program)
+    refused = add(run_bus, folder, "watch")
+    assert (refused.code, os.listdir(program.parent)) == (3, ["run.pl"])
+    assert os.path.samestat(os.lstat(program), before)
+    assert f"{program.parent} has another run.pl; --replace puts" in refused.err
+    replaced = add(run_bus, folder, "watch", "--replace", "--json")
+    assert (replaced.code, json.loads(replaced.out)["state"]) == (0, "changed")
+    assert program.read_bytes() == (SHIPPED / "watch/run.pl").read_bytes()
+
+
 def test_a_copy_that_broke_off_is_no_plugin_and_is_finished(
     run_bus: RunBus, folder: Folder
 ) -> None:
     folder.write(config="plugin_roots: [plugins]")
     add(run_bus, folder, "watch")
     (folder.path / "plugins/watch/manifest.yaml").unlink()
+    (folder.path / "plugins/watch/notes").write_text("mine")
     assert not examine_folder(folder.path, {}).registry.found
     assert json.loads(add(run_bus, folder, "watch", "--json").out)["state"] == "new"
     assert "watch" in examine_folder(folder.path, {}).registry.found
