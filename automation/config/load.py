@@ -9,7 +9,7 @@ from .faults import ConfigFaults, Fault
 from .files.cache import TreeCache
 from .files.checksums import compare, is_secure, read_seal, unsealed
 from .files.merge import graft
-from .files.reading import hash_of
+from .files.reading import hash_of, path_from
 from .files.sources import ROOT, gather
 from .files.variables import environment_of, fill
 from .files.yaml_tree import Map
@@ -118,7 +118,11 @@ def _assemble(
 
 def _service(validation: Validation, directory: Path) -> ServiceConfig:
     state = validation.shaped(StateShape, "state") or StateShape()
-    path = directory / Path(state.path).expanduser()
+    state_path = Path()
+    try:
+        state_path = path_from(directory, state.path)
+    except ValueError as error:
+        validation.refuse(str(error), "state", "path")
     shape = validation.shaped(ServiceShape, "service") or ServiceShape()
     if shape.strict_mode:
         validation.warn("write service.admission, whose gates it opens", "service", "strict_mode")
@@ -138,7 +142,7 @@ def _service(validation: Validation, directory: Path) -> ServiceConfig:
         admission=AdmissionConfig(**admission),
         amendments=AmendmentsConfig(**dict(shape.amendments)),
         plugin_env_passthrough=tuple(shape.plugin_env_passthrough),
-        state_path=path,
+        state_path=state_path,
         on_failure=shape.on_failure,
         place=validation.place("service", "on_failure"),
     )
@@ -177,8 +181,12 @@ def _plugin_roots(validation: Validation, directory: Path) -> tuple[Path, ...]:
         if not isinstance(entry, str) or not entry:
             validation.refuse("write the path of a folder", "plugin_roots", number)
             continue
-        root = directory / Path(entry).expanduser()
-        if not root.is_dir():
+        try:
+            root = path_from(directory, entry)
+        except ValueError as error:
+            validation.refuse(str(error), "plugin_roots", number)
+            continue
+        if not os.path.isdir(root):  # pathlib's raises where a name is too long
             validation.warn(f"there is no folder {root}", "plugin_roots", number)
         found.setdefault(os.path.realpath(root), root)
     return tuple(found.values())

@@ -10,6 +10,8 @@ import os
 import stat
 from pathlib import Path, PurePosixPath
 
+from ..config.files.reading import NO_PATH
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,11 +57,14 @@ def faults_of_program(folder: Path, entrypoint: str, roots: Sequence[Path]) -> I
     if parts.is_absolute():
         yield f"{entrypoint!r} is absolute; name a file of the plugin's folder"
         return
+    if "\0" in entrypoint:
+        yield NO_PATH
+        return
     program = folder / parts
     real = Path(os.path.realpath(program))
     if _root_of(real, roots) is None:
         yield f"{program} leads to {real}, outside of plugin_roots"
-    elif not real.is_file():
+    elif not os.path.isfile(real):
         yield f"there is no file {program}"
     else:
         yield from _faults_of_file(real, program)
@@ -71,7 +76,7 @@ def links_of(folder: Path, entrypoint: str | None = None) -> list[str]:
     if entrypoint is not None:
         parts = PurePosixPath(entrypoint)
         paths = [folder / each for each in (parts, *parts.parents) if str(each) != "."]
-    return [str(path) for path in paths if path.is_symlink()]
+    return [str(path) for path in paths if os.path.islink(path)]
 
 
 def _faults_of_file(real: Path, program: Path) -> Iterator[str]:

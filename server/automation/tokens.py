@@ -30,7 +30,7 @@ class ConfigTokens:
                 names.setdefault(key, token.name)
                 scopes[key] |= {Scope.ADMIN if s == _ALL else Scope(s) for s in token.scopes}
         self._principals = [
-            (_digest(key.encode()), Principal(name, frozenset(scopes[key])))
+            (_digest(key.encode(errors="surrogateescape")), Principal(name, frozenset(scopes[key])))
             for key, name in names.items()
         ]
 

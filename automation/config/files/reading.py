@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import stat
+from pathlib import Path
 
 from blake3 import blake3
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from pathlib import Path
-
 #: How large a file may be, in bytes.
 MAX_BYTES = 16 * 1024 * 1024
+
+#: Why a text is no path; where it is, the system only raises a ValueError.
+NO_PATH = "no path has a NUL in it"
 
 
 def read_bytes(path: str | Path) -> bytes:
@@ -21,6 +21,8 @@ def read_bytes(path: str | Path) -> bytes:
     Raises:
         OSError: it can't be read, or is something else.
     """
+    if "\0" in str(path):
+        raise OSError(NO_PATH)
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
@@ -29,6 +31,20 @@ def read_bytes(path: str | Path) -> bytes:
         if found.st_size > MAX_BYTES:
             raise OSError(f"it has more than {MAX_BYTES} bytes")
         return file.read(MAX_BYTES + 1)
+
+
+def path_from(folder: Path, text: str) -> Path:
+    """Return the path that a text of a configuration names, from a folder on.
+
+    Raises:
+        ValueError: there can't be one.
+    """
+    if "\0" in text:
+        raise ValueError(NO_PATH)
+    try:
+        return folder / Path(text).expanduser()
+    except RuntimeError as error:
+        raise ValueError("there is no such user, or no home directory") from error
 
 
 def hash_of(data: bytes) -> str:

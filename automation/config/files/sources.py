@@ -12,7 +12,7 @@ from pathlib import Path
 from ..faults import ConfigFaults, Fault, near
 from .cache import TreeCache
 from .merge import modernise
-from .reading import hash_of, read_bytes
+from .reading import hash_of, path_from, read_bytes
 from .yaml_tree import Items, Map
 
 TYPE_CHECKING = False
@@ -111,9 +111,9 @@ class _Reader:
     def _include(self, path: Path, tree: Map) -> None:
         for number, (entry, spot) in enumerate(self._paths(path, tree.pop("include", None), tree)):
             dotted = f"include[{number}]"
-            if entry.is_dir():
+            if os.path.isdir(entry):  # pathlib's raises where a name is too long
                 self._read_folder(entry, spot, dotted)
-            elif not entry.exists():
+            elif not os.path.exists(entry):
                 told = f"there is no {entry}{_beside(entry)}"
                 self._refuse(spot, dotted, told)
             elif os.path.abspath(entry) in self._open:
@@ -160,14 +160,17 @@ class _Reader:
                 told = "a path of a file has no variables, so that what is read can be verified"
                 self._refuse(at, "include", f"{told}; write it out")
             else:
-                found.append((path.parent / Path(entry).expanduser(), at))
+                try:
+                    found.append((path_from(path.parent, entry), at))
+                except ValueError as error:
+                    self._refuse(at, "include", str(error))
         return found
 
     def _note_links(self, path: Path, spot: Spot) -> None:
         """Note the parts of a path that are symlinks, below the folder of the configuration."""
         each = path
         while each not in (self.sources.directory, each.parent):
-            if each.is_symlink():
+            if os.path.islink(each):
                 self.sources.links.append((str(each), spot))
             each = each.parent
             if self.sources.directory not in each.parents:

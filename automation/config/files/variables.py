@@ -99,4 +99,16 @@ class _Filler:
             message = f"the variable {name} is not defined; set it, or name a file that does in"
             self.faults.append(Fault(*spot, path, f"{message} environment_vars.include"))
             return f"${{{name}}}"
-        return self.used.setdefault(name, self._environ[name])
+        value = self._environ[name]
+        if path.startswith("plugins.") and not _is_text(value):
+            self.faults.append(Fault(*spot, path, f"the variable {name} is not UTF-8"))
+        return self.used.setdefault(name, value)
+
+
+def _is_text(value: str) -> bool:
+    """Whether a value can be told in JSON, as plugins read it; a secret may be any bytes."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -227,3 +227,10 @@ def test_keys_are_compared_whole_and_an_empty_one_lets_nobody_in() -> None:
     assert found is not None
     assert (found.name, found.scopes) == ("a", {Scope.JOBS_RO, Scope.PLUGIN_RO})
     assert [tokens.holder(text) for text in (b"", b"ke", b"keys", b"key ")] == [None] * 4
+
+
+def test_key_may_be_any_bytes() -> None:
+    """A variable of the environment that is not UTF-8 has them as surrogates."""
+    tokens = ConfigTokens([TokenConfig(name="a", key=Secret("k\udcff"), scopes=("*",))])
+    assert tokens.holder(b"k\xff") is not None
+    assert tokens.holder(b"k") is None

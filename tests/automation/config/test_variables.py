@@ -93,3 +93,14 @@ def test_a_missing_file_of_variables_is_refused(folder: Folder) -> None:
     folder.write(config="environment_vars: {include: [.env]}\n")
     (told,) = folder.told()
     assert told.startswith("config.yaml:1: environment_vars.include[0]: can't read .env: No such")
+
+
+def test_variable_that_is_no_text_is_a_fault_where_a_plugin_would_read_it(folder: Folder) -> None:
+    folder.write(
+        config="""
+            tokens: [{name: hook, key: "${K}"}]
+            plugins: {echo: {config: {a: "${K}"}}}
+        """
+    )
+    told = "config.yaml:2: plugins.echo.config.a: the variable K is not UTF-8"
+    assert folder.told(K="k\udcff") == [told]
