@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-import time
 
-from ..schema.errors import AckbusError, TimedOut
+from ..schema.errors import AckbusError, Refused, TimedOut
+from .config.faults import ConfigFaults
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,12 +15,14 @@ if TYPE_CHECKING:
     from .service import Service
     from .snapshots import Snapshot
 
-#: How long a configuration may take to come into force, in seconds; and between two looks.
-_WITHIN_S, _LOOK_EVERY_S = 30.0, 0.02
+#: How long a configuration may take to come into force, in seconds.
+_WITHIN_S = 30.0
+
+_log = logging.getLogger("ackbus.automation.service")
 
 
 class Loads:
-    """Reads the configuration of a service, and remembers how its last reading has ended.
+    """Reads the configuration of a service, and remembers what came of the last reading.
 
     Args:
         read: reads it whole.
@@ -29,46 +32,46 @@ class Loads:
         self._read = read
         self._change = threading.Condition()
         self._begun = self._ended = 0
-        self._last: Snapshot | AckbusError | None = None
+        self._error: AckbusError | None = None
 
     def __call__(self) -> Snapshot:
         """Read the configuration, for the service.
 
         Raises:
             ConfigFaults: it is refused.
+            Refused: it can't be read, for a reason that no check of ours foresees.
         """
         with self._change:
             self._begun += 1
-        found: Snapshot | AckbusError | None = None
         try:
-            found = self._read()
-        except AckbusError as error:
-            found = error
+            return self._read()
+        except AckbusError:
             raise
-        finally:
-            with self._change:
-                self._last, self._ended = found, self._begun
-                self._change.notify_all()
-        return found
+        except Exception as error:  # whatever it is, the service that runs must go on
+            _log.exception("the configuration can't be read")
+            raise Refused(f"the configuration can't be read: {error}; see the log") from error
+
+    def end(self, error: AckbusError | None) -> None:
+        """Note, for the service, that what was read is in force, or why it is refused."""
+        with self._change:
+            self._error, self._ended = error, self._begun
+            self._change.notify_all()
 
     def reload(self, service: Service) -> None:
         """Have a service take its configuration again, and wait until it has.
 
         Raises:
             ConfigFaults: it is refused, and the one before it stays in force.
+            Refused: likewise, for what the bus has.
             TimedOut: the service has not taken it yet.
         """
-        end = time.monotonic() + _WITHIN_S
         with self._change:
             before = self._begun  # a reading that goes on may have missed the newest change
             service.reload()
             if not self._change.wait_for(lambda: self._ended > before, _WITHIN_S):
-                raise TimedOut("the service has not read its configuration yet; see its log")
-            last = self._last
-        if isinstance(last, AckbusError):
-            raise last
-        # Another reading may have been ordered meanwhile, and taken.
-        while service.snapshot is not last and service.snapshot is not self._last:
-            if time.monotonic() > end:
                 raise TimedOut("the service has not taken its configuration yet; see its log")
-            time.sleep(_LOOK_EVERY_S)
+            error = self._error
+        if isinstance(error, ConfigFaults):
+            raise error
+        if error is not None:
+            raise Refused(f"the configuration is refused: {error}") from error

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from ..bus.bus import Bus
     from ..bus.doorbell import Listener
-    from .config.snapshot import ScheduleEntry, ServiceConfig
+    from .config.snapshot import Config, ScheduleEntry, ServiceConfig
     from .schedules.tables import Decision
     from .snapshots import Snapshot
 
@@ -72,7 +72,9 @@ class Service:
         load: reads the configuration whole, and makes a snapshot of it.
         notifier: tells the service manager.
         orders: to stop and to reload; they may have been given already.
-        on_taken: is called with the settings of each configuration as it comes into force.
+        on_taken: is called with each configuration as it comes into force.
+        on_reloaded: is called when a configuration that was taken again is in force, with None, or
+            is refused, with the reason.
 
     Attributes:
         submission: takes jobs in.
@@ -87,13 +89,15 @@ class Service:
         *,
         notifier: Notifier | None = None,
         orders: Orders | None = None,
-        on_taken: Callable[[ServiceConfig], None] = lambda _: None,
+        on_taken: Callable[[Config], None] = lambda _: None,
+        on_reloaded: Callable[[AckbusError | None], None] = lambda _: None,
     ) -> None:
         self.bus = bus
         self._load = load
         self._notifier = notifier or Notifier()
         self._orders = orders or Orders()
         self._on_taken = on_taken
+        self._on_reloaded = on_reloaded
         self.submission = Submission(bus)
         self.breakers = Breakers.of(bus)
         self.alarms = Alarms(bus, self.submission)
@@ -187,7 +191,7 @@ class Service:
         self._endings.take(config, regime.router)
         self._dispatcher.take(regime.rules, regime.queues)
         self.scheduler.go_by(config, snapshot.registry)
-        self._on_taken(config.service)
+        self._on_taken(config)
         snapshot.tell()
 
     def _settle(self) -> None:
@@ -203,13 +207,16 @@ class Service:
             self._take(self._load())
             self._settle()
             _log.info("the configuration was taken, with %s", self._regime)
+            self._on_reloaded(None)
         except (ServiceFenced, BusMoved):
             raise
         except ConfigFaults as error:
             for fault in error.faults:
                 _log.error("the configuration is refused: %s", fault)
+            self._on_reloaded(error)
         except (InvalidInput, NotFound, Refused) as error:
             _log.error("the configuration is refused: %s", error)
+            self._on_reloaded(error)
         except AckbusError as error:  # the disk is full, another writer holds the bus
             _log.error("the configuration can't be taken yet: %s", error)
             self._reload_at = time.monotonic() + _PAUSE_S

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from contextlib import ExitStack
+from functools import partial
 
 from ..show import output
-from .automation_doors import doors_of
+from .automation_doors import doors_of, not_served
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
     from types import FrameType
 
+    from ...automation.config.snapshot import Config
+    from ...automation.log import ServiceLog
     from ...automation.orders import Orders
     from ...server.listeners import Door, Listeners
+
+_log = logging.getLogger("ackbus.automation.service")
 
 
 def serve(folder: Path, bus_directory: str) -> None:
@@ -52,9 +58,10 @@ def serve(folder: Path, bus_directory: str) -> None:
         upgrade(bus_directory)
         bus = stack.enter_context(Bus.open(bus_directory))
         loads = Loads(lambda: examine_folder(folder, os.environ))
-        service = Service(bus, loads, orders=orders, on_taken=log.take)
+        taken = partial(_go_by, log, first.config)
+        service = Service(bus, loads, orders=orders, on_taken=taken, on_reloaded=loads.end)
         _obey(orders, signal.SIGINT, signal.SIGTERM)
-        doors = doors_of(service, loads, first.config)
+        doors = doors_of(service, loads, first.config, stack)
         listeners = stack.enter_context(_listeners(doors)) if doors else None
 
         def ready() -> None:
@@ -65,6 +72,13 @@ def serve(folder: Path, bus_directory: str) -> None:
             output.note(f"ready: the service of {folder} works on {bus_directory}{served}")
 
         service.run(ready, first)
+
+
+def _go_by(log: ServiceLog, first: Config, now: Config) -> None:
+    """Go by a configuration, as far as the service itself does not."""
+    log.take(now.service)
+    for told in not_served(first, now):
+        _log.warning("%s", told)
 
 
 def _listeners(doors: list[Door]) -> Listeners:

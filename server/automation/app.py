@@ -45,7 +45,7 @@ ROUTERS = (
 def create_api(
     bus: Bus,
     service: RunningService,
-    reload: Callable[[], None],
+    reload: Callable[[], list[str]],
     *,
     patience: Patience | None = None,
 ) -> FastAPI:
@@ -54,7 +54,8 @@ def create_api(
     Args:
         bus: of the service; it stays open as long as the application is used.
         service: it has a configuration in force from the first request on.
-        reload: has it take its configuration again, and returns when that is in force.
+        reload: has it take its configuration again, and returns when that is in force, with what
+            is not until the next start.
         patience: the timeouts of clients; None: the defaults.
     """
 

@@ -42,14 +42,15 @@ class Reloaded(BaseModel):
     status: str = Field(examples=["ok"])
     reloaded_at: str
     message: str
+    warnings: list[str] = Field(description="What waits for the next start.")
 
 
 @router.post("/system/reload", response_model=Reloaded, responses=problems() | documented(409, 504))
 async def reload(request: Request, bus: TheBus, _: Admin) -> Response:
     """Take the configuration again: all of it, or nothing, and then 409 says what is wrong."""
-    act: Callable[[], None] = request.app.state.reload
+    act: Callable[[], list[str]] = request.app.state.reload
     try:
-        await in_thread(act)
+        warnings = await in_thread(act)
     except ConfigFaults as error:
         faults = [asdict(fault) for fault in error.faults]
         return refusal(request, 409, "configuration-refused", str(error), faults=faults)
@@ -58,6 +59,7 @@ async def reload(request: Request, bus: TheBus, _: Admin) -> Response:
             "status": "ok",
             "reloaded_at": format_ts(bus.now_ms()),
             "message": "Configuration reloaded successfully.",
+            "warnings": warnings,
         }
     )
 

@@ -109,8 +109,6 @@ class Receiver:
         snapshot, before = self._snapshot(), self._hooks
         if before is None or before.snapshot is not snapshot:
             self._hooks = _Hooks(self._bus, snapshot)
-            if before is not None and before.listen != self._hooks.listen:
-                _log.warning("webhooks.listen has changed: it counts from the next start on")
             return self._hooks
         return before
 
@@ -141,7 +139,6 @@ class _Hooks:
         self.snapshot = snapshot
         self._bus = bus
         webhooks = snapshot.config.webhooks
-        self.listen = webhooks.listen if webhooks else None
         self.endpoints = {each.path: each for each in webhooks.endpoints} if webhooks else {}
         self._deliveries = Deliveries(bus, snapshot.config, snapshot.plugins)
         self._buckets = {

@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Queue
+from ackbus.automation.loads import Loads
 from ackbus.automation.notify import Notifier
 from ackbus.automation.service import Service
 from ackbus.automation.snapshots import Snapshot, examine_folder
+from ackbus.schema.errors import Refused
 from ackbus.schema.queries import file_of
 
 from ..conftest import wait_until
@@ -105,6 +107,28 @@ def test_reload_that_fails_half_way_changes_nothing(
         assert [told.next(), told.next()] == ["RELOADING=1", "READY=1"]
         assert run.ended(run.submit("echo")).max_attempts == 2
         assert stored(bus)[1:] != before[1:]
+
+
+def test_reading_that_fails_in_an_unforeseen_way_changes_nothing(
+    bus: Bus, configured: Folder, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures: list[Exception] = []
+
+    def read() -> Snapshot:
+        if failures:
+            raise failures.pop()
+        return examine_folder(configured.path, {})
+
+    loads = Loads(read)
+    with Bus.open(bus.layout.directory) as own:
+        service = Service(own, loads, on_reloaded=loads.end)
+        with serving(bus, service) as run:
+            failures.append(ValueError("nobody foresaw this"))
+            with pytest.raises(Refused, match="nobody foresaw this"):
+                loads.reload(service)
+            assert "Traceback" in caplog.text
+            assert run.ended(run.submit("echo")).state == "succeeded"
+            loads.reload(service)
 
 
 @pytest.mark.requirement("D-134")

@@ -68,9 +68,14 @@ def api_of(bus: Bus, folder: Folder, *, patience: Patience | None = None) -> Ite
     with ExitStack() as stack:
         own = stack.enter_context(Bus.open(bus.layout.directory))
         loads = Loads(lambda: examine_folder(folder.path, KEYS))
-        service = Service(own, loads)
+        service = Service(own, loads, on_reloaded=loads.end)
         running = stack.enter_context(serving(bus, service))
-        app = create_api(own, service, lambda: loads.reload(service), patience=patience)
+
+        def reload() -> list[str]:
+            loads.reload(service)
+            return []
+
+        app = create_api(own, service, reload, patience=patience)
         door = Door("API", "127.0.0.1:0", app, on_stop=lambda: end_waiting(app))
         listeners = stack.enter_context(Listeners([door]))
         listeners.start()

@@ -72,3 +72,33 @@ def test_an_address_that_is_taken_keeps_the_service_from_starting(folder: Folder
         with ServiceProcess(configured(folder, address), API_KEY=KEY) as service:
             assert service.process.wait(60) == 1
             assert f"can't listen on {address}" in service.told.read_text()
+
+
+def test_doors_that_a_reload_asks_for_are_told_to_wait_for_the_next_start(folder: Folder) -> None:
+    address = free_address()
+    path = configured(folder, address)
+    headers = {"Authorization": f"Bearer {KEY}"}
+    with ServiceProcess(path, API_KEY=KEY).ready() as service:
+        more = "webhooks: {listen: 127.0.0.1:0, endpoints: []}\n"
+        config = path / "config.yaml"
+        config.write_text(config.read_text() + more)
+        answer = httpx.post(f"http://{address}/system/reload", headers=headers, timeout=60)
+        told = "webhooks.listen has changed: it counts from the next start on"
+        assert answer.json()["warnings"] == [told]
+        config.write_text(config.read_text().replace("enabled: true\n", "enabled: false\n"))
+        answer = httpx.post(f"http://{address}/system/reload", headers=headers, timeout=60)
+        assert answer.json()["warnings"] == ["api is off: its port closes at the next start", told]
+        assert service.messages().count(told) == 2
+        assert service.stop() == 0
+
+
+def test_another_writer_holds_up_no_client_for_long(folder: Folder) -> None:
+    """Clients get an answer before they give up; the service itself waits for 30 s."""
+    address = free_address()
+    headers = {"Authorization": f"Bearer {KEY}"}
+    path = configured(folder, address)
+    with ServiceProcess(path, API_KEY=KEY).ready() as service, service.open() as bus:
+        with bus.transaction():
+            url = f"http://{address}/plugin/echo/poll"
+            assert httpx.post(url, headers=headers, timeout=20).status_code == 503
+        assert service.stop() == 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus
+from ackbus import Bus, Queue
 from ackbus.automation.records.breakers import Breakers
 
 from ...conftest import wait_until
@@ -60,6 +60,18 @@ def test_a_reload_takes_the_configuration_or_says_what_is_wrong(
     folder.write(config=CONFIG)
     assert client.post("/system/reload").status_code == 200
     problem(client.post("/plugin/new/poll"), 404, "not-found")
+
+
+def test_reload_that_the_bus_refuses_is_answered_at_once(
+    served: Served, bus: Bus, folder: Folder
+) -> None:
+    """The queue of the new plugin is another one, which is found while it is stored."""
+    Queue.create(bus, "plugin.new", "something.else")
+    folder.plugin("new", run=OK)
+    folder.write(config=CONFIG.replace("held: {", "new: {enabled: true}\n      held: {"))
+    client = served.client()
+    assert "plugin.new" in problem(client.post("/system/reload"), 409, "refused")
+    assert client.post("/plugin/echo/poll").status_code == 202
 
 
 def test_the_configuration_is_shown_without_secrets(served: Served) -> None:

@@ -1,7 +1,6 @@
 """Webhooks over HTTP, as their senders send them, to a service that runs."""
 
 import json
-import logging
 import select
 import threading
 import time
@@ -326,16 +325,14 @@ def test_many_deliveries_at_once_are_each_one_job(receiver: Receiving) -> None:
 
 
 def test_another_configuration_counts_from_the_next_request_on(
-    receiver: Receiving, folder: Folder, caplog: pytest.LogCaptureFixture
+    receiver: Receiving, folder: Folder
 ) -> None:
     assert receiver.send(plain()).status_code == 202
-    folder.write(config=config(PLAIN.replace("/hook/plain", "/hook/new")).replace("1:0", "1:1"))
+    folder.write(config=config(PLAIN.replace("/hook/plain", "/hook/new")))
     folder.lock()
-    with caplog.at_level(logging.WARNING, "ackbus.automation.webhooks"):
-        receiver.served.service.reload()
-        wait_until(lambda: receiver.send(plain()).status_code == 404)
+    receiver.served.service.reload()
+    wait_until(lambda: receiver.send(plain()).status_code == 404)
     assert receiver.send(plain(path="/hook/new")).status_code == 202
-    assert "webhooks.listen has changed" in caplog.text
 
 
 def test_a_secret_counts_until_another_configuration_is_taken(
