@@ -6,12 +6,16 @@ widen what changes the tables.
 
 from __future__ import annotations
 
+import json
+
 from ..schema.queries import Table
 from .jobs.jobs import Job
 from .jobs.statements import VIEWS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from .queues.queues import QueueInfo
 
     #: Status, available_at_ms, claimed_at_ms, ended_at_ms of a claim.
@@ -24,6 +28,12 @@ class Views(Table):
     def jobs(self, info: QueueInfo, statement: str, *values: object) -> list[Job]:
         """Return the jobs that one of the statements for lists finds."""
         return [Job(*row) for row in self._engine.rows(VIEWS[statement], (info.id, *values))]
+
+    def count(self, info: QueueInfo, states: Collection[str], walked: int) -> int:
+        """Count the jobs in some states, in any if none is named, among so many of the newest."""
+        values = (info.id, json.dumps(list(states)) if states else None, walked)
+        count: int = self._engine.value(VIEWS["count_in_states"], values)
+        return count
 
     def oldest_active_claim_ms(self, info: QueueInfo) -> int | None:
         """Return when the claim was made that is active for longest; None without one."""

@@ -16,6 +16,7 @@ from ...automation.routes.tree import RunJob, is_job
 from ...bus.bus import Bus
 from ...schema.errors import NotFound
 from ...schema.message.limits import MAX_SEQ
+from ...subscribers.jobs.errors import QueueNotFound
 from ...subscribers.jobs.job_lists import list_jobs
 from ...subscribers.jobs.jobs import (
     CANCELLED,
@@ -29,6 +30,8 @@ from ...subscribers.jobs.jobs import (
     Jobs,
 )
 from ...subscribers.queues.queue import Queue
+from ...subscribers.queues.queues import Queues
+from ...subscribers.views import Views
 
 #: The words of a run's jobs, where the API has others.
 _NAMES = {"error": "last_error"}
@@ -59,6 +62,8 @@ _STATES: dict[str, tuple[str, ...]] = {
 }
 #: How many jobs are looked at, at most, to tell how many there are.
 MAX_COUNTED = 10_000
+#: Among how many of the newest of a queue they are counted, where no message is read for that.
+_WALKED = 100_000
 #: How many jobs of a queue are read at once.
 _PAGE = 200
 
@@ -72,9 +77,19 @@ def job_of(bus: Bus, job_id: str) -> RunJob:
     message = bus.get(job_id)
     if message is None or not is_job(message):
         raise NotFound(f"there is no job {job_id[:100]!a}")
-    plugin = message.type.split(".", 2)[1]
-    jobs = Jobs.of(bus).named([(queue_of(plugin), message.seq)])
+    queue = queue_of(message.type.split(".", 2)[1])
+    waits = _is_to_be_looked_at(bus, queue, message.seq)  # first: it may be, meanwhile
+    jobs = Jobs.of(bus).named([(queue, message.seq)])
+    if not (jobs or waits or JobLog.of(bus).of_job(message.id)):
+        raise NotFound(f"no queue has a job {job_id[:100]!a}; it may have left it, long ago")
     return RunJob(message, 0, jobs[0] if jobs else None)
+
+
+def _is_to_be_looked_at(bus: Bus, queue: str, seq: int) -> bool:
+    try:
+        return Queues(bus).get(queue).filled_seq < seq
+    except QueueNotFound:
+        return False
 
 
 def told_of(job: RunJob) -> dict[str, Any]:
@@ -126,14 +141,21 @@ class JobFilter:
 
 
 def jobs_list(bus: Bus, wanted: JobFilter, limit: int) -> dict[str, Any]:
-    """Return the newest jobs as JSON, and how many there are."""
+    """Return the newest jobs as JSON, and how many there are.
+
+    A command stands in the messages alone: it is looked for in the newest of them.
+    """
     names = [info for info in queues_of_plugins(bus) if _is_of(info.name, wanted.plugin)]
     walks = [_walk(Queue(bus, info), wanted.status) for info in names]
     found: Iterator[RunJob] = heapq.merge(*walks, key=lambda job: -job.message.seq)
-    jobs = (job for job in found if wanted.command in (None, job.command))
-    page = list(islice(jobs, limit))
-    rest = sum(1 for _ in islice(jobs, MAX_COUNTED))
-    return {"jobs": [told_of(job) for job in page], "total": len(page) + rest}
+    if wanted.command is None:
+        page = list(islice(found, limit))
+        states = () if wanted.status is None else _STATES[wanted.status]
+        total = sum(Views.of(bus).count(info, states, _WALKED) for info in names)
+    else:
+        jobs = [job for job in islice(found, MAX_COUNTED) if job.command == wanted.command]
+        page, total = jobs[:limit], len(jobs)
+    return {"jobs": [told_of(job) for job in page], "total": min(total, MAX_COUNTED)}
 
 
 def _is_of(queue: str, plugin: str | None) -> bool:

@@ -53,7 +53,9 @@ class JobList(BaseModel):
     """Jobs, the newest first."""
 
     jobs: list[JobRecord]
-    total: int = Field(description=f"How many there are; about {MAX_COUNTED} at most are counted.")
+    total: int = Field(
+        description=f"How many there are; {MAX_COUNTED} at most are counted, or looked at."
+    )
 
 
 class LogRecord(BaseModel):

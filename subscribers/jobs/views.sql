@@ -76,6 +76,11 @@ SELECT {job} FROM queues JOIN jobs INDEXED BY idx_jobs_ended_badly ON queues.id 
 SELECT {job} FROM queues JOIN jobs ON queues.id = queue_id
  WHERE queue_id = ?1 AND state = ?4 AND seq <= ?3 ORDER BY jobs.seq DESC LIMIT ?2;
 
+-- name: count_in_states
+-- ?2 is a JSON array of states, or null for any; among a queue's newest jobs (?3 at most).
+SELECT count(*) FROM (SELECT state FROM jobs WHERE queue_id = ?1 ORDER BY seq DESC LIMIT ?3)
+ WHERE ?2 IS NULL OR state IN (SELECT value FROM json_each(?2));
+
 -- name: lost_claims
 -- How many of a queue's newest claims (?2 at most) ran out since ?3, noticed or not. What was
 -- handed back counts as lost too, but ended in time.

@@ -69,6 +69,15 @@ class Seen:
     def names(self) -> set[str]:
         return {name_of(sql) for _, sql in self.values}
 
+    def of(self, name: str) -> list[tuple[object, ...]]:
+        """The values that a statement was given, of some of its runs."""
+        return [
+            each
+            for (_, sql), found in self.values.items()
+            if name_of(sql) == name
+            for each in found
+        ]
+
     def note(self, cursor: apsw.Cursor, sql: str, values: object) -> bool:
         sql = sql.strip()
         if not _PLANLESS.match(sql):

@@ -76,6 +76,7 @@ ALLOWED = {
     "work.last_claim_at": "when archiving, once for each queue: entries of one index, no row",
     "work.count_claims_between": "for metrics: those since the last scrape, 100,000 at most",
     "views.newest_attempts": "for people: the newest 100,000 at most",
+    "views.count_in_states": "for people: the newest 100,000 at most",
     "views.lost_claims": "for people: the newest 10,000 at most",
     "views.jobs_in_line": "for people: sorts what is held back by keys",
     "views.jobs_newest_queued": "for people: sorts what waits",

@@ -71,6 +71,7 @@ from ackbus.subscribers.queues.queue_set import QueueSet
 from ackbus.subscribers.queues.queues import Queues
 from ackbus.subscribers.queues.removal import remove_queue
 from ackbus.subscribers.queues.worker_groups import QueueWorkers
+from ackbus.subscribers.views import Views
 from ackbus.workers.commands.saved_state import WorkerStates
 
 from ..subscribers.conftest import Clock
@@ -270,6 +271,7 @@ def _look_at_jobs(bus: Bus, queue: Queue) -> None:
     (claim,) = queue.claim("worker")
     for states in ([], ["queued"], ["queued", "running"], ["dead"], ["succeeded"]):
         list_jobs(queue, states, 10)
+        Views.of(bus).count(queue.info, states, 10)
     QueueStats.of(queue)
     Trace.of(bus, f"claim:{claim.token}")
     Jobs.of(bus).of_message(claim.message.seq)

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus
+from ackbus import Bus, Draft, Queue
+from ackbus.server.automation.job_records import JobFilter, jobs_list
 
+from ...performance.statements import watching
 from ..conftest import Folder
 from ..running import OK, response
 from .serving import API, Served, api_of, problem
@@ -121,3 +123,28 @@ def test_a_job_is_named_by_its_id_alone(served: Served) -> None:
     problem(client.get(f"/job/{job.seq}/tree"), 404, "not-found")
     problem(client.post(f"/job/{job.seq}/cancel"), 404, "not-found")
     assert client.post(f"/job/{job_id}/cancel").json() == {"cancelled": []}
+
+
+def test_what_no_queue_takes_in_is_no_job(served: Served) -> None:
+    """It would be said to wait, for ever."""
+    to = "automation"
+    drafts = [
+        Draft("plugin.unknown.poll", from_agent="a", to_agent=to),
+        Draft("plugin.echo.poll", from_agent="a", to_agent="somebody"),
+    ]
+    unknown, elsewhere = served.bus.log.append(drafts)
+    (job_id,) = run(served, "echo/poll")  # the queue has looked at all of them
+    for receipt in (unknown, elsewhere):
+        problem(served.client().get(f"/job/{receipt.id}"), 404, "not-found")
+    assert served.client().get(f"/job/{job_id}").json()["status"] == "succeeded"
+
+
+def test_jobs_are_counted_without_a_look_at_their_messages(bus: Bus) -> None:
+    queue = Queue.create(bus, "plugin.p", "plugin.p.*", addressed="automation", hides="all")
+    draft = Draft("plugin.p.poll", from_agent="api", to_agent="automation")
+    bus.log.append([draft] * 40)
+    queue.claim("w", group="automation", limit=1)
+    with watching() as seen, Bus.open(bus.layout.directory) as own:
+        found = jobs_list(own, JobFilter(status="queued"), 3)
+    assert (len(found["jobs"]), found["total"]) == (3, 39)
+    assert 3 <= len(seen.of("bus.message_by_seq")) < 10
