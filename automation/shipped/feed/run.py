@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import ipaddress
 import json
 import re
+import socket
 import sys
 import urllib.error
 import urllib.request
 from itertools import islice
+from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 TYPE_CHECKING = False
@@ -113,6 +116,28 @@ class Answer:
         self.validators = {"etag": etag, "last_modified": modified}
 
 
+class Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows where servers lead, but not out of HTTP, nor from elsewhere into this network."""
+
+    def redirect_request(self, req: Any, fp: Any, *rest: Any) -> Any:
+        """Return the next request, or fail."""
+        there = urlsplit(rest[-1])
+        is_web = there.scheme in ("http", "https")
+        if not is_web or (is_near(there.hostname) and not is_near(urlsplit(req.full_url).hostname)):
+            told = f"the server leads to {there.scheme}://{there.hostname}, which is not followed"
+            raise Failure(told, retry=False)
+        return super().redirect_request(req, fp, *rest)
+
+
+def is_near(host: str | None) -> bool:
+    """Tell whether a host is this machine, or of its network, by one of its addresses."""
+    try:
+        found = {str(each[4][0]).partition("%")[0] for each in socket.getaddrinfo(host, None)}
+    except (OSError, UnicodeError):  # a proxy may know it, else the request fails
+        return False
+    return any(not ipaddress.ip_address(each).is_global for each in found)
+
+
 def fetch(settings: Settings, validators: Mapping[str, str | None]) -> Answer:
     """Ask for the feed; with validators, only for one that has changed."""
     request = urllib.request.Request(settings.url)
@@ -124,7 +149,8 @@ def fetch(settings: Settings, validators: Mapping[str, str | None]) -> Answer:
         if validators.get(name):
             request.add_header(header, str(validators[name]))
     try:
-        with urllib.request.urlopen(request, timeout=settings.timeout_s) as response:
+        opener = urllib.request.build_opener(Redirects)
+        with opener.open(request, timeout=settings.timeout_s) as response:
             body = response.read(settings.max_bytes + 1)
             told = response.headers
     except urllib.error.HTTPError as error:
@@ -132,9 +158,8 @@ def fetch(settings: Settings, validators: Mapping[str, str | None]) -> Answer:
             if error.code == 304:
                 told = error.headers
                 return Answer(None, told.get("ETag"), told.get("Last-Modified"))
-            told_retry = error.code in PASSING or error.code >= 500
             message = f"the server answers {error.code} {error.reason}"
-            raise Failure(message, retry=told_retry) from None
+            raise Failure(message, retry=error.code in PASSING or error.code >= 500) from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise Failure(f"the feed can't be read: {reason}", retry=True) from None
@@ -143,9 +168,6 @@ def fetch(settings: Settings, validators: Mapping[str, str | None]) -> Answer:
     if len(body) > settings.max_bytes:
         raise Failure(f"the feed is larger than max_bytes, {settings.max_bytes}", retry=False)
     return Answer(body, told.get("ETag"), told.get("Last-Modified"))
-
-
-# Items -----------------------------------------------------------------------------------------
 
 
 def items_of(body: bytes, settings: Settings) -> list[dict[str, Any]]:
@@ -239,9 +261,8 @@ def of_xml(root: ElementTree.Element) -> Iterator[dict[str, Any]]:
 
 def of_entry(entry: ElementTree.Element, feed: str | None) -> dict[str, Any]:
     """Return an entry of Atom."""
-    links = {
-        each.get("rel", "alternate"): each.get("href") for each in entry.findall(f"{ATOM}link")
-    }
+    found = entry.findall(f"{ATOM}link")
+    links = {each.get("rel", "alternate"): each.get("href") for each in found}
     item = known(
         id=words(entry, f"{ATOM}id") or links.get("alternate"),
         title=words(entry, f"{ATOM}title"),
@@ -301,9 +322,6 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-# Commands --------------------------------------------------------------------------------------
-
-
 def poll(settings: Settings, state: Mapping[str, Any]) -> dict[str, Any]:
     """Publish the items that are new."""
     place = digest(settings.url)
@@ -354,12 +372,8 @@ def health(settings: Settings, _: Mapping[str, Any]) -> dict[str, Any]:
     return {"result": f"the feed has {len(items_of(body or b'', settings))} items"}
 
 
-def init(_: Settings, __: Mapping[str, Any]) -> dict[str, Any]:
-    """Say that the settings are right: they were checked before."""
-    return {"result": "the configuration is right"}
-
-
-COMMANDS = {"poll": poll, "health": health, "init": init}
+# The settings are checked before each.
+COMMANDS = {"poll": poll, "health": health, "init": lambda *_: {"result": "the settings are right"}}
 
 
 def main() -> int:

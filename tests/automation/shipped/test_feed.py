@@ -207,6 +207,22 @@ def test_secrets_of_headers_reach_no_other_place(site: Site) -> None:
     assert "hidden" not in plugin.fails()[0]
 
 
+def test_no_server_leads_out_of_http_nor_from_elsewhere_to_this_machine(site: Site) -> None:
+    """A proxy of this machine answers for the server that is elsewhere."""
+    away = "http://1.1.1.1/feed"
+    site.pages |= {"/feed": b"", away: b"", f"{site.url}/other": rss("1"), "/other": rss("1")}
+    site.statuses |= {"/feed": 302, away: 302}
+    site.headers["/feed"] = {"Location": "ftp://127.0.0.1/feed?key=hidden"}
+    told = "the server leads to {}, which is not followed"
+    assert feed(site).fails() == (told.format("ftp://127.0.0.1"), False)
+    plugin = Plugin("feed", {"url": away}, http_proxy=site.url)
+    site.headers[away] = {"Location": f"{site.url}/other"}
+    assert plugin.fails() == (told.format("http://127.0.0.1"), False)
+    site.headers[away] = {"Location": "http://1.0.0.1/feed"}
+    site.pages["http://1.0.0.1/feed"] = rss("1")
+    assert ids(plugin) == ["1"]
+
+
 @pytest.mark.parametrize(
     ("page", "told"),
     [
