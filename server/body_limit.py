@@ -6,10 +6,11 @@ from http import HTTPStatus
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..schema.errors import InvalidInput
-from .problems import TOO_LARGE, problem
+from .problems import TOO_LARGE, refusal
 
 #: The most that a body may have, but for those of blobs: a payload's 16 MiB, and what is around it.
 MAX_BODY_BYTES = 17 * 1024 * 1024
@@ -41,7 +42,8 @@ class BodyLimit:
         length = Headers(scope=scope).get("Content-Length", "")
         if length.isdecimal() and int(length) > limit:
             detail = f"{scope['method']} {scope['path']}: at most {limit} bytes, not {length}"
-            await problem(413, TOO_LARGE, detail)(scope, receive, send)
+            refused = refusal(HTTPConnection(scope), 413, TOO_LARGE, detail)
+            await refused(scope, receive, send)
             return
         await self._app(scope, _bounded(receive, limit), send)
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from ..bus.bus import Bus
 from ..schema.errors import BusUnusable
-from .problems import documented, problem
+from .problems import documented, refusal
 
 #: How long the bus may keep a write waiting before it counts as busy, in seconds.
 _WRITE_S = 1.0
@@ -86,9 +86,9 @@ async def healthz(request: Request) -> Health | Response:
     readiness: Readiness = request.app.state.readiness
     with anyio.move_on_after(CHECK_S):
         return Health(ok=True, newest_seq=await readiness.check())
-    return not_answering()
+    return not_answering(request)
 
 
-def not_answering() -> Response:
+def not_answering(request: Request) -> Response:
     """Return the problem that the bus is slow to answer."""
-    return problem(503, "timed-out", f"the bus has not answered for {CHECK_S:g} s")
+    return refusal(request, 503, "timed-out", f"the bus has not answered for {CHECK_S:g} s")

@@ -14,7 +14,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.routing import Match
 
 from ..bus.errors import MessageDiscarded
@@ -158,7 +158,9 @@ def handle_problems(app: FastAPI, style: Style | None = None) -> None:
     app.add_exception_handler(Exception, _of_defect)
 
 
-def refusal(request: Request, status: int, kind: str, detail: str, /, **facts: object) -> Response:
+def refusal(
+    request: HTTPConnection, status: int, kind: str, detail: str, /, **facts: object
+) -> Response:
     """Return a problem in the style of the application."""
     style: Style = request.app.state.problem_style
     if status == HTTPStatus.UNPROCESSABLE_ENTITY:

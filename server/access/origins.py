@@ -11,10 +11,11 @@ from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...schema.errors import InvalidInput
-from ..problems import problem
+from ..problems import refusal
 
 #: The names of this machine for itself.
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -38,13 +39,14 @@ class OwnOrigins:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
-        refusal = self._refusal(Headers(scope=scope)) if "headers" in scope else None
-        if refusal is None:
+        why = self._why_not(Headers(scope=scope)) if "headers" in scope else None
+        if why is None:
             await self._app(scope, receive, send)
         else:
-            await problem(403, "foreign-origin", refusal)(scope, receive, send)
+            refused = refusal(HTTPConnection(scope), 403, "foreign-origin", why)
+            await refused(scope, receive, send)
 
-    def _refusal(self, headers: Headers) -> str | None:
+    def _why_not(self, headers: Headers) -> str | None:
         host = headers.get("Host", "")
         if self._hosts is not None and _name(host) not in self._hosts:
             return f"this server is not known as {host[:100]!a}"

@@ -58,17 +58,6 @@ def create_api(
             is not until the next start.
         patience: the timeouts of clients; None: the defaults.
     """
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        bound_threads()
-        app.state.began_at = time.monotonic()
-        app.state.feed = feed = Feed(bus)
-        try:
-            yield
-        finally:
-            await feed.close()
-
     app = FastAPI(
         title="ackbus automation",
         summary="Triggers, jobs and events of a service of automation.",
@@ -77,7 +66,7 @@ def create_api(
         redoc_url=None,
         openapi_url=_DOCUMENT,
         generate_unique_id_function=lambda route: route.name,
-        lifespan=lifespan,
+        lifespan=_lifespan,
     )
     app.state.bus = bus
     app.state.reload = reload
@@ -94,6 +83,17 @@ def create_api(
         app.include_router(router)
     describe(app)
     return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    bound_threads()
+    app.state.began_at = time.monotonic()
+    app.state.feed = feed = Feed(app.state.bus)
+    try:
+        yield
+    finally:
+        await feed.close()
 
 
 def end_waiting(app: FastAPI) -> None:

@@ -52,7 +52,7 @@ async def healthz(request: Request, bus: TheBus, config: TheConfig) -> dict[str,
                 "version": version("ackbus"),
             }
         )
-    return not_answering()
+    return not_answering(request)
 
 
 def uptime_s(request: Request) -> float:

@@ -1,9 +1,11 @@
 """Wrong requests: each has the answer of the reference, and none ends in 500."""
 
+import json
 import socket
 import subprocess
 import sysconfig
 from collections.abc import Iterator
+from http.client import HTTPResponse
 from pathlib import Path
 
 import httpx
@@ -89,13 +91,25 @@ def test_a_body_that_is_not_sent_as_json_is_refused(
     assert "application/json" in problem(answer, 415, "unsupported-media-type")
 
 
+def test_a_page_of_another_site_and_a_bus_that_hangs_are_problems_as_all_others_are(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign = client.get("/healthz", headers={"Origin": "https://evil.example"})
+    assert "evil.example" in problem(foreign, 403, "foreign-origin")
+    monkeypatch.setattr("ackbus.server.automation.health.CHECK_S", 0)
+    problem(client.get("/healthz"), 503, "timed-out")
+
+
 @pytest.mark.parametrize("path", TRIGGERS)
 def test_a_body_that_is_too_long_is_refused_before_it_is_there(
     client: httpx.Client, served: Served, path: str
 ) -> None:
     with connected(served) as wire:
         wire.sendall(head("POST", path, Content_Length=str(MAX_BODY_BYTES + 1)))
-        assert wire.recv(100).startswith(b"HTTP/1.1 413 ")
+        refused = HTTPResponse(wire)
+        refused.begin()
+        body = json.load(refused)
+        assert (refused.status, body["error"]) == (413, body["detail"])
 
     def pieces() -> Iterator[bytes]:
         yield b'{"payload": {"a": "'
