@@ -63,15 +63,17 @@ def serve(folder: Path, bus_directory: str) -> None:
         _obey(orders, signal.SIGINT, signal.SIGTERM)
         doors = doors_of(service, loads, first.config, stack)
         listeners = stack.enter_context(_listeners(doors)) if doors else None
+        works = f"the service of {folder} works on {bus_directory}"
+        service.run(partial(_begin, works, listeners), first)
 
-        def ready() -> None:
-            served = ""
-            if listeners is not None:
-                listeners.start()
-                served = "".join(f", {name} at {url}" for name, url in listeners.urls.items())
-            output.note(f"ready: the service of {folder} works on {bus_directory}{served}")
 
-        service.run(ready, first)
+def _begin(works: str, listeners: Listeners | None) -> None:
+    """Listen, and say that the service is ready, and where."""
+    served = ""
+    if listeners is not None:
+        listeners.start()
+        served = "".join(f", {name} at {url}" for name, url in listeners.urls.items())
+    output.note(f"ready: {works}{served}")
 
 
 def _go_by(log: ServiceLog, first: Config, now: Config) -> None:
