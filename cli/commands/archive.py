@@ -59,10 +59,12 @@ PassOverIdle = Annotated[
     bool,
     typer.Option("--pass-over-idle", help="Archive what idle agents have not read, too."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; print what would move.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Change nothing; print what would move or be deleted.")
+]
 Discard = Annotated[
     bool,
-    typer.Option("--discard", help="Delete what is archived, for good, instead of archiving."),
+    typer.Option("--discard", help="Delete messages that are archived already, for good."),
 ]
 
 
@@ -90,8 +92,9 @@ def archive(
     runs a loop, but not when it only polls, which changes nothing. Mail that is younger, or was
     imported since, counts too. Idle queues hold nothing back: they read the archive.
 
-    --discard asks first, needs --before or --older-than, and takes whole segments, but for what a
-    queue has still to do (exit code 3). All later know the range: "archived and discarded".
+    --discard deletes whole archived segments below --before or --older-than for good, and asks
+    first. Nothing is deleted that a queue has still to do (exit code 3). Whoever reads the range
+    later is told "archived and discarded".
     """
     if before is not None and older_than is not None:
         raise InvalidInput("give --before or --older-than, not both")
@@ -156,7 +159,10 @@ def _discard(
             told = [str(gone) if gone else "discarded nothing"]
         rest = bus.archive.segments()[0 if gone else len(segments) :]
         if rest and rest[0].first_seq <= wanted:
-            told.append(f"segments go whole: the next ends at {rest[0].last_seq}")
+            end = rest[0].last_seq
+            told.append(f"the next segment ends at {end}: --before {end + 1} takes it whole")
+        if not bus.archive.upto():
+            told.append("nothing is archived; 'bus archive' does that first")
         told += [f"held: {_needs(hold, bus.now_ms())}" for hold in held_by]
     record = {
         "dry_run": dry_run,

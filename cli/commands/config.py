@@ -97,9 +97,9 @@ def lock(
 ) -> int:
     """Seal the files of a configuration as they are.
 
-    Writes their BLAKE3 hashes to .checksums. Look at 'bus config diff' before: from then on, a
-    service starts with these tokens, webhooks and scopes, and with no others. Moving the folder
-    breaks the seal.
+    Writes their BLAKE3 hashes to .checksums. Look at 'bus config diff' before. From then on a
+    service does not start where an included file of tokens or webhooks or a file of scopes has
+    changed; of others, like config.yaml, it warns. Moving the folder breaks the seal.
     """
     from ...automation.config.files.checksums import write_seal
     from ...automation.differences import files_of, from_seal

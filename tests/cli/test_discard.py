@@ -143,7 +143,7 @@ def test_queue_that_has_work_there_holds_it(run_bus: RunBus, archived: Bus) -> N
     ended = run_bus("archive", "--discard", "--before", "9", "--yes")
     assert ended.code == 3
     assert re.match(_RANGE, ended.out)
-    assert "segments go whole: the next ends at 8\n" in ended.out
+    assert "the next segment ends at 8: --before 9 takes it whole\n" in ended.out
     assert "held: queue early has not done with 6" in ended.out
 
 
