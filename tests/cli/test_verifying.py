@@ -106,6 +106,7 @@ def test_verify_says_what_was_checked_and_that_nothing_is_wrong(
         "unknown": 0,
         "wrong": 0,
         "chained": 3,
+        "discarded": 0,
         "gaps": 0,
         "head": head,
     }
