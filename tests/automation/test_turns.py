@@ -247,7 +247,7 @@ def test_turn_looks_once_at_the_queues_and_opens_none_for_what_runs(
         wait_until(lambda: len(service.statements) > before)
         idle = service.statements[before]
         (tmp_path / "go").touch()
-        run.ended(held)
+        wait_until(lambda: any(each["work.end_claim"] for each in service.statements))
         ended = next(each for each in service.statements if each["work.end_claim"])
     assert idle["work.work_of_queues"] == 1
     assert idle["work.queue"] == 0
