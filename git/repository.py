@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import suppress
 
 from ..schema.errors import AckbusError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from typing import IO
 
 #: Names as they are, every commit in full, complaints in English, and no lock taken that git
@@ -23,6 +24,9 @@ _SETTINGS = (
     *("-c", "log.follow=false"),
 )
 _ENVIRONMENT = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+
+#: How long a git that has reached its time limit may take to remove its locks, in seconds.
+_ENDING_S = 5.0
 
 
 class GitFailed(AckbusError):
@@ -42,28 +46,70 @@ class CommandFailed(GitFailed):
         super().__init__(f"git {command} failed: {self.reason}")
 
 
+class OutOfTime(GitFailed):
+    """Git, or a hook or a program that it ran, reached its time limit, and was ended."""
+
+
 class Repository:
     """The repository that a folder is in.
 
     Args:
         folder: where git is run.
+        environment: variables of git beside those of this process; None takes one away.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, environment: Mapping[str, str | None] | None = None) -> None:
         self.folder = folder
+        self._environment = environment or {}
 
-    def run(self, *arguments: str, stdin: bytes = b"") -> bytes:
+    def run(self, *arguments: str, stdin: bytes = b"", limit_s: float | None = None) -> bytes:
         """Run git and return its output.
+
+        Args:
+            arguments: of git.
+            stdin: what it may read.
+            limit_s: after how many seconds it is ended, with all that it started; None is never.
 
         Raises:
             GitFailed: git is not installed.
             CommandFailed: it ended with an error.
+            OutOfTime: it reached the limit.
         """
+        if limit_s is not None:
+            return self._run_limited(arguments, stdin, limit_s)
         with self._start(arguments, subprocess.PIPE, subprocess.PIPE) as process:
             out, err = process.communicate(stdin)
         if process.returncode:
             raise CommandFailed(arguments[0], err)
         return out
+
+    def _run_limited(self, arguments: tuple[str, ...], stdin: bytes, limit_s: float) -> bytes:
+        import tempfile
+
+        # Files instead of pipes: what a hook leaves in the background would hold a pipe open.
+        with (
+            tempfile.TemporaryFile() as given,
+            tempfile.TemporaryFile() as out,
+            tempfile.TemporaryFile() as err,
+        ):
+            given.write(stdin)
+            given.seek(0)
+            process = self._start(arguments, given, err, stdout=out, is_leader=True)
+            try:
+                process.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                raise OutOfTime(
+                    f"git {arguments[0]} has not ended within {limit_s:g} s, and was stopped;"
+                    " look for a hook or a filter that waits"
+                ) from None
+            finally:
+                if process.poll() is None:
+                    _end_group(process)
+            err.seek(0)
+            if process.returncode:
+                raise CommandFailed(arguments[0], err.read())
+            out.seek(0)
+            return out.read()
 
     def lines(self, *arguments: str) -> Iterator[bytes]:
         """Run git and yield its output line by line; git ends when the caller stops reading.
@@ -109,18 +155,36 @@ class Repository:
         return found.decode().strip()
 
     def _start(
-        self, arguments: tuple[str, ...], stdin: int, stderr: int | IO[bytes]
+        self,
+        arguments: tuple[str, ...],
+        stdin: int | IO[bytes],
+        stderr: int | IO[bytes],
+        stdout: int | IO[bytes] = subprocess.PIPE,
+        is_leader: bool = False,
     ) -> subprocess.Popen[bytes]:
+        environment: dict[str, str | None] = {**os.environ, **self._environment, **_ENVIRONMENT}
         try:
             return subprocess.Popen(
                 ["git", *_SETTINGS, *arguments],
                 cwd=self.folder,
                 stdin=stdin,
-                stdout=subprocess.PIPE,
+                stdout=stdout,
                 stderr=stderr,
-                env=os.environ | _ENVIRONMENT,
+                env={key: value for key, value in environment.items() if value is not None},
+                start_new_session=is_leader,
             )
         except FileNotFoundError as error:
             if error.filename == self.folder:
                 raise GitFailed(f"{self.folder} is not there") from error
             raise GitFailed("git is not installed, or not on the PATH") from error
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a leader and its group: first by SIGTERM, at which git removes its locks."""
+    import signal
+
+    for last in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, last)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_ENDING_S)

@@ -49,6 +49,7 @@ FOLDERS: dict[str, list[str]] = {
         "webhooks",
     ],
     "export": ["jsonl", "backup", "pictures"],
+    "git": ["branches"],
     "doctor": ["recovery", "checks", "repair"],
     "server": ["access", "api", "live", "mcp", "metrics", "page", "automation", "webhooks"],
     "torture": ["roles", "proofs"],

@@ -1,0 +1,43 @@
+"""Git as a process: its environment, and its time limit."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ackbus.git.repository import CommandFailed, OutOfTime, Repository
+
+
+def test_git_and_what_it_started_end_at_the_limit(tmp_path: Path) -> None:
+    repository = Repository(str(tmp_path))
+    repository.run("init", "--quiet")
+    waits = "alias.hang=!echo $$ >pid; trap '' TERM; while :; do sleep 0.1; done"
+    with pytest.raises(OutOfTime, match=r"git -c has not ended within 1 s"):
+        repository.run("-c", waits, "hang", limit_s=1)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_what_is_left_in_the_background_holds_nobody_up(tmp_path: Path) -> None:
+    repository = Repository(str(tmp_path))
+    repository.run("init", "--quiet")
+    left = "alias.leave=!sleep 60 & echo $! >pid; echo done"
+    assert repository.run("-c", left, "leave", limit_s=30) == b"done\n"
+    os.kill(int((tmp_path / "pid").read_text()), 9)
+
+
+def test_input_output_and_errors_within_a_limit(tmp_path: Path) -> None:
+    repository = Repository(str(tmp_path))
+    repository.run("init", "--quiet")
+    blob = repository.run("hash-object", "-w", "--stdin", stdin=b"hello", limit_s=30)
+    assert repository.run("cat-file", "blob", blob.decode().strip(), limit_s=30) == b"hello"
+    with pytest.raises(CommandFailed, match="Not a valid object name nothing"):
+        repository.run("cat-file", "blob", "nothing", limit_s=30)
+
+
+def test_variables_are_given_and_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_DIR", "/nowhere")
+    repository = Repository(str(tmp_path), {"GIT_DIR": None, "GIT_AUTHOR_NAME": "Zoë"})
+    repository.run("init", "--quiet")
+    told = "alias.tell=!echo $GIT_AUTHOR_NAME"
+    assert repository.run("-c", told, "tell").decode() == "Zoë\n"
