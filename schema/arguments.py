@@ -75,6 +75,7 @@ _WORDS = {
     "LimitKind": "queue or inbox",
     "Literal": "a word",
     "Start": "beginning, now or a seq",
+    "TaskState": "a state of tasks",
 }
 
 

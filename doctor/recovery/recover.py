@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .tables import Table
 
 #: A table that no older version of a bus has.
-_NEWEST_TABLE = "automation_service"
+_NEWEST_TABLE = "tasks"
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,7 +239,7 @@ def test_turn_looks_once_at_the_queues_and_opens_none_for_what_runs(
     bus: Bus, configured: Folder, tmp_path: Path
 ) -> None:
     with turning(bus, configured) as (run, service):
-        held = run.submit("held")
+        run.submit("held")
         wait_until((tmp_path / "held").exists)
         before = len(service.statements)
         for _ in range(3):

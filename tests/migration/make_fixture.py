@@ -24,6 +24,8 @@ from ackbus.server.access.tokens import Tokens
 from ackbus.subscribers.inboxes.cursors import Cursors
 from ackbus.subscribers.overview.notices import Notices
 from ackbus.subscribers.queues.worker_groups import QueueWorkers
+from ackbus.tasks.records.task import NewTask
+from ackbus.tasks.steps.tasks import Tasks
 from ackbus.workers.commands.saved_state import WorkerStates
 
 #: 2026-01-02 03:04:05 UTC; each look at the clock is one millisecond later.
@@ -53,6 +55,7 @@ def fill(directory: Path) -> None:
         Catalog.of(bus).catch_up(bus.log.newest_seq())
         trust(bus)
         automate(bus)
+        work_on_branches(bus)
         bus.publish("note", "neither exported nor counted", from_agent="lead", id="m-last")
 
 
@@ -148,6 +151,21 @@ def automate(bus: Bus) -> None:
         ),
     ):
         engine.change(sql, values)
+
+
+def work_on_branches(bus: Bus) -> None:
+    """Leaves a row in each table of tasks."""
+    task = NewTask(
+        task="fix",
+        worker="erin",
+        branch="erin/fix",
+        path="/trees/fix",
+        repository="/repository/.git",
+        base_ref="main",
+        base="1" * 40,
+        target="main",
+    )
+    Tasks(bus).assign(task, agent="bob")
 
 
 def archive_first(bus: Bus) -> None:

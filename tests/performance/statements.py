@@ -18,6 +18,7 @@ from ackbus.export.jsonl import export_position
 from ackbus.subscribers.inboxes.statements import SQL as INBOXES
 from ackbus.subscribers.jobs.statements import SQL as WORK
 from ackbus.subscribers.jobs.statements import VIEWS
+from ackbus.tasks.records.statements import SQL as TASKS
 from ackbus.workers.commands import saved_state
 
 #: Every statement that stands in a file of SQL, by room and name.
@@ -34,6 +35,7 @@ NAMED = {
         "records": RECORDS,
         "schedules": SCHEDULES,
         "routes": ROUTES,
+        "tasks": TASKS,
     }.items()
     for name, sql in statements.items()
 }

@@ -75,6 +75,7 @@ from ackbus.subscribers.views import Views
 from ackbus.workers.commands.saved_state import WorkerStates
 
 from ..subscribers.conftest import Clock
+from .workload_of_tasks import use_tasks
 
 #: Enough for several blocks of the catalog, so that filters choose among them, and for a queue in
 #: which nothing fits to note how far it has looked.
@@ -483,6 +484,7 @@ def use_all(directory: Path, folder: Path) -> None:
         use_records(bus, clock)
         use_schedules(bus, clock)
         use_routes(bus)
+        use_tasks(bus)
         use_conversations(bus)
         use_search(bus)
         use_files(bus, folder)

@@ -1,0 +1,4 @@
+"""The records of tasks, and the classes that own their tables.
+
+Nothing here publishes a message or runs git.
+"""

@@ -1,0 +1,31 @@
+-- The statements on the tables of tasks.
+
+-- name: task
+SELECT {task} FROM tasks WHERE task = ?;
+
+-- name: tasks
+SELECT {task} FROM tasks
+ WHERE created_at_ms >= ?4 AND (?2 IS NULL OR worker = ?2)
+   AND (?1 IS NULL OR state IN (SELECT value FROM json_each(?1)))
+ ORDER BY created_at_ms, task LIMIT ?3;
+
+-- name: live_tasks
+SELECT {task} FROM tasks
+ WHERE created_at_ms >= 0 AND state IN ('ASSIGNED', 'WORKING', 'IN_REVIEW', 'APPROVED')
+ ORDER BY created_at_ms, task;
+
+-- name: unlanded_of
+SELECT value FROM json_each(?1)
+ WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE task = value AND state = 'COMPLETED');
+
+-- name: add_task
+INSERT INTO tasks ({task}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
+                                   ?, ?, ?, ?, ?, ?, ?);
+
+-- name: change_task
+UPDATE tasks SET attempt = ?2, state = ?3, worker = ?4, head = ?5, token = ?6, reason = ?7,
+                 blocked = ?8, commit_id = ?9, last_seq = ?10, changed_at_ms = ?11
+ WHERE task = ?1;
+
+-- name: task_cleaned
+UPDATE tasks SET cleaned_at_ms = ?2 WHERE task = ?1;

@@ -1,0 +1,140 @@
+"""The changes of tasks: a row and its messages, in one transaction."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+
+from ...bus.leases import Lease
+from ...schema.errors import LeaseLost
+from ...subscribers.queues.queue import Queue
+from ..records.task import HELD, lease_of
+from ..records.task_table import TaskTable
+from .errors import TaskBlocked, TaskNotFound, WrongTaskState
+from .messages import QUEUES, TASKS, assigned, job_of, state_change, told
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from ...bus.bus import Bus
+    from ...schema.message.draft import Draft
+    from ..records.task import Task, TaskState
+
+#: Which step leads out of each state, for errors.
+_STEPS = {
+    "ASSIGNED": "start",
+    "WORKING": "done",
+    "IN_REVIEW": "approve or reject",
+    "APPROVED": "merge",
+}
+
+
+class Changes:
+    """Changes of the tasks of a bus. All methods want a transaction around them."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.bus = bus
+        self.table = TaskTable.of(bus)
+        self._has_queues = False
+
+    def get(self, name: str) -> Task:
+        """Return a task, or raise `TaskNotFound`."""
+        task = self.table.get(name)
+        if task is None:
+            raise TaskNotFound(f"there is no task {name!r}; see 'bus task list'")
+        return task
+
+    def create_queues(self) -> None:
+        """Make the queues from a request to a merge, where they are missing."""
+        if self._has_queues:
+            return
+        for name, type in QUEUES.items():
+            Queue.create(self.bus, name, type, addressed=TASKS)
+        self._has_queues = True
+
+    def expect(self, task: Task, *states: TaskState) -> None:
+        """Refuse a step that does not lead out of the state of a task."""
+        if task.state in states:
+            return
+        next_step = _STEPS.get(task.state)
+        hint = f"the next step is {next_step}" if next_step else "that is final"
+        raise WrongTaskState(
+            task.task,
+            task.state,
+            f"task {task.task!r} is {task.state} in attempt {task.attempt}, not"
+            f" {' or '.join(states)}; {hint}",
+        )
+
+    def hold(self, task: Task, agent: str, token: int) -> Lease:
+        """Return the lease of a holder; raise `LeaseLost` where it is not held any more."""
+        lease = Lease(task.lease_name, agent, token, 0, 0)
+        if task.blocked is not None:
+            raise TaskBlocked(f"task {task.task!r} waits for an answer: {task.blocked.question}")
+        self.bus.leases.check(lease)
+        return lease
+
+    def release(self, task: Task) -> None:
+        """Release the lease on a task, also one that has run out; none is all right."""
+        held = self.bus.leases.get(lease_of(task.task))
+        if held is not None:
+            with suppress(LeaseLost):
+                self.bus.leases.release(held)
+
+    def step(self, task: Task, to: TaskState, agent: str, *mails: Draft, **changed: Any) -> Task:
+        """Store the next state of a task, and publish it with the mail about it.
+
+        Args:
+            task: the task as it is.
+            to: its next state.
+            agent: the agent that changes it.
+            mails: what is published beside it.
+            changed: further fields of the task that change.
+        """
+        if to not in HELD:
+            self.release(task)
+        changed.setdefault("blocked", None)
+        after = replace(task, state=to, changed_at_ms=self.bus.now_ms(), **changed)
+        return self._store(after, task.state, agent, mails)
+
+    def begin(self, task: Task, agent: str, in_reply_to: str | None) -> Task:
+        """Store a new task, and publish its first message and the mail to its worker."""
+        change = state_change(task, None, agent, in_reply_to=in_reply_to, is_new=True)
+        (receipt, *_) = self.bus.log.append([change, assigned(task, agent)])
+        begun = replace(task, last_seq=receipt.seq)
+        self.table.add(begun)
+        return begun
+
+    def end_attempt(
+        self, task: Task, agent: str, reason: str, *, is_final: bool = False, is_lost: bool = False
+    ) -> Task:
+        """End the attempt of a task as failed, and begin the next one while there is one left.
+
+        A task from the queue goes back to it, as a new job; where its holder is lost, the job that
+        the holder had comes back by itself.
+        """
+        is_last = is_final or task.attempt >= task.max_attempts
+        failed = self.step(task, "FAILED", agent, reason=reason)
+        if is_last:
+            return self._tell(failed, agent, "task_failed", reason=reason)
+        now_ms = self.bus.now_ms()
+        following = replace(
+            failed, attempt=task.attempt + 1, state="ASSIGNED", head=None, changed_at_ms=now_ms
+        )
+        if not task.from_queue:
+            return self._store(following, None, agent, [assigned(following, agent)])
+        mails = [] if is_lost else [job_of(following, agent)]
+        return self._store(following, None, agent, mails)
+
+    def _tell(self, task: Task, agent: str, type: str, **more: object) -> Task:
+        self.bus.log.append([told(task, type, agent, task.requester, **more)])
+        return task
+
+    def _store(
+        self, task: Task, before: TaskState | None, agent: str, mails: Iterable[Draft]
+    ) -> Task:
+        (receipt, *_) = self.bus.log.append([state_change(task, before, agent), *mails])
+        stored = replace(task, last_seq=receipt.seq)
+        self.table.change(stored)
+        return stored

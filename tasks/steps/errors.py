@@ -1,0 +1,30 @@
+"""The errors of tasks."""
+
+from __future__ import annotations
+
+from ...schema.errors import NotFound, Refused
+
+
+class TaskNotFound(NotFound):
+    """There is no task of this name."""
+
+
+class WrongTaskState(Refused):
+    """The task is in a state from which this step does not go; nothing was changed.
+
+    Attributes:
+        task: its name.
+        state: its state.
+    """
+
+    def __init__(self, task: str, state: str, text: str) -> None:
+        self.task, self.state = task, state
+        super().__init__(text)
+
+
+class TaskExists(Refused):
+    """A task of this name exists, and is not the one that was asked for."""
+
+
+class TaskBlocked(Refused):
+    """The task waits for the answer to a question."""

@@ -1,0 +1,119 @@
+"""The steps after the work: review and integration; and cancelling."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...schema.arguments import with_checked_arguments
+from ...schema.errors import Refused
+from ...schema.message.names import check_agent
+from .messages import completion_of, reviewed, told
+from .steps import Steps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...schema.message.draft import Draft
+    from ..records.task import Task
+
+
+@with_checked_arguments
+class ReviewSteps(Steps):
+    """The steps of reviewers and of the integrator. None needs a lease on the task."""
+
+    def approve(self, name: str, *, agent: str, words: str | None = None) -> Task:
+        """Approve what is done: IN_REVIEW becomes APPROVED, and it enters the completions.
+
+        Raises:
+            Refused: the review must be another agent's than the worker's.
+            WrongTaskState: it is not IN_REVIEW.
+        """
+        check_agent(agent)
+        with self.bus.transaction():
+            task = self.get(name)
+            if task.state == "APPROVED":
+                return task
+            self._changes.expect(task, "IN_REVIEW")
+            if task.review == "other" and agent == task.worker:
+                raise Refused(f"task {name!r} wants the review of another agent than {agent}")
+            return self._approve(task, agent, words)
+
+    def _approve(self, task: Task, agent: str, words: str | None = None) -> Task:
+        mails: Sequence[Draft] = [completion_of(replace(task, state="APPROVED"), agent)]
+        if task.review != "none":
+            mails = [*mails, reviewed(task, agent, is_approved=True, words=words)]
+        return self._changes.step(task, "APPROVED", agent, *mails)
+
+    def reject(self, name: str, *, agent: str, words: str) -> Task:
+        """Reject what is done: the attempt ends, and the next one begins with these words.
+
+        Raises:
+            WrongTaskState: it is not IN_REVIEW.
+        """
+        with self.bus.transaction():
+            task = self.get(name)
+            self._changes.expect(task, "IN_REVIEW")
+            self.bus.log.append([reviewed(task, agent, is_approved=False, words=words)])
+            return self._changes.end_attempt(task, agent, words)
+
+    def send_back(
+        self, name: str, *, attempt: int, agent: str, reason: str, files: Sequence[str] = ()
+    ) -> Task:
+        """End an approved attempt that could not be integrated, and begin the next one.
+
+        Args:
+            name, attempt: of the task.
+            agent: the integrator.
+            reason: why, for the worker: it is in the first message of the next attempt.
+            files: those that conflict.
+
+        Raises:
+            WrongTaskState: it is not APPROVED in this attempt.
+        """
+        with self.bus.transaction():
+            task = self._approved(name, attempt)
+            words = f"{reason}: {', '.join(files)}" if files else reason
+            return self._changes.end_attempt(task, agent, words)
+
+    def land(self, name: str, *, attempt: int, agent: str, commit: str) -> Task:
+        """Record that an approved attempt has landed: APPROVED becomes COMPLETED.
+
+        Raises:
+            WrongTaskState: it is not APPROVED in this attempt.
+        """
+        with self.bus.transaction():
+            task = self.get(name)
+            if (task.state, task.attempt, task.commit_id) == ("COMPLETED", attempt, commit):
+                return task
+            task = self._approved(name, attempt)
+            wants_to_know = sorted({task.requester, task.worker})
+            mails = [
+                told(task, "task_landed", agent, to, commit=commit, target=task.target)
+                for to in wants_to_know
+            ]
+            return self._changes.step(task, "COMPLETED", agent, *mails, commit_id=commit)
+
+    def cancel(self, name: str, *, agent: str, reason: str | None = None) -> Task:
+        """End a task as CANCELLED, whoever has it.
+
+        Raises:
+            WrongTaskState: its state is final.
+        """
+        with self.bus.transaction():
+            task = self.get(name)
+            if task.state == "CANCELLED":
+                return task
+            self._refuse_final(task)
+            mails = [
+                told(task, "task_cancelled", agent, to, reason=reason)
+                for to in sorted({task.requester, task.worker})
+            ]
+            return self._changes.step(task, "CANCELLED", agent, *mails, reason=reason)
+
+    def _approved(self, name: str, attempt: int) -> Task:
+        task = self.get(name)
+        if task.attempt != attempt:
+            self._changes.expect(replace(task, state="FAILED"), "APPROVED")
+        self._changes.expect(task, "APPROVED")
+        return task

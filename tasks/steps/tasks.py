@@ -1,0 +1,120 @@
+"""`Tasks`: the tasks of a bus, and all their steps."""
+
+from __future__ import annotations
+
+from ...schema.arguments import with_checked_arguments
+from ...schema.errors import InvalidInput, shown
+from ..records.task import STATES
+from .review_steps import ReviewSteps
+from .worker_steps import WorkerSteps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..records.task import Task, TaskState
+
+#: The agent in whose name lost holders and overdue questions are settled.
+_SETTLER = "tasks"
+
+
+@with_checked_arguments
+class Tasks(WorkerSteps, ReviewSteps):
+    """The tasks of a bus. Each method is one transaction, and safe to repeat.
+
+    A worker has a task under a lease, whose token it names at each step: a holder that was late
+    changes nothing, and gets `LeaseLost`.
+
+    Args:
+        bus: an open bus.
+    """
+
+    def settle_lost(self) -> Sequence[Task]:
+        """End the attempts whose holder let its lease run out, and return their tasks.
+
+        A task that is only ASSIGNED is not lost: it is free to be started.
+        """
+        return [settled for task in self._lost() if (settled := self._settle(task))]
+
+    def settle_deadlines(self) -> Sequence[Task]:
+        """End the tasks whose question was not answered in time, and return them."""
+        now_ms = self.bus.now_ms()
+        overdue = [task for task in self._table.live() if _is_overdue(task, now_ms)]
+        return [self._settle_overdue(task) for task in overdue]
+
+    def _lost(self) -> list[Task]:
+        working = [task for task in self._table.live() if task.state == "WORKING"]
+        return [task for task in working if not task.blocked and self.holder(task) is None]
+
+    def _settle(self, seen: Task) -> Task | None:
+        with self.bus.transaction():
+            task = self.get(seen.task)
+            if task != seen or self.holder(task) is not None:
+                return None
+            reason = f"{task.worker} was lost: its lease ran out"
+            return self._changes.end_attempt(
+                task, _SETTLER, reason, is_final=task.on_lost == "fail", is_lost=True
+            )
+
+    def _settle_overdue(self, seen: Task) -> Task:
+        with self.bus.transaction():
+            task = self.get(seen.task)
+            if task.blocked is None or not _is_overdue(task, self.bus.now_ms()):
+                return task
+            reason = f"no answer in time to: {task.blocked.question}"
+            return self._changes.end_attempt(task, _SETTLER, reason, is_final=True)
+
+    def mark_cleaned(self, name: str) -> None:
+        """Note that the work tree of a task is removed."""
+        self._table.mark_cleaned(name)
+
+    def _is_ready(self, task: Task) -> bool:
+        return (
+            task.state == "ASSIGNED"
+            and self.holder(task) is None
+            and not self._table.unlanded(task.depends_on)
+        )
+
+    def list(
+        self,
+        *,
+        states: Sequence[TaskState] | None = None,
+        worker: str | None = None,
+        is_live: bool = False,
+        is_ready: bool = False,
+        since_ms: int = 0,
+        limit: int | None = None,
+    ) -> list[Task]:
+        """Return the tasks that match every given filter, the oldest first.
+
+        Args:
+            states: the states that they may have.
+            worker: whose they are.
+            is_live: leave out those whose state is final.
+            is_ready: only those that could be started now: ASSIGNED, free, and all that they
+                depend on has landed.
+            since_ms: leave out those made before this epoch millisecond.
+            limit: how many at most.
+
+        Raises:
+            InvalidInput: a state is none.
+        """
+        for state in states or ():
+            if state not in STATES:
+                raise InvalidInput(f"{shown(state)} is no state of tasks; use {', '.join(STATES)}")
+        if not (is_live or is_ready):
+            return self._table.find(states=states, worker=worker, since_ms=since_ms, limit=limit)
+        matching = [
+            task
+            for task in self._table.live()
+            if task.created_at_ms >= since_ms
+            and (states is None or task.state in states)
+            and (worker is None or task.worker == worker)
+            and (not is_ready or self._is_ready(task))
+        ]
+        return matching[:limit]
+
+
+def _is_overdue(task: Task, now_ms: int) -> bool:
+    deadline = None if task.blocked is None else task.blocked.deadline_ms
+    return deadline is not None and deadline <= now_ms

@@ -1,0 +1,284 @@
+"""The steps of a worker: from a new task to a commit that is done, and questions on the way."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from ...schema.arguments import with_checked_arguments
+from ...schema.errors import InvalidInput, Refused, shown
+from ...schema.message.names import check_agent
+from ..records.task import LEASE_S, Blocked, NewTask, Task
+from .errors import TaskExists
+from .messages import ANSWER, BLOCKED, completion_of, done, told
+from .steps import Steps
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...schema.message.draft import Draft
+
+#: The form of a task's name: it is a part of a branch, of a path, and of a ref.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+
+
+@with_checked_arguments
+class WorkerSteps(Steps):
+    """The steps of a worker, who has the task under a lease and names its token at each.
+
+    A holder that was late changes nothing, and gets `LeaseLost`.
+    """
+
+    def assign(self, new: NewTask, *, agent: str, lease_s: float = LEASE_S) -> Task:
+        """Record a new task, and give it to its worker under a lease.
+
+        Repeated for the same worker and branch it returns the task as it is, with a lease of its
+        own while it is ASSIGNED and free.
+
+        Args:
+            new: the task.
+            agent: the agent that asks for it.
+            lease_s: how long the worker's lease lasts unless it is renewed, in seconds.
+
+        Raises:
+            TaskExists: there is a task of this name, of another worker or branch.
+            InvalidInput: a field breaks a rule.
+        """
+        check_task_name(new.task)
+        check_agent(new.worker, "worker")
+        check_agent(agent)
+        self._changes.create_queues()
+        with self.bus.transaction():
+            there = self._table.get(new.task)
+            if there is not None:
+                return self._again(there, new, lease_s)
+            lease = self._take(new.task, new.worker, lease_s)
+            return self._changes.begin(
+                _first(new, agent, lease.token, self.bus.now_ms()), agent, new.in_reply_to
+            )
+
+    def _again(self, there: Task, new: NewTask, lease_s: float) -> Task:
+        if (there.worker, there.branch, there.repository) != (
+            *(new.worker, new.branch, new.repository),
+        ):
+            raise TaskExists(
+                f"task {there.task!r} exists: {there.worker} has it on branch {there.branch};"
+                " choose another name"
+            )
+        if there.state != "ASSIGNED":
+            return there
+        lease = self.holder(there) or self._take(there.task, there.worker, lease_s)
+        return replace(there, token=lease.token)  # which the next step stores, and tells
+
+    def start(
+        self, name: str, *, agent: str, token: int | None = None, lease_s: float = LEASE_S
+    ) -> Task:
+        """Begin the work on a task: ASSIGNED becomes WORKING.
+
+        Args:
+            name: of the task.
+            agent: its worker; one from the queue is started by whatever agent has its job.
+            token: of the lease that the worker has, if it has one. Without it the lease is
+                acquired, where it is free.
+            lease_s: how long it lasts from now unless it is renewed, in seconds.
+
+        Raises:
+            LeaseLost: it is held with another token.
+            Refused: it is another worker's, or what it depends on has not landed.
+            WrongTaskState: it is not ASSIGNED; nor WORKING under this token.
+        """
+        with self.bus.transaction():
+            task = self.get(name)
+            if token is not None and task.state == "WORKING" and task.token == token:
+                self._changes.hold(task, agent, token)
+                return task
+            self._changes.expect(task, "ASSIGNED")
+            self._check_worker(task, agent)
+            if token is None:
+                token = self._take(name, agent, lease_s).token
+            else:
+                lease = self._changes.hold(task, agent, token)
+                self.bus.leases.renew(lease, lease_s=lease_s)
+            return self._changes.step(task, "WORKING", agent, worker=agent, token=token)
+
+    def heartbeat(self, name: str, *, agent: str, token: int, lease_s: float = LEASE_S) -> Task:
+        """Extend the lease on a task to `lease_s` from now.
+
+        Raises:
+            LeaseLost: it is not held with this token any more.
+        """
+        with self.bus.transaction():
+            task = self.get(name)
+            lease = self._changes.hold(task, agent, token)
+            self.bus.leases.renew(lease, lease_s=lease_s)
+            return task
+
+    def done(self, name: str, *, agent: str, token: int, head: str) -> Task:
+        """Pin the commit that is done: WORKING becomes IN_REVIEW, and the lease ends.
+
+        A task that needs no review is APPROVED, and waits for the integrator, at once. Whether the
+        commit is clean and beyond the base is for the caller to check.
+
+        Raises:
+            LeaseLost: it is not held with this token any more.
+            WrongTaskState: it is not WORKING.
+        """
+        with self.bus.transaction():
+            task = self.get(name)
+            if task.state in ("IN_REVIEW", "APPROVED") and (task.token, task.head) == (token, head):
+                return task
+            self._changes.expect(task, "WORKING")
+            self._changes.hold(task, agent, token)
+            pinned = replace(task, head=head)
+            reviewing = self._changes.step(
+                pinned, "IN_REVIEW", agent, *done(pinned, agent), reason=None
+            )
+            if task.review != "none":
+                return reviewing
+            entry = completion_of(reviewing, agent)
+            return self._changes.step(reviewing, "APPROVED", agent, entry)
+
+    def block(
+        self,
+        name: str,
+        *,
+        agent: str,
+        token: int,
+        question: str,
+        reason: str | None = None,
+        deadline_s: float | None = None,
+    ) -> Task:
+        """Ask the requester a question, and hand back the lease until it is answered.
+
+        Args:
+            name, agent, token: of a task that is WORKING.
+            question: for people.
+            reason: why the work can't go on.
+            deadline_s: after how many seconds the task fails for want of an answer; None: never.
+
+        Raises:
+            InvalidInput: the question is empty, or the deadline not positive.
+            LeaseLost, WrongTaskState: as for `done`.
+        """
+        if not question.strip():
+            raise InvalidInput("the question is empty")
+        if deadline_s is not None and deadline_s <= 0:
+            raise InvalidInput(f"deadline_s must be more than 0 s, not {deadline_s:g} s")
+        with self.bus.transaction():
+            task = self.get(name)
+            self._changes.expect(task, "WORKING")
+            self._changes.hold(task, agent, token)
+            now_ms = self.bus.now_ms()
+            ends_ms = None if deadline_s is None else now_ms + round(deadline_s * 1000)
+            asked = Blocked(question, reason, now_ms, ends_ms)
+            self._changes.release(task)
+            mail = told(
+                *(task, BLOCKED, agent, task.requester),
+                token=token,
+                question=question,
+                reason=reason,
+                deadline_ms=ends_ms,
+            )
+            return self._note(replace(task, blocked=asked), mail)
+
+    def answer(self, name: str, *, agent: str, words: str, lease_s: float = LEASE_S) -> Task:
+        """Answer the question of a blocked task; its worker has the lease again.
+
+        Raises:
+            Refused: it asks nothing.
+        """
+        with self.bus.transaction():
+            task = self.get(name)
+            if task.blocked is None:
+                raise Refused(f"task {name!r} asks nothing; see 'bus task show {name}'")
+            token = self._take(name, task.worker, lease_s).token
+            mail = told(
+                *(task, ANSWER, agent, task.worker),
+                token=token,
+                question=task.blocked.question,
+                words=words,
+            )
+            return self._note(replace(task, blocked=None, token=token), mail)
+
+    def fail(
+        self, name: str, *, agent: str, reason: str, token: int | None = None, retry: bool = False
+    ) -> Task:
+        """End a task as FAILED.
+
+        Args:
+            name: of the task.
+            agent: who says so.
+            reason: why, for people.
+            token: of the worker's lease; wanted while it is held.
+            retry: whether only the attempt ends, and the next one begins if there is one left.
+
+        Raises:
+            LeaseLost: it is held, and not with this token.
+            WrongTaskState: its state is final.
+        """
+        check_agent(agent)
+        with self.bus.transaction():
+            task = self.get(name)
+            self._refuse_final(task)
+            held = self.holder(task)
+            if held is not None or token is not None:
+                self._changes.hold(task, agent, 0 if token is None else token)
+            return self._changes.end_attempt(task, agent, reason, is_final=not retry)
+
+    def _check_worker(self, task: Task, agent: str) -> None:
+        check_agent(agent)
+        if agent != task.worker and not task.from_queue:
+            raise Refused(f"task {task.task!r} is {task.worker}'s, not {agent}'s")
+        unlanded = self._table.unlanded(task.depends_on)
+        if unlanded:
+            raise Refused(f"task {task.task!r} waits until {', '.join(unlanded)} has landed")
+
+    def _note(self, task: Task, mail: Draft) -> Task:
+        """Store a change beside the state, with the mail that tells of it."""
+        after = replace(task, changed_at_ms=self.bus.now_ms())
+        mail.ts_ms = after.changed_at_ms
+        self.bus.log.append([mail])
+        self._table.change(after)
+        return after
+
+
+def check_task_name(name: str) -> None:
+    """Refuse what can't be the name of a task: it is a part of a branch and of a path."""
+    if not _NAME.fullmatch(name) or ".." in name or name.endswith((".", ".lock")):
+        raise InvalidInput(
+            f"task name {shown(name)} must be 1 to 200 letters, digits, '.', '_' or '-', begin with"
+            " a letter or a digit, and have no '..', nor end in '.' or '.lock'"
+        )
+
+
+def _first(new: NewTask, agent: str, token: int, now_ms: int) -> Task:
+    return Task(
+        task=new.task,
+        attempt=1,
+        state="ASSIGNED",
+        worker=new.worker,
+        branch=new.branch,
+        path=new.path,
+        repository=new.repository,
+        base_ref=new.base_ref,
+        base=new.base,
+        target=new.target,
+        head=None,
+        token=token,
+        review=new.review,
+        reviewer=new.reviewer,
+        requester=agent,
+        priority=new.priority,
+        max_attempts=new.max_attempts,
+        on_lost=new.on_lost,
+        depends_on=new.depends_on,
+        from_queue=new.from_queue,
+        prompt=new.prompt,
+        reason=None,
+        blocked=None,
+        commit_id=None,
+        correlation_id=new.correlation_id or new.task,
+        last_seq=0,
+        created_at_ms=now_ms,
+        changed_at_ms=now_ms,
+        cleaned_at_ms=None,
+    )

@@ -1,0 +1,36 @@
+"""All that tasks can do, for the plans of their statements."""
+
+from ackbus import Bus
+from ackbus.tasks.records.task import NewTask
+from ackbus.tasks.steps.tasks import Tasks
+
+
+def use_tasks(bus: Bus) -> None:
+    """Uses every statement on the tables of tasks."""
+    tasks = Tasks(bus)
+    for name in ("t-1", "t-2"):
+        task = tasks.assign(_new(name), agent="lead")
+        tasks.start(name, agent="worker", token=task.token)
+        tasks.done(name, agent="worker", token=task.token, head="1" * 40)
+    tasks.land("t-1", attempt=1, agent="integrator", commit="2" * 40)
+    tasks.mark_cleaned("t-1")
+    tasks.assign(_new("t-3", depends_on=("t-1", "t-2")), agent="lead")
+    tasks.list(states=("COMPLETED",), worker="worker", limit=1)
+    tasks.list(is_ready=True)
+    tasks.settle_lost()
+    tasks.settle_deadlines()
+
+
+def _new(name: str, depends_on: tuple[str, ...] = ()) -> NewTask:
+    return NewTask(
+        task=name,
+        worker="worker",
+        branch=f"worker/{name}",
+        path=f"/trees/{name}",
+        repository="/repository/.git",
+        base_ref="main",
+        base="1" * 40,
+        target="main",
+        review="none",
+        depends_on=depends_on,
+    )
