@@ -6,6 +6,7 @@ Its output here depends on no setting of a user, and on no language.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from contextlib import suppress
 
@@ -13,7 +14,7 @@ from ..schema.errors import AckbusError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import IO
 
 #: Names as they are, every commit in full, complaints in English, and no lock taken that git
@@ -24,6 +25,9 @@ _SETTINGS = (
     *("-c", "log.follow=false"),
 )
 _ENVIRONMENT = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
+
+#: The whole id of an object, by either of git's digests.
+_ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
 #: How long a git that has reached its time limit may take to remove its locks, in seconds.
 _ENDING_S = 5.0
@@ -38,9 +42,11 @@ class CommandFailed(GitFailed):
 
     Attributes:
         reason: the first line of what it said.
+        code: its exit code; of a signal that ended it, the negative number.
     """
 
-    def __init__(self, command: str, said: bytes) -> None:
+    def __init__(self, command: str, said: bytes, code: int = 1) -> None:
+        self.code = code
         first = said.decode("utf-8", "replace").strip().partition("\n")[0]
         self.reason = first.removeprefix("fatal: ")
         super().__init__(f"git {command} failed: {self.reason}")
@@ -80,7 +86,7 @@ class Repository:
         with self._start(arguments, subprocess.PIPE, subprocess.PIPE) as process:
             out, err = process.communicate(stdin)
         if process.returncode:
-            raise CommandFailed(arguments[0], err)
+            raise CommandFailed(arguments[0], err, process.returncode)
         return out
 
     def _run_limited(self, arguments: tuple[str, ...], stdin: bytes, limit_s: float) -> bytes:
@@ -107,7 +113,7 @@ class Repository:
                     _end_group(process)
             err.seek(0)
             if process.returncode:
-                raise CommandFailed(arguments[0], err.read())
+                raise CommandFailed(arguments[0], err.read(), process.returncode)
             out.seek(0)
             return out.read()
 
@@ -153,6 +159,24 @@ class Repository:
         except CommandFailed:
             return None
         return found.decode().strip()
+
+    def commits(self, names: Sequence[str]) -> list[str | None]:
+        """Return the ids of commits, in one process; None for each name that is of none.
+
+        No name is taken for an option, and no range for a commit.
+        """
+        plain = [name for name in names if "\n" not in name and "\0" not in name]
+        asked = "".join(f"{name}^{{commit}}\n" for name in plain)
+        try:
+            said = self.run(
+                *("cat-file", "--batch-check=%(objectname)"),
+                stdin=asked.encode("utf-8", "surrogateescape"),
+            )
+        except CommandFailed:  # one name ended it, such as `main@{upstream}` where there is none
+            return [None] if len(names) == 1 else [self.commits([name])[0] for name in names]
+        found = dict(zip(plain, said.splitlines(), strict=True))
+        ids = (found.get(name, b"").decode("utf-8", "replace") for name in names)
+        return [id if _ID.fullmatch(id) else None for id in ids]
 
     def _start(
         self,

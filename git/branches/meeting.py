@@ -1,0 +1,140 @@
+"""The pairs of commits whose changes meet: all others merge, so that only these need to be tried.
+
+Changes meet where both sides change a file, or one changes what lies under a folder or file that
+the other adds or removes: git moves new files with a renamed folder. A pair that has not exactly
+one merge base always counts: git first merges the bases, or refuses.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+
+from ..repository import CommandFailed, Repository
+
+#: Two ids of commits.
+Pair = tuple[str, str]
+
+#: Two ids of trees, and what changed from the first to the second.
+Trees = tuple[bytes, bytes]
+
+_FOLDER = b"040000"
+
+
+def meeting(repository: Repository, pairs: Sequence[Pair]) -> list[bool]:
+    """Return for each pair of whole ids whether its changes meet.
+
+    Raises:
+        CommandFailed: a commit or tree is missing.
+    """
+    history = MergeBases(repository, sorted({id for pair in pairs for id in pair}))
+    sides: list[tuple[Trees, Trees] | None] = []
+    for a, b in pairs:
+        bases = history.bases(a, b)
+        if len(bases) == 1:
+            base = history.trees[bases[0]]
+            sides.append(((base, history.trees[a]), (base, history.trees[b])))
+        else:
+            sides.append(None)
+    changes = _changes(repository, {each for both in sides if both for each in both})
+    return [both is None or _meet(changes[both[0]], changes[both[1]]) for both in sides]
+
+
+class MergeBases:
+    """The commits that lead to some heads, back to where all of them meet."""
+
+    def __init__(self, repository: Repository, heads: Sequence[str]) -> None:
+        self.trees: dict[str, bytes] = {}
+        self._heads = {head: 1 << place for place, head in enumerate(heads)}
+        self._bases: dict[int, list[str]] = {}
+        reaching: dict[str, list[int]] = {}
+        for id, tree, *parents in _commits(repository, heads):
+            self.trees[id] = tree.encode()
+            ways = {*reaching.pop(id, ()), self._heads.get(id, 0)} - {0}
+            self._note_bases(id, ways)
+            for parent in parents:
+                reaching.setdefault(parent, []).append(_union(ways))
+
+    def bases(self, a: str, b: str) -> list[str]:
+        """Return the merge bases of two heads."""
+        return [a] if a == b else self._bases.get(self._heads[a] | self._heads[b], [])
+
+    def _note_bases(self, id: str, ways: set[int]) -> None:
+        """Note of which heads a commit is a merge base: of two that no child of it has in common.
+
+        Args:
+            ways: the heads that each child leads to, and the commit itself, as bits.
+        """
+        for one, other in combinations(ways, 2):
+            for a in _bits(one & ~other):
+                for b in _bits(other & ~one):
+                    both = a | b
+                    if not any(way & both == both for way in ways):
+                        found = self._bases.setdefault(both, [])
+                        if id not in found:
+                            found.append(id)
+
+
+def _commits(repository: Repository, heads: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the id, the tree and the parents of each commit, children first."""
+    try:
+        # No commit behind this base of all heads is a base of two of them.
+        end = repository.run("merge-base", "--octopus", *heads).decode().split()
+    except CommandFailed:
+        end = []  # they have no common base
+    given = [*heads, *(f"^{id}^@" for id in end)]
+    said = repository.run(
+        *("rev-list", "--topo-order", "--no-commit-header", "--format=%H %T %P", "--stdin"),
+        stdin="\n".join(given).encode(),
+    )
+    return map(str.split, said.decode().splitlines())
+
+
+def _changes(repository: Repository, wanted: Iterable[Trees]) -> dict[Trees, tuple[set[str], ...]]:
+    """Return what changed between trees: files, folders that came or went; and all above them."""
+    asked = b"".join(b"%s %s\n" % trees for trees in wanted)
+    if not asked:
+        return {}
+    found: dict[Trees, tuple[set[str], ...]] = {}
+    said = repository.run(
+        *("diff-tree", "--stdin", "-r", "-t", "-z", "--no-renames", "--ignore-submodules=none"),
+        stdin=asked,
+    )
+    words = iter(said.split(b"\0"))
+    changed: set[str] = set()
+    for word in words:
+        *begun, change = word.split(b"\n")  # of trees that differ in nothing there is no more
+        for line in begun:
+            before, after = line.split()
+            changed = set()
+            found[before, after] = (changed, set())
+        if change:
+            path = os.fsdecode(next(words))
+            if change[1:7] != _FOLDER or change[8:14] != _FOLDER:
+                changed.add(path)
+    for changed, above in found.values():
+        above.update(changed)
+        for path in changed:
+            while (path := path.rpartition("/")[0]) and path not in above:
+                above.add(path)
+    return found
+
+
+def _meet(one: tuple[set[str], ...], other: tuple[set[str], ...]) -> bool:
+    (changed, above), (changed_too, above_too) = one, other
+    return not (changed.isdisjoint(above_too) and above.isdisjoint(changed_too))
+
+
+def _union(ways: Iterable[int]) -> int:
+    union = 0
+    for way in ways:
+        union |= way
+    return union
+
+
+def _bits(number: int) -> Iterator[int]:
+    while number:
+        lowest = number & -number
+        yield lowest
+        number ^= lowest
