@@ -68,12 +68,12 @@ class Catch:
 
     Args:
         pipe: where it is read.
-        max_bytes: how many are kept.
+        max_bytes: how many are kept; None: none, and all of them are only told.
         tell: takes the kept bytes as they come; None: nobody does.
     """
 
     def __init__(
-        self, pipe: FileIO, max_bytes: int, tell: Callable[[bytes], None] | None = None
+        self, pipe: FileIO, max_bytes: int | None, tell: Callable[[bytes], None] | None = None
     ) -> None:
         self.pipe = _not_blocking(pipe)
         self.kept = bytearray()
@@ -101,6 +101,10 @@ class Catch:
             left -= len(chunk)
 
     def _keep(self, chunk: bytes) -> None:
+        if self._max_bytes is None:
+            if self._tell is not None and chunk:
+                self._tell(chunk)
+            return
         space = self._max_bytes - len(self.kept)
         self.kept += chunk[:space]
         if self._tell is not None and chunk and space > 0:

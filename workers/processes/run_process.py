@@ -77,8 +77,8 @@ def run_process(
     env: Mapping[str, str],
     cwd: str | Path | None = None,
     timeout_s: float | None,
-    max_stdout_bytes: int = MAX_STDOUT_BYTES,
-    max_stderr_bytes: int = MAX_STDERR_BYTES,
+    max_stdout_bytes: int | None = MAX_STDOUT_BYTES,
+    max_stderr_bytes: int | None = MAX_STDERR_BYTES,
     captures: bool = True,
     grace_s: float = GRACE_S,
     stop: StopSwitch | None = None,
@@ -98,16 +98,16 @@ def run_process(
         env: all its environment variables.
         cwd: where it runs; None: here.
         timeout_s: how long it may take, feeding included; None: as long as it likes.
-        max_stdout_bytes: how much it may print.
-        max_stderr_bytes: how much of its stderr is kept.
+        max_stdout_bytes: how much it may print; None: as much as it likes, for `output` alone.
+        max_stderr_bytes: how much of its stderr is kept; None: nothing, all is for `output` alone.
         captures: whether what it prints is kept; else it prints to where this process does.
         grace_s: seconds between SIGTERM and SIGKILL.
         stop: ends it early.
         supervisors: one of them runs it, where they exist; None: this process does.
         limits: of its resources, as `resource.setrlimit` takes them: the number of each, and the
             most.
-        output: is called with `stdout` or `stderr` and bytes of what is kept, as they come; it
-            must not block.
+        output: is called with `stdout` or `stderr` and bytes of what is kept, as they come, or of
+            all where nothing is kept; it must not block.
 
     Returns:
         How it ended. A command that can't be started is an end too, and no exception.

@@ -34,8 +34,8 @@ class Running:
     Args:
         child: the command.
         stdin: what it may read.
-        max_stdout_bytes: how much it may print.
-        max_stderr_bytes: how much of its stderr is kept.
+        max_stdout_bytes: how much it may print; None: as much as it likes, and nothing is kept.
+        max_stderr_bytes: how much of its stderr is kept; None: nothing.
         stop: ends it early.
         output: takes what is kept of its output as it comes; None: nobody does.
     """
@@ -44,8 +44,8 @@ class Running:
         self,
         child: Child,
         stdin: bytes,
-        max_stdout_bytes: int,
-        max_stderr_bytes: int,
+        max_stdout_bytes: int | None,
+        max_stderr_bytes: int | None,
         stop: StopSwitch | None,
         output: Output | None = None,
     ) -> None:

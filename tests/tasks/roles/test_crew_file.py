@@ -1,0 +1,97 @@
+"""The file of a crew: what it makes, and each fault with its line."""
+
+from textwrap import dedent
+
+import pytest
+
+from ackbus.tasks.roles.crew_file import CrewFaults, CrewFile, Role, read_crew
+
+
+def read(text: str) -> CrewFile:
+    return read_crew(dedent(text), "/work/crew.yaml", ["bus"])
+
+
+def faults(text: str) -> list[str]:
+    with pytest.raises(CrewFaults) as refused:
+        read(text)
+    assert refused.value.exit_code == 78
+    return [f"{line}: {told}" for line, told in refused.value.faults]
+
+
+def test_each_role_is_a_process() -> None:
+    crew = read("""
+        folder: repo
+        environment: {LOG: debug, N: 3}
+        planner: {command: ./plan --strict, timeout: 60}
+        workers:
+          count: 1
+          max: 2
+          name: coder
+          program: claude
+          permissions: all
+          timeout: 30m
+          review: none
+        integrator: {into: main, check: [make test, make lint], strategy: ff, push: true}
+        processes: {api: [bus, serve, --port, 8123]}
+    """)
+    worker = (
+        "bus task work --worker {} --timeout 30m --review none --program claude --permissions all"
+    )
+    assert (crew.folder, crew.environment) == ("/work/repo", {"LOG": "debug", "N": "3"})
+    assert crew.roles == (
+        Role("planner", ("bus", "task", "plan", "--timeout", "60", "--", "./plan", "--strict")),
+        Role("coder-1", tuple(worker.format("coder-1").split())),
+        Role("coder-2", tuple(worker.format("coder-2").split()), is_spare=True),
+        Role(
+            "integrator",
+            (
+                *("bus", "integrate", "--into", "main", "--strategy", "ff"),
+                *("--check", "make test", "--check", "make lint", "--push"),
+            ),
+        ),
+        Role("api", ("bus", "serve", "--port", "8123")),
+    )
+
+
+def test_worker_may_be_any_command() -> None:
+    crew = read("workers: {command: 'sh -c \"a; b\"'}")
+    assert crew.folder == "/work"
+    assert crew.roles[0].argv[-4:] == ("--", "sh", "-c", "a; b")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: [", "1: this is no YAML: "),
+        ("- a", "1: write a map of roles"),
+        ("", "1: write a map of roles"),
+        ("workers: 3", "1: workers must be a map, not 3"),
+        ("worker: {}", "1: worker is not known; known here: folder,"),
+        ("x: {}\nworkers: {program: a}", "2: workers.program must be one of claude, codex"),
+        ("workers:\n  count: many\n  command: a", "2: workers.count must be a whole number of 0"),
+        ("workers:\n  count: true\n  command: a", "2: workers.count must be a whole number of 0"),
+        ("workers:\n  command: 'a \"'", "2: workers.command must be a command"),
+        ("workers:\n  command: []", "2: workers.command must be a command"),
+        ("workers:\n  command: a\n  timeout: soon", "3: workers.timeout must be a time as 90s"),
+        ("workers:\n  command: a\n  name: a b", "3: workers.name must be a name of letters"),
+        ("workers:\n  command: a\n  permissions: all", "3: workers.permissions goes with"),
+        ("workers:\n  command: a\n  count: 2\n  max: 1", "4: workers.max must be at least"),
+        ("workers: {count: 2}", "1: workers needs one command or program"),
+        ("workers: {command: a, program: codex}", "1: workers needs one command or program"),
+        ("planner: {}", "1: planner needs one command"),
+        ("integrator:\n  check: make", "2: integrator.check must be a list of commands"),
+        ("integrator:\n  push: 1", "2: integrator.push must be true or false"),
+        ("integrator:\n  push: true\n  push: true", "3: this is no YAML: found duplicate key"),
+        ("environment: {A B: 1}\nintegrator: {}", "1: environment: 'A B' is no name"),
+        ("processes:\n  ../x: a", "2: processes: '../x' is no name"),
+        ("processes: {integrator: a}\nintegrator: {}", "0: two roles have the name 'integrator'"),
+        ("folder: .", "1: there is no role"),
+        ("workers: {count: 0, command: a, max: 1}\n1: 2", "2: 1 is not known"),
+    ],
+)
+def test_fault_is_told_with_its_line(text: str, told: str) -> None:
+    assert any(fault.startswith(told) for fault in faults(text)), faults(text)
+
+
+def test_all_faults_are_told_at_once() -> None:
+    assert len(faults("planner: {timeout: x}\nworkers: {count: -1}\nfoo: 1")) == 5
