@@ -39,7 +39,7 @@ PROGRAM_TIMEOUT_S = 1800.0
 #: started by a hook.
 _OF_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
 
-#: What keeps programs that a program runs from asking somebody.
+#: Variables that keep what a program runs from asking somebody.
 _ASKS_NOBODY = {"GIT_TERMINAL_PROMPT": "0"}
 
 

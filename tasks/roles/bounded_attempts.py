@@ -13,7 +13,7 @@ COOLDOWN_MS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class AttemptRule:
-    """How often something is tried.
+    """The rule how often something is tried.
 
     Attributes:
         attempts: how many times in all.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from .crew_form import Check
 
+
 class CrewFaults(AckbusError):
     """The file of a crew is refused as a whole.
 

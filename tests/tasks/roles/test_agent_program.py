@@ -158,7 +158,7 @@ def test_stop_ends_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("mode", [EDIT, ALL])
 def test_known_program_takes_the_prompt_as_it_is(name: str, mode: str, tmp_path: Path) -> None:
-    """What stands in for a program of this name hears the prompt in one of the two ways."""
+    """A stand-in under the name of each program hears the prompt, in one of the two ways."""
     fake = tmp_path / "bin" / name
     fake.parent.mkdir()
     fake.write_text(
