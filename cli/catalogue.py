@@ -39,6 +39,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "heartbeat": ("agents", "Record a heartbeat of an agent."),
         "top": ("top", "Show agents, queues and the newest messages, live."),
     },
+    "Tasks": {
+        "task": ("task", "Tasks: work of one agent on one git branch."),
+    },
     "Automation": {
         "automation": (
             "automation",

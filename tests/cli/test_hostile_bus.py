@@ -70,6 +70,13 @@ INSERT INTO circuit_breakers VALUES
   ('p' || :evil, 'c' || :evil, 'closed', 1, NULL, NULL, :evil, '2026-01-01T00:00:00.000Z');
 INSERT INTO job_log VALUES (:evil, 'p' || :evil, 'c' || :evil, 'failed', :evil, 1, :evil,
   '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:00.000Z', :evil, :evil, :evil, :evil);
+INSERT INTO tasks (task, attempt, state, worker, branch, path, repository, base_ref, base, target,
+                   token, review, reviewer, requester, priority, max_attempts, on_lost, depends_on,
+                   prompt, reason, blocked, correlation_id, last_seq, created_at_ms, changed_at_ms)
+VALUES ('task' || :evil, 1, 'ASSIGNED', :evil, :evil, :evil, :evil, :evil, :evil, :evil, 1, 'none',
+        :evil, :evil, 1, 3, 'fail', json_array(:evil), json_quote(:evil), :evil,
+        json_object('question', :evil, 'reason', :evil, 'since_ms', 1, 'deadline_ms', 2),
+        'm-3', 1, 1, 1);
 INSERT INTO queues (name, pattern, filled_seq, created_at_ms) VALUES
   ('q' || :evil, '>', 6, 1), ('work', 'work.>', 6, 1);
 INSERT INTO jobs (queue_id, seq, state, max_attempts, available_at_ms, dedupe_key, created_at_ms,
@@ -123,6 +130,19 @@ READING = [
         ["queue", "remove", EVIL],
     ),
     *(["heartbeat", EVIL], ["lease", "list"]),
+    *(
+        *(["task", "list"], ["task", "list", "--json"], ["task", "list", "--state", EVIL]),
+        *(["task", act, f"task{EVIL}", "--agent", EVIL] for act in ("start", "approve", "merge")),
+        *(["task", act, f"task{EVIL}"] for act in ("show", "log")),
+        ["task", "show", f"task{EVIL}", "--json"],
+        *(["task", act, EVIL, "-m", EVIL, "--agent", "a"] for act in ("approve", "reject")),
+        ["task", "block", EVIL, EVIL, "--agent", "a", "--token", "1"],
+        ["task", "answer", f"task{EVIL}", EVIL, "--agent", "a"],
+        ["task", "heartbeat", EVIL, "--agent", EVIL, "--token", "1"],
+        ["task", "fail", f"task{EVIL}", "--reason", EVIL, "--agent", EVIL],
+        ["task", "cancel", f"task{EVIL}", "--reason", EVIL, "--agent", EVIL],
+        ["task", "settle"],
+    ),
     *(["lease", "list", "--json"], ["lease", "acquire", f"lease{EVIL}", "--agent", "x"]),
     *(["lease", "release", EVIL, "--agent", EVIL, "--token", "1"], ["reservations"]),
     *(["reservations", "list", "--json"], ["reserve", "src", "--agent", "me"]),

@@ -1,0 +1,344 @@
+"""Tasks: their steps, list, show, log."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, cast
+
+import typer
+
+from ...schema.errors import Refused, TimedOut
+from ...tasks.steps.tasks import Tasks
+from .. import arguments
+from ..definition import Commands, optional
+from ..options.common import HERE, Place, Since, since_time
+from ..options.tasks import (
+    LEASE,
+    Actor,
+    LeaseTime,
+    Name,
+    Reason,
+    Token,
+    note_of,
+    print_task,
+    print_tasks,
+    token_of,
+    wanted_token,
+)
+from ..show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...bus.bus import Bus
+    from ...schema.message.message import Message
+    from ...tasks.records.task import Task
+
+commands = Commands()
+task = commands.group("task", help="Tasks: work of one agent on one git branch.")
+
+Words = Annotated[str | None, optional("TEXT", "What the review says.", "--message", "-m")]
+
+
+@task.command("start", example="bus task start fix-login --agent worker-1 --token 7")
+def start(
+    name: Name,
+    agent: Actor = None,
+    token: Token = None,
+    lease: LeaseTime = LEASE,
+    place: Place = HERE,
+) -> int:
+    """Begin the work on a task: ASSIGNED becomes WORKING.
+
+    Without a token the lease on it is acquired, where it is free. Exit code 3 when another has it,
+    when what it depends on has not landed, or when it is not ASSIGNED.
+    """
+    lease_s = arguments.seconds(lease, "--lease")
+    agent = arguments.sender(agent, "--agent")
+    with place.open() as bus:
+        print_task(Tasks(bus).start(name, agent=agent, token=token_of(token), lease_s=lease_s))
+    return 0
+
+
+@task.command("heartbeat", example="bus task heartbeat fix-login --agent worker-1 --token 7")
+def heartbeat(
+    name: Name,
+    agent: Actor = None,
+    token: Token = None,
+    lease: LeaseTime = LEASE,
+    place: Place = HERE,
+) -> int:
+    """Extend the lease on a task, and record a heartbeat.
+
+    A task that is WORKING and whose lease runs out is lost: its next attempt begins. Exit code 3
+    when it is no longer held with this token.
+    """
+    lease_s = arguments.seconds(lease, "--lease")
+    agent = arguments.sender(agent, "--agent")
+    with place.open() as bus:
+        found = Tasks(bus).heartbeat(name, agent=agent, token=wanted_token(token), lease_s=lease_s)
+        bus.heartbeats.beat(agent, "working", task=name)
+        print_task(found)
+    return 0
+
+
+@task.command("approve", example="bus task approve fix-login --agent rita")
+def approve(name: Name, agent: Actor = None, message: Words = None, place: Place = HERE) -> int:
+    """Approve what a task has done: it waits for the integrator.
+
+    Exit code 3 when it is not IN_REVIEW, or must be approved by another agent than its worker.
+    """
+    agent = arguments.sender(agent, "--agent")
+    with place.open() as bus:
+        print_task(Tasks(bus).approve(name, agent=agent, words=message))
+    return 0
+
+
+@task.command("reject", example="bus task reject fix-login -m 'a test is missing'")
+def reject(
+    name: Name,
+    message: Annotated[
+        str, typer.Option("--message", "-m", metavar="TEXT", help="What is to be changed.")
+    ],
+    agent: Actor = None,
+    place: Place = HERE,
+) -> int:
+    """Reject what a task has done.
+
+    Its next attempt begins with these words. After the last attempt the task has FAILED. Exit
+    code 3 when it is not IN_REVIEW.
+    """
+    agent = arguments.sender(agent, "--agent")
+    with place.open() as bus:
+        print_task(Tasks(bus).reject(name, agent=agent, words=message))
+    return 0
+
+
+@task.command("merge", example="bus task merge fix-login --wait 10m")
+def merge(
+    name: Name,
+    agent: Actor = None,
+    wait: Annotated[
+        str | None, optional("D", "How long to wait for the integrator. Default: not.", "--wait")
+    ] = None,
+    place: Place = HERE,
+) -> int:
+    """Approve a task, and wait until it has landed.
+
+    'bus integrate' lands it. It goes past no review by others and no check. Exit code 3 when it
+    could not be integrated, 5 when the time was over first.
+    """
+    agent = arguments.sender(agent, "--agent")
+    wait_s = 0.0 if wait is None else arguments.seconds(wait, "--wait")
+    with place.open() as bus:
+        tasks = Tasks(bus)
+        found = tasks.get(name)
+        if found.state == "IN_REVIEW":
+            found = tasks.approve(name, agent=agent)
+        if wait_s and found.state != "COMPLETED":
+            found = _wait(bus, tasks, found, wait_s)
+        print_task(found)
+    return 0
+
+
+@task.command("cancel", example="bus task cancel fix-login --reason 'not wanted any more'")
+def cancel(name: Name, reason: Reason = None, agent: Actor = None, place: Place = HERE) -> int:
+    """Cancel a task, whoever has it. Its branch and its work tree stay.
+
+    Exit code 3 when its state is final.
+    """
+    agent = arguments.sender(agent, "--agent")
+    with place.open() as bus:
+        print_task(Tasks(bus).cancel(name, agent=agent, reason=reason))
+    return 0
+
+
+@task.command("fail", example="bus task fail fix-login --reason 'can not be done' --token 7")
+def fail(
+    name: Name,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for people.")],
+    retry: Annotated[
+        bool, typer.Option("--retry", help="End the attempt alone: the next one begins.")
+    ] = False,
+    agent: Actor = None,
+    token: Token = None,
+    place: Place = HERE,
+) -> int:
+    """End a task as FAILED.
+
+    Exit code 3 when it is held with another token, or its state is final.
+    """
+    agent = arguments.sender(agent, "--agent")
+    with place.open() as bus:
+        print_task(
+            Tasks(bus).fail(name, agent=agent, reason=reason, token=token_of(token), retry=retry)
+        )
+    return 0
+
+
+@task.command("block", example="bus task block fix-login 'Which of both logins?' --deadline 2h")
+def block(
+    name: Name,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question.")],
+    reason: Reason = None,
+    deadline: Annotated[
+        str | None,
+        optional("D", "After this time without an answer the task fails.", "--deadline"),
+    ] = None,
+    agent: Actor = None,
+    token: Token = None,
+    place: Place = HERE,
+) -> int:
+    """Ask the requester a question, and wait for the answer.
+
+    The lease on the task is handed back meanwhile.
+
+    Exit code 3 when it is no longer held with this token, or is not WORKING.
+    """
+    deadline_s = None if deadline is None else arguments.seconds(deadline, "--deadline")
+    agent = arguments.sender(agent, "--agent")
+    with place.open() as bus:
+        found = Tasks(bus).block(
+            name,
+            agent=agent,
+            token=wanted_token(token),
+            question=question,
+            reason=reason,
+            deadline_s=deadline_s,
+        )
+        print_task(found)
+    return 0
+
+
+@task.command("answer", example="bus task answer fix-login 'The new one.'")
+def answer(
+    name: Name,
+    words: Annotated[str, typer.Argument(metavar="WORDS", help="The answer.")],
+    lease: LeaseTime = LEASE,
+    agent: Actor = None,
+    place: Place = HERE,
+) -> int:
+    """Answer the question of a blocked task.
+
+    Its worker has it under a lease again.
+
+    Exit code 3 when it asks nothing.
+    """
+    lease_s = arguments.seconds(lease, "--lease")
+    agent = arguments.sender(agent, "--agent")
+    with place.open() as bus:
+        print_task(Tasks(bus).answer(name, agent=agent, words=words, lease_s=lease_s))
+    return 0
+
+
+@task.command("list", example="bus task list --state IN_REVIEW")
+def list_tasks(
+    state: Annotated[
+        list[str] | None, optional("S", "Only in this state. It may be repeated.", "--state")
+    ] = None,
+    worker: Annotated[str | None, optional("A", "Only of this worker.", "--worker")] = None,
+    ready: Annotated[
+        bool, typer.Option("--ready", help="Only those that could be started now.")
+    ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also those whose state is final.")
+    ] = False,
+    since: Since = None,
+    place: Place = HERE,
+) -> int:
+    """List the tasks that are not over, the oldest first.
+
+    Exit code 4 when there are none.
+    """
+    states = cast("Any", [each.upper() for each in state] if state else None)
+    with place.open() as bus:
+        now_ms = bus.now_ms()
+        found = Tasks(bus).list(
+            states=states,
+            worker=worker,
+            is_live=not (everything or state),
+            is_ready=ready,
+            since_ms=0 if since is None else since_time(since, now_ms),
+        )
+    return print_tasks(found, now_ms)
+
+
+@task.command("show", example="bus task show fix-login")
+def show(name: Name, place: Place = HERE) -> int:
+    """Print all that is recorded of a task.
+
+    Exit code 4 when there is none of this name.
+    """
+    with place.open() as bus:
+        found = Tasks(bus).get(name)
+        held = Tasks(bus).holder(found)
+    record = found.record() | {"held_until": held and held.record()["until"]}
+    shown = {key: value for key, value in record.items() if value not in (None, [])}
+    output.result(
+        record | {"prompt": found.prompt},
+        *(f"{f'{key}:':<16}{_plain(value)}" for key, value in shown.items()),
+        *([f"{'prompt:':<16}{_plain(found.prompt)}"] if found.prompt is not None else []),
+    )
+    return 0
+
+
+@task.command("log", example="bus task log fix-login")
+def log(name: Name, place: Place = HERE) -> int:
+    """Print the messages of a task, in order.
+
+    Exit code 4 when there is no task of this name.
+    """
+    with place.open() as bus:
+        found = Tasks(bus).get(name)
+        output.messages(_messages_of(bus, found), bus.blobs)
+    return 0
+
+
+@task.command("settle", example="bus task settle")
+def settle(place: Place = HERE) -> int:
+    """Settle what was lost: holders and overdue questions.
+
+    Attempts whose lease ran out end, and tasks whose question was not answered in time fail.
+    Workers and integrators do so by themselves. Exit code 4 when there are none.
+    """
+    with place.open() as bus:
+        tasks = Tasks(bus)
+        settled = [*tasks.settle_lost(), *tasks.settle_deadlines()]
+        return print_tasks(settled, bus.now_ms())
+
+
+def _messages_of(bus: Bus, task: Task) -> Iterator[Message]:
+    for message in bus.read(conversation=task.correlation_id):
+        payload = message.payload
+        if isinstance(payload, dict) and payload.get("task") == task.task:
+            yield message
+
+
+def _wait(bus: Bus, tasks: Tasks, task: Task, wait_s: float) -> Task:
+    """Wait until an approved task has landed, and return it.
+
+    Raises:
+        Refused: it could not be integrated.
+        TimedOut: the time was over first.
+    """
+    from time import monotonic
+
+    from ...bus.doorbell import listen
+
+    ends = monotonic() + wait_s
+    with listen(bus) as listener:
+        while (now := tasks.get(task.task)).state == "APPROVED" and now.attempt == task.attempt:
+            left_s = ends - monotonic()
+            if left_s <= 0:
+                raise TimedOut(
+                    f"task {task.task!r} still waits for the integrator; see 'bus queue show"
+                    " completions', and run 'bus integrate'"
+                )
+            listener.wait(min(left_s, 2.0))
+    if now.state != "COMPLETED":
+        raise Refused(f"task {task.task!r} was not integrated: {note_of(now) or now.state}")
+    return now
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else output.json_text(value)

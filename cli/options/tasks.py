@@ -1,0 +1,100 @@
+"""The options that commands of tasks share, and the output of a task."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from ...schema.errors import InvalidInput
+from ...schema.message.times import age
+from ..definition import optional
+from ..show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...tasks.records.task import Task
+
+#: The variable that names the token of a task to the programs that work on it.
+TOKEN_VARIABLE = "BUS_TASK_TOKEN"
+
+Name = Annotated[str, typer.Argument(metavar="TASK", help="The name of the task.")]
+Actor = Annotated[str | None, optional("A", "The agent that acts. Default: $BUS_AGENT.", "--agent")]
+Token = Annotated[
+    int | None,
+    optional(
+        "N", f"The token of the lease on the task. Default: ${TOKEN_VARIABLE}.", "--token", min=1
+    ),
+]
+LeaseTime = Annotated[
+    str,
+    typer.Option(
+        "--lease",
+        metavar="D",
+        help="How long the lease lasts unless it is renewed: seconds, or like 10m, 2h.",
+    ),
+]
+Reason = Annotated[str | None, optional("TEXT", "Why, for people.", "--reason")]
+
+#: How long leases last unless told otherwise.
+LEASE = "1h"
+
+_HEADINGS = ("TASK", "STATE", "ATTEMPT", "WORKER", "BRANCH", "FOR", "NOTE")
+
+
+def token_of(given: int | None) -> int | None:
+    """Return the token that an option or the environment gives, or None."""
+    if given is not None:
+        return given
+    text = os.environ.get(TOKEN_VARIABLE)
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal()):
+        raise InvalidInput(f"{TOKEN_VARIABLE} must be a number, not {text!a}")
+    return int(text)
+
+
+def wanted_token(given: int | None) -> int:
+    """Return the token that an option or the environment gives.
+
+    Raises:
+        InvalidInput: neither does.
+    """
+    token = token_of(given)
+    if token is None:
+        raise InvalidInput(
+            f"give --token N, or set {TOKEN_VARIABLE}: 'bus task spawn' and 'start' print it"
+        )
+    return token
+
+
+def print_task(task: Task, *more: str) -> None:
+    """Print a task after a step."""
+    attempt = f"attempt {task.attempt} of {task.max_attempts}"
+    said = f"{task.task}  {task.state}  {attempt}  {task.worker}  {task.branch}"
+    output.result(task.record(), f"{said}  token {task.token}", *more)
+
+
+def print_tasks(tasks: Sequence[Task], now_ms: int) -> int:
+    """Print a list of tasks, and return the exit code: 4 for none."""
+    rows = [
+        (
+            *(task.task, task.state, task.attempt, task.worker, task.branch),
+            age((now_ms - task.changed_at_ms) / 1000),
+            note_of(task),
+        )
+        for task in tasks
+    ]
+    return output.results([task.record() for task in tasks], rows, _HEADINGS)
+
+
+def note_of(task: Task) -> str:
+    """Return what a line about a task says beside its state."""
+    if task.blocked is not None:
+        return f"asks: {task.blocked.question}"
+    if task.commit_id is not None:
+        return f"landed as {task.commit_id[:12]}"
+    return task.reason or ""
