@@ -156,7 +156,7 @@ def claim(db, name, group, instance, lease_ms):
             "UPDATE jobs SET state = 'running', started_at_ms = :now"
             " WHERE queue_id = :queue AND seq = ("
             "   SELECT seq FROM jobs WHERE queue_id = :queue AND state = 'queued'"
-            "      AND gate = 'open' ORDER BY rank_ms, seq LIMIT 1)"
+            "      AND gate = 'open' AND for_worker IS NULL ORDER BY rank_ms, seq LIMIT 1)"
             " RETURNING seq, attempt, available_at_ms",
             {"queue": queue["id"], "now": now},
         ).fetchone()

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: The headers by which a sender asks queues for a delay or a key.
 AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW = "available_at_ms", "dedupe_key", "dedupe_window_ms"
+#: Those by which it asks for one worker, or says what becomes of a job whose worker is lost.
+FOR_WORKER, ON_LOST = "for_worker", "on_lost"
 
 #: The header that a signature stands in; docs/protocol.md says how it is made.
 SIGNATURE_HEADER = "signature"

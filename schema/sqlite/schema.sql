@@ -453,6 +453,7 @@ CREATE TABLE jobs (
   started_at_ms   INTEGER,
   ended_at_ms     INTEGER,
   error           TEXT,
+  for_worker      TEXT CHECK (for_worker <> ''),  -- the worker group that alone may claim it
   PRIMARY KEY (queue_id, seq),
   CHECK ((ended_at_ms IS NULL) = (state IN ('queued', 'running')))
 ) STRICT, WITHOUT ROWID;
@@ -460,8 +461,10 @@ CREATE TABLE jobs (
 -- A claim walks the first, from its beginning. The others hold only jobs of their kind, and cost
 -- the rest nothing. (With IN instead of OR, SQLite builds a table of the three words for every
 -- change of a job, which takes longer than the change.)
-CREATE INDEX idx_jobs_ready ON jobs (queue_id, rank_ms, seq)
+CREATE INDEX idx_jobs_ready ON jobs (queue_id, rank_ms, seq, for_worker)
   WHERE state = 'queued' AND gate = 'open';
+CREATE INDEX idx_jobs_for_worker ON jobs (queue_id, for_worker, rank_ms, seq)
+  WHERE state = 'queued' AND gate = 'open' AND for_worker IS NOT NULL;
 CREATE INDEX idx_jobs_delayed ON jobs (queue_id, available_at_ms)
   WHERE state = 'queued' AND gate = 'time';
 CREATE INDEX idx_jobs_live_key ON jobs (queue_id, dedupe_key, gate, rank_ms, seq)

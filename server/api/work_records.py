@@ -100,6 +100,7 @@ class JobRecord(BaseModel):
     started_at: str | None = None
     ended_at: str | None = None
     error: str | None = None
+    for_worker: str | None = Field(None, description="The one worker group that may claim it.")
 
 
 class JobList(BaseModel):

@@ -72,6 +72,7 @@ class Job:
         started_at_ms: when the last attempt began, or None before the first.
         ended_at_ms: when it was over; None while it is not.
         error: why the last attempt failed, or why it was cancelled; else None.
+        for_worker: the one worker, by its group, that may claim it; None: any.
     """
 
     queue: str
@@ -87,6 +88,7 @@ class Job:
     started_at_ms: int | None
     ended_at_ms: int | None
     error: str | None
+    for_worker: str | None
 
 
 class Jobs(Table):
@@ -118,6 +120,7 @@ class Jobs(Table):
             created_at_ms,
             None,
             None,
+            None,
         )
 
     def add(self, rows: list[tuple[object, ...]]) -> None:
@@ -133,7 +136,7 @@ class Jobs(Table):
         created_at_ms: int,
         turn_ms: int,
     ) -> str | None:
-        """Store a job whose sender asked for a delay or gave a key, or note it as a duplicate.
+        """Store a job whose sender has wishes, or note it as a duplicate.
 
         Args:
             info, message, created_at_ms, turn_ms: as for `row`.
@@ -158,7 +161,7 @@ class Jobs(Table):
         row = (
             *(info.id, message.seq, state, gate, info.policy.max_attempts, available_at_ms),
             *(message.priority, turn_ms, rank_ms, wanted.dedupe_key),
-            *(created_at_ms, ended_at_ms, error),
+            *(created_at_ms, ended_at_ms, error, wanted.for_worker),
         )
         self._engine.rows(SQL["add_job"], row)
         if gate == KEY:
@@ -242,9 +245,9 @@ class Jobs(Table):
             self.open_key(info, key)
         return rows[-1][0] if rows else None
 
-    def take(self, info: QueueInfo, now_ms: int, limit: int) -> list[Ready]:
-        """Mark up to `limit` jobs as running, in the queue's order, and return them."""
-        ready = self._engine.rows(SQL["first_ready"], (info.id, limit))
+    def take(self, info: QueueInfo, worker: str, now_ms: int, limit: int) -> list[Ready]:
+        """Mark up to `limit` jobs as running, and return them: a worker's own, then in order."""
+        ready = self._engine.rows(SQL["first_ready"], (info.id, limit, worker))
         for seq, *_ in ready:
             self._engine.rows(SQL["start_job"], (now_ms, info.id, seq))
         return ready
@@ -275,12 +278,12 @@ class Jobs(Table):
 
     # Looking -----------------------------------------------------------------------------------
 
-    def at_hand(self, info: QueueInfo, limit: int) -> AtHand:
-        """Return the work at hand in a queue; jobs that may be claimed are counted up to a limit.
+    def at_hand(self, info: QueueInfo, worker: str, limit: int) -> AtHand:
+        """Return the work at hand for a worker; jobs that it may claim are counted up to a limit.
 
-        One look, at its workers' claims too.
+        One look, at the claims on the queue too.
         """
-        key = (info.id, self._engine.now_ms(), limit)
+        key = (info.id, self._engine.now_ms(), limit, worker)
         return AtHand(*self._engine.rows(SQL["work_at_hand"], key)[0])
 
     def count_live(self, info: QueueInfo, type: str, from_agent: str | None) -> int:

@@ -14,6 +14,7 @@ from .claims import COMPLETED, Outcome
 from .errors import ClaimLost, TooManyHops
 from .hops import one_hop_on, refusal
 from .job_replies import last_words, tell_cancelled
+from .work_headers import WorkHeaders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,13 +127,14 @@ class Endings:
         """End a claim as lost, and decide about its job by the policy for lost owners."""
         self._claims.lose(token, why, now_ms)
         job = self._jobs.get(info, seq)
-        rule = info.policy.on_lost
+        message = self._bus.log.readable(seq)
+        wanted = None if message is None else WorkHeaders.of(message)
+        rule = (wanted and wanted.on_lost) or info.policy.on_lost
         if rule == "requeue" and job.attempt < job.max_attempts:
             self._jobs.queue_again(info, job, job.attempt + 1, now_ms, why)
             return
         state = states.FAILED if rule == "fail" else states.DEAD
         self._jobs.end(info, seq, state, now_ms, why, job.dedupe_key)
-        message = self._bus.log.readable(seq)
         if message is not None:
             self._bus.log.append(words(message, state, why))
 

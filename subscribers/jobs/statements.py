@@ -12,7 +12,7 @@ _POLICY = ", ".join(
 
 _JOB = (
     "name, jobs.seq, state, gate, attempt, jobs.max_attempts, available_at_ms, priority,"
-    " dedupe_key, jobs.created_at_ms, started_at_ms, ended_at_ms, error"
+    " dedupe_key, jobs.created_at_ms, started_at_ms, ended_at_ms, error, for_worker"
 )
 
 _CLAIM = (

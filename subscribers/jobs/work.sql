@@ -43,8 +43,8 @@ UPDATE queues SET filled_seq = ?, rank_clock_ms = ?, rank_offset_ms = ? WHERE id
 
 -- name: add_job
 INSERT INTO jobs (queue_id, seq, state, gate, max_attempts, available_at_ms, priority, turn_ms,
-                  rank_ms, dedupe_key, created_at_ms, ended_at_ms, error)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                  rank_ms, dedupe_key, created_at_ms, ended_at_ms, error, for_worker)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: open_due
 -- The delay of these is over: they may be claimed, unless others with their key come first.
@@ -90,11 +90,19 @@ SELECT seq FROM jobs INDEXED BY idx_jobs_live_key
  WHERE queue_id = ? AND dedupe_key = ? AND ended_at_ms IS NULL LIMIT 1;
 
 -- name: first_ready
--- Reading, and then changing one by one, takes less than one UPDATE that does both: that would
--- build two tables for it.
-SELECT seq, attempt, max_attempts, available_at_ms, dedupe_key FROM jobs
- WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open'
- ORDER BY rank_ms, seq LIMIT ?2;
+-- Those for one worker, ?3, go first; it gets none of those for others. Reading, and then changing
+-- one by one, takes less than one UPDATE that does both: that would build two tables for it.
+SELECT * FROM (
+  SELECT seq, attempt, max_attempts, available_at_ms, dedupe_key
+    FROM jobs INDEXED BY idx_jobs_for_worker
+   WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open' AND for_worker = ?3
+   ORDER BY rank_ms, seq LIMIT ?2)
+UNION ALL
+SELECT * FROM (
+  SELECT seq, attempt, max_attempts, available_at_ms, dedupe_key FROM jobs INDEXED BY idx_jobs_ready
+   WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open' AND for_worker IS NULL
+   ORDER BY rank_ms, seq LIMIT ?2)
+LIMIT ?2;
 
 -- name: start_job
 UPDATE jobs SET state = 'running', started_at_ms = ? WHERE queue_id = ? AND seq = ?;
@@ -233,10 +241,16 @@ SELECT {claim} FROM queues JOIN claims ON queues.id = queue_id
 -- what is at hand: all three tables -----------------------------------------------------------
 
 -- name: work_at_hand
--- What a claim would find without filling, see `AtHand`; ready jobs are counted up to ?3.
+-- What a claim of worker ?4 would find without filling, see `AtHand`; ready jobs are counted up
+-- to ?3 of each kind.
 SELECT (SELECT count(*) FROM (
-          SELECT 1 FROM jobs
-           WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open' LIMIT ?3)),
+          SELECT 1 FROM jobs INDEXED BY idx_jobs_ready
+           WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open' AND for_worker IS NULL
+           LIMIT ?3))
+     + (SELECT count(*) FROM (
+          SELECT 1 FROM jobs INDEXED BY idx_jobs_for_worker
+           WHERE queue_id = ?1 AND state = 'queued' AND gate = 'open' AND for_worker = ?4
+           LIMIT ?3)),
        EXISTS (SELECT 1 FROM jobs WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time'
                 AND available_at_ms <= ?2),
        EXISTS (SELECT 1 FROM claims WHERE queue_id = ?1 AND status = 'active'
@@ -257,9 +271,10 @@ SELECT count(*) FROM messages
    AND type = ?2 AND (?3 IS NULL OR from_agent = ?3);
 
 -- name: work_of_queues
--- The same of several queues, a JSON array of ids, see `QueueAtHand`.
+-- The same of several queues, a JSON array of ids, see `QueueAtHand`; without jobs for one worker.
 SELECT id,
-       (SELECT seq FROM jobs WHERE queue_id = queues.id AND state = 'queued' AND gate = 'open'
+       (SELECT seq FROM jobs INDEXED BY idx_jobs_ready
+         WHERE queue_id = queues.id AND state = 'queued' AND gate = 'open' AND for_worker IS NULL
          ORDER BY rank_ms, seq LIMIT 1),
        (SELECT min(available_at_ms) FROM jobs
          WHERE queue_id = queues.id AND state = 'queued' AND gate = 'time'),

@@ -30,7 +30,7 @@ class Claimer:
         most = info.policy.max_running
         if most is not None:
             limit = min(limit, most - self._claims.count_active(info, most))
-        taken = self._jobs.take(info, now_ms, limit) if limit > 0 else []
+        taken = self._jobs.take(info, who[0], now_ms, limit) if limit > 0 else []
         return [self._claim(info, who, row, now_ms, now_ms + lease_ms) for row in taken]
 
     def _claim(

@@ -145,6 +145,24 @@ class JobControl:
                 self._endings.lose(info, token, seq, now_ms, words, why)
             return [self._jobs.get(info, seq) for _, seq in lost]
 
+    def lose(self, seq: int, why: str) -> Job:
+        """End the claim of one running job as lost, since its worker is known to be gone.
+
+        What becomes of the job is as if its lease had run out.
+
+        Raises:
+            JobNotFound: the queue has no such job.
+            WrongJobState: it does not run.
+        """
+        with self._bus.transaction():
+            info = self._info()
+            token = self._claims.active_of(info, seq)
+            if token is None:
+                raise wrong_state(self._jobs.get(info, seq), "lost")
+            words = last_words(info.name[:MAX_AGENT_CHARS].rstrip())
+            self._endings.lose(info, token, seq, self._bus.now_ms(), words, why)
+            return self._jobs.get(info, seq)
+
     def _give_up_waiting(self, why: str, state: str) -> int:
         self._queue.fill()
         count = 0

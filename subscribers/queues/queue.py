@@ -164,7 +164,7 @@ class Queue:
         lease_s: float = DEFAULT_LEASE_S,
         last_words: LastWords | None = None,
     ) -> list[Claim]:
-        """Take up to `limit` jobs, in the queue's order. Never waits for work.
+        """Take up to `limit` jobs: those for this group, then others in order. Never waits for work.
 
         It also looks after jobs whose workers are lost, by the queue's policy. One transaction;
         none when there is nothing.
@@ -196,7 +196,7 @@ class Queue:
             check_agent(name, "worker")
         self.info.policy.refuse_others(self.name, who[0])
         while True:
-            page, found = self._find(limit)
+            page, found = self._find(who[0], limit)
             if page is None and not found.is_something:
                 return []
             with self.bus.transaction():
@@ -343,11 +343,11 @@ class Queue:
         """Return when a delay ends or a lease runs out next, in epoch milliseconds, or None."""
         return self._jobs.next_change_ms(self.info)
 
-    def _find(self, limit: int) -> tuple[Page | None, AtHand]:
+    def _find(self, worker: str, limit: int) -> tuple[Page | None, AtHand]:
         """Return new messages, if they are needed, and what is at hand without them."""
         was_idle = self._was_empty and self.info.policy.ordering == "fifo"
         page = self._filler.look() if was_idle else None
-        found = self._jobs.at_hand(self.info, limit) if page is None else NEWS
+        found = self._jobs.at_hand(self.info, worker, limit) if page is None else NEWS
         may_begin = not found.is_shut or found.is_due or found.is_lost
         if not was_idle and may_begin and not (found.is_by_age and found.ready >= limit):
             try:

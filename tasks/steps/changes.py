@@ -51,7 +51,7 @@ class Changes:
         if self._has_queues:
             return
         for name, type in QUEUES.items():
-            Queue.create(self.bus, name, type, addressed=TASKS)
+            Queue.create(self.bus, name, type, ordering="priority", addressed=TASKS)
         self._has_queues = True
 
     def expect(self, task: Task, *states: TaskState) -> None:

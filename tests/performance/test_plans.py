@@ -126,6 +126,7 @@ INDEXES = {
     "idx_deliveries_failing": ("inboxes.passed", "agent_id=? AND seq<?"),
     "idx_deliveries_requeued": ("inboxes.requeued", "agent_id=?"),
     "idx_jobs_ready": ("work.first_ready", "queue_id=?"),
+    "idx_jobs_for_worker": ("work.first_ready", "queue_id=? AND for_worker=?"),
     "idx_jobs_delayed": ("work.open_due", "queue_id=? AND available_at_ms<?"),
     "idx_jobs_live_key": ("work.open_key", "queue_id=? AND dedupe_key=? AND gate=?"),
     "idx_jobs_key_done": (

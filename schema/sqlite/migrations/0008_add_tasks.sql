@@ -56,4 +56,12 @@ BEGIN
   SELECT RAISE(ABORT, 'a task goes one step forward, and a failed one begins its next attempt');
 END;
 
+-- Jobs that are for one worker alone.
+ALTER TABLE jobs ADD COLUMN for_worker TEXT CHECK (for_worker <> '');
+DROP INDEX idx_jobs_ready;
+CREATE INDEX idx_jobs_ready ON jobs (queue_id, rank_ms, seq, for_worker)
+  WHERE state = 'queued' AND gate = 'open';
+CREATE INDEX idx_jobs_for_worker ON jobs (queue_id, for_worker, rank_ms, seq)
+  WHERE state = 'queued' AND gate = 'open' AND for_worker IS NOT NULL;
+
 UPDATE meta SET value = '8' WHERE key = 'schema_version';
