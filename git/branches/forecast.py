@@ -104,7 +104,7 @@ def _results(said: bytes, pairs: Sequence[Pair]) -> Iterator[tuple[str, ...] | N
     for pair in pairs:
         status, _ = next(words), next(words)
         files = list(iter(words.__next__, b""))
-        names = sorted({_plain(os.fsdecode(file), pair) for file in files})
+        names = sorted({_plain(file.decode("utf-8", "backslashreplace"), pair) for file in files})
         yield None if status == b"1" else tuple(names)
 
 

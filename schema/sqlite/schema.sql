@@ -1087,3 +1087,13 @@ WHEN NEW.task <> OLD.task OR NEW.token < OLD.token OR NOT (
 BEGIN
   SELECT RAISE(ABORT, 'a task goes one step forward, and a failed one begins its next attempt');
 END;
+
+-- The pairs of commits that were merged for a forecast; kept for a day, to save merging them again.
+CREATE TABLE merge_forecasts (
+  a     TEXT NOT NULL CHECK (a < b),
+  b     TEXT NOT NULL,
+  files TEXT CHECK (json_valid(files)),  -- that conflict; NULL: the commits merge
+  at_ms INTEGER NOT NULL CHECK (at_ms BETWEEN 0 AND 253402300799999),
+  PRIMARY KEY (a, b)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_merge_forecasts_at ON merge_forecasts (at_ms);

@@ -29,3 +29,15 @@ UPDATE tasks SET attempt = ?2, state = ?3, worker = ?4, head = ?5, token = ?6, r
 
 -- name: task_cleaned
 UPDATE tasks SET cleaned_at_ms = ?2 WHERE task = ?1;
+
+-- merge_forecasts -----------------------------------------------------------------------------
+
+-- name: known_forecasts
+SELECT a, b, files FROM json_each(?1) CROSS JOIN merge_forecasts
+    ON a = value ->> 0 AND b = value ->> 1;
+
+-- name: add_forecast
+INSERT INTO merge_forecasts (a, b, files, at_ms) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: prune_forecasts
+DELETE FROM merge_forecasts WHERE at_ms < ?;

@@ -25,7 +25,7 @@ GROWING = frozenset(
     | {"notices", "archive_segments", "archive_frames", "archived_ids", "archived_blobs"}
     | {"chain", "words", "lacking", "work_acts"}
     | {"job_log", "plugin_facts", "circuit_breaker_transitions", "event_context"}
-    | {"schedule_decisions", "tasks"}
+    | {"schedule_decisions", "tasks", "merge_forecasts"}
 )
 
 #: The others, and why they stay small.
@@ -136,6 +136,7 @@ INDEXES = {
     "idx_jobs_ended_badly": ("work.jobs_ended_badly", "queue_id=? AND state=? AND seq>?"),
     "idx_tasks_created": ("tasks.tasks", "created_at_ms>?"),
     "idx_tasks_live": ("tasks.live_tasks", "created_at_ms>?"),
+    "idx_merge_forecasts_at": ("tasks.prune_forecasts", "at_ms<?"),
     "idx_schedules_due": ("schedules.due_schedules", "due_ms>? AND due_ms<?"),
     "idx_schedule_decisions_of": (
         "schedules.decisions_of",

@@ -1,6 +1,7 @@
 """All that tasks can do, for the plans of their statements."""
 
 from ackbus import Bus
+from ackbus.tasks.records.forecasts import Forecasts
 from ackbus.tasks.records.task import NewTask
 from ackbus.tasks.steps.tasks import Tasks
 
@@ -19,6 +20,9 @@ def use_tasks(bus: Bus) -> None:
     tasks.list(is_ready=True)
     tasks.settle_lost()
     tasks.settle_deadlines()
+    forecasts = Forecasts.of(bus)
+    forecasts.note({("1" * 40, "2" * 40): ("a",)})
+    forecasts.known([("1" * 40, "2" * 40)])
 
 
 def _new(name: str, depends_on: tuple[str, ...] = ()) -> NewTask:

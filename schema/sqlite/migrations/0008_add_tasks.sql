@@ -64,4 +64,14 @@ CREATE INDEX idx_jobs_ready ON jobs (queue_id, rank_ms, seq, for_worker)
 CREATE INDEX idx_jobs_for_worker ON jobs (queue_id, for_worker, rank_ms, seq)
   WHERE state = 'queued' AND gate = 'open' AND for_worker IS NOT NULL;
 
+-- The pairs of commits that were merged for a forecast; kept for a day, to save merging them again.
+CREATE TABLE merge_forecasts (
+  a     TEXT NOT NULL CHECK (a < b),
+  b     TEXT NOT NULL,
+  files TEXT CHECK (json_valid(files)),  -- that conflict; NULL: the commits merge
+  at_ms INTEGER NOT NULL CHECK (at_ms BETWEEN 0 AND 253402300799999),
+  PRIMARY KEY (a, b)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idx_merge_forecasts_at ON merge_forecasts (at_ms);
+
 UPDATE meta SET value = '8' WHERE key = 'schema_version';

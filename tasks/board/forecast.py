@@ -1,0 +1,141 @@
+"""A forecast of conflicts between live tasks, or between any refs of a repository.
+
+A pair of commits is merged once: what came of it is kept in the bus.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import combinations
+
+from ...git.branches.forecast import conflicts
+from ...git.repository import GitFailed, Repository
+from ...schema.errors import BusBusy, NotFound, ReadOnlyBackup, shown
+from ..records.forecasts import Forecasts
+from ..records.task_table import TaskTable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
+
+    from ...bus.bus import Bus
+    from ..records.forecasts import Files, Pair
+    from ..records.task import Task
+
+#: The states in which the commit that a task is about is pinned.
+_PINNED = ("IN_REVIEW", "APPROVED")
+
+
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """Two heads that would not merge.
+
+    Attributes:
+        a, b: the names of the tasks, or the refs.
+        files: the files that conflict; none where the heads have no common ancestor.
+    """
+
+    a: str
+    b: str
+    files: tuple[str, ...]
+
+    def record(self) -> dict[str, Any]:
+        """Return its JSON object."""
+        return {"a": self.a, "b": self.b, "files": list(self.files)}
+
+
+def forecast_of_tasks(bus: Bus) -> list[Clash]:
+    """Return the pairs of live tasks of the same repository that would not merge.
+
+    A task counts with the commit that is done, or else with the newest of its branch. One whose
+    branch, or repository, is not there has nothing to merge.
+
+    Raises:
+        GitFailed: git is not installed, or too old.
+    """
+    found = []
+    for repository, heads in heads_of(TaskTable.of(bus).live()).items():
+        found += _clashes(bus, Repository(repository), heads)
+    return found
+
+
+def forecast_of_refs(bus: Bus, refs: Sequence[str], folder: str) -> list[Clash]:
+    """Return the pairs of refs that would not merge.
+
+    Args:
+        bus: where what is found is kept.
+        refs: branches, tags or ids of commits, or names of tasks; a ref goes first.
+        folder: in the repository.
+
+    Raises:
+        NotFound: a ref is of no commit here.
+        GitFailed: the folder is in no repository, or git is too old.
+    """
+    repository = Repository(folder)
+    repository.describe("--git-dir")
+    wanted = list(dict.fromkeys(refs))
+    table, heads, unknown = TaskTable.of(bus), {}, []
+    for ref, commit in zip(wanted, repository.commits(wanted), strict=True):
+        task = table.get(ref) if commit is None else None
+        found = repository.commits([_ref_of(task)])[0] if task else commit
+        if found is None:
+            unknown.append(shown(ref))
+        else:
+            heads[ref] = found
+    if unknown:
+        raise NotFound(f"no commit or task here is named {', '.join(unknown)}; see 'git branch'")
+    return _clashes(bus, repository, heads)
+
+
+def heads_of(tasks: Iterable[Task]) -> dict[str, dict[str, str]]:
+    """Return the head of each task that has one, by repository and name."""
+    by_repository: dict[str, list[Task]] = {}
+    for task in tasks:
+        by_repository.setdefault(task.repository, []).append(task)
+    found = {}
+    for repository, here in by_repository.items():
+        try:
+            commits = Repository(repository).commits([_ref_of(task) for task in here])
+        except GitFailed:  # the repository is gone
+            continue
+        found[repository] = {
+            task.task: commit for task, commit in zip(here, commits, strict=True) if commit
+        }
+    return found
+
+
+def _ref_of(task: Task) -> str:
+    if task.head is not None and task.state in _PINNED:
+        return task.head
+    return f"refs/heads/{task.branch}"
+
+
+def _clashes(bus: Bus, repository: Repository, heads: Mapping[str, str]) -> list[Clash]:
+    """Return the pairs that would not merge, in the order of the heads."""
+    pairs = list(combinations(heads, 2))
+    files = _files(bus, repository, {_key(heads[a], heads[b]) for a, b in pairs})
+    found = [(a, b, files.get(_key(heads[a], heads[b]))) for a, b in pairs]
+    return [Clash(_text(a), _text(b), files) for a, b, files in found if files is not None]
+
+
+def _files(bus: Bus, repository: Repository, wanted: Iterable[Pair]) -> Mapping[Pair, Files]:
+    pairs = sorted((a, b) for a, b in wanted if a != b)
+    table = Forecasts.of(bus)
+    known = table.known(pairs)
+    new = [pair for pair in pairs if pair not in known]
+    found = dict(zip(new, conflicts(repository, new), strict=True))
+    if found:
+        with suppress(BusBusy, ReadOnlyBackup):  # then they are merged again next time
+            table.note(found)
+    return known | found
+
+
+def _key(one: str, other: str) -> Pair:
+    return (one, other) if one < other else (other, one)
+
+
+def _text(name: str) -> str:
+    """Return a name as text, where it may have bytes that are none."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
