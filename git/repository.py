@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from contextlib import suppress
+from contextlib import contextmanager
 
 from ..schema.errors import AckbusError
 
@@ -29,9 +29,6 @@ _ENVIRONMENT = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
 #: The whole id of an object, by either of git's digests.
 _ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
-#: How long a git that has reached its time limit may take to remove its locks, in seconds.
-_ENDING_S = 5.0
-
 
 class GitFailed(AckbusError):
     """Git is not installed, has no repository here, or failed."""
@@ -48,7 +45,7 @@ class CommandFailed(GitFailed):
     def __init__(self, command: str, said: bytes, code: int = 1) -> None:
         self.code = code
         first = said.decode("utf-8", "replace").strip().partition("\n")[0]
-        self.reason = first.removeprefix("fatal: ")
+        self.reason = first.removeprefix("fatal: ") or f"it ended with {code}"
         super().__init__(f"git {command} failed: {self.reason}")
 
 
@@ -68,13 +65,20 @@ class Repository:
         self.folder = folder
         self._environment = environment or {}
 
-    def run(self, *arguments: str, stdin: bytes = b"", limit_s: float | None = None) -> bytes:
+    def run(
+        self,
+        *arguments: str,
+        stdin: bytes = b"",
+        limit_s: float | None = None,
+        kept: Sequence[int] = (),
+    ) -> bytes:
         """Run git and return its output.
 
         Args:
             arguments: of git.
             stdin: what it may read.
             limit_s: after how many seconds it is ended, with all that it started; None is never.
+            kept: descriptors that a git with a limit inherits: of locks that it holds with us.
 
         Raises:
             GitFailed: git is not installed.
@@ -82,40 +86,35 @@ class Repository:
             OutOfTime: it reached the limit.
         """
         if limit_s is not None:
-            return self._run_limited(arguments, stdin, limit_s)
+            return self._run_limited(arguments, stdin, limit_s, kept)
         with self._start(arguments, subprocess.PIPE, subprocess.PIPE) as process:
             out, err = process.communicate(stdin)
         if process.returncode:
-            raise CommandFailed(arguments[0], err, process.returncode)
+            raise CommandFailed(_command(arguments), err, process.returncode)
         return out
 
-    def _run_limited(self, arguments: tuple[str, ...], stdin: bytes, limit_s: float) -> bytes:
-        import tempfile
+    def _run_limited(
+        self, arguments: tuple[str, ...], stdin: bytes, limit_s: float, kept: Sequence[int]
+    ) -> bytes:
+        from .limited import run_limited  # the filter, a process for each file, has no limit
 
-        # Files instead of pipes: what a hook leaves in the background would hold a pipe open.
-        with (
-            tempfile.TemporaryFile() as given,
-            tempfile.TemporaryFile() as out,
-            tempfile.TemporaryFile() as err,
-        ):
-            given.write(stdin)
-            given.seek(0)
-            process = self._start(arguments, given, err, stdout=out, is_leader=True)
-            try:
-                process.wait(limit_s)
-            except subprocess.TimeoutExpired:
-                raise OutOfTime(
-                    f"git {arguments[0]} has not ended within {limit_s:g} s, and was stopped;"
-                    " look for a hook or a filter that waits"
-                ) from None
-            finally:
-                if process.poll() is None:
-                    _end_group(process)
-            err.seek(0)
-            if process.returncode:
-                raise CommandFailed(arguments[0], err.read(), process.returncode)
-            out.seek(0)
-            return out.read()
+        with self._starting():
+            ended = run_limited(
+                ["git", *_SETTINGS, *arguments],
+                folder=self.folder,
+                environment=self.environment(),
+                limit_s=limit_s,
+                stdin=stdin,
+                kept=kept,
+            )
+        if ended is None:
+            raise OutOfTime(
+                f"git {_command(arguments)} has not ended within {limit_s:g} s, and was stopped;"
+                " look for a hook or a filter that waits"
+            )
+        if ended.code:
+            raise CommandFailed(_command(arguments), ended.err, ended.code)
+        return ended.out
 
     def lines(self, *arguments: str) -> Iterator[bytes]:
         """Run git and yield its output line by line; git ends when the caller stops reading.
@@ -139,7 +138,7 @@ class Repository:
                 raise
             if process.wait():
                 err.seek(0)
-                raise CommandFailed(arguments[0], err.read())
+                raise CommandFailed(_command(arguments), err.read(), process.returncode)
 
     def describe(self, *questions: str) -> list[str]:
         """Return git's answers about the repository, a line for each question to `rev-parse`.
@@ -178,37 +177,35 @@ class Repository:
         ids = (found.get(name, b"").decode("utf-8", "replace") for name in names)
         return [id if _ID.fullmatch(id) else None for id in ids]
 
+    def environment(self) -> dict[str, str]:
+        """Return the variables of git here."""
+        given: dict[str, str | None] = {**os.environ, **self._environment, **_ENVIRONMENT}
+        return {key: value for key, value in given.items() if value is not None}
+
     def _start(
-        self,
-        arguments: tuple[str, ...],
-        stdin: int | IO[bytes],
-        stderr: int | IO[bytes],
-        stdout: int | IO[bytes] = subprocess.PIPE,
-        is_leader: bool = False,
+        self, arguments: tuple[str, ...], stdin: int, stderr: int | IO[bytes]
     ) -> subprocess.Popen[bytes]:
-        environment: dict[str, str | None] = {**os.environ, **self._environment, **_ENVIRONMENT}
-        try:
+        with self._starting():
             return subprocess.Popen(
                 ["git", *_SETTINGS, *arguments],
                 cwd=self.folder,
                 stdin=stdin,
-                stdout=stdout,
+                stdout=subprocess.PIPE,
                 stderr=stderr,
-                env={key: value for key, value in environment.items() if value is not None},
-                start_new_session=is_leader,
+                env=self.environment(),
             )
+
+    @contextmanager
+    def _starting(self) -> Iterator[None]:
+        try:
+            yield
         except FileNotFoundError as error:
             if error.filename == self.folder:
                 raise GitFailed(f"{self.folder} is not there") from error
             raise GitFailed("git is not installed, or not on the PATH") from error
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a leader and its group: first by SIGTERM, at which git removes its locks."""
-    import signal
-
-    for last in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, last)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_ENDING_S)
+def _command(arguments: tuple[str, ...]) -> str:
+    """Return the name of git's command, which settings may stand before."""
+    words = iter(arguments)
+    return next((word for word in words if word != "-c" or not next(words)), "")

@@ -1,0 +1,194 @@
+"""Remove work trees and branches of tasks. No commit is lost by it, and no file but ignored ones.
+
+Whatever else would be lost is kept at a ref first. A tree that is not clean stays, unless its files
+are to be kept as well. Nothing here deletes a folder by itself: `git worktree remove` does.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ...schema.errors import Refused, shown
+from ..repository import CommandFailed
+from .repositories import repository_at
+from .rescue import Kept, Rescue
+from .tree_list import checked_out_at
+from .tree_mending import mend
+from .tree_state import read_state
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from .tree_list import Tree
+    from .work_trees import WorkTrees
+
+#: How long git may take to delete the files of a tree, in seconds.
+_LIMIT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What a removal did.
+
+    Attributes:
+        path: of the tree that is gone; None where there was none.
+        branch: the branch that is gone; None where there was none, or it stays.
+        kept: the refs that keep what nothing else has.
+        reason: why the branch stays, or None.
+    """
+
+    path: str | None
+    branch: str | None
+    kept: list[Kept]
+    reason: str | None = None
+
+
+class Removal:
+    """Removes what tasks no longer need.
+
+    Args:
+        trees: the work trees of a repository.
+    """
+
+    def __init__(self, trees: WorkTrees) -> None:
+        self._trees = trees
+        self._place = trees.place
+        self._rescue = Rescue(trees.place)
+
+    def remove(
+        self,
+        task: str,
+        branch: str | None,
+        *,
+        landed: Collection[str] = (),
+        keeps_files: bool = False,
+    ) -> Removed:
+        """Remove the tree and the branch of a task. Safe to repeat.
+
+        Args:
+            task: whose.
+            branch: its branch, if it is to go too.
+            landed: the heads of the branch that are known to have landed; ancestry says nothing.
+            keeps_files: whether files that are not committed are kept at a ref; else they keep the
+                tree from being removed.
+
+        Raises:
+            Refused: the tree is not clean, or somebody is at work in it. Nothing was changed.
+            GitFailed: git failed; a repetition goes on from there.
+        """
+        with self._trees.locks.of_task(task) as held:
+            tree = self._trees.of(task)
+            kept = []
+            if tree is not None:
+                files = self._files(task, tree, keeps_files)
+                lost = self._rescue.endangered(tree.admin, branch, landed)
+                kept = self._rescue.keep(task, [*lost, *files])
+                self._remove_tree(task, tree, files, held)
+            reason = self._remove_branch(task, branch, landed, kept) if branch else None
+            self._trees.locks.forget(task)
+        gone = branch if branch and not reason else None
+        return Removed(tree.path if tree else None, gone, list(dict.fromkeys(kept)), reason)
+
+    def _files(self, task: str, tree: Tree, keeps_files: bool) -> list[str]:
+        """Return the commit that has what is not committed, if something is.
+
+        Raises:
+            Refused: the tree has to stay.
+        """
+        if os.path.lexists(lock := os.path.join(tree.admin, "index.lock")):
+            raise Refused(
+                f"a git is at work in {tree.path}, or was killed there; wait, or if there is none,"
+                f" take {lock} away"
+            )
+        _refuse_unpushed_submodules(tree)
+        if is_begun(tree) or not (os.path.lexists(tree.path) or self._rescue.has_staged(tree)):
+            return []
+        mend(tree, tree.head or "", _LIMIT_S)
+        state = read_state(tree.path)
+        if state.is_clean:
+            return []
+        if not keeps_files or state.head is None:
+            raise Refused(
+                f"{tree.path} is not clean: {state.dirt()}; commit or discard that, or have it kept"
+                " at a ref"
+            )
+        return [self._rescue.files_of(task, tree.path, state.head)]
+
+    def _remove_tree(self, task: str, tree: Tree, files: list[str], held: int) -> None:
+        """Remove a tree, all of which is committed or kept."""
+        with self._trees.locks.of_all() as list_held:
+            if tree.lock is not None:
+                self._place.git.run("worktree", "unlock", tree.path)
+            for commit in files:
+                self._refuse_changed(task, tree, commit)
+            # By force alone git removes one that has submodules, kept files, or no index yet.
+            force = ("--force",) if files or _needs_force(tree) else ()
+            command = ("worktree", "remove", *force, tree.path)
+            self._place.git.run(*command, limit_s=_LIMIT_S, kept=(held, list_held))
+
+    def _refuse_changed(self, task: str, tree: Tree, commit: str) -> None:
+        """Refuse to delete files that are others by now than those that were kept."""
+        now = self._rescue.files_of(task, tree.path, f"{commit}^")
+        trees = [f"{each}^{{tree}}" for each in (commit, now)]
+        if len(set(self._place.git.describe(*trees))) != 1:
+            raise Refused(f"somebody is at work in {tree.path}: its files changed meanwhile")
+
+    def _remove_branch(
+        self, task: str, branch: str, landed: Collection[str], kept: list[Kept]
+    ) -> str | None:
+        """Delete a branch if it still is where it was looked at; return why it stays, or None."""
+        ref = self._place.branch_ref(branch)
+        head = self._place.git.commit(ref)
+        if head is None:
+            return None
+        if (at := checked_out_at(self._place, branch)) is not None:
+            return f"it is checked out at {at}"
+        kept += self._rescue.keep(task, self._rescue.endangered(None, branch, landed))
+        try:
+            self._place.git.run("update-ref", "-d", ref, head)
+        except CommandFailed as error:
+            return f"it was moved meanwhile ({error.reason})"
+        with suppress(CommandFailed):  # most have no settings
+            self._place.git.run("config", "--remove-section", f"branch.{branch}")
+        return None
+
+
+def is_begun(tree: Tree) -> bool:
+    """Whether the making of a tree was cut off before it had files: nobody was given it."""
+    return not tree.is_made and not os.path.exists(os.path.join(tree.admin, "index"))
+
+
+def _needs_force(tree: Tree) -> bool:
+    """Whether git would refuse to remove a tree that has nothing to lose.
+
+    Raises:
+        Refused: it has something to lose by now.
+    """
+    if not os.path.lexists(tree.path) or is_begun(tree):
+        return os.path.lexists(tree.path)
+    entries = repository_at(tree.path).run("ls-files", "--stage", "-z").split(b"\0")
+    if not any(entry.startswith(b"160000 ") for entry in entries):
+        return False
+    if not (state := read_state(tree.path)).is_clean:
+        raise Refused(f"{tree.path} is not clean any more: {state.dirt()}")
+    return True
+
+
+def _refuse_unpushed_submodules(tree: Tree) -> None:
+    """Refuse a tree with submodules that have commits which no remote has.
+
+    Git keeps their repositories in its folder of the tree, which goes with it.
+    """
+    for folder, folders, _ in os.walk(os.path.join(tree.admin, "modules")):
+        if "objects" in folders and "refs" in folders:
+            folders.clear()
+            given = ("--all", "--reflog", "--not", "--remotes")
+            if repository_at(folder).run("rev-list", "--max-count=1", *given).strip():
+                name = os.path.relpath(folder, os.path.join(tree.admin, "modules"))
+                raise Refused(
+                    f"submodule {shown(name)} of {tree.path} has commits that no remote has; push"
+                    " them first"
+                )

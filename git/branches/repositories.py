@@ -1,0 +1,135 @@
+"""Facts about a repository: where it is, what kind it is, which commit a name means."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...schema.errors import InvalidInput, Refused, shown
+from ..repository import CommandFailed, Repository
+
+#: Variables that tie git to one repository or index: set in hooks, and of no use to us.
+_OF_ONE_PLACE = (
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_INDEX_VERSION"),
+    *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_PREFIX", "GIT_NAMESPACE"),
+    *("GIT_CEILING_DIRECTORIES", "GIT_LITERAL_PATHSPECS", "GIT_GRAFT_FILE", "GIT_SHALLOW_FILE"),
+)
+
+#: No question is put to a person: nobody may be there.
+ALONE: dict[str, str | None] = {
+    **dict.fromkeys(_OF_ONE_PLACE),
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": ":",
+}
+
+#: What update-ref takes for the value of a ref that is not there.
+NOTHING = ""
+
+
+def repository_at(folder: str, extra: dict[str, str | None] | None = None) -> Repository:
+    """Return the repository of a folder, where no variable names another and nobody is asked."""
+    return Repository(folder, ALONE | (extra or {}))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A repository with all its work trees.
+
+    Attributes:
+        common_dir: the folder that they share: `.git`, or a bare repository itself.
+        is_bare: whether it has no main work tree.
+        is_shallow: whether commits before some are missing.
+    """
+
+    common_dir: str
+    is_bare: bool
+    is_shallow: bool
+
+    @classmethod
+    def around(cls, folder: str) -> Place:
+        """Return the repository that a folder is in, be it main, linked or bare.
+
+        Raises:
+            GitFailed: git is not installed, or there is no repository.
+        """
+        repository = repository_at(folder)
+        (shallow,) = repository.describe("--is-shallow-repository")
+        # A question by itself, for a path may have newlines.
+        answer = repository.run("rev-parse", "--path-format=absolute", "--git-common-dir")
+        common_dir = os.path.realpath(os.fsdecode(answer).removesuffix("\n"))
+        try:
+            told = repository_at(common_dir).run("config", "--type=bool", "core.bare").decode()
+        except CommandFailed:  # not set
+            told = "false"
+        return cls(common_dir, told.strip() == "true", shallow == "true")
+
+    @cached_property
+    def git(self) -> Repository:
+        """Git, run in the folder that all work trees share."""
+        return repository_at(self.common_dir)
+
+    @property
+    def main(self) -> str:
+        """The main work tree; of a bare repository its own folder."""
+        if self.is_bare:
+            return self.common_dir
+        elsewhere = self.setting("core.worktree")
+        if elsewhere is not None:
+            return os.path.realpath(os.path.join(self.common_dir, elsewhere))
+        return os.path.dirname(self.common_dir)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether files are fetched when they are needed."""
+        try:
+            return bool(self.git.run("config", "--get-regexp", r"^remote\..*\.promisor$"))
+        except CommandFailed:  # there is none
+            return False
+
+    def setting(self, name: str) -> str | None:
+        """Return a setting of git as a path or a text, or None where it is not set."""
+        try:
+            answer = self.git.run("config", "--type=path", "--get", name)
+        except CommandFailed:
+            return None
+        return os.fsdecode(answer).removesuffix("\n")
+
+    def commit(self, name: str) -> str:
+        """Return the id of a commit.
+
+        Raises:
+            Refused: there is no such commit, or none at all yet.
+        """
+        found = None if name.startswith("-") or "\0" in name else self.git.commit(name)
+        if found is not None:
+            return found
+        if name == "HEAD":
+            raise Refused(f"{self.main} has no commit at HEAD yet; make a first commit there")
+        also = ", or a commit that a shallow clone left out" if self.is_shallow else ""
+        raise Refused(f"{shown(name)} is no commit of {self.main}{also}; fetch it, or name another")
+
+    def branch_ref(self, branch: str) -> str:
+        """Return the full name of a branch.
+
+        Raises:
+            InvalidInput: git takes no branch of such a name.
+        """
+        ref = f"refs/heads/{branch}"
+        is_well_formed = bool(branch) and "\0" not in branch and not branch.startswith("-")
+        if is_well_formed and branch != "HEAD":
+            try:
+                self.git.run("check-ref-format", ref)
+            except CommandFailed:
+                is_well_formed = False
+        if not is_well_formed or branch == "HEAD":
+            raise InvalidInput(f"{shown(branch)} can be no name of a branch")
+        return ref
+
+    def default_branch(self) -> str | None:
+        """Return the branch of the main work tree, or None where it is on none."""
+        try:
+            answer = self.git.run("symbolic-ref", "--quiet", "--short", "HEAD")
+        except CommandFailed:
+            return None
+        return os.fsdecode(answer).removesuffix("\n")

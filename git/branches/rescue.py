@@ -1,0 +1,228 @@
+"""Rescue: commits and files that a removal would lose are kept at refs of their own.
+
+A ref is `refs/ackbus/rescue/TASK/COMMIT`; `git log REF` shows it, `git branch NAME REF` takes it
+back. Whatever no other branch or tag reaches counts as lost: also commits that the tree's head or
+its branch once had (amended, reset, rebased) and those of an operation under way.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+
+from ...schema.errors import Refused
+from ..repository import CommandFailed
+from .repositories import NOTHING, repository_at
+from .tree_names import safe_name
+from .tree_state import git_dir_of, named
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..repository import Repository
+    from .repositories import Place
+    from .tree_list import Tree
+
+#: Where the refs are.
+RESCUED = "refs/ackbus/rescue"
+
+#: How many commits get a ref each; more are gathered as the parents of one.
+_REFS_EACH = 4
+
+#: The author of commits that keep something.
+_AUTHOR: dict[str, str | None] = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "ackbus"), ("EMAIL", "ackbus@localhost"))
+}
+
+#: A line of the history of a ref: the commit before, the one after, who, when, why.
+_MOVED = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) ")
+
+#: A commit in one of git's files about an operation under way.
+_COMMIT = re.compile(rb"\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b")
+
+#: Those files. `FETCH_HEAD` is not among them: what it has is of others.
+_FILES = (
+    *("HEAD", "ORIG_HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD"),
+    *("MERGE_AUTOSTASH", "BISECT_EXPECTED_REV", "BISECT_START"),
+    *("rebase-merge/orig-head", "rebase-merge/stopped-sha", "rebase-merge/autostash"),
+    *("rebase-merge/amend", "rebase-apply/orig-head", "rebase-apply/autostash"),
+    *("sequencer/head", "sequencer/abort-safety"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A ref that keeps a commit.
+
+    Attributes:
+        ref: its name.
+        commit: the commit.
+    """
+
+    ref: str
+    commit: str
+
+
+class Rescue:
+    """What is kept of a repository's removed branches and trees.
+
+    Args:
+        place: the repository.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def kept(self, task: str | None = None) -> list[Kept]:
+        """Return what is kept, of one task or of all."""
+        below = RESCUED if task is None else f"{RESCUED}/{safe_name(task)}"
+        lines = self._place.git.run("for-each-ref", "--format=%(refname) %(objectname)", below)
+        pairs = (os.fsdecode(line).rsplit(" ", 1) for line in lines.splitlines())
+        return [Kept(ref, commit) for ref, commit in pairs]
+
+    def keep(self, task: str, commits: Sequence[str]) -> list[Kept]:
+        """Keep commits of a task. Safe to repeat."""
+        if len(commits) > _REFS_EACH:
+            commits = [self._gather(task, commits)]
+        kept = []
+        for commit in commits:
+            ref = f"{RESCUED}/{safe_name(task)}/{commit}"
+            if self._place.git.commit(ref) != commit:
+                self._place.git.run("update-ref", ref, commit, NOTHING)
+            kept.append(Kept(ref, commit))
+        return kept
+
+    def _gather(self, task: str, commits: Sequence[str]) -> str:
+        """Return a commit that has all of them as its parents; the same for the same ones."""
+        parents = sorted(commits)
+        git = repository_at(
+            self._place.common_dir,
+            {**_AUTHOR, "GIT_AUTHOR_DATE": "@0 +0000", "GIT_COMMITTER_DATE": "@0 +0000"},
+        )
+        options = [word for parent in parents for word in ("-p", parent)]
+        words = f"Commits of task {task} that no branch had\n".encode("utf-8", "surrogateescape")
+        made = git.run("commit-tree", f"{commits[0]}^{{tree}}", *options, "-F", "-", stdin=words)
+        return made.decode().strip()
+
+    def endangered(
+        self, admin: str | None, branch: str | None, landed: Iterable[str] = ()
+    ) -> list[str]:
+        """Return the commits that would be lost with a tree and a branch, without their ancestors.
+
+        Args:
+            admin: git's folder of the tree, or None.
+            branch: the branch, or None.
+            landed: heads that have landed, however: they and what they had before are no loss.
+        """
+        own = set(self._of_tree(admin) if admin else ())
+        if branch is not None:
+            own |= set(self._of_branch(branch))
+        starts = [commit for commit in sorted(own) if self._place.git.commit(commit)]
+        if not starts:
+            return []
+        known = [f"^{head}" for head in landed if self._place.git.commit(head)]
+        # A pattern for --branches has no refs/heads/ before it.
+        others = ("--not", *((f"--exclude={branch}",) if branch else ()), "--branches", "--tags")
+        rescued = (f"--glob={RESCUED}/*",)
+        given = "".join(f"{line}\n" for line in (*starts, *known)).encode()
+        command = ("rev-list", "--parents", "--stdin", *others, *rescued)
+        lines = self._place.git.run(*command, stdin=given).decode().splitlines()
+        parents = {parent for line in lines for parent in line.split()[1:]}
+        return [commit for line in lines if (commit := line.split()[0]) not in parents]
+
+    def _of_tree(self, admin: str) -> list[str]:
+        """Return the commits that a tree's own refs, files and history name."""
+        found = [commit for name in _FILES for commit in _commits_in(os.path.join(admin, name))]
+        for folder, _, names in os.walk(os.path.join(admin, "refs")):
+            found += [each for name in names for each in _commits_in(os.path.join(folder, name))]
+        return found + _history(os.path.join(admin, "logs", "HEAD"))
+
+    def _of_branch(self, branch: str) -> list[str]:
+        head = self._place.git.commit(f"refs/heads/{branch}")
+        log = os.path.join(self._place.common_dir, "logs", "refs", "heads", branch)
+        return [*([head] if head else []), *_history(log)]
+
+    def has_staged(self, tree: Tree) -> bool:
+        """Whether the index of a tree differs from its head: also where its files are gone."""
+        with tempfile.TemporaryDirectory(prefix="ackbus-rescue-") as folder:
+            index = os.path.join(folder, "index")
+            git = repository_at(self._place.common_dir, {"GIT_INDEX_FILE": index})
+            staged = _staged(git, tree.admin, index)
+        if tree.head is None or staged is None:
+            return os.path.exists(os.path.join(tree.admin, "index"))
+        return git.run("rev-parse", f"{tree.head}^{{tree}}").decode().strip() != staged
+
+    def files_of(self, task: str, path: str, head: str) -> str:
+        """Return a commit that has all files of a tree that are not ignored; the tree stays as is.
+
+        Its parents are the head, and what was staged where that is something else again.
+
+        Raises:
+            Refused: a folder is a repository by itself, whose commits this one would not have.
+            GitFailed: git can't read all files, or the disk is full.
+        """
+        with tempfile.TemporaryDirectory(prefix="ackbus-rescue-") as folder:
+            index = os.path.join(folder, "index")
+            git = repository_at(path, {**_AUTHOR, "GIT_INDEX_FILE": index})
+            git.run("read-tree", head)  # afresh: no bit of the real one may hide a change
+            git.run("-c", "advice.addEmbeddedRepo=false", "add", "--all", "--", ".")
+            _refuse_repositories(git.run("diff-index", "--cached", "--raw", "-z", head), path)
+            files = git.run("write-tree").decode().strip()
+            parents = ["-p", head]
+            staged = _staged(git, git_dir_of(path), index)
+            base = git.run("rev-parse", f"{head}^{{tree}}").decode().strip()
+            if staged is not None and staged not in (files, base):
+                words = f"What was staged for task {task}"
+                parents += ["-p", _commit(git, staged, ["-p", head], words)]
+            return _commit(git, files, parents, f"Files of task {task} that were not committed")
+
+
+def _staged(git: Repository, admin: str, index: str) -> str | None:
+    """Return the tree of what is staged, by a copy of the index; None where there is none."""
+    try:
+        shutil.copyfile(os.path.join(admin, "index"), index)
+        return git.run("write-tree").decode().strip()
+    except (FileNotFoundError, CommandFailed):  # nothing yet; or unmerged, of files of commits
+        return None
+
+
+def _commit(git: Repository, tree: str, parents: list[str], words: str) -> str:
+    text = f"{words}\n".encode("utf-8", "surrogateescape")
+    return git.run("commit-tree", tree, *parents, "-F", "-", stdin=text).decode().strip()
+
+
+def _refuse_repositories(raw: bytes, path: str) -> None:
+    """Refuse folders that git would note as submodules, without what is in them."""
+    fields = raw.split(b"\0")
+    pairs = zip(fields[::2], fields[1::2], strict=False)
+    found = [os.fsdecode(name) for what, name in pairs if what.split(b" ")[1:2] == [b"160000"]]
+    if found:
+        raise Refused(
+            f"in {path} there are repositories by themselves, which can't be kept here:"
+            f" {named(found)}; push or move what they have first"
+        )
+
+
+def _commits_in(file: str) -> list[str]:
+    try:
+        with open(file, "rb") as opened:
+            return [match.decode() for match in _COMMIT.findall(opened.read())]
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return []
+
+
+def _history(log: str) -> list[str]:
+    """Return the commits that a ref had, by the file of its history."""
+    try:
+        with open(log, "rb") as opened:
+            lines = opened.read().splitlines()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return []
+    found = (match for match in map(_MOVED.match, lines) if match)
+    return [commit.decode() for match in found for commit in match.groups() if commit.strip(b"0")]

@@ -1,0 +1,79 @@
+"""What a new work tree needs beside its files of git: copies from the main one, a set-up command.
+
+Both come of the user. A file that is in the new tree already stays as it is.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+
+from ...schema.errors import InvalidInput, Refused, shown
+from ..limited import run_limited
+from ..repository import GitFailed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class SetupFailed(GitFailed):
+    """The set-up command of a new work tree failed, or reached its time limit."""
+
+
+def copy_files(main: str, tree: str, patterns: Sequence[str]) -> list[str]:
+    """Copy files of the main work tree that git does not have, as `.env`; return their names.
+
+    Args:
+        main: the main work tree.
+        tree: the new one.
+        patterns: globs below the main one; `**` is any number of folders.
+
+    Raises:
+        InvalidInput: a pattern leads out of the main work tree, or into `.git`.
+        Refused: a file can't be copied.
+    """
+    copied = []
+    for pattern in patterns:
+        parts = pattern.split("/")
+        if not pattern or os.path.isabs(pattern) or {"..", ".git"} & set(parts):
+            raise InvalidInput(f"{shown(pattern)} is no glob of files below {main}")
+        found = glob.glob(pattern, root_dir=main, recursive=True, include_hidden=True)
+        copied += [name for name in sorted(found) if _copy(main, tree, name)]
+    return copied
+
+
+def _copy(main: str, tree: str, name: str) -> bool:
+    source, target = os.path.join(main, name), os.path.join(tree, name)
+    is_of_git = ".git" in name.split("/")
+    if is_of_git or not os.path.isfile(source) or os.path.lexists(target):
+        return False
+    try:
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copy2(source, target + ".new")
+        os.replace(target + ".new", target)
+    except OSError as error:
+        raise Refused(f"{source} can't be copied to {tree}: {error.strerror}") from error
+    return True
+
+
+def run_setup(
+    command: Sequence[str], tree: str, environment: Mapping[str, str], limit_s: float
+) -> None:
+    """Run the set-up command in a new work tree.
+
+    Raises:
+        SetupFailed: it failed, can't be started, or reached its limit.
+    """
+    shell = " ".join(command)
+    try:
+        ended = run_limited(command, folder=tree, environment=environment, limit_s=limit_s)
+    except OSError as error:
+        raise SetupFailed(f"set-up {shown(shell)} can't be started: {error.strerror}") from error
+    if ended is None:
+        raise SetupFailed(f"set-up {shown(shell)} has not ended within {limit_s:g} s")
+    if ended.code:
+        said = (ended.err or ended.out).decode("utf-8", "replace").strip().splitlines()
+        last = f": {said[-1]}" if said else ""
+        raise SetupFailed(f"set-up {shown(shell)} failed with exit code {ended.code}{last}")

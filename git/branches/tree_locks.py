@@ -1,0 +1,109 @@
+"""Locks on a repository's work trees, which git processes of ours hold with us.
+
+Git inherits the descriptor. So when a process of ours is killed, its lock is free only when the git
+that it had started has ended, and what it left is final.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from contextlib import contextmanager
+
+from ...schema.errors import TimedOut
+from .tree_names import safe_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: The folder of the locks, in the one that all work trees share.
+FOLDER = "ackbus"
+
+#: How long a lock is waited for, in seconds: 48 trees at once are made within it.
+_WAIT_S = 120.0
+
+#: How long a waiter sleeps between two looks, in seconds: at first, and at most.
+_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.05
+
+
+class TreeBusy(TimedOut):
+    """Another process is making or removing the tree."""
+
+
+class TreeLocks:
+    """The locks of a repository.
+
+    Args:
+        common_dir: the folder that all its work trees share.
+        wait_s: how long a lock is waited for.
+    """
+
+    def __init__(self, common_dir: str, wait_s: float = _WAIT_S) -> None:
+        self._folder = os.path.join(common_dir, FOLDER)
+        self._wait_s = wait_s
+
+    @contextmanager
+    def of_all(self) -> Iterator[int]:
+        """Hold the list of work trees; yields the descriptor, for git to inherit."""
+        with self._held("trees.lock") as descriptor:
+            yield descriptor
+
+    @contextmanager
+    def of_task(self, task: str) -> Iterator[int]:
+        """Hold the tree of one task; yields the descriptor, for git to inherit."""
+        with self._held(f"task-{safe_name(task)}.lock") as descriptor:
+            yield descriptor
+
+    def forget(self, task: str) -> None:
+        """Remove the lock of a task whose tree is gone; the caller holds it."""
+        os.unlink(os.path.join(self._folder, f"task-{safe_name(task)}.lock"))
+
+    @contextmanager
+    def _held(self, name: str) -> Iterator[int]:
+        os.makedirs(self._folder, exist_ok=True)
+        path = os.path.join(self._folder, name)
+        deadline = time.monotonic() + self._wait_s
+        while (descriptor := self._locked(path, deadline)) is None:
+            pass
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)  # a git that goes on keeps it
+
+    def _locked(self, path: str, deadline: float) -> int | None:
+        """Return a descriptor with the lock; None: the file was removed while we waited."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            self._wait(descriptor, path, deadline)
+            if _is_at(descriptor, path):
+                held, descriptor = descriptor, -1
+                return held
+            return None
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _wait(self, descriptor: int, path: str, deadline: float) -> None:
+        pause_s = _PAUSE_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TreeBusy(
+                        f"{path} has been held for {self._wait_s:g} s by another process, or by a"
+                        " git that it started; look for one that waits, then try again"
+                    ) from None
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    """Whether a path still leads to the file of a descriptor."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False

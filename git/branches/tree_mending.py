@@ -1,0 +1,82 @@
+"""Mend the work trees of tasks: what a kill left half made, and folders that were deleted by hand.
+
+Git's own folder of a tree has its head, its index and the history of its head. So a tree whose
+files were deleted comes back as it was staged.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from ...schema.errors import Refused
+from .repositories import repository_at
+from .tree_list import admin_folders, read_lock
+from .tree_names import mark_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .repositories import Place
+    from .tree_list import Tree
+
+
+def mend(tree: Tree, base: str, limit_s: float) -> None:
+    """Give a tree what it lacks of what git needs; the caller holds its locks.
+
+    Args:
+        tree: of ours.
+        base: the commit that it begins at, for one whose making was cut off.
+        limit_s: how long bringing back its files may take.
+
+    Raises:
+        Refused: there is something else at its path.
+    """
+    _write_missing(os.path.join(tree.admin, "commondir"), "../..")
+    _write_missing(os.path.join(tree.admin, "HEAD"), base)
+    if tree.is_there:
+        return
+    dot_git = os.path.join(tree.path, ".git")
+    if os.path.lexists(dot_git) or (os.path.lexists(tree.path) and not os.path.isdir(tree.path)):
+        raise Refused(f"{tree.path} is not the work tree that git knows there any more; move it")
+    is_empty = is_empty_folder(tree.path) or not os.path.lexists(tree.path)
+    os.makedirs(tree.path, exist_ok=True)
+    _write_missing(dot_git, f"gitdir: {tree.admin}")
+    if tree.is_made and is_empty:
+        repository_at(tree.path).run("checkout-index", "--all", "--quiet", limit_s=limit_s)
+
+
+def drop_stubs(place: Place, task: str) -> None:
+    """Remove folders of git's that a kill left before they had a path; the caller holds all locks.
+
+    They have no files but the lock, with which git keeps them for good.
+    """
+    for admin in admin_folders(place.common_dir):
+        if not os.path.lexists(os.path.join(admin, "gitdir")) and read_lock(admin) == mark_of(task):
+            os.unlink(os.path.join(admin, "locked"))
+            with suppress(OSError):  # not empty: git prunes it
+                os.rmdir(admin)
+
+
+def drop_dead_index_lock(tree: Tree) -> None:
+    """Remove the lock of an index in an unfinished tree; the caller holds the lock of its task.
+
+    No git but ours has been there, and each of ours has the task's lock as long as it runs. A lock
+    in a finished tree is somebody's, and stays.
+    """
+    if not tree.is_made:
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(tree.admin, "index.lock"))
+
+
+def is_empty_folder(path: str) -> bool:
+    """Whether there is a folder without anything in it, and no link to one."""
+    return os.path.isdir(path) and not os.path.islink(path) and not os.listdir(path)
+
+
+def _write_missing(path: str, line: str) -> None:
+    """Write a file of git's that it would have written next."""
+    with (
+        suppress(FileExistsError),
+        open(path, "x", encoding="utf-8", errors="surrogateescape") as f,
+    ):
+        f.write(line + "\n")

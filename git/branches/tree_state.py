@@ -1,0 +1,124 @@
+"""The state of a work tree: its head, what is not committed, what is under way."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from .repositories import repository_at
+
+#: What git keeps in its folder of a tree while an operation is under way, and the operation.
+_OPERATIONS = {
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "sequencer": "cherry-pick",
+    "BISECT_LOG": "bisect",
+}
+
+#: How many files an error names.
+_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True)
+class TreeState:
+    """The state of a work tree.
+
+    Attributes:
+        head: its commit, or None before the first.
+        branch: the branch that is checked out, or None for a detached head.
+        changed: the files of git that differ from the head, staged or not.
+        untracked: files and folders that git neither has nor ignores.
+        operation: what is under way: merge, rebase, cherry-pick, revert, bisect; or None.
+        ahead: how many commits are beyond the base.
+        unpushed: how many commits no remote has.
+    """
+
+    head: str | None
+    branch: str | None
+    changed: list[str]
+    untracked: list[str]
+    operation: str | None
+    ahead: int
+    unpushed: int
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether all is committed and nothing is under way."""
+        return not (self.changed or self.untracked or self.operation)
+
+    def dirt(self) -> str:
+        """Return what keeps it from being clean, in words; at most ten files are named."""
+        parts = []
+        if self.operation:
+            parts.append(f"a {self.operation} is under way")
+        if self.changed:
+            parts.append(f"not committed: {named(self.changed)}")
+        if self.untracked:
+            parts.append(f"unknown to git: {named(self.untracked)}")
+        return "; ".join(parts)
+
+
+def named(files: list[str]) -> str:
+    """Return the names of the first files, and how many more there are."""
+    shown = ", ".join(_plain(file) for file in files[:_NAMED])
+    more = len(files) - _NAMED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def _plain(file: str) -> str:
+    return file if file.isprintable() and " " not in file else repr(file)
+
+
+def read_state(path: str, base: str | None = None) -> TreeState:
+    """Return the state of the work tree at a path; nothing is changed there.
+
+    Args:
+        path: its top.
+        base: the commit that its branch began at.
+
+    Raises:
+        GitFailed: there is no work tree, or git can't read it.
+    """
+    git = repository_at(path)
+    options = ("--porcelain=v2", "-z", "--branch", "--untracked-files=normal", "--no-renames")
+    raw = git.run("-c", "core.fsmonitor=false", "status", *options, "--ignore-submodules=none")
+    lines = [os.fsdecode(line) for line in raw.split(b"\0") if line]
+    told = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# "))
+    head = None if told["branch.oid"] == "(initial)" else told["branch.oid"]
+    branch = None if told["branch.head"] == "(detached)" else told["branch.head"]
+    return TreeState(
+        head=head,
+        branch=branch,
+        changed=[_file(line) for line in lines if line[:2] in ("1 ", "2 ", "u ")],
+        untracked=[line[2:] for line in lines if line.startswith("? ")],
+        operation=operation_at(git_dir_of(path)),
+        ahead=_count(path, head, base) if head and base else 0,
+        unpushed=_count(path, head, "--remotes") if head else 0,
+    )
+
+
+def git_dir_of(path: str) -> str:
+    """Return git's folder of the work tree at a path."""
+    answer = repository_at(path).run("rev-parse", "--absolute-git-dir")
+    return os.fsdecode(answer).removesuffix("\n")
+
+
+def operation_at(git_dir: str) -> str | None:
+    """Return the operation that is under way in a tree, by git's folder of it; or None."""
+    for name, operation in _OPERATIONS.items():
+        if os.path.lexists(os.path.join(git_dir, name)):
+            return operation
+    return None
+
+
+def _file(line: str) -> str:
+    """Return the file of a line: after 8 fields of a changed one, 10 of an unmerged one."""
+    return line.split(" ", 10 if line[0] == "u" else 8)[-1]
+
+
+def _count(path: str, head: str, known: str) -> int:
+    answer = repository_at(path).run("rev-list", "--count", head, "--not", known, "--")
+    return int(answer)

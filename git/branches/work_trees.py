@@ -1,0 +1,247 @@
+"""Work trees for tasks: each on a branch of its own, made so that a kill at any step can be mended.
+
+Git knows the tree first, locked and marked as the task's; only then the branch is made. So whatever
+a kill leaves says whose it is, and a repetition goes on from there. A branch or a tree of somebody
+else is never touched.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from ...schema.errors import Refused, shown
+from ..repository import CommandFailed, GitFailed, OutOfTime
+from .repositories import ALONE, NOTHING, Place, repository_at
+from .tree_files import copy_files, run_setup
+from .tree_list import Note, Tree, admin_of, checked_out_at, read_trees, write_note
+from .tree_locks import TreeLocks
+from .tree_mending import drop_dead_index_lock, drop_stubs, is_empty_folder, mend
+from .tree_names import mark_of, safe_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ..repository import Repository
+
+#: Settings of git: the folder of all trees, and how many there may be.
+FOLDER_SETTING, LIMIT_SETTING = "ackbus.trees", "ackbus.maxTrees"
+
+#: How many trees of tasks a repository has at most.
+MAX_TREES = 100
+
+#: How long git waits for a ref that another git changes, and no process in the background.
+_PATIENT = (
+    *("-c", "core.filesRefLockTimeout=10000"),
+    *("-c", "core.packedRefsTimeout=10000"),
+    *("-c", "core.fsmonitor=false"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewTree:
+    """A work tree to make.
+
+    Attributes:
+        task: whose it is.
+        branch: its branch, which is made.
+        base: the id of the commit that the branch begins at.
+        path: where it will be; None is the folder of all trees.
+        is_known: whether the branch, if it is there, is known to be the task's.
+        copies: globs of files of the main work tree that are copied.
+        setup: a command that is run in the new tree; empty is none.
+        environment: variables for it.
+        has_hooks: whether the hook `post-checkout` is run.
+        has_submodules: whether submodules are initialised.
+        has_large_files: whether Git LFS fetches the contents of its files.
+        limit_s: how long each of checkout, hook and set-up may take.
+    """
+
+    task: str
+    branch: str
+    base: str
+    path: str | None = None
+    is_known: bool = False
+    copies: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    has_hooks: bool = True
+    has_submodules: bool = False
+    has_large_files: bool = True
+    limit_s: float = 600.0
+
+
+class WorkTrees:
+    """The work trees of a repository that belong to tasks.
+
+    Args:
+        place: the repository.
+
+    Attributes:
+        place: the repository.
+        locks: its locks.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.locks = TreeLocks(place.common_dir)
+
+    @property
+    def folder(self) -> str:
+        """The folder of all trees: beside the main one, or what `ackbus.trees` says."""
+        main = self.place.main
+        given = self.place.setting(FOLDER_SETTING)
+        return os.path.join(main, given) if given else main.removesuffix(".git") + ".trees"
+
+    def path_of(self, task: str) -> str:
+        """Return where the tree of a task is made unless told otherwise."""
+        return os.path.join(self.folder, safe_name(task))
+
+    def all(self) -> list[Tree]:
+        """Return the trees of all tasks, unfinished ones included."""
+        return [tree for tree in read_trees(self.place) if tree.is_ours]
+
+    def of(self, task: str) -> Tree | None:
+        """Return the tree of a task, or None."""
+        return next((tree for tree in read_trees(self.place) if tree.is_of(task)), None)
+
+    def make(self, new: NewTree) -> Tree:
+        """Make the tree and the branch of a task. Safe to repeat: it is mended, or left as it is.
+
+        Raises:
+            InvalidInput: a name can't be one of a branch or a task, or a glob leads elsewhere.
+            Refused: the branch or the path is somebody else's, or there are too many trees.
+            GitFailed: git, a hook or the set-up failed; a repetition goes on from there.
+            TreeBusy: another process is making it.
+        """
+        self.place.branch_ref(new.branch)
+        with self.locks.of_task(new.task) as held:
+            tree = self._claim(new, held)
+            if not tree.is_made:
+                self._fill(tree, new, held)
+            if tree.note is None or not tree.note.is_made:
+                write_note(tree.admin, Note(new.task, new.branch, new.base, is_made=True))
+            made = self.of(new.task)
+        assert made is not None, new.task
+        return made
+
+    def _claim(self, new: NewTree, held: int) -> Tree:
+        """Return the task's tree, known to git and on its branch."""
+        with self.locks.of_all() as list_held:
+            trees = read_trees(self.place)
+            tree = next((tree for tree in trees if tree.is_of(new.task)), None)
+            if tree is None:
+                tree = self._add(new, trees, (held, list_held))
+            elif tree.note is not None and tree.note.branch != new.branch:
+                raise Refused(
+                    f"task {shown(new.task)} has its tree on branch {shown(tree.note.branch)},"
+                    f" at {tree.path}; name that branch"
+                )
+            else:
+                mend(tree, new.base, new.limit_s)
+            if tree.lock is None:
+                self._lock(tree, new.task)
+            if not tree.is_made and tree.note is None:
+                self._attach(tree, new)
+                write_note(tree.admin, Note(new.task, new.branch, new.base, is_made=False))
+        return tree
+
+    def _add(self, new: NewTree, trees: list[Tree], held: tuple[int, ...]) -> Tree:
+        folder, name = os.path.split(new.path or self.path_of(new.task))
+        path = os.path.join(os.path.realpath(folder), name)
+        self._refuse_taken(new, path, trees)
+        head = self._head_of_branch(new)
+        start = head if head is not None else new.base
+        drop_stubs(self.place, new.task)
+        self._make_folder(os.path.dirname(path))
+        options = ("--detach", "--no-checkout", "--lock", "--reason", mark_of(new.task))
+        command = (*_PATIENT, "worktree", "add", *options, path, start)
+        self.place.git.run(*command, limit_s=new.limit_s, kept=held)
+        admin = admin_of(path)
+        return Tree(path, admin, start, None, mark_of(new.task), None)
+
+    def _refuse_taken(self, new: NewTree, path: str, trees: list[Tree]) -> None:
+        """Refuse what is somebody else's, before anything is made."""
+        if (head := self._head_of_branch(new)) is not None and not new.is_known:
+            raise Refused(
+                f"branch {shown(new.branch)} is there already, at {head[:12]}; name another branch"
+            )
+        if (at := checked_out_at(self.place, new.branch)) is not None:
+            raise Refused(f"branch {shown(new.branch)} is checked out at {at}; name another branch")
+        if any(tree.path == path for tree in trees):
+            raise Refused(f"{path} is a work tree of somebody else; name another path")
+        if os.path.lexists(path) and not is_empty_folder(path):
+            raise Refused(f"{path} is there already and has something in it; name another path")
+        most = int(self.place.setting(LIMIT_SETTING) or MAX_TREES)
+        if sum(tree.is_ours for tree in trees) >= most:
+            raise Refused(
+                f"{self.place.main} has {most} work trees of tasks, which is the limit; clean some,"
+                f" or raise it with 'git config {LIMIT_SETTING} N'"
+            )
+
+    def _head_of_branch(self, new: NewTree) -> str | None:
+        return self.place.git.commit(f"refs/heads/{new.branch}")
+
+    def _make_folder(self, folder: str) -> None:
+        """Make the folder of all trees; a work tree around it ignores what is in it."""
+        try:
+            os.makedirs(folder, exist_ok=True)
+            ignoring = os.path.join(folder, ".gitignore")
+            if os.path.realpath(folder) == os.path.realpath(self.folder):
+                with open(ignoring, "a+", encoding="ascii") as file:
+                    if not file.tell():
+                        file.write("*\n")
+        except OSError as error:
+            raise Refused(
+                f"{folder} can't be made for work trees: {error.strerror}; name another folder"
+                f" with 'git config {FOLDER_SETTING} FOLDER'"
+            ) from error
+
+    def _lock(self, tree: Tree, task: str) -> None:
+        self.place.git.run("worktree", "lock", "--reason", mark_of(task), tree.path)
+
+    def _attach(self, tree: Tree, new: NewTree) -> None:
+        """Put a new tree on its branch: first its head, which claims the name, then the branch."""
+        there = self._head_of_branch(new)
+        is_own = new.is_known or (tree.branch == new.branch and there == new.base)
+        if there is not None and not is_own:
+            raise Refused(f"branch {shown(new.branch)} is somebody else's by now; name another")
+        git = repository_at(tree.path)
+        ref = self.place.branch_ref(new.branch)
+        git.run("symbolic-ref", "HEAD", ref)
+        if there is not None:
+            return
+        try:
+            git.run(*_PATIENT, "update-ref", "-m", mark_of(new.task), ref, new.base, NOTHING)
+        except CommandFailed as error:
+            raise GitFailed(f"branch {shown(new.branch)} can't be made: {error.reason}") from error
+
+    def _fill(self, tree: Tree, new: NewTree, held: int) -> None:
+        """Take the steps that a user's programs may have a part in."""
+        git = repository_at(tree.path, {} if new.has_large_files else {"GIT_LFS_SKIP_SMUDGE": "1"})
+        drop_dead_index_lock(tree)
+        reset = ("reset", "--hard", "--quiet", "--no-recurse-submodules")
+        git.run(*_PATIENT, *reset, limit_s=new.limit_s, kept=(held,))
+        if new.has_hooks:
+            _run_hook(git, new.limit_s)
+        if new.has_submodules:
+            update = ("submodule", "update", "--init", "--recursive", "--quiet")
+            git.run(*update, limit_s=new.limit_s)
+        if new.copies and not self.place.is_bare:
+            copy_files(self.place.main, tree.path, new.copies)
+        if new.setup:
+            kept = {key: value for key, value in os.environ.items() if key not in ALONE}
+            run_setup(new.setup, tree.path, {**kept, **new.environment}, new.limit_s)
+
+
+def _run_hook(git: Repository, limit_s: float) -> None:
+    """Run `post-checkout` as git does it in a new work tree."""
+    head = git.run("rev-parse", "HEAD").decode().strip()
+    hook = ("hook", "run", "--ignore-missing", "post-checkout", "--")
+    try:
+        git.run(*hook, "0" * len(head), head, "1", limit_s=limit_s)
+    except CommandFailed as error:
+        raise GitFailed(f"the hook post-checkout failed: {error.reason}") from error
+    except OutOfTime as error:
+        raise OutOfTime(f"the hook post-checkout has not ended within {limit_s:g} s") from error

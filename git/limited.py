@@ -1,0 +1,89 @@
+"""A program with a time limit: at the limit it is ended, with all that it started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from contextlib import suppress
+from dataclasses import dataclass
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+#: How long a program at its limit may take to remove its locks, in seconds.
+_ENDING_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The end of a program that ended by itself."""
+
+    code: int
+    out: bytes
+    err: bytes
+
+
+def run_limited(
+    command: Sequence[str],
+    *,
+    folder: str,
+    environment: Mapping[str, str],
+    limit_s: float,
+    stdin: bytes = b"",
+    kept: Sequence[int] = (),
+) -> Ended | None:
+    """Run a program in a session of its own; None: it reached its limit, and was ended.
+
+    Args:
+        command: the program and its arguments.
+        folder: where it runs.
+        environment: all of its variables.
+        limit_s: after how many seconds it is ended.
+        stdin: what it may read; there is no terminal.
+        kept: descriptors that it inherits.
+
+    Raises:
+        OSError: it can't be started.
+    """
+    import tempfile
+
+    # Files instead of pipes: what it leaves in the background would hold a pipe open.
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as out,
+        tempfile.TemporaryFile() as err,
+    ):
+        given.write(stdin)
+        given.seek(0)
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=given,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+            pass_fds=kept,
+        )
+        try:
+            process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            if process.poll() is None:
+                _end_group(process)
+        out.seek(0)
+        err.seek(0)
+        return Ended(process.returncode, out.read(), err.read())
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a leader and its group: first by SIGTERM, at which git removes its locks."""
+    import signal
+
+    for last in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, last)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_ENDING_S)
