@@ -1,4 +1,4 @@
-"""What work trees of tasks have left behind, and the room that they take; nothing is changed."""
+"""Leftovers of the work trees of tasks, and the room that they take; nothing is changed."""
 
 from __future__ import annotations
 

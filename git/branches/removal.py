@@ -31,7 +31,7 @@ _LIMIT_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What a removal did.
+    """The outcome of a removal.
 
     Attributes:
         path: of the tree that is gone; None where there was none.

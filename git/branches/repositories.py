@@ -23,7 +23,7 @@ ALONE: dict[str, str | None] = {
     "GIT_EDITOR": ":",
 }
 
-#: What update-ref takes for the value of a ref that is not there.
+#: The old value, for update-ref, of a ref that is not there.
 NOTHING = ""
 
 

@@ -9,7 +9,7 @@ from ...schema.errors import InvalidInput, shown
 #: How long a name made of a task's may be, in bytes.
 _MAX_BYTES = 120
 
-#: What a lock of git's on a work tree of ours says first.
+#: The beginning of the reason of git's lock on a tree of ours.
 _MARK = "ackbus task "
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .repositories import repository_at
 
-#: What git keeps in its folder of a tree while an operation is under way, and the operation.
+#: Files that git keeps in its folder of a tree while an operation is under way, and which one.
 _OPERATIONS = {
     "rebase-merge": "rebase",
     "rebase-apply": "rebase",

@@ -210,7 +210,7 @@ def test_folder_of_all_trees_is_a_setting_and_ignored_in_a_work_tree(
 
 
 class TestOthers:
-    """What belongs to somebody else stays, and the error says so."""
+    """Branches, paths and trees of others stay, and the error says so."""
 
     @pytest.mark.parametrize("known", ["w/fix", "w"])
     def test_branch_that_exists(self, main: Git, trees: WorkTrees, known: str) -> None:
