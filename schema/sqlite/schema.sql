@@ -1097,3 +1097,15 @@ CREATE TABLE merge_forecasts (
   PRIMARY KEY (a, b)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_merge_forecasts_at ON merge_forecasts (at_ms);
+
+-- Jobs that wait until the tasks on which they depend have landed.
+CREATE TABLE planned_jobs (
+  task           TEXT PRIMARY KEY CHECK (task <> ''),
+  payload        TEXT NOT NULL CHECK (json_valid(payload)),
+  depends_on     TEXT NOT NULL CHECK (json_valid(depends_on)),
+  priority       INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 2),
+  planned_by     TEXT NOT NULL,
+  correlation_id TEXT,
+  message_id     TEXT NOT NULL,  -- of the message that told of it
+  planned_at_ms  INTEGER NOT NULL CHECK (planned_at_ms BETWEEN 0 AND 253402300799999)
+) STRICT, WITHOUT ROWID;

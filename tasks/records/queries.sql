@@ -18,6 +18,18 @@ SELECT {task} FROM tasks
 SELECT value FROM json_each(?1)
  WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE task = value AND state = 'COMPLETED');
 
+-- name: add_planned_job
+INSERT INTO planned_jobs (task, payload, depends_on, priority, planned_by, correlation_id,
+                          message_id, planned_at_ms)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: planned_jobs
+SELECT task, payload, depends_on, priority, planned_by, correlation_id, message_id, planned_at_ms
+  FROM planned_jobs ORDER BY task;
+
+-- name: delete_planned_job
+DELETE FROM planned_jobs WHERE task = ?;
+
 -- name: add_task
 INSERT INTO tasks ({task}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
                                    ?, ?, ?, ?, ?, ?, ?);

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 #: an option. A command without either reads the prompt from stdin.
 PROMPT, PROMPT_FILE = "{prompt}", "{prompt_file}"
 
-#: The permissions of a program. `edit`: change files in the work tree, and run only what its own settings
-#: allow. `all`: run any command as the user, so best in a container.
+#: The permissions of a program. `edit`: change files in the work tree, and run only what its own
+#: settings allow. `all`: run any command as the user, so best in a container.
 EDIT, ALL = "edit", "all"
 MODES = (EDIT, ALL)
 

@@ -12,6 +12,7 @@ from ..records.task import HELD, lease_of
 from ..records.task_table import TaskTable
 from .errors import TaskBlocked, TaskNotFound, WrongTaskState
 from .messages import QUEUES, TASKS, assigned, job_of, state_change, told
+from .planning import Planning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Changes:
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
         self.table = TaskTable.of(bus)
+        self.plans = Planning(bus, self.table)
         self._has_queues = False
 
     def get(self, name: str) -> Task:
@@ -117,6 +119,7 @@ class Changes:
         is_last = is_final or task.attempt >= task.max_attempts
         failed = self.step(task, "FAILED", agent, reason=reason)
         if is_last:
+            self.plans.gave_up(failed)
             return self._tell(failed, agent, "task_failed", reason=reason)
         now_ms = self.bus.now_ms()
         following = replace(

@@ -92,7 +92,9 @@ class ReviewSteps(Steps):
                 told(task, "task_landed", agent, to, commit=commit, target=task.target)
                 for to in wants_to_know
             ]
-            return self._changes.step(task, "COMPLETED", agent, *mails, commit_id=commit)
+            landed = self._changes.step(task, "COMPLETED", agent, *mails, commit_id=commit)
+            self._changes.plans.landed()
+            return landed
 
     def cancel(self, name: str, *, agent: str, reason: str | None = None) -> Task:
         """End a task as CANCELLED, whoever has it.
@@ -109,7 +111,9 @@ class ReviewSteps(Steps):
                 told(task, "task_cancelled", agent, to, reason=reason)
                 for to in sorted({task.requester, task.worker})
             ]
-            return self._changes.step(task, "CANCELLED", agent, *mails, reason=reason)
+            cancelled = self._changes.step(task, "CANCELLED", agent, *mails, reason=reason)
+            self._changes.plans.gave_up(cancelled)
+            return cancelled
 
     def _approved(self, name: str, attempt: int) -> Task:
         task = self.get(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...schema.arguments import with_checked_arguments
 from ...schema.errors import InvalidInput, shown
+from ...schema.message.names import check_agent
 from ..records.task import STATES
 from .review_steps import ReviewSteps
 from .worker_steps import WorkerSteps
@@ -12,7 +13,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..records.planned_jobs import PlannedJob
     from ..records.task import Task, TaskState
+    from .planning import NewJob
 
 #: The agent in whose name lost holders and overdue questions are settled.
 _SETTLER = "tasks"
@@ -28,6 +31,37 @@ class Tasks(WorkerSteps, ReviewSteps):
     Args:
         bus: an open bus.
     """
+
+    def plan(
+        self,
+        jobs: Sequence[NewJob],
+        *,
+        agent: str,
+        in_reply_to: str | None = None,
+        correlation_id: str | None = None,
+    ) -> None:
+        """Publish the jobs of a plan, all or none.
+
+        A job that depends on others enters the queue in the transaction in which the last of them
+        lands. When one of them fails for good or is cancelled, so is the job.
+
+        Args:
+            jobs: in an order in which they can be done.
+            agent: the planner.
+            in_reply_to, correlation_id: as for `Draft`: the request, and its conversation.
+
+        Raises:
+            InvalidInput: a name breaks its rule, or a dependency is unknown, over, or comes later.
+            TaskExists: a task or a planned job has the name of one.
+        """
+        check_agent(agent)
+        self._changes.create_queues()
+        with self.bus.transaction():
+            self._changes.plans.add(jobs, agent, in_reply_to, correlation_id)
+
+    def planned(self) -> Sequence[PlannedJob]:
+        """Return the jobs that wait until others have landed, the oldest first."""
+        return self._changes.plans.waiting()
 
     def settle_lost(self) -> Sequence[Task]:
         """End the attempts whose holder let its lease run out, and return their tasks.

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from ...schema.arguments import with_checked_arguments
-from ...schema.errors import InvalidInput, Refused, shown
+from ...schema.errors import InvalidInput, Refused
 from ...schema.message.names import check_agent
 from ..records.task import LEASE_S, Blocked, NewTask, Task
 from .errors import TaskExists
 from .messages import ANSWER, BLOCKED, completion_of, done, told
+from .names import check_task_name
 from .steps import Steps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...schema.message.draft import Draft
-
-#: The form of a task's name: it is a part of a branch, of a path, and of a ref.
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 @with_checked_arguments
@@ -239,15 +236,6 @@ class WorkerSteps(Steps):
         self.bus.log.append([mail])
         self._table.change(after)
         return after
-
-
-def check_task_name(name: str) -> None:
-    """Refuse what can't be the name of a task: it is a part of a branch and of a path."""
-    if not _NAME.fullmatch(name) or ".." in name or name.endswith((".", ".lock")):
-        raise InvalidInput(
-            f"task name {shown(name)} must be 1 to 200 letters, digits, '.', '_' or '-', begin with"
-            " a letter or a digit, and have no '..', nor end in '.' or '.lock'"
-        )
 
 
 def _first(new: NewTask, agent: str, token: int, now_ms: int) -> Task:

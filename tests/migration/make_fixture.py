@@ -25,6 +25,7 @@ from ackbus.subscribers.inboxes.cursors import Cursors
 from ackbus.subscribers.overview.notices import Notices
 from ackbus.subscribers.queues.worker_groups import QueueWorkers
 from ackbus.tasks.records.task import NewTask
+from ackbus.tasks.steps.planning import NewJob
 from ackbus.tasks.steps.tasks import Tasks
 from ackbus.workers.commands.saved_state import WorkerStates
 
@@ -165,7 +166,9 @@ def work_on_branches(bus: Bus) -> None:
         base="1" * 40,
         target="main",
     )
-    Tasks(bus).assign(task, agent="bob")
+    tasks = Tasks(bus)
+    tasks.assign(task, agent="bob")
+    tasks.plan([NewJob(task="test", depends_on=("fix",))], agent="bob")
 
 
 def archive_first(bus: Bus) -> None:

@@ -43,6 +43,7 @@ SMALL = {
     "plugin_inits": "a row for each plugin",
     "plugin_state": "a row for each plugin",
     "schedules": "a row for each schedule",
+    "planned_jobs": "the jobs that wait for others",
     "meta": "a row for each setting",
     "sqlite_sequence": "a row for each table that counts",
     "cursors": "a row for each agent",

@@ -3,6 +3,7 @@
 from ackbus import Bus
 from ackbus.tasks.records.forecasts import Forecasts
 from ackbus.tasks.records.task import NewTask
+from ackbus.tasks.steps.planning import NewJob
 from ackbus.tasks.steps.tasks import Tasks
 
 
@@ -16,6 +17,9 @@ def use_tasks(bus: Bus) -> None:
     tasks.land("t-1", attempt=1, agent="integrator", commit="2" * 40)
     tasks.mark_cleaned("t-1")
     tasks.assign(_new("t-3", depends_on=("t-1", "t-2")), agent="lead")
+    tasks.plan([NewJob(task="t-4"), NewJob(task="t-5", depends_on=("t-4",))], agent="planner")
+    tasks.assign(_new("t-4"), agent="lead")
+    tasks.cancel("t-4", agent="lead")
     tasks.list(states=("COMPLETED",), worker="worker", limit=1)
     tasks.list(is_ready=True)
     tasks.settle_lost()
