@@ -70,7 +70,7 @@ class Kept:
 
 
 class Rescue:
-    """What is kept of a repository's removed branches and trees.
+    """The refs that keep commits of removed branches and trees.
 
     Args:
         place: the repository.

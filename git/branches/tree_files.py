@@ -1,4 +1,4 @@
-"""What a new work tree needs beside its files of git: copies from the main one, a set-up command.
+"""Files of a new work tree beside those of git: copies from the main one, a set-up command.
 
 Both come of the user. A file that is in the new tree already stays as it is.
 """

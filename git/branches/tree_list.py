@@ -20,7 +20,7 @@ _NOTE = "ackbus.json"
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What we note about a tree of ours.
+    """Our note about a tree of ours.
 
     Attributes:
         task: whose it is.
