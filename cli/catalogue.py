@@ -41,6 +41,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Tasks": {
         "task": ("task", "Tasks: work of one agent on one git branch."),
+        "crew": ("crew", "Crew: planner, workers and integrator, kept running."),
     },
     "Automation": {
         "automation": (

@@ -50,11 +50,13 @@ class Role:
     Attributes:
         name: of the role, of its log, and of a worker.
         argv: its command.
-        is_spare: whether it starts only when a planner asks for it.
+        is_worker: whether it is a worker of tasks.
+        is_spare: whether it starts only when another worker is wanted.
     """
 
     name: str
     argv: tuple[str, ...]
+    is_worker: bool = False
     is_spare: bool = False
 
 
@@ -196,7 +198,7 @@ def _roles(tree: Any, bus: list[str]) -> Iterable[Role]:
         for number in range(1, workers.get("max", count) + 1):
             worker = f"{name}-{number}"
             own = (*bus, "task", "work", "--worker", worker, *_ending(workers, *options))
-            yield Role(worker, own, is_spare=number > count)
+            yield Role(worker, own, is_worker=True, is_spare=number > count)
     if "integrator" in tree:
         settings = tree["integrator"]
         argv = [*bus, "integrate", *_options(settings, "into", "strategy")]

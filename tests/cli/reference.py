@@ -44,7 +44,7 @@ Exit codes:
 - 3: refused or conflict: a lease that is held, an id that is taken, an ack past the end
 - 4: nothing there: an empty inbox, nothing found, no such message or blob
 - 5: timed out: a lease that was waited for, a bus that others kept locked
-- 78: the configuration of the automation is missing or wrong
+- 78: the configuration of the automation, or the file of a crew, is missing or wrong
 - 130: ended by Ctrl-C; servers, workers and listeners, which end so, end with 0
 - 141: the reader of the output left, as in `bus replay --from 1 | head -1`
 

@@ -40,8 +40,8 @@ def test_each_role_is_a_process() -> None:
     assert (crew.folder, crew.environment) == ("/work/repo", {"LOG": "debug", "N": "3"})
     assert crew.roles == (
         Role("planner", ("bus", "task", "plan", "--timeout", "60", "--", "./plan", "--strict")),
-        Role("coder-1", tuple(worker.format("coder-1").split())),
-        Role("coder-2", tuple(worker.format("coder-2").split()), is_spare=True),
+        Role("coder-1", tuple(worker.format("coder-1").split()), is_worker=True),
+        Role("coder-2", tuple(worker.format("coder-2").split()), True, is_spare=True),
         Role(
             "integrator",
             (

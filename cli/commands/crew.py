@@ -1,0 +1,120 @@
+"""The roles of tasks as processes: crew start, stop, status."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from ...schema.errors import InvalidInput, NotFound
+from ...tasks.roles.crew_file import CrewFile, read_crew
+from ...tasks.roles.crew_lock import is_running, running_pid, stop_running, told_state
+from .. import arguments
+from ..definition import Commands
+from ..options.common import HERE, Place
+from ..own_path import own_path
+from ..running import crew_view as view
+from ..running.crew_host import run_here, start_behind
+from ..running.repeated_view import watch as go_on_watching
+from ..show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...bus.bus import Bus
+
+commands = Commands()
+crew = commands.group("crew", help="Crew: planner, workers and integrator, kept running.")
+
+File = Annotated[
+    str, typer.Argument(metavar="FILE", help="The crew, in YAML: planner, workers, integrator, …")
+]
+
+
+@crew.command("start", example="bus crew start crew.yaml --detach")
+def start(
+    file: File = "crew.yaml",
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Run in the background; return when it runs.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only check the file; start nothing.")
+    ] = False,
+    place: Place = HERE,
+) -> int:
+    """Run the roles that a file names, and start again what ends, after 1 s to 1 min.
+
+    A role that ends with code 2 or 78 is not started again. What a role prints is in the bus
+    directory, in logs/ROLE.log. The roles end with the crew: SIGTERM, and SIGKILL after 10 s. With
+    `max` above `count`, further workers start while jobs wait and no worker is idle. A terminal
+    shows the roles. Exit code 3 when a crew of this bus runs, 78 when the file is wrong.
+    """
+    found = _read(file)
+    if check:
+        roles = [{"name": role.name, "argv": list(role.argv)} for role in found.roles]
+        output.result({"file": found.path, "roles": roles}, f"{found.path}: {len(roles)} roles")
+        return 0
+    with place.open() as bus:
+        if not detach:
+            return run_here(bus, found)
+        pid = start_behind(bus, found.path)
+    output.result({"pid": pid}, f"the crew runs as process {pid}; see 'bus crew status'")
+    return 0
+
+
+@crew.command("stop", example="bus crew stop")
+def stop(
+    wait: Annotated[
+        str, typer.Option(metavar="D", help="How long to wait until nothing of it is left.")
+    ] = "30s",
+    place: Place = HERE,
+) -> int:
+    """End the crew of this bus, and wait until nothing of it is left.
+
+    Exit code 4 when none runs, 5 when it has not ended in time.
+    """
+    wait_s = arguments.seconds(wait, "--wait")
+    with place.open() as bus:
+        pid = stop_running(bus, wait_s)
+    output.result({"pid": pid, "stopped": True}, f"process {pid} has ended, and its roles")
+    return 0
+
+
+@crew.command("status", example="bus crew status --watch")
+def status(
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat, until Ctrl-C.")] = False,
+    every: Annotated[str, typer.Option(metavar="D", help="With --watch: how often.")] = "1s",
+    place: Place = HERE,
+) -> int:
+    """Print the roles of the crew of this bus, and what the agent of each is at.
+
+    Exit code 4 when no crew runs.
+    """
+    with place.open() as bus:
+        if watch:
+            go_on_watching(lambda: _look(bus), every, table=view.table, lines=view.print_lines)
+        view.print_lines(_look(bus))
+        pid = running_pid(bus)
+    output.detail(f"process {pid}")
+    return 0
+
+
+def _look(bus: Bus) -> list[view.RoleSight]:
+    if not is_running(bus):
+        raise NotFound("no crew of this bus runs; start one with 'bus crew start'")
+    now_ms = bus.now_ms()
+    roles = (told_state(bus) or {}).get("roles", [])
+    return [view.RoleSight(role, bus.heartbeats.get(role["name"]), now_ms) for role in roles]
+
+
+def _read(path: str) -> CrewFile:
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except FileNotFoundError as error:
+        raise InvalidInput(f"there is no file {path!a}; write the crew into crew.yaml") from error
+    except OSError as error:
+        raise InvalidInput(f"{path!a} can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path!a} is not UTF-8: {error.reason}") from error
+    return read_crew(text, os.path.abspath(path), [own_path()])
