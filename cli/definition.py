@@ -64,6 +64,10 @@ class Commands:
         self._makers[name] = group._make_group
         return group
 
+    def include(self, others: Commands) -> None:
+        """Take in the commands of another file."""
+        self._makers |= others._makers
+
     def made(self) -> Mapping[str, Any]:
         """Return what the parser makes of these commands and groups, by name."""
         return OnDemand(self._makers)

@@ -25,6 +25,7 @@ from ..options.tasks import (
     wanted_token,
 )
 from ..show import output
+from .board import commands as of_all_tasks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 commands = Commands()
 task = commands.group("task", help="Tasks: work of one agent on one git branch.")
+task.include(of_all_tasks)
 
 Words = Annotated[str | None, optional("TEXT", "What the review says.", "--message", "-m")]
 

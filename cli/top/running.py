@@ -7,11 +7,26 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Protocol, TypeVar
 
 from ...bus.bus import Bus
 from ...bus.doorbell import Listener, listen
 from ..show import output
 from .sight import AGENT_HEADINGS, QUEUE_HEADINGS, Sight, Watcher
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+class Recorded(Protocol):
+    """A state of the bus that can be shown."""
+
+    def record(self) -> Mapping[str, object]:
+        """Return it as JSON shows it."""
+
+
+Shown = TypeVar("Shown", bound=Recorded)
 
 #: How long a picture stays at least, and at most, in seconds.
 _LEAST_S, _MOST_S = 0.2, 1.0
@@ -37,13 +52,35 @@ def show_once(bus: Bus) -> None:
 
 def watch(bus: Bus) -> None:
     """Show the bus until a key, Ctrl-C or SIGTERM ends it; after Ctrl-Z it goes on with `fg`."""
+
+    def draw(sight: Sight, height: int) -> RenderableType:
+        from .view import picture  # rich is slow to load
+
+        return picture(sight, height)
+
+    keep_showing(bus, Watcher(bus).look, draw)
+
+
+def keep_showing(
+    bus: Bus, look: Callable[[], Shown], picture: Callable[[Shown, int], RenderableType]
+) -> None:
+    """Show something of a bus, as `watch` shows the bus.
+
+    Args:
+        bus: an open bus.
+        look: returns its present state.
+        picture: makes the picture for a terminal of so many lines.
+    """
     with listen(bus) as listener:
-        watcher = Watcher(bus)
-        while _is_set_aside(watcher, listener):
+        while _is_set_aside(look, picture, listener):
             os.kill(os.getpid(), signal.SIGSTOP)  # the terminal is as it was by now
 
 
-def _is_set_aside(watcher: Watcher, listener: Listener) -> bool:
+def _is_set_aside(
+    look: Callable[[], Shown],
+    picture: Callable[[Shown, int], RenderableType],
+    listener: Listener,
+) -> bool:
     """Show the bus until it is to end, or to be set aside; return whether it is the latter."""
     stop, aside = threading.Event(), threading.Event()
 
@@ -62,9 +99,9 @@ def _is_set_aside(watcher: Watcher, listener: Listener) -> bool:
     handlers = {signal.SIGTERM: end, signal.SIGWINCH: lambda *_: listener.wake()}
     if not output.is_json():
         handlers[signal.SIGTSTP] = set_aside
-    with _drawing() as draw, _signals(handlers), _keys(pressed):
+    with _drawing(picture) as draw, _signals(handlers), _keys(pressed):
         while not stop.is_set():
-            draw(watcher.look())
+            draw(look())
             stop.wait(_LEAST_S)  # many messages are one picture
             if not stop.is_set():
                 listener.wait(_MOST_S - _LEAST_S)
@@ -72,18 +109,20 @@ def _is_set_aside(watcher: Watcher, listener: Listener) -> bool:
 
 
 @contextmanager
-def _drawing() -> Iterator[Callable[[Sight], None]]:
+def _drawing(
+    picture: Callable[[Shown, int], RenderableType],
+) -> Iterator[Callable[[Shown], None]]:
     if output.is_json():
         yield _print_json
         return
-    from .view import full_screen  # rich is slow to load
+    from .screen import full_screen  # rich is slow to load
 
-    with full_screen() as draw:
+    with full_screen(picture) as draw:
         yield draw
 
 
-def _print_json(sight: Sight) -> None:
-    output.json_line(sight.record())
+def _print_json(shown: Recorded) -> None:
+    output.json_line(shown.record())
     output.flush()  # the reader waits for the next line
 
 

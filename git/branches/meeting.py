@@ -41,6 +41,25 @@ def meeting(repository: Repository, pairs: Sequence[Pair]) -> list[bool]:
     return [both is None or _meet(changes[both[0]], changes[both[1]]) for both in sides]
 
 
+def changed_files(repository: Repository, pairs: Sequence[Pair]) -> list[set[str]]:
+    """Return for each pair the files and folders that the second changes since it left the first.
+
+    Where they have several merge bases, one of them counts; where none, nothing does.
+
+    Raises:
+        CommandFailed: a commit or tree is missing.
+    """
+    if not pairs:
+        return []
+    history = MergeBases(repository, sorted({id for pair in pairs for id in pair}))
+    sides = []
+    for target, head in pairs:
+        bases = history.bases(target, head)
+        sides.append((history.trees[bases[0]], history.trees[head]) if bases else None)
+    changes = _changes(repository, {each for each in sides if each})
+    return [changes[side][0] if side else set() for side in sides]
+
+
 class MergeBases:
     """The commits that lead to some heads, back to where all of them meet."""
 

@@ -5,6 +5,7 @@ A pair of commits is merged once: what came of it is kept in the bus.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
@@ -90,7 +91,11 @@ def forecast_of_refs(bus: Bus, refs: Sequence[str], folder: str) -> list[Clash]:
 
 
 def heads_of(tasks: Iterable[Task]) -> dict[str, dict[str, str]]:
-    """Return the head of each task that has one, by repository and name."""
+    """Return the head of each task that has one, by repository and name.
+
+    Raises:
+        GitFailed: git is not installed, or refuses a repository.
+    """
     by_repository: dict[str, list[Task]] = {}
     for task in tasks:
         by_repository.setdefault(task.repository, []).append(task)
@@ -98,8 +103,10 @@ def heads_of(tasks: Iterable[Task]) -> dict[str, dict[str, str]]:
     for repository, here in by_repository.items():
         try:
             commits = Repository(repository).commits([_ref_of(task) for task in here])
-        except GitFailed:  # the repository is gone
-            continue
+        except GitFailed:
+            if os.path.isdir(repository):
+                raise
+            continue  # it is gone
         found[repository] = {
             task.task: commit for task, commit in zip(here, commits, strict=True) if commit
         }

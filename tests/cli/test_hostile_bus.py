@@ -143,6 +143,8 @@ READING = [
         ["task", "fail", f"task{EVIL}", "--reason", EVIL, "--agent", EVIL],
         ["task", "cancel", f"task{EVIL}", "--reason", EVIL, "--agent", EVIL],
         ["task", "settle"],
+        *(["task", "board", "--once"], ["task", "board", "--json"], ["task", "board", "--at", "1"]),
+        *(["task", "board", "--at", EVIL], ["task", "forecast"], ["task", "forecast", EVIL]),
     ),
     *(["lease", "list", "--json"], ["lease", "acquire", f"lease{EVIL}", "--agent", "x"]),
     *(["lease", "release", EVIL, "--agent", EVIL, "--token", "1"], ["reservations"]),

@@ -1,0 +1,263 @@
+"""The board: what every worker does, since when and where, and what waits for a person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...git.repository import GitFailed
+from ...schema.errors import InvalidInput
+from ...schema.message.times import format_ts
+from ...subscribers.queues.dead_letters import DeadLetters
+from ...subscribers.queues.queue import Queue
+from ...subscribers.queues.queues import Queues
+from ..records.task_table import TaskTable
+from ..steps.messages import COMPLETIONS
+from .forecast import forecast_of_tasks, heads_of
+from .past import fold_at
+from .reserved import changed_by, compare
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Literal
+
+    from ...bus.bus import Bus
+    from ...bus.leases import Lease
+    from ...bus.presence.heartbeats import Heartbeat
+    from ...schema.message.message import Message
+    from ..records.task import Task
+    from .forecast import Clash
+    from .reserved import Changed, Reserved
+
+    #: The kinds of what waits for a person.
+    Kind = Literal["question", "review", "lost", "dead completion", "conflict", "reserved"]
+
+#: How many of the newest heartbeats and changes of state are shown.
+MAX_CHANGES = 100
+
+#: How many dead completions are looked at.
+_MAX_DEAD = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A live task, and what is known of its worker.
+
+    Attributes:
+        task: the task.
+        held: the lease under which it is held, or None.
+        beat: the last beat of its worker, or None.
+    """
+
+    task: Task
+    held: Lease | None
+    beat: Heartbeat | None
+
+    def record(self, now_ms: int) -> dict[str, Any]:
+        """Return its JSON object."""
+        return {
+            **self.task.record(),
+            "since": format_ts(self.task.changed_at_ms),
+            "since_s": round((now_ms - self.task.changed_at_ms) / 1000, 1),
+            "held_until": None if self.held is None else format_ts(self.held.until_ms),
+            "heartbeat": None if self.beat is None else self.beat.record(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Something that waits for a person.
+
+    Attributes:
+        kind: what it is.
+        task: the name of the task, or None.
+        by: the agent that is to decide; None: anybody.
+        text: more, for people.
+        since_ms: since when, in epoch milliseconds; None: not known.
+    """
+
+    kind: Kind
+    task: str | None
+    by: str | None
+    text: str
+    since_ms: int | None
+
+    def record(self) -> dict[str, Any]:
+        """Return its JSON object."""
+        since = None if self.since_ms is None else format_ts(self.since_ms)
+        return {
+            "kind": self.kind,
+            "task": self.task,
+            "for": self.by,
+            "text": self.text,
+            "since": since,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """All live tasks at one moment.
+
+    Attributes:
+        at_ms: the moment, in epoch milliseconds.
+        seq: the newest message of it.
+        rows: the tasks, the oldest first.
+        waiting: what waits for a person.
+        clashes: the pairs that would not merge; none of the past are known.
+        reserved: the changed files that others have reserved; none of the past are known.
+        changes: the newest messages that tell of heartbeats and of changes of state, the newest
+            first.
+        problem: why no forecast could be made, or None.
+    """
+
+    at_ms: int
+    seq: int
+    rows: tuple[Row, ...]
+    waiting: tuple[Waiting, ...]
+    clashes: tuple[Clash, ...] = ()
+    reserved: tuple[Reserved, ...] = ()
+    changes: tuple[Message, ...] = ()
+    problem: str | None = None
+
+    def record(self) -> dict[str, Any]:
+        """Return its JSON object."""
+        return {
+            "at": format_ts(self.at_ms),
+            "seq": self.seq,
+            "tasks": [row.record(self.at_ms) for row in self.rows],
+            "waiting": [each.record() for each in self.waiting],
+            "conflicts": [each.record() for each in self.clashes],
+            "reserved": [each.record() for each in self.reserved],
+            "changes": [_change_record(message) for message in self.changes],
+            "problem": self.problem,
+        }
+
+
+class Boards:
+    """The boards of a bus: the present one, and those of the past.
+
+    It keeps what git said of the branches until one of them moves.
+
+    Args:
+        bus: an open bus.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._heads: object = None
+        self._changed: Changed = {}
+
+    def now(self) -> Board:
+        """Return the present board."""
+        bus = self._bus
+        seq, now_ms = bus.log.newest_seq(), bus.now_ms()
+        tasks = TaskTable.of(bus).live()
+        held = {lease.name: lease for lease in bus.leases.list()}
+        beats = {beat.agent: beat for beat in bus.heartbeats.list()}
+        rows = [Row(task, held.get(task.lease_name), beats.get(task.worker)) for task in tasks]
+        clashes, reserved, problem = self._of_git(tasks)
+        waiting = [
+            *_of_tasks(rows, is_now=True),
+            *_dead_completions(bus),
+            *(_of_clash(clash) for clash in clashes),
+            *(_of_reserved(each) for each in reserved),
+        ]
+        return Board(
+            *(now_ms, seq, tuple(rows), tuple(waiting), tuple(clashes), tuple(reserved)),
+            changes=tuple(newest_changes(bus, seq)),
+            problem=problem,
+        )
+
+    def at(self, seq: int) -> Board:
+        """Return the board as it was when a message was the newest.
+
+        Heartbeats, leases and forecasts of the past are not known.
+
+        Raises:
+            InvalidInput: there is no such message yet.
+        """
+        newest = self._bus.log.newest_seq()
+        if not 0 <= seq <= newest:
+            raise InvalidInput(f"the log ends at seq {newest}: there is no {seq} yet")
+        tasks = [task for task in fold_at(self._bus, seq).tasks.values() if task.is_live]
+        tasks.sort(key=lambda task: (task.created_at_ms, task.task))
+        rows = tuple(Row(task, None, None) for task in tasks)
+        changes = tuple(newest_changes(self._bus, seq))
+        message = self._bus.log.readable(seq) if seq else None
+        at_ms = max([0 if message is None else message.ts_ms, *(each.ts_ms for each in changes)])
+        waiting = tuple(_of_tasks(rows, is_now=False))
+        return Board(at_ms, seq, rows, waiting, changes=changes)
+
+    def _of_git(self, tasks: Sequence[Task]) -> tuple[list[Clash], list[Reserved], str | None]:
+        try:
+            heads = (heads_of(tasks), [(task.task, task.target) for task in tasks])
+            if heads != self._heads:
+                self._heads, self._changed = heads, changed_by(tasks)
+            return forecast_of_tasks(self._bus), compare(self._bus, tasks, self._changed), None
+        except GitFailed as error:
+            return [], [], str(error)
+
+
+def newest_changes(bus: Bus, upto_seq: int, count: int = MAX_CHANGES) -> list[Message]:
+    """Return the newest messages of the types `heartbeat` and `state_change`, the newest first."""
+    found = [
+        message
+        for type in ("heartbeat", "state_change")
+        for message in bus.log.newest(count, before_seq=upto_seq + 1, type=type)
+    ]
+    return sorted(found, key=lambda message: -message.seq)[:count]
+
+
+def _of_tasks(rows: Sequence[Row], *, is_now: bool) -> Iterator[Waiting]:
+    for row in rows:
+        task = row.task
+        if task.blocked is not None:
+            ends_ms = task.blocked.deadline_ms
+            ends = "" if ends_ms is None else f" (until {format_ts(ends_ms)})"
+            text = task.blocked.question + ends
+            yield Waiting("question", task.task, task.requester, text, task.blocked.since_ms)
+        elif task.state == "IN_REVIEW":
+            text = f"{task.branch} at {(task.head or '')[:12]}"
+            by = task.reviewer or task.requester
+            yield Waiting("review", task.task, by, text, task.changed_at_ms)
+        elif is_now and task.state == "WORKING" and row.held is None:
+            text = f"the lease of {task.worker} has run out; see 'bus task settle'"
+            yield Waiting("lost", task.task, None, text, task.changed_at_ms)
+
+
+def _dead_completions(bus: Bus) -> Iterator[Waiting]:
+    if COMPLETIONS not in {info.name for info in Queues(bus).list()}:
+        return
+    for number, job in enumerate(DeadLetters(Queue.open(bus, COMPLETIONS)).find()):
+        if number == _MAX_DEAD:
+            return
+        message = bus.log.readable(job.seq)
+        payload = None if message is None else message.payload
+        task = payload.get("task") if isinstance(payload, dict) else None
+        text = f"seq {job.seq}: {job.error or 'it could not be integrated'}; see 'bus dead list'"
+        yield Waiting(
+            "dead completion", task if isinstance(task, str) else None, None, text, job.ended_at_ms
+        )
+
+
+def _of_clash(clash: Clash) -> Waiting:
+    files = ", ".join(clash.files) or "no common ancestor"
+    return Waiting("conflict", clash.a, None, f"would not merge with {clash.b}: {files}", None)
+
+
+def _of_reserved(each: Reserved) -> Waiting:
+    held = each.conflict.held
+    text = (
+        f"changes {each.conflict.path}, reserved by {held.agent} until {format_ts(held.until_ms)}"
+    )
+    return Waiting("reserved", each.task, held.agent, text, held.reserved_at_ms)
+
+
+def _change_record(message: Message) -> dict[str, Any]:
+    return {
+        "seq": message.seq,
+        "at": format_ts(message.ts_ms),
+        "from": message.from_agent,
+        "type": message.type,
+        "payload": message.payload if message.payload_ref is None else None,
+    }
