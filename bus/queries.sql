@@ -254,6 +254,9 @@ ON CONFLICT DO UPDATE SET ts_ms = excluded.ts_ms, status = excluded.status,
 -- name: heartbeat
 SELECT agent_id, ts_ms, status, current_task, progress, pid FROM heartbeats WHERE agent_id = ?;
 
+-- name: mark
+UPDATE heartbeats SET status = ?, current_task = NULL, progress = NULL WHERE agent_id = ?;
+
 -- name: forget_heartbeat
 DELETE FROM heartbeats WHERE agent_id = ? RETURNING agent_id;
 

@@ -7,8 +7,10 @@ widen what changes the tables.
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 
 from ..schema.queries import Table
+from .jobs.claims import ClaimRecord
 from .jobs.jobs import Job
 from .jobs.statements import VIEWS
 
@@ -20,6 +22,36 @@ if TYPE_CHECKING:
 
     #: Status, available_at_ms, claimed_at_ms, ended_at_ms of a claim.
     Attempt = tuple[str, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class EndedJob:
+    """A job that is over.
+
+    Attributes:
+        state, created_at_ms, started_at_ms, ended_at_ms, error: as for `Job`.
+    """
+
+    state: str
+    created_at_ms: int
+    started_at_ms: int | None
+    ended_at_ms: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveClaim:
+    """A claim that has not ended.
+
+    Attributes:
+        token, seq, group, instance, claimed_at_ms: as for `ClaimRecord`.
+    """
+
+    token: int
+    seq: int
+    group: str
+    instance: str
+    claimed_at_ms: int
 
 
 class Views(Table):
@@ -49,3 +81,29 @@ class Views(Table):
         values = (info.id, walked, since_ms, self._engine.now_ms())
         count: int = self._engine.value(VIEWS["lost_claims"], values)
         return count
+
+    def place(self, info: QueueInfo, seq: int) -> int | None:
+        """Return a job's place in line among those that may be claimed, from 1; None for others.
+
+        A job for one worker is in a line with the others for it: it goes before all else.
+        """
+        place: int = self._engine.value(VIEWS["place_in_line"], (info.id, seq))
+        return place or None
+
+    def counts(self, info: QueueInfo, walked: int) -> list[tuple[str, int, int]]:
+        """Return how many there are of each state and priority, among so many of the newest."""
+        return self._engine.rows(VIEWS["counts_by_state"], (info.id, walked))
+
+    def ended_since(self, info: QueueInfo, walked: int, since_ms: int) -> list[EndedJob]:
+        """Return the jobs that were over since a time, among so many of the newest."""
+        rows = self._engine.rows(VIEWS["jobs_ended_since"], (info.id, walked, since_ms))
+        return [EndedJob(*row) for row in rows]
+
+    def active_claims(self, info: QueueInfo) -> list[ActiveClaim]:
+        """Return the claims on a queue that have not ended, the oldest messages first."""
+        return [ActiveClaim(*row) for row in self._engine.rows(VIEWS["active_claims"], (info.id,))]
+
+    def newest_claim(self, info: QueueInfo, seq: int) -> ClaimRecord | None:
+        """Return the newest claim on a job; None before the first."""
+        row = self._engine.row(VIEWS["newest_claim"], (info.id, seq))
+        return None if row is None else ClaimRecord(*row)

@@ -111,6 +111,16 @@ class Heartbeats(Table):
         row = (agent, self._engine.now_ms(), status, task, progress, pid)
         self._engine.change(SQL["beat"], row)
 
+    def mark(self, agent: str, status: str) -> None:
+        """Change the status of an agent's last beat, and its task: what others found out of it.
+
+        It is no beat. Nothing changes for an agent that never beat.
+
+        Raises:
+            InvalidInput: the status breaks a rule.
+        """
+        self._engine.change(SQL["mark"], (check_status(agent, status, None, None), agent))
+
     def forget(self, agent: str) -> bool:
         """Delete an agent's last beat, and return whether it had one."""
         return bool(self._engine.change(SQL["forget_heartbeat"], (agent,)))

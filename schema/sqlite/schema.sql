@@ -1109,3 +1109,198 @@ CREATE TABLE planned_jobs (
   message_id     TEXT NOT NULL,  -- of the message that told of it
   planned_at_ms  INTEGER NOT NULL CHECK (planned_at_ms BETWEEN 0 AND 253402300799999)
 ) STRICT, WITHOUT ROWID;
+
+-- The output of the jobs of tasks, a line each, while they run; pruned by age.
+CREATE TABLE task_output (
+  id     INTEGER PRIMARY KEY AUTOINCREMENT,
+  seq    INTEGER NOT NULL,  -- the message of the job
+  at_ms  INTEGER NOT NULL CHECK (at_ms BETWEEN 0 AND 253402300799999),
+  stream TEXT CHECK (stream IN ('stdout', 'stderr')),
+  number INTEGER CHECK (number >= 1),  -- in its stream
+  text   TEXT NOT NULL
+) STRICT;
+CREATE INDEX idx_task_output_of_job ON task_output (seq, id);
+CREATE INDEX idx_task_output_at ON task_output (at_ms);
+
+-- The times at which the jobs of tasks printed first and last.
+CREATE TABLE task_progress (
+  seq             INTEGER PRIMARY KEY,
+  first_log_at_ms INTEGER NOT NULL CHECK (first_log_at_ms BETWEEN 0 AND 253402300799999),
+  active_at_ms    INTEGER NOT NULL CHECK (active_at_ms BETWEEN 0 AND 253402300799999)
+) STRICT;
+
+-- The words of workers about themselves, beside their heartbeats.
+CREATE TABLE task_workers (
+  worker        TEXT PRIMARY KEY CHECK (worker <> ''),
+  poll_ms       INTEGER CHECK (poll_ms >= 0),
+  capabilities  TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(capabilities) AND json_type(capabilities) = 'object'),
+  details       TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(details) AND json_type(details) = 'object'),
+  created_at_ms INTEGER NOT NULL CHECK (created_at_ms BETWEEN 0 AND 253402300799999),
+  updated_at_ms INTEGER NOT NULL CHECK (updated_at_ms BETWEEN 0 AND 253402300799999)
+) STRICT, WITHOUT ROWID;
+
+-- The right of one planner to dispatch work: one row while it is held.
+CREATE TABLE dispatch_lock (
+  lock_id        TEXT PRIMARY KEY DEFAULT 'dispatch' CHECK (lock_id = 'dispatch'),
+  session_id     TEXT NOT NULL CHECK (session_id <> ''),
+  run_id         TEXT NOT NULL CHECK (run_id <> ''),
+  acquired_at_ms INTEGER NOT NULL CHECK (acquired_at_ms BETWEEN 0 AND 253402300799999),
+  expires_at_ms  INTEGER NOT NULL CHECK (expires_at_ms BETWEEN 0 AND 253402300799999),
+  updated_at_ms  INTEGER NOT NULL CHECK (updated_at_ms BETWEEN 0 AND 253402300799999)
+) STRICT, WITHOUT ROWID;
+
+-- The states of planners, and the facts before their decisions.
+CREATE TABLE autonomy_state (
+  session_id    TEXT PRIMARY KEY CHECK (session_id <> ''),
+  state         TEXT NOT NULL CHECK (json_valid(state) AND json_type(state) = 'object'),
+  updated_at_ms INTEGER NOT NULL CHECK (updated_at_ms BETWEEN 0 AND 253402300799999)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE autonomy_snapshots (
+  snapshot_id        TEXT PRIMARY KEY CHECK (snapshot_id <> ''),
+  session_id         TEXT NOT NULL CHECK (session_id <> ''),
+  run_id             TEXT NOT NULL,
+  created_at_ms      INTEGER NOT NULL CHECK (created_at_ms BETWEEN 0 AND 253402300799999),
+  ttl_ms             INTEGER NOT NULL CHECK (ttl_ms >= 0),
+  dispatch_lock_held INTEGER NOT NULL CHECK (dispatch_lock_held IN (0, 1)),
+  payload            TEXT NOT NULL CHECK (json_valid(payload) AND json_type(payload) = 'object')
+) STRICT;
+CREATE INDEX idx_autonomy_snapshots_created ON autonomy_snapshots (created_at_ms);
+
+-- The queues of tasks, for programs that know the tables of PushPals. A payload that is a blob is
+-- not in this file: what would come from it is NULL, or the default.
+CREATE VIEW pushpals_requests AS
+  SELECT messages.id,
+         messages.payload ->> '$.sessionId' AS sessionId,
+         messages.payload ->> '$.prompt' AS prompt,
+         CASE jobs.priority WHEN 0 THEN 'interactive' WHEN 1 THEN 'normal' ELSE 'background' END
+           AS priority,
+         ifnull(messages.payload ->> '$.queueWaitBudgetMs',
+                CASE jobs.priority WHEN 0 THEN 20000 WHEN 1 THEN 90000 ELSE 240000 END)
+           AS queueWaitBudgetMs,
+         CASE jobs.state WHEN 'queued' THEN 'pending' WHEN 'running' THEN 'claimed'
+           WHEN 'succeeded' THEN 'completed' ELSE 'failed' END AS status,
+         iif(jobs.state = 'queued', NULL, claims.worker_group) AS agentId,
+         iif(jobs.state = 'succeeded', claims.result, NULL) AS result,
+         CASE WHEN jobs.state IN ('queued', 'running', 'succeeded') THEN NULL
+           WHEN claims.status IN ('failed', 'timed_out') AND json_valid(claims.result)
+            AND json_type(claims.result, '$.message') = 'text' THEN claims.result
+           WHEN instr(jobs.error, ': ') > 0 AND claims.status = 'lost' THEN json_object(
+             'detail', substr(jobs.error, instr(jobs.error, ': ') + 2),
+             'message', substr(jobs.error, 1, instr(jobs.error, ': ') - 1))
+           ELSE json_object('message', ifnull(jobs.error, 'Unknown error')) END AS error,
+         strftime('%Y-%m-%dT%H:%M:%fZ', jobs.created_at_ms / 1000.0, 'unixepoch') AS enqueuedAt,
+         iif(jobs.state = 'queued', NULL,
+             strftime('%Y-%m-%dT%H:%M:%fZ', claims.claimed_at_ms / 1000.0, 'unixepoch')) AS claimedAt,
+         iif(jobs.state = 'succeeded',
+             strftime('%Y-%m-%dT%H:%M:%fZ', jobs.ended_at_ms / 1000.0, 'unixepoch'), NULL) AS completedAt,
+         iif(jobs.state NOT IN ('queued', 'running', 'succeeded'),
+             strftime('%Y-%m-%dT%H:%M:%fZ', jobs.ended_at_ms / 1000.0, 'unixepoch'), NULL) AS failedAt,
+         jobs.ended_at_ms - jobs.started_at_ms AS durationMs,
+         strftime('%Y-%m-%dT%H:%M:%fZ', jobs.created_at_ms / 1000.0, 'unixepoch') AS createdAt,
+         strftime('%Y-%m-%dT%H:%M:%fZ', max(jobs.created_at_ms, ifnull(jobs.started_at_ms, 0),
+                  ifnull(claims.ended_at_ms, 0), ifnull(jobs.ended_at_ms, 0)) / 1000.0, 'unixepoch') AS updatedAt
+    FROM queues JOIN jobs ON jobs.queue_id = queues.id
+    JOIN (SELECT seq, id, iif(json_valid(payload), payload, NULL) AS payload FROM messages) AS messages
+      ON messages.seq = jobs.seq
+    LEFT JOIN claims ON claims.token = (
+         SELECT max(token) FROM claims WHERE queue_id = jobs.queue_id AND seq = jobs.seq)
+   WHERE queues.name = 'requests' AND queues.removed_at_ms IS NULL;
+
+CREATE VIEW pushpals_jobs AS
+  SELECT messages.id,
+         messages.payload ->> '$.taskId' AS taskId,
+         messages.payload ->> '$.sessionId' AS sessionId,
+         messages.payload ->> '$.kind' AS kind,
+         ifnull(messages.payload -> '$.params', '{}') AS params,
+         CASE jobs.priority WHEN 0 THEN 'interactive' WHEN 1 THEN 'normal' ELSE 'background' END
+           AS priority,
+         ifnull(messages.payload ->> '$.queueWaitBudgetMs',
+                CASE jobs.priority WHEN 0 THEN 20000 WHEN 1 THEN 90000 ELSE 240000 END)
+           AS queueWaitBudgetMs,
+         ifnull(messages.payload ->> '$.executionBudgetMs',
+                CASE jobs.priority WHEN 0 THEN 300000 WHEN 1 THEN 900000 ELSE 1800000 END)
+           AS executionBudgetMs,
+         ifnull(messages.payload ->> '$.finalizationBudgetMs', 120000) AS finalizationBudgetMs,
+         CASE jobs.state WHEN 'queued' THEN 'pending' WHEN 'running' THEN 'claimed'
+           WHEN 'succeeded' THEN 'completed' ELSE 'failed' END AS status,
+         iif(jobs.state = 'queued', NULL, claims.worker_group) AS workerId,
+         jobs.for_worker AS targetWorkerId,
+         iif(jobs.state = 'succeeded', claims.result, NULL) AS result,
+         CASE WHEN jobs.state IN ('queued', 'running', 'succeeded') THEN NULL
+           WHEN claims.status IN ('failed', 'timed_out') AND json_valid(claims.result)
+            AND json_type(claims.result, '$.message') = 'text' THEN claims.result
+           WHEN instr(jobs.error, ': ') > 0 AND claims.status = 'lost' THEN json_object(
+             'detail', substr(jobs.error, instr(jobs.error, ': ') + 2),
+             'message', substr(jobs.error, 1, instr(jobs.error, ': ') - 1))
+           ELSE json_object('message', ifnull(jobs.error, 'Unknown error')) END AS error,
+         strftime('%Y-%m-%dT%H:%M:%fZ', jobs.created_at_ms / 1000.0, 'unixepoch') AS enqueuedAt,
+         iif(jobs.state = 'queued', NULL,
+             strftime('%Y-%m-%dT%H:%M:%fZ', claims.claimed_at_ms / 1000.0, 'unixepoch')) AS claimedAt,
+         iif(jobs.state = 'queued', NULL,
+             strftime('%Y-%m-%dT%H:%M:%fZ', jobs.started_at_ms / 1000.0, 'unixepoch')) AS startedAt,
+         strftime('%Y-%m-%dT%H:%M:%fZ', task_progress.first_log_at_ms / 1000.0, 'unixepoch') AS firstLogAt,
+         iif(jobs.state = 'succeeded',
+             strftime('%Y-%m-%dT%H:%M:%fZ', jobs.ended_at_ms / 1000.0, 'unixepoch'), NULL) AS completedAt,
+         iif(jobs.state NOT IN ('queued', 'running', 'succeeded'),
+             strftime('%Y-%m-%dT%H:%M:%fZ', jobs.ended_at_ms / 1000.0, 'unixepoch'), NULL) AS failedAt,
+         jobs.ended_at_ms - jobs.started_at_ms AS durationMs,
+         strftime('%Y-%m-%dT%H:%M:%fZ', jobs.created_at_ms / 1000.0, 'unixepoch') AS createdAt,
+         strftime('%Y-%m-%dT%H:%M:%fZ', max(jobs.created_at_ms, ifnull(jobs.started_at_ms, 0),
+                  ifnull(claims.ended_at_ms, 0), ifnull(jobs.ended_at_ms, 0),
+                  ifnull(task_progress.active_at_ms, 0)) / 1000.0, 'unixepoch') AS updatedAt
+    FROM queues JOIN jobs ON jobs.queue_id = queues.id
+    JOIN (SELECT seq, id, iif(json_valid(payload), payload, NULL) AS payload FROM messages) AS messages
+      ON messages.seq = jobs.seq
+    LEFT JOIN task_progress ON task_progress.seq = jobs.seq
+    LEFT JOIN claims ON claims.token = (
+         SELECT max(token) FROM claims WHERE queue_id = jobs.queue_id AND seq = jobs.seq)
+   WHERE queues.name = 'jobs' AND queues.removed_at_ms IS NULL;
+
+CREATE VIEW pushpals_completions AS
+  SELECT messages.id,
+         messages.payload ->> '$.jobId' AS jobId,
+         messages.payload ->> '$.sessionId' AS sessionId,
+         ifnull(messages.payload ->> '$.commitSha', messages.payload ->> '$.head') AS commitSha,
+         messages.payload ->> '$.branch' AS branch,
+         messages.payload ->> '$.message' AS message,
+         messages.payload ->> '$.prTitle' AS prTitle,
+         messages.payload ->> '$.prBody' AS prBody,
+         CASE jobs.state WHEN 'queued' THEN 'pending' WHEN 'running' THEN 'claimed'
+           WHEN 'succeeded' THEN 'processed' ELSE 'failed' END AS status,
+         iif(jobs.state = 'queued', NULL, claims.worker_group) AS pusherId,
+         iif(jobs.state IN ('queued', 'running', 'succeeded'), NULL, ifnull(jobs.error, 'Unknown error'))
+           AS error,
+         strftime('%Y-%m-%dT%H:%M:%fZ', jobs.created_at_ms / 1000.0, 'unixepoch') AS createdAt,
+         strftime('%Y-%m-%dT%H:%M:%fZ', max(jobs.created_at_ms, ifnull(jobs.started_at_ms, 0),
+                  ifnull(claims.ended_at_ms, 0), ifnull(jobs.ended_at_ms, 0)) / 1000.0, 'unixepoch') AS updatedAt
+    FROM queues JOIN jobs ON jobs.queue_id = queues.id
+    JOIN (SELECT seq, id, iif(json_valid(payload), payload, NULL) AS payload FROM messages) AS messages
+      ON messages.seq = jobs.seq
+    LEFT JOIN claims ON claims.token = (
+         SELECT max(token) FROM claims WHERE queue_id = jobs.queue_id AND seq = jobs.seq)
+   WHERE queues.name = 'completions' AND queues.removed_at_ms IS NULL;
+
+CREATE VIEW pushpals_job_logs AS
+  SELECT task_output.id, messages.id AS jobId,
+         strftime('%Y-%m-%dT%H:%M:%fZ', at_ms / 1000.0, 'unixepoch') AS ts,
+         text AS message, stream, number AS seq
+    FROM task_output JOIN messages ON messages.seq = task_output.seq;
+
+CREATE VIEW pushpals_autonomy_dispatch_lock AS
+  SELECT lock_id, session_id AS owner_session_id, run_id AS owner_run_id,
+         strftime('%Y-%m-%dT%H:%M:%fZ', acquired_at_ms / 1000.0, 'unixepoch') AS acquired_at,
+         strftime('%Y-%m-%dT%H:%M:%fZ', expires_at_ms / 1000.0, 'unixepoch') AS expires_at,
+         strftime('%Y-%m-%dT%H:%M:%fZ', updated_at_ms / 1000.0, 'unixepoch') AS updated_at
+    FROM dispatch_lock;
+
+CREATE VIEW pushpals_autonomy_snapshots AS
+  SELECT snapshot_id, session_id, run_id,
+         strftime('%Y-%m-%dT%H:%M:%fZ', created_at_ms / 1000.0, 'unixepoch') AS created_at,
+         ttl_ms, dispatch_lock_held, payload
+    FROM autonomy_snapshots;
+
+CREATE VIEW pushpals_autonomy_state AS
+  SELECT session_id, state,
+         strftime('%Y-%m-%dT%H:%M:%fZ', updated_at_ms / 1000.0, 'unixepoch') AS updated_at
+    FROM autonomy_state;

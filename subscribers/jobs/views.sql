@@ -102,3 +102,34 @@ SELECT at_ms, who, act, seq, detail FROM work_acts
 SELECT {job} FROM json_each(?1) wanted
   CROSS JOIN queues ON queues.name = wanted.value ->> 0
   CROSS JOIN jobs ON jobs.queue_id = queues.id AND jobs.seq = wanted.value ->> 1;
+
+-- name: place_in_line
+-- How many jobs that may be claimed go up to one, it too: those for anybody, or for its worker.
+SELECT count(*) FROM jobs mine JOIN jobs INDEXED BY idx_jobs_ready
+    ON jobs.queue_id = mine.queue_id AND jobs.state = 'queued' AND jobs.gate = 'open'
+   AND (jobs.rank_ms, jobs.seq) <= (mine.rank_ms, mine.seq)
+   AND jobs.for_worker IS mine.for_worker
+ WHERE mine.queue_id = ?1 AND mine.seq = ?2 AND mine.state = 'queued' AND mine.gate = 'open';
+
+-- name: counts_by_state
+-- Among a queue's newest jobs (?2 at most).
+SELECT state, priority, count(*)
+  FROM (SELECT state, priority FROM jobs WHERE queue_id = ?1 ORDER BY seq DESC LIMIT ?2)
+ GROUP BY state, priority;
+
+-- name: jobs_ended_since
+-- Of a queue's newest jobs (?2 at most) those that were over since ?3.
+SELECT state, created_at_ms, started_at_ms, ended_at_ms, error
+  FROM (SELECT state, created_at_ms, started_at_ms, ended_at_ms, error
+          FROM jobs WHERE queue_id = ?1 ORDER BY seq DESC LIMIT ?2)
+ WHERE ended_at_ms >= ?3;
+
+-- name: active_claims
+-- The oldest messages first.
+SELECT token, seq, worker_group, worker_instance, claimed_at_ms
+  FROM claims INDEXED BY idx_claims_one_active
+ WHERE queue_id = ?1 AND status = 'active' ORDER BY seq;
+
+-- name: newest_claim
+SELECT {claim} FROM claims JOIN queues ON queues.id = queue_id
+ WHERE token = (SELECT max(token) FROM claims WHERE queue_id = ?1 AND seq = ?2);

@@ -164,7 +164,7 @@ class Queue:
         lease_s: float = DEFAULT_LEASE_S,
         last_words: LastWords | None = None,
     ) -> list[Claim]:
-        """Take up to `limit` jobs: those for this group, then others in order. Never waits for work.
+        """Take up to `limit` jobs: those for this group, then others in order. Never waits.
 
         It also looks after jobs whose workers are lost, by the queue's policy. One transaction;
         none when there is nothing.

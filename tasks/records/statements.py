@@ -14,3 +14,6 @@ _PARTS = {
 }
 
 SQL = Queries(beside=__file__, parts=_PARTS)
+
+#: Those of PushPals' control plane.
+CONTROL = Queries(beside=__file__, file="control.sql")

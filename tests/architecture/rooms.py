@@ -51,7 +51,7 @@ FOLDERS: dict[str, list[str]] = {
     ],
     "export": ["jsonl", "backup", "pictures"],
     "git": ["branches"],
-    "tasks": ["records", "steps", "board", "roles"],
+    "tasks": ["records", "steps", "board", "control", "roles"],
     "doctor": ["recovery", "checks", "repair"],
     "server": ["access", "api", "live", "mcp", "metrics", "page", "automation", "webhooks"],
     "torture": ["roles", "proofs"],

@@ -26,6 +26,7 @@ GROWING = frozenset(
     | {"chain", "words", "lacking", "work_acts"}
     | {"job_log", "plugin_facts", "circuit_breaker_transitions", "event_context"}
     | {"schedule_decisions", "tasks", "merge_forecasts"}
+    | {"task_output", "task_progress", "autonomy_snapshots"}
 )
 
 #: The others, and why they stay small.
@@ -56,6 +57,9 @@ SMALL = {
     "received": "a row for each answer that an agent waited for and has yet to pass",
     "worker_states": "a row for each worker group",
     "reservations": "a row for each file that is being edited: ended ones go at the next grant",
+    "task_workers": "a row for each worker",
+    "dispatch_lock": "one row",
+    "autonomy_state": "a row for each session of a planner",
     "task_claims": "a row for each lease that is held, or that its holder died over",
 }
 
@@ -79,6 +83,8 @@ ALLOWED = {
     "views.newest_attempts": "for people: the newest 100,000 at most",
     "views.count_in_states": "for people: the newest 100,000 at most",
     "views.lost_claims": "for people: the newest 10,000 at most",
+    "views.counts_by_state": "for people: the newest 100,000 at most",
+    "views.jobs_ended_since": "for people: the newest 100,000 at most",
     "views.jobs_in_line": "for people: sorts what is held back by keys",
     "views.jobs_newest_queued": "for people: sorts what waits",
     "SELECT total(seq - after) FROM lacking": "lost segments of the archive, mostly none",
@@ -138,6 +144,9 @@ INDEXES = {
     "idx_tasks_created": ("tasks.tasks", "created_at_ms>?"),
     "idx_tasks_live": ("tasks.live_tasks", "created_at_ms>?"),
     "idx_merge_forecasts_at": ("tasks.prune_forecasts", "at_ms<?"),
+    "idx_task_output_of_job": ("tasks_control.output_after", "seq=? AND id>?"),
+    "idx_task_output_at": ("tasks_control.prune_output", "at_ms<?"),
+    "idx_autonomy_snapshots_created": ("tasks_control.prune_snapshots", "created_at_ms<?"),
     "idx_schedules_due": ("schedules.due_schedules", "due_ms>? AND due_ms<?"),
     "idx_schedule_decisions_of": (
         "schedules.decisions_of",

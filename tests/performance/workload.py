@@ -75,6 +75,7 @@ from ackbus.subscribers.views import Views
 from ackbus.workers.commands.saved_state import WorkerStates
 
 from ..subscribers.conftest import Clock
+from .workload_of_control import use_control
 from .workload_of_tasks import use_tasks
 
 #: Enough for several blocks of the catalog, so that filters choose among them, and for a queue in
@@ -485,6 +486,7 @@ def use_all(directory: Path, folder: Path) -> None:
         use_schedules(bus, clock)
         use_routes(bus)
         use_tasks(bus)
+        use_control(bus, clock)
         use_conversations(bus)
         use_search(bus)
         use_files(bus, folder)

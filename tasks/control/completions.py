@@ -1,0 +1,90 @@
+"""Completions: the commits of finished jobs, waiting for an integrator."""
+
+from __future__ import annotations
+
+from ...subscribers.jobs.claims import Outcome
+from ..steps.messages import COMPLETIONS
+from .entries import Entries, Entry, failed
+from .requests import required
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from ...bus.bus import Bus
+
+#: The fields that a completion may have besides those that it must.
+_OPTIONAL = ("commitSha", "branch", "prTitle", "prBody")
+
+
+class Completions:
+    """The queue of completions: the oldest first.
+
+    Args:
+        bus: an open bus.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self.entries = Entries(bus, COMPLETIONS)
+
+    def enqueue(
+        self,
+        body: Mapping[str, Any],
+        *,
+        agent: str | None = None,
+        trace: Mapping[str, str] | None = None,
+    ) -> str:
+        """Publish a completion in the conversation of its job, and return its id.
+
+        Raises:
+            InvalidInput: job, session or message is missing.
+        """
+        job, session, message = required(body, "jobId", "sessionId", "message")
+        more = {name: body[name] for name in _OPTIONAL if isinstance(body.get(name), str)}
+        payload = {"jobId": job, "sessionId": session, "message": message, **more}
+        entry, _ = self.entries.add(payload, agent=agent, parent=job, trace=trace)
+        return entry.id
+
+    def claim(self, agent: str) -> tuple[dict[str, Any], int] | None:
+        """Claim the oldest completion: its row, and the token of the claim; None without one."""
+        entry = self.entries.claim(agent)
+        if entry is None or entry.claim is None:
+            return None
+        return row(entry), entry.claim.token
+
+    def processed(self, id: str, *, agent: str | None = None) -> Entry:
+        """End a claimed completion: its commit is in the target.
+
+        Raises:
+            NotClaimed: it is not claimed.
+        """
+        return self.entries.end(id, Outcome(), agent=agent)
+
+    def fail(self, id: str, error: object = None, *, agent: str | None = None) -> Entry:
+        """End a claimed completion for good: its commit is not in the target.
+
+        Raises:
+            NotClaimed: it is not claimed.
+        """
+        return self.entries.end(id, failed(error, None), agent=agent)
+
+
+def row(entry: Entry) -> dict[str, Any]:
+    """Return a completion by the names of PushPals' columns."""
+    times, failure = entry.times(), entry.failure()
+    return {
+        "id": entry.id,
+        "jobId": entry.text("jobId"),
+        "sessionId": entry.session,
+        "commitSha": entry.text("commitSha") or entry.text("head"),
+        "branch": entry.text("branch"),
+        "message": entry.text("message"),
+        "prTitle": entry.text("prTitle"),
+        "prBody": entry.text("prBody"),
+        "status": entry.status,
+        "pusherId": entry.holder,
+        "error": None if failure is None else entry.job.error or failure["message"],
+        "createdAt": times["createdAt"],
+        "updatedAt": times["updatedAt"],
+    }

@@ -1,0 +1,388 @@
+"""One of the queues of tasks, as PushPals' clients see it: by ids, in their words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import orjson
+
+from ...schema.errors import InvalidInput, Refused
+from ...schema.message.canonical_json import encode
+from ...schema.message.draft import Draft
+from ...schema.message.names import check_agent
+from ...schema.message.priority import PRIORITY_NAMES
+from ...schema.message.times import format_ts
+from ...subscribers.jobs import jobs as states
+from ...subscribers.jobs.claims import LOST, Outcome
+from ...subscribers.jobs.errors import ClaimLost, JobNotFound, QueueNotFound
+from ...subscribers.jobs.job_replies import carried_on
+from ...subscribers.jobs.jobs import Jobs
+from ...subscribers.queues.claim_by_token import claim_of
+from ...subscribers.queues.job_control import JobControl
+from ...subscribers.queues.queue import Queue
+from ...subscribers.views import Views
+from ..records.aliases import states_of, status_of
+from ..steps.messages import QUEUES, TASKS
+from .estimates import eta_ms
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from ...bus.bus import Bus
+    from ...schema.message.message import Message
+    from ...subscribers.jobs.claims import Claim, ClaimRecord
+    from ...subscribers.jobs.jobs import Job
+
+#: The sender of entries that name none.
+CLIENT = "pushpals"
+
+#: How long a claim by this door lasts, in seconds: its clients renew none. Jobs have a sweep, which
+#: looks at their activity, and ends before this does.
+LEASE_S = 900.0
+JOB_LEASE_S = 86_400.0
+
+#: The instance of a worker that claims by this door, after which comes its name.
+_BY_DOOR = "pushpals/"
+
+#: Among how many of the newest jobs these are counted.
+_WALKED = 100_000
+
+#: How many entries a list has unless asked otherwise, and at most.
+LIMIT, MAX_LIMIT = 200, 500
+
+#: How many of those in line are shown.
+SHOWN_IN_LINE = 10
+
+#: The words of a failure that has none.
+UNKNOWN_ERROR = "Unknown error"
+
+
+class NotClaimed(Refused):
+    """An entry can't end: there is none of its id, or it is not claimed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A message in one of the queues, with its job and the newest claim on it.
+
+    Attributes:
+        view: the queue.
+        message, job, claim: as they are stored; claim is None before the first.
+    """
+
+    view: str
+    message: Message
+    job: Job
+    claim: ClaimRecord | None
+
+    @property
+    def id(self) -> str:
+        """The id of the message."""
+        return self.message.id
+
+    @property
+    def status(self) -> str:
+        """Its state, in the words of the view."""
+        return status_of(self.view, self.job.state)
+
+    @property
+    def priority(self) -> str:
+        """The name of its priority."""
+        return PRIORITY_NAMES[self.job.priority]
+
+    @property
+    def session(self) -> str | None:
+        """The session that it belongs to, or None."""
+        return self.text("sessionId")
+
+    @property
+    def holder(self) -> str | None:
+        """The agent that has it, or had it last; None while it waits."""
+        return None if self.job.state == states.QUEUED or self.claim is None else self.claim.group
+
+    @property
+    def is_over_badly(self) -> bool:
+        """Whether it is over without success."""
+        return self.job.ended_at_ms is not None and self.job.state != states.SUCCEEDED
+
+    def payload(self) -> dict[str, Any]:
+        """Return its payload; {} where that is no object."""
+        found = self.message.payload
+        return found if isinstance(found, dict) else {}
+
+    def text(self, name: str) -> str | None:
+        """Return a field of its payload that is text, else None."""
+        found = self.payload().get(name)
+        return found if isinstance(found, str) else None
+
+    def wait_ms(self) -> int:
+        """Return how long it waited for its newest claim, in milliseconds."""
+        at_ms = self.job.started_at_ms or self.job.created_at_ms
+        return max(0, at_ms - self.job.created_at_ms)
+
+    def duration_ms(self) -> int | None:
+        """Return how long its last attempt took; None while it is not over, or never began."""
+        if self.job.ended_at_ms is None or self.job.started_at_ms is None:
+            return None
+        return self.job.ended_at_ms - self.job.started_at_ms
+
+    def result(self) -> str | None:
+        """Return the result of its success, as JSON text as a rule, or None."""
+        is_done = self.job.state == states.SUCCEEDED and self.claim is not None
+        return self.claim.result if is_done and self.claim is not None else None
+
+    def failure(self) -> dict[str, Any] | None:
+        """Return message and detail of its failure; None unless it is over badly."""
+        if not self.is_over_badly:
+            return None
+        told = None if self.claim is None else self.claim.result
+        if (
+            self.claim is not None
+            and self.claim.status in (states.FAILED, states.TIMED_OUT)
+            and told
+        ):
+            try:
+                found = orjson.loads(told)
+            except orjson.JSONDecodeError:
+                found = None
+            if isinstance(found, dict) and isinstance(found.get("message"), str):
+                return found
+        why = self.job.error or UNKNOWN_ERROR
+        if self.claim is not None and self.claim.status == LOST and ": " in why:
+            message, _, detail = why.partition(": ")
+            return {"message": message, "detail": detail}
+        return {"message": why}
+
+    def times(self, *, active_at_ms: int = 0) -> dict[str, str | None]:
+        """Return its times as text, by the names of PushPals' columns."""
+        job, claim = self.job, self.claim
+        waits = job.state == states.QUEUED
+        ended = _at(job.ended_at_ms)
+        claim_ended_ms = 0 if claim is None else claim.ended_at_ms or 0
+        updated_ms = max(
+            *(job.created_at_ms, job.started_at_ms or 0, claim_ended_ms),
+            *(job.ended_at_ms or 0, active_at_ms),
+        )
+        return {
+            "enqueuedAt": _at(job.created_at_ms),
+            "claimedAt": None if waits or claim is None else _at(claim.claimed_at_ms),
+            "startedAt": None if waits else _at(job.started_at_ms),
+            "completedAt": ended if job.state == states.SUCCEEDED else None,
+            "failedAt": ended if self.is_over_badly else None,
+            "createdAt": _at(job.created_at_ms),
+            "updatedAt": _at(updated_ms),
+        }
+
+
+class Entries:
+    """The entries of one queue, which is made when it is first needed.
+
+    Args:
+        bus: an open bus.
+        name: `requests`, `jobs` or `completions`.
+    """
+
+    def __init__(self, bus: Bus, name: str) -> None:
+        self.bus = bus
+        self.name = name
+
+    @cached_property
+    def queue(self) -> Queue:
+        """The queue."""
+        return open_queue(self.bus, self.name)
+
+    def add(
+        self,
+        payload: Mapping[str, Any],
+        *,
+        agent: str | None = None,
+        priority: int = 1,
+        parent: str | None = None,
+        headers: Mapping[str, object] | None = None,
+        trace: Mapping[str, str] | None = None,
+    ) -> tuple[Entry, int | None]:
+        """Publish an entry, and return it with its place in line.
+
+        Args:
+            payload, agent, priority, headers: of the message; no agent is the door itself.
+            parent: the id of what it follows from; where the log has that, it joins its
+                conversation and its trace.
+            trace: the trace context of the caller, which goes before the parent's.
+        """
+        queue = self.queue
+        with self.bus.transaction():
+            before = None if parent is None else self.bus.get(parent)
+            carried = {} if before is None else carried_on(before)
+            draft = Draft(
+                QUEUES[self.name],
+                dict(payload),
+                from_agent=agent or CLIENT,
+                to_agent=TASKS,
+                in_reply_to=None if before is None else before.id,
+                priority=priority,
+                headers={**carried, **(trace or {}), **(headers or {})} or None,
+            )
+            (receipt,) = self.bus.log.append([draft])
+            queue.fill()
+            place = Views.of(self.bus).place(queue.info, receipt.seq)
+            return self._entry(receipt.seq), place
+
+    def get(self, id: str) -> Entry | None:
+        """Return an entry by its id, or None."""
+        message = self.bus.get(id)
+        if message is None:
+            return None
+        queue = self.queue
+        queue.fill()
+        try:
+            return self._entry(message.seq)
+        except JobNotFound:
+            return None
+
+    def claim(self, agent: str) -> Entry | None:
+        """Claim the first entry in line for an agent, its own first; None when there is none."""
+        check_agent(agent)
+        lease_s = JOB_LEASE_S if self.name == "jobs" else LEASE_S
+        claims = self.queue.claim(_BY_DOOR + agent, group=agent, lease_s=lease_s)
+        return self._entry(claims[0].message.seq) if claims else None
+
+    def held(self, id: str, agent: str | None = None) -> tuple[Entry, Claim]:
+        """Return an entry that is claimed, and its claim; in the caller's transaction.
+
+        Args:
+            id: of the entry.
+            agent: who says that it has the entry; None: nobody says so.
+
+        Raises:
+            NotClaimed: there is no such entry, or it is not claimed, or not by this agent.
+        """
+        entry = self.get(id)
+        is_held = entry is not None and entry.job.state == states.RUNNING
+        if entry is None or not is_held or entry.claim is None:
+            kind = self.name.removesuffix("s").capitalize()
+            how = "" if entry is None else f" (it is {entry.status})"
+            raise NotClaimed(f"{kind} not found or not in claimed state{how}")
+        if agent is not None and agent != entry.claim.group:
+            raise NotClaimed(f"{id} is not in claimed state by {agent}: {entry.claim.group} has it")
+        return entry, claim_of(self.bus, entry.claim.token)[1]
+
+    def end(
+        self, id: str, outcome: Outcome, *, agent: str | None = None, replies: Sequence[Draft] = ()
+    ) -> Entry:
+        """End an entry that is claimed, and return it as it is then.
+
+        Raises:
+            NotClaimed: as for `held`; or its claim was lost just now.
+        """
+        with self.bus.transaction():
+            entry, claim = self.held(id, agent)
+            try:
+                self.queue.end(claim, outcome, replies)
+            except ClaimLost as lost:
+                raise NotClaimed(f"{id} is not in claimed state any more: {lost}") from lost
+            return self._entry(entry.message.seq)
+
+    def counts(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Return how many entries there are of each status, and how many wait of each priority."""
+        self.queue.fill()
+        by_status = dict.fromkeys(map(self._word, states.STATES), 0)
+        by_priority = dict.fromkeys(PRIORITY_NAMES, 0)
+        for state, priority, count in Views.of(self.bus).counts(self.queue.info, _WALKED):
+            by_status[status_of(self.name, state)] += count  # type: ignore[arg-type]
+            if state == states.QUEUED:
+                by_priority[PRIORITY_NAMES[priority]] += count
+        return by_status, by_priority
+
+    def in_line(self, limit: int = SHOWN_IN_LINE) -> list[dict[str, Any]]:
+        """Return the first of those that wait, with their places and estimates."""
+        shown = []
+        views = Views.of(self.bus)
+        for entry in self.list("pending", limit):
+            place = views.place(self.queue.info, entry.job.seq)
+            shown.append(
+                {
+                    "id": entry.id,
+                    "sessionId": entry.session,
+                    "priority": entry.priority,
+                    "enqueuedAt": _at(entry.job.created_at_ms),
+                    "queuePosition": place,
+                    "etaMs": eta_ms(entry.job.priority, place),
+                }
+            )
+        return shown
+
+    def list(self, status: str | None = None, limit: int = LIMIT) -> list[Entry]:
+        """Return entries, the newest first; those that are pending in line.
+
+        Raises:
+            InvalidInput: there is no such status.
+        """
+        wanted: tuple[Any, ...] = ()
+        if status is not None:
+            wanted = states_of(self.name, status)
+            if not wanted:
+                raise InvalidInput("Invalid status filter")
+        control = JobControl(self.queue)
+        return [self._entry(job.seq, job) for job in control.list(*wanted, limit=limit)]
+
+    def at(self, seq: int) -> Entry:
+        """Return the entry of a message.
+
+        Raises:
+            JobNotFound: the queue has no such job.
+        """
+        return self._entry(seq)
+
+    def _word(self, state: Any) -> str:
+        return status_of(self.name, state)
+
+    def _entry(self, seq: int, job: Job | None = None) -> Entry:
+        info = self.queue.info
+        found = job or Jobs.of(self.bus).get(info, seq)
+        message = self.bus.log.at(seq)
+        assert message is not None  # the log keeps every message that is a job
+        claim = Views.of(self.bus).newest_claim(info, seq)
+        return Entry(self.name, message, found, claim)
+
+
+def open_queue(bus: Bus, name: str) -> Queue:
+    """Open one of the queues of tasks; it is made when it is not there."""
+    try:
+        return Queue.open(bus, name)
+    except QueueNotFound:
+        return Queue.create(bus, name, QUEUES[name], ordering="priority", addressed=TASKS)
+
+
+def is_by_door(instance: str) -> bool:
+    """Whether a claim was made by this door, for a client that renews none."""
+    return instance.startswith(_BY_DOOR)
+
+
+def failed(message: object, detail: object) -> Outcome:
+    """Return the outcome of an entry that fails for good; without words, its default."""
+    why = message.strip() if isinstance(message, str) and message.strip() else UNKNOWN_ERROR
+    more = detail.strip() if isinstance(detail, str) else ""
+    told = {"message": why, "detail": more} if more else {"message": why}
+    error = f"{why}: {more}" if more else why
+    return Outcome(status=states.FAILED, error=error, result=json_text(told), retry=False)
+
+
+def json_text(value: object) -> str:
+    """Return a value as JSON text."""
+    return encode(value).decode()
+
+
+def limit_of(text: str | None, default: int = LIMIT) -> int:
+    """Return how many a client asks for, within 1 and 500; what is no number is the default."""
+    try:
+        asked = int(text or "")
+    except ValueError:
+        return default
+    return min(max(1, asked), MAX_LIMIT)
+
+
+def _at(ms: int | None) -> str | None:
+    return None if ms is None else format_ts(ms)

@@ -1,0 +1,163 @@
+"""The way in for people's messages: answered here, or enqueued as a request for a planner."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ...schema.errors import AckbusError, InvalidInput
+from .events import nobody
+from .requests import Requests
+from .status import system_status
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any, Literal
+
+    from ...bus.bus import Bus
+    from .events import Tell
+
+    PriorityName = Literal["interactive", "normal", "background"]
+
+#: The word before a message that a planner shall have, whatever it says.
+COMMAND = "/ask_remote_buddy"
+USAGE = f"Usage: {COMMAND} <request>, as in: {COMMAND} fix the failing test of the parser"
+
+#: The session of a message that names none.
+SESSION = "dev"
+
+#: From how many characters on a request can wait for others, and up to how many one without a
+#: word for work is answered here.
+_LONG, _SHORT = 1_200, 120
+
+#: The agent that answers here.
+_SELF = "localbuddy"
+
+_STATUS = re.compile(
+    r"\b(status|progress|queue|queued|eta|where|hows my job|how'?s my job|what'?s my status"
+    r"|check on)\b"
+)
+_DEEP = re.compile(
+    r"\b(comprehensive|deep dive|full pass|phase\s+\d|architecture|migration|refactor|rewrite"
+    r"|all components|everything)\b"
+)
+_WORK = re.compile(
+    r"\b(add|build|change|create|debug|delete|edit|extend|fix|implement|improve|install|investigate"
+    r"|merge|migrate|move|optimi[sz]e|refactor|remove|rename|replace|rewrite|run|test|update"
+    r"|upgrade|write)\b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The words of a person, taken apart.
+
+    Attributes:
+        prompt: what is asked, without the command.
+        is_forced: whether a planner shall have it.
+    """
+
+    prompt: str
+    is_forced: bool
+
+
+def given(text: str) -> Given:
+    """Return what a text asks for, and whether it begins with the command."""
+    trimmed = text.strip()
+    if not trimmed.lower().startswith(COMMAND):
+        return Given(trimmed, False)
+    rest = trimmed[len(COMMAND) :]
+    return Given(re.sub(r"^\s*[:\-]\s*", "", rest).strip(), True)
+
+
+def priority_of_prompt(text: str) -> PriorityName:
+    """Return how urgent a request is by its words and its length."""
+    lowered = text.strip().lower()
+    if _STATUS.search(lowered):
+        return "interactive"
+    if _DEEP.search(lowered) or len(lowered) > _LONG:
+        return "background"
+    return "normal"
+
+
+def is_answered_here(text: str) -> bool:
+    """Whether a message needs no planner: it asks how things stand, or for nothing to be done."""
+    lowered = text.strip().lower()
+    if _STATUS.search(lowered):
+        return True
+    return not _WORK.search(lowered) and not _DEEP.search(lowered) and len(lowered) <= _SHORT
+
+
+class Ingress:
+    """Takes messages of people in.
+
+    Args:
+        bus: an open bus.
+        tell: tells a session of something.
+    """
+
+    def __init__(self, bus: Bus, tell: Tell = nobody) -> None:
+        self._bus = bus
+        self._tell = tell
+
+    def check(self, body: Mapping[str, Any]) -> None:
+        """Refuse a message without text.
+
+        Raises:
+            InvalidInput: it has none.
+        """
+        text = body.get("text")
+        if not isinstance(text, str) or not text.strip():
+            raise InvalidInput("text is required")
+
+    def take(
+        self, body: Mapping[str, Any], *, trace: Mapping[str, str] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield what becomes of a message: `status` as often as needed, then `complete` or `error`.
+
+        Each is stored before it is yielded.
+        """
+        asked = given(str(body["text"]))
+        named = body.get("sessionId")
+        session = named.strip() if isinstance(named, str) and named.strip() else SESSION
+        self._tell(session, "message", {"text": str(body["text"]).strip()}, "client", None)
+        if asked.is_forced and not asked.prompt:
+            yield {"type": "status", "message": "Command missing request body."}
+            yield self._answered(session, USAGE, "local_usage_hint")
+            return
+        if not asked.is_forced and is_answered_here(asked.prompt):
+            yield {"type": "status", "message": "Answering locally."}
+            yield self._answered(session, self._words(asked.prompt), "local")
+            return
+        yield {"type": "status", "message": "Enqueuing a request for the planner."}
+        yield self._enqueued(session, asked.prompt, trace)
+
+    def _answered(self, session: str, words: str, mode: str) -> dict[str, Any]:
+        self._tell(session, "assistant_message", {"text": words}, _SELF, None)
+        data = {"mode": mode, "sessionId": session, "text": words}
+        return {"type": "complete", "message": "Handled locally", "data": data}
+
+    def _enqueued(
+        self, session: str, prompt: str, trace: Mapping[str, str] | None
+    ) -> dict[str, Any]:
+        priority = priority_of_prompt(prompt)
+        request = {"sessionId": session, "prompt": prompt, "priority": priority}
+        try:
+            told = Requests(self._bus, self._tell).enqueue(request, agent=_SELF, trace=trace)
+        except AckbusError as error:
+            return {"type": "error", "message": str(error)}
+        data = {"mode": "enqueued", "sessionId": session, "priority": priority, **told}
+        return {"type": "complete", "message": "Request enqueued", "data": data}
+
+    def _words(self, prompt: str) -> str:
+        """Return an answer that needs no planner."""
+        if not _STATUS.search(prompt.lower()):
+            return f"To have something done, ask for it, or write {COMMAND} <request>."
+        status = system_status(self._bus)
+        workers, queues = status["workers"], status["queues"]
+        waiting = ", ".join(
+            f"{queues[name]['pending']} {name} wait and {queues[name]['claimed']} are in work"
+            for name in ("requests", "jobs", "completions")
+        )
+        return f"{waiting}; {workers['online']} workers are online, {workers['idle']} of them idle."

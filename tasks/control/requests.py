@@ -1,0 +1,153 @@
+"""Requests: what people ask for, waiting for a planner."""
+
+from __future__ import annotations
+
+from ...schema.errors import InvalidInput
+from ...subscribers.conversations.reply_types import ReplyTypes
+from ...subscribers.jobs.claims import Outcome
+from ...subscribers.jobs.job_replies import answer_to
+from ..records.aliases import priority_of
+from ..steps.messages import QUEUES, REQUESTS
+from .entries import Entries, Entry, failed, json_text
+from .estimates import Budgets, eta_ms
+from .events import nobody
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from ...bus.bus import Bus
+    from .events import Tell
+
+_ANSWERS = ReplyTypes.of(QUEUES[REQUESTS])
+
+
+class Requests:
+    """The queue of requests.
+
+    Args:
+        bus: an open bus.
+        tell: tells a session of something.
+    """
+
+    def __init__(self, bus: Bus, tell: Tell = nobody) -> None:
+        self.entries = Entries(bus, REQUESTS)
+        self._bus = bus
+        self._tell = tell
+
+    def enqueue(
+        self,
+        body: Mapping[str, Any],
+        *,
+        agent: str | None = None,
+        trace: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Publish a request, and return its id, its place in line and when it is reached.
+
+        Raises:
+            InvalidInput: session or prompt is missing.
+        """
+        session, prompt = required(body, "sessionId", "prompt")
+        priority = priority_of(body.get("priority"))
+        budget_ms = Budgets.of(body, priority).queue_wait_ms
+        payload = {"sessionId": session, "prompt": prompt, "queueWaitBudgetMs": budget_ms}
+        entry, place = self.entries.add(payload, agent=agent, priority=priority, trace=trace)
+        return {
+            "requestId": entry.id,
+            "queuePosition": place,
+            "etaMs": eta_ms(priority, place),
+        }
+
+    def claim(self, agent: str) -> tuple[dict[str, Any], int, int] | None:
+        """Claim the first request in line, and tell its session if it waited over its budget.
+
+        Returns:
+            The row, how long it waited in milliseconds, and the token of the claim; None when
+            there is none.
+        """
+        with self._bus.transaction():
+            entry = self.entries.claim(agent)
+            if entry is None or entry.claim is None:
+                return None
+            wait_ms = entry.wait_ms()
+            budget_ms = _budget(entry)
+            if wait_ms > budget_ms and entry.session:
+                text = (
+                    f"Your request waited {wait_ms / 1000:.1f} s for a planner, longer than the"
+                    f" {budget_ms / 1000:g} s that it should; {agent} has it now."
+                )
+                self._tell(entry.session, "assistant_message", {"text": text}, agent, entry.id)
+        return row(entry), wait_ms, entry.claim.token
+
+    def complete(self, id: str, result: object = None, *, agent: str | None = None) -> Entry:
+        """End a claimed request with a result, and answer its sender.
+
+        Raises:
+            NotClaimed: it is not claimed.
+        """
+        return self._end(id, Outcome(result=json_text(result)), agent, _ANSWERS.success, result)
+
+    def fail(
+        self, id: str, message: object = None, detail: object = None, *, agent: str | None = None
+    ) -> Entry:
+        """End a claimed request for good without success, and answer its sender.
+
+        Raises:
+            NotClaimed: it is not claimed.
+        """
+        outcome = failed(message, detail)
+        return self._end(id, outcome, agent, _ANSWERS.failure, outcome.error)
+
+    def _end(
+        self, id: str, outcome: Outcome, agent: str | None, type: str | None, answer: object
+    ) -> Entry:
+        with self._bus.transaction():
+            entry, claim = self.entries.held(id, agent)
+            assert type is not None  # requests are answered
+            headers: dict[str, object] = {"status": outcome.status}
+            reply = answer_to(entry.message, type, answer, sender=claim.group, headers=headers)
+            replies = [] if reply is None else [reply]
+            return self.entries.end(id, outcome, agent=agent, replies=replies)
+
+
+def row(entry: Entry) -> dict[str, Any]:
+    """Return a request by the names of PushPals' columns."""
+    times = entry.times()
+    failure = entry.failure()
+    return {
+        "id": entry.id,
+        "sessionId": entry.session,
+        "prompt": entry.text("prompt"),
+        "priority": entry.priority,
+        "queueWaitBudgetMs": _budget(entry),
+        "status": entry.status,
+        "agentId": entry.holder,
+        "result": entry.result(),
+        "error": None if failure is None else json_text(failure),
+        "enqueuedAt": times["enqueuedAt"],
+        "claimedAt": times["claimedAt"],
+        "completedAt": times["completedAt"],
+        "failedAt": times["failedAt"],
+        "durationMs": entry.duration_ms(),
+        "createdAt": times["createdAt"],
+        "updatedAt": times["updatedAt"],
+    }
+
+
+def required(body: Mapping[str, Any], *names: str) -> list[str]:
+    """Return fields of a body that must be text with something in it.
+
+    Raises:
+        InvalidInput: one is missing; the error names all that must be there.
+    """
+    values = [body.get(name) for name in names]
+    if all(isinstance(value, str) and value.strip() for value in values):
+        return [str(value).strip() for value in values]
+    *first, last = names
+    told = f"{', '.join(first)} and {last} are" if first else f"{last} is"
+    raise InvalidInput(f"{told} required")
+
+
+def _budget(entry: Entry) -> int:
+    return Budgets.of(entry.payload(), entry.job.priority).queue_wait_ms

@@ -1,0 +1,48 @@
+"""All that the control plane of tasks can do, for the plans of its statements."""
+
+from ackbus import Bus
+from ackbus.tasks.control.completions import Completions
+from ackbus.tasks.control.jobs import JobQueue
+from ackbus.tasks.control.requests import Requests
+from ackbus.tasks.control.status import system_status
+from ackbus.tasks.control.sweep import Sweep
+from ackbus.tasks.control.worker_table import WorkerTable
+from ackbus.tasks.records.autonomy import Autonomy, DispatchLock
+
+from ..subscribers.conftest import Clock
+
+
+def use_control(bus: Bus, clock: Clock) -> None:
+    """Uses every statement on the tables of the control plane."""
+    requests, jobs = Requests(bus), JobQueue(bus)
+    for _ in range(30):
+        requests.enqueue({"sessionId": "s1", "prompt": "x"})
+        jobs.enqueue({"taskId": "t", "kind": "k", "sessionId": "s1"})
+    for _ in range(5):
+        claimed = jobs.claim("w1")
+        assert claimed is not None
+        jobs.complete(claimed[0]["id"], {})
+    claimed = jobs.claim("w1")
+    assert claimed is not None
+    for number in range(600):
+        jobs.log(claimed[0]["id"], f"line {number}")
+    jobs.logs(claimed[0]["id"])
+    WorkerTable(bus, jobs.entries).heartbeat({"workerId": "w1"})
+    Completions(bus).enqueue({"jobId": "j", "sessionId": "s1", "message": "m"})
+    for _ in range(2):
+        system_status(bus)
+        clock.advance(200)
+        Sweep(bus, jobs).when_due()
+    _use_autonomy(bus)
+
+
+def _use_autonomy(bus: Bus) -> None:
+    lock, kept = DispatchLock.of(bus), Autonomy.of(bus)
+    lock.acquire("s1", "run")
+    for _ in range(600):
+        made = kept.add_snapshot("s1", "run", {})
+    lock.release("s1", "run")
+    kept.snapshot(made.id)
+    kept.set_state("s1", {})
+    kept.state("s1")
+    kept.prune(1)

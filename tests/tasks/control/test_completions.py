@@ -1,0 +1,92 @@
+"""Completions: first in, first out; states; and a claim whose holder is gone."""
+
+import pytest
+
+from ackbus import Bus, InvalidInput
+from ackbus.tasks.control.completions import Completions, row
+from ackbus.tasks.control.entries import LEASE_S, NotClaimed
+from ackbus.tasks.control.jobs import JobQueue
+
+from ...subscribers.conftest import Clock
+from .conftest import add
+from .test_requests import rows
+
+KEYS = [
+    *("id", "jobId", "sessionId", "commitSha", "branch", "message", "prTitle", "prBody", "status"),
+    *("pusherId", "error", "createdAt", "updatedAt"),
+]
+
+
+def finish(completions: Completions, **more: object) -> str:
+    body = {"jobId": "j1", "sessionId": "s1", "message": "mend it", **more}
+    return completions.enqueue(body)
+
+
+def test_u_53_pending_claimed_processed_or_failed(completions: Completions, bus: Bus) -> None:
+    """U-53, U-09: in order of their coming, with exactly these keys, in the view as well."""
+    ids = [
+        finish(completions, branch="b", commitSha="c", prTitle="t", prBody="p", priority=word)
+        for word in ("background", "interactive")
+    ]
+    with pytest.raises(NotClaimed, match="it is pending"):
+        completions.processed(ids[0])
+    claimed = [completions.claim("pusher") for _ in ids]
+    assert [found and found[0]["id"] for found in claimed] == ids
+    assert completions.claim("pusher") is None
+    assert completions.processed(ids[0]).status == "processed"
+    assert completions.fail(ids[1], "conflict").status == "failed"
+    with pytest.raises(NotClaimed, match="it is processed"):
+        completions.fail(ids[0], "late")
+    found = [row(entry) for entry in completions.entries.list()]
+    assert [list(each) for each in found] == [KEYS] * 2
+    assert rows(bus, "pushpals_completions") == found[::-1]
+    assert [each["error"] for each in found] == ["conflict", None]
+    assert completions.entries.counts()[0] == {
+        "pending": 0,
+        "claimed": 0,
+        "processed": 1,
+        "failed": 1,
+    }
+
+
+@pytest.mark.parametrize("missing", ["jobId", "sessionId", "message"])
+def test_u_54_job_session_and_message_are_needed(completions: Completions, missing: str) -> None:
+    """U-54: else nothing is stored."""
+    with pytest.raises(InvalidInput, match="jobId, sessionId and message are required"):
+        finish(completions, **{missing: ""})
+    assert completions.entries.list() == []
+
+
+def test_u_55_the_completion_of_a_lost_integrator_comes_back(
+    completions: Completions, clock: Clock
+) -> None:
+    """U-55: its claim has a lease, and a late end of it is refused."""
+    id = finish(completions)
+    assert completions.claim("gone")
+    assert completions.claim("next") is None
+    clock.advance(LEASE_S)
+    with pytest.raises(NotClaimed, match="not in claimed state any more"):
+        completions.processed(id)
+    again = completions.claim("next")
+    assert again is not None
+    assert again[0]["id"] == id
+    with pytest.raises(NotClaimed, match="next has it"):
+        completions.processed(id, agent="gone")
+    assert completions.processed(id, agent="next").status == "processed"
+
+
+def test_u_76_request_job_and_completion_are_one_conversation(
+    jobs: JobQueue, completions: Completions, bus: Bus
+) -> None:
+    """U-76: each answers the one before, where that is in the log."""
+    from ackbus.tasks.control.requests import Requests
+
+    told = Requests(bus).enqueue({"sessionId": "s1", "prompt": "x"})
+    request = told["requestId"]
+    job = add(jobs, params={"requestId": request})
+    done = completions.enqueue({"jobId": job, "sessionId": "s1", "message": "m"})
+    assert [message.id for message in bus.read(conversation=request)] == [request, job, done]
+    alone = add(jobs, params={"requestId": "of another server"})
+    found = bus.get(alone)
+    assert found is not None
+    assert found.in_reply_to is None
