@@ -10,22 +10,25 @@ import pytest
 TESTS = Path(__file__).parent
 
 #: The requirements of this version, by group: first and last number, both included.
-#: M: the message layer, from its principles to its phases (M-01 to M-05 are a later room).
+#: M: the message layer.
 #: C: the owner's card. P and K: the exchange, its worker host and its claim rules. D: jobs,
 #: de-duplication, dispatch, timeouts, retries, state and the worker protocol, as far as a queue
 #: and a worker have them (D-30 and D-83 are about manifests, which there are none of). U: the
-#: rules of queues, and their statistics. X: the conflicts between documents that concern these.
+#: control plane of agents on branches. X: the conflicts between documents that concern these.
 #: Q: open questions that are answered here.
 SCOPE = {
-    "M": [(6, 97)],
+    "M": [(1, 97)],
     "C": [(1, 11)],
     "P": [(1, 95)],
     "K": [(1, 17)],
     "D": [(9, 29), (31, 34), (51, 52), (65, 73), (82, 82), (84, 97)],
-    "U": [(30, 31), (33, 33), (36, 36), (49, 52), (62, 62), (72, 77)],
-    "X": [(1, 15), (19, 19), (22, 22), (24, 25), (32, 34), (36, 42)],
-    "Q": [(4, 4), (13, 13), (22, 24)],
+    "U": [(1, 86)],
+    "X": [(1, 19), (22, 22), (24, 25), (32, 34), (36, 42)],
+    "Q": [(4, 4), (13, 13), (22, 26)],
 }
+
+#: Lines in scope that no test shows yet; this list only gets shorter.
+NOT_YET = frozenset({})
 
 #: The last number of each group that there is.
 LAST = {"M": 97, "C": 11, "P": 95, "K": 17, "D": 154, "U": 86, "X": 42, "Q": 27}
@@ -62,7 +65,7 @@ def shown() -> dict[str, set[str]]:
 
 
 def test_every_requirement_in_scope_is_shown_by_a_test(shown: dict[str, set[str]]) -> None:
-    assert [name for name in in_scope() if name not in shown] == []
+    assert {name for name in in_scope() if name not in shown} <= NOT_YET
 
 
 def test_every_number_that_a_test_names_is_a_requirement(shown: dict[str, set[str]]) -> None:
