@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ...schema.errors import InvalidInput
 from ...schema.message.seqs import seq_in
 from ...tasks.board.board import Boards
+from ...tasks.board.comments import comment, comments, place_in
 from ...tasks.board.forecast import forecast_of_refs, forecast_of_tasks
 from ...tasks.board.past import seq_at
+from ...tasks.board.proof import prove, verify
 from ...tasks.board.reserved import reserved_by_others
 from ...tasks.steps.tasks import Tasks
+from .. import arguments
 from ..definition import Commands, optional, optional_word
+from ..hints import AGENT_VARIABLE
 from ..options.common import HERE, Place, since_time
+from ..options.payload import STDIN, json_argument
+from ..options.tasks import Actor, Name
 from ..show import output
 from ..top.board_sight import show
 
@@ -25,9 +31,12 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from ...tasks.board.board import Board
+    from ...tasks.board.comments import Comment
     from ...tasks.board.reserved import Reserved
 
 commands = Commands()
+
+_COMMENT_HEADINGS = ("line", "now", "by", "comment", "text")
 
 
 @commands.command("board", example="bus task board")
@@ -103,6 +112,91 @@ def forecast(
     for each in reserved:
         output.note(_line(each))
     return 0
+
+
+@commands.command("comment", example="bus task comment fix-login src/app.py:12 'Why twice?'")
+def comment_on(
+    name: Name,
+    place_of_line: Annotated[
+        str, typer.Argument(metavar="FILE:LINE", help="The line; FILE from the repository's root.")
+    ],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The comment.")],
+    agent: Actor = None,
+    place: Place = HERE,
+) -> int:
+    """Comment on a line of a task: a message to its worker.
+
+    The line is that of the commit that is done, or of the newest on the branch. Exit code 4 when
+    there is no such task, file or line.
+    """
+    agent = arguments.sender(agent, "--agent")
+    where = place_in(place_of_line)
+    with place.open() as bus:
+        made = comment(bus, name, where, text, agent=agent)
+    output.result(made.record(), f"seq {made.seq}, on {made.commit[:12]}: {made.text.strip()}")
+    return 0
+
+
+@commands.command("comments", example="bus task comments fix-login")
+def list_comments(name: Name, place: Place = HERE) -> int:
+    """List the comments on a task, and where their lines are now.
+
+    Exit code 4 when there are none, or no such task.
+    """
+    with place.open() as bus:
+        found = comments(bus, name)
+    rows = [
+        (f"{each.place.file}:{each.place.line}", _now(each), each.by, each.words, each.text.strip())
+        for each in found
+    ]
+    return output.results([each.record() for each in found], rows, _COMMENT_HEADINGS)
+
+
+def _now(each: Comment) -> str:
+    return "changed" if each.now is None else f"{each.now.file}:{each.now.line}"
+
+
+@commands.command("proof", example="bus task proof fix-login --agent lead > proof.json")
+def proof(
+    name: Annotated[
+        str | None,
+        optional_word("[TASK|COMMIT]", "A task, or the commit as which it has landed."),
+    ] = None,
+    checked: Annotated[
+        str | None, optional("FILE", "Check the proof in this file; - is stdin.", "--verify")
+    ] = None,
+    agent: Annotated[
+        str | None, optional("A", "Sign with the key of this agent. Default: $BUS_AGENT.")
+    ] = None,
+    place: Place = HERE,
+) -> int:
+    """Print the proof of a landing: from the request to the commit.
+
+    It is one JSON object, made of the log and of git, and compared with both; what does not agree
+    is told on stderr, and makes exit code 1. Exit code 3 when the task has not landed, 4 when there
+    is none.
+    """
+    if (name is None) == (checked is None):
+        raise InvalidInput("give a task or a commit, or --verify FILE")
+    with place.open() as bus:
+        if checked is not None:
+            problems = verify(bus, _read(checked))
+            output.result({"problems": problems}, *(() if problems else ("all agrees",)))
+        else:
+            agent = agent or os.environ.get(AGENT_VARIABLE) or None
+            made = prove(bus, name or "", os.getcwd(), agent=agent)
+            problems = made["problems"]
+            output.json_line(made)
+    for each in problems:
+        output.note(each)
+    return 1 if problems else 0
+
+
+def _read(file: str) -> dict[str, Any]:
+    read = json_argument(file if file == STDIN else f"@{file}", "--verify")
+    if not isinstance(read, dict):
+        raise InvalidInput(f"{file} has no JSON object")
+    return read
 
 
 def _line(reserved: Reserved) -> str:

@@ -9,6 +9,9 @@ SELECT {task} FROM tasks
    AND (?1 IS NULL OR state IN (SELECT value FROM json_each(?1)))
  ORDER BY created_at_ms, task LIMIT ?3;
 
+-- name: task_of_commit
+SELECT {task} FROM tasks WHERE commit_id = ? LIMIT 1;
+
 -- name: live_tasks
 SELECT {task} FROM tasks
  WHERE created_at_ms >= 0 AND state IN ('ASSIGNED', 'WORKING', 'IN_REVIEW', 'APPROVED')

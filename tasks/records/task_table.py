@@ -42,6 +42,11 @@ class TaskTable(Table):
         rows = self._engine.rows(SQL["tasks"], wanted_of)
         return [_task(row) for row in rows]
 
+    def landed_as(self, commit: str) -> Task | None:
+        """Return the task that has landed as a commit, or None."""
+        row = self._engine.row(SQL["task_of_commit"], (commit,))
+        return None if row is None else _task(row)
+
     def live(self) -> list[Task]:
         """Return the tasks whose state is not final; the oldest first."""
         return [_task(row) for row in self._engine.rows(SQL["live_tasks"])]

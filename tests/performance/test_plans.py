@@ -142,6 +142,7 @@ INDEXES = {
     ),
     "idx_jobs_ended_badly": ("work.jobs_ended_badly", "queue_id=? AND state=? AND seq>?"),
     "idx_tasks_created": ("tasks.tasks", "created_at_ms>?"),
+    "idx_tasks_commit": ("tasks.task_of_commit", "commit_id=?"),
     "idx_tasks_live": ("tasks.live_tasks", "created_at_ms>?"),
     "idx_merge_forecasts_at": ("tasks.prune_forecasts", "at_ms<?"),
     "idx_task_output_of_job": ("tasks_control.output_after", "seq=? AND id>?"),

@@ -4,6 +4,7 @@ from ackbus import Bus
 from ackbus.tasks.records.forecasts import Forecasts
 from ackbus.tasks.records.task import NewTask
 from ackbus.tasks.steps.planning import NewJob
+from ackbus.tasks.records.task_table import TaskTable
 from ackbus.tasks.steps.tasks import Tasks
 
 
@@ -24,6 +25,7 @@ def use_tasks(bus: Bus) -> None:
     tasks.list(is_ready=True)
     tasks.settle_lost()
     tasks.settle_deadlines()
+    TaskTable.of(bus).landed_as("2" * 40)
     forecasts = Forecasts.of(bus)
     forecasts.note({("1" * 40, "2" * 40): ("a",)})
     forecasts.known([("1" * 40, "2" * 40)])

@@ -35,6 +35,7 @@ CREATE TABLE tasks (
   cleaned_at_ms  INTEGER CHECK (cleaned_at_ms BETWEEN 0 AND 253402300799999)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_tasks_created ON tasks (created_at_ms);
+CREATE INDEX idx_tasks_commit ON tasks (commit_id) WHERE commit_id IS NOT NULL;
 CREATE INDEX idx_tasks_live ON tasks (created_at_ms)
   WHERE state IN ('ASSIGNED', 'WORKING', 'IN_REVIEW', 'APPROVED');
 

@@ -1,0 +1,180 @@
+"""Comments on lines: messages to the worker of a task, pinned to a commit and a line of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...git.branches.lines import Place, place_now, text_of
+from ...git.repository import Repository
+from ...schema.errors import InvalidInput, NotFound, shown
+from ...schema.message.names import check_agent
+from ...schema.message.times import format_ts
+from ..records.task_table import TaskTable
+from ..steps.errors import TaskNotFound
+from ..steps.messages import told
+from .forecast import heads_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ...bus.bus import Bus
+    from ...schema.message.message import Message
+    from ..records.task import Task
+
+#: The type of the messages.
+COMMENT = "task_comment"
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment on a line of a task's branch.
+
+    Attributes:
+        seq, id: of its message.
+        at_ms: when it was made, in epoch milliseconds.
+        by: who made it.
+        attempt: of the task at that time.
+        commit: the commit that was commented on.
+        place: the line there.
+        text: the text of the line there.
+        words: the comment.
+        now: the line at the present head of the task; None where it was changed, or is gone.
+    """
+
+    seq: int
+    id: str
+    at_ms: int
+    by: str
+    attempt: int
+    commit: str
+    place: Place
+    text: str
+    words: str
+    now: Place | None
+
+    def record(self) -> dict[str, Any]:
+        """Return its JSON object."""
+        return {
+            "seq": self.seq,
+            "id": self.id,
+            "at": format_ts(self.at_ms),
+            "by": self.by,
+            "attempt": self.attempt,
+            "commit": self.commit,
+            "file": self.place.file,
+            "line": self.place.line,
+            "text": self.text,
+            "comment": self.words,
+            "now": None if self.now is None else {"file": self.now.file, "line": self.now.line},
+        }
+
+
+def place_in(text: str) -> Place:
+    """Return the place that FILE:LINE names.
+
+    Raises:
+        InvalidInput: it names none.
+    """
+    file, colon, line = text.rpartition(":")
+    if not (file and colon and line.isascii() and line.isdecimal() and 0 < len(line) < 10):
+        raise InvalidInput(f"give FILE:LINE, such as src/app.py:12, not {shown(text)}")
+    return Place(file, int(line))
+
+
+def comment(bus: Bus, name: str, place: Place, words: str, *, agent: str) -> Comment:
+    """Publish a comment on a line of a task to its worker, and return it.
+
+    The line is that of the commit that is done, or else of the newest on the branch.
+
+    Args:
+        bus: an open bus.
+        name: of the task.
+        place: the line; the file's path counts from the root of the repository.
+        words: the comment.
+        agent: who comments.
+
+    Raises:
+        NotFound: there is no such task, file or line.
+        InvalidInput: the comment is empty.
+    """
+    check_agent(agent)
+    if not words.strip():
+        raise InvalidInput("the comment is empty")
+    task = _get(bus, name)
+    head = _head_of(task)
+    if head is None:
+        raise NotFound(f"branch {task.branch} of task {name!r} is not there; see 'bus task show'")
+    text = text_of(Repository(task.repository), head, place)
+    if text is None:
+        raise NotFound(f"{shown(place.file)} has no line {place.line} at {head[:12]}")
+    mail = told(
+        *(task, COMMENT, agent, task.worker),
+        commit=head,
+        file=place.file,
+        line=place.line,
+        text=text,
+        comment=words,
+    )
+    receipt = bus.log.append([mail])[0]
+    made = bus.log.at(receipt.seq)
+    found = None if made is None else _comment(made, place)
+    assert found is not None
+    return found
+
+
+def comments(bus: Bus, name: str) -> list[Comment]:
+    """Return the comments on a task, the oldest first, and where their lines are now.
+
+    Raises:
+        NotFound: there is no such task.
+        GitFailed: git is not installed.
+    """
+    task = _get(bus, name)
+    head = _head_of(task)
+    found = []
+    for message in bus.read(conversation=task.correlation_id):
+        if message.type == COMMENT:
+            each = _comment(message, None)
+            if each is not None and message.payload.get("task") == name:
+                now = None if head is None else _now(task, each, head)
+                found.append(_comment(message, now) or each)
+    return found
+
+
+def _get(bus: Bus, name: str) -> Task:
+    task = TaskTable.of(bus).get(name)
+    if task is None:
+        raise TaskNotFound(f"there is no task {name!r}; see 'bus task list'")
+    return task
+
+
+def _head_of(task: Task) -> str | None:
+    return heads_of([task]).get(task.repository, {}).get(task.task)
+
+
+def _now(task: Task, each: Comment, head: str) -> Place | None:
+    repository = Repository(task.repository)
+    if repository.commits([each.commit]) == [None]:  # nobody keeps it any more
+        return None
+    return place_now(repository, each.commit, head, each.place)
+
+
+def _comment(message: Message, now: Place | None) -> Comment | None:
+    """Return the comment that a message is; None where some program wrote another form."""
+    payload = message.payload
+    try:
+        return Comment(
+            message.seq,
+            message.id,
+            message.ts_ms,
+            message.from_agent,
+            int(payload["attempt"]),
+            str(payload["commit"]),
+            Place(str(payload["file"]), int(payload["line"])),
+            str(payload["text"]),
+            str(payload["comment"]),
+            now,
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
