@@ -38,7 +38,7 @@ class RoleLog:
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """The path of the file."""
         return self._folder.path_of(self._name)
 
     def write(self, data: bytes) -> None:
