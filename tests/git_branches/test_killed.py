@@ -1,0 +1,219 @@
+"""A kill at any step of making or removing a tree: a repetition ends it, and nothing is lost."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ackbus.git.branches.leftovers import find_leftovers
+from ackbus.git.branches.removal import Removal
+from ackbus.git.branches.repositories import Place
+from ackbus.git.branches.tree_list import admin_folders
+from ackbus.git.branches.work_trees import NewTree, WorkTrees
+
+from ..cli.git import Git
+from ..sizes import size
+from .conftest import at
+from .killing import KILL_ALL, kills
+
+
+def wish(main: Git, task: str = "fix") -> NewTree:
+    """A tree with all that a tree may have."""
+    setup = ("sh", "-c", "echo once >>.made")
+    return NewTree(task, f"w/{task}", main.head, copies=(".env",), setup=setup)
+
+
+@pytest.fixture(autouse=True)
+def more(main: Git) -> None:
+    main.commit("big", "folder/file", ".gitignore", text=".env\n.made\n")
+    (main.path / ".env").write_text("X=1\n")
+
+
+def whole(main: Git, trees: WorkTrees, task: str = "fix") -> None:
+    """Asserts that a task has one tree, all of it, and that git and we know of nothing else."""
+    tree = trees.of(task)
+    assert tree is not None
+    assert (tree.is_made, tree.branch, tree.head) == (True, f"w/{task}", main.head)
+    git = at(tree.path)
+    assert git.ok("status", "--porcelain") == ""
+    assert (git.path / ".env").read_text() == "X=1\n"
+    assert (git.path / ".made").exists()
+    assert find_leftovers(trees) == []
+    assert len(admin_folders(trees.place.common_dir)) == len(trees.all())
+
+
+def gone(main: Git, trees: WorkTrees, task: str = "fix") -> None:
+    """Asserts that nothing of a task is left but what is kept."""
+    assert trees.of(task) is None
+    assert main("rev-parse", "--verify", "--quiet", f"w/{task}").code != 0
+    assert find_leftovers(trees) == []
+
+
+@pytest.mark.slow
+def test_making_killed_at_each_git_is_ended_by_a_repetition(
+    main: Git, trees: WorkTrees, tmp_path: Path
+) -> None:
+    new = wish(main)
+
+    def make() -> None:
+        WorkTrees(Place.around(str(main.path))).make(new)
+
+    for fatal, when in kills(tmp_path / "bin", make, least=10):
+        trees.make(new)
+        whole(main, trees)
+        Removal(trees).remove("fix", "w/fix")
+        gone(main, trees)
+        assert main.ok("for-each-ref", "refs/ackbus") == "", (fatal, when)
+
+
+@pytest.mark.slow
+def test_removal_killed_at_each_git_loses_nothing_and_is_ended_by_a_repetition(
+    main: Git, trees: WorkTrees, tmp_path: Path
+) -> None:
+    new = wish(main)
+
+    def remove() -> None:
+        trees = WorkTrees(Place.around(str(main.path)))
+        Removal(trees).remove("fix", "w/fix", keeps_files=True)
+
+    def prepare() -> tuple[str, str]:
+        git = at(trees.make(new).path)
+        git.commit("mine", text=f"{time.monotonic_ns()}\n")
+        text = f"dirty {time.monotonic_ns()}\n"
+        (git.path / "mine").write_text(text)
+        return git.head, text
+
+    head, text = prepare()
+    for fatal, when in kills(tmp_path / "bin", remove, least=15):
+        kept = main.ok("rev-list", "--all").split()
+        assert head in kept, (fatal, when)
+        remove()
+        gone(main, trees)
+        kept = main.ok("rev-list", "--all").split()
+        assert head in kept
+        found = [main("show", f"{commit}:mine").out for commit in kept]
+        assert text in found, (fatal, when)
+        head, text = prepare()
+
+
+@pytest.mark.parametrize("stage", ["prepared", "committed"])
+def test_git_killed_in_the_midst_of_a_ref(main: Git, trees: WorkTrees, stage: str) -> None:
+    """The hook `reference-transaction` kills git, and who started it, at each of its refs."""
+    once = main.path / ".git" / "once"
+    hook = main.path / ".git" / "hooks" / "reference-transaction"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(
+        KILL_ALL.format(once=once).replace("#!/bin/sh", f'#!/bin/sh\n[ "$1" = {stage} ] || exit 0')
+    )
+    hook.chmod(0o755)
+    ends_by_a_repetition(main, trees, once)
+
+
+@pytest.mark.parametrize("name", ["file", "big"])
+def test_git_killed_in_the_midst_of_a_checkout(main: Git, trees: WorkTrees, name: str) -> None:
+    once = main.path / ".git" / "once"
+    kill = main.path / ".git" / "kill"
+    kill.write_text(KILL_ALL.format(once=once))
+    kill.chmod(0o755)
+    main.commit(".gitattributes", text=f"{name} filter=kill\n")
+    main.ok("config", "filter.kill.smudge", f"{kill}; cat")
+    main.ok("config", "filter.kill.clean", "cat")
+    ends_by_a_repetition(main, trees, once)
+
+
+MAKE = """
+import sys
+from ackbus.git.branches.repositories import Place
+from ackbus.git.branches.work_trees import NewTree, WorkTrees
+_, folder, base = sys.argv
+setup = ("sh", "-c", "echo once >>.made")
+new = NewTree("fix", "w/fix", base, copies=(".env",), setup=setup)
+WorkTrees(Place.around(folder)).make(new)
+"""
+
+
+def ends_by_a_repetition(main: Git, trees: WorkTrees, once: Path) -> None:
+    once.touch()
+    command = [sys.executable, "-c", MAKE, main.path, main.head]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert not once.exists()
+    trees.make(wish(main))
+    whole(main, trees)
+
+
+def parts(admin: Path, path: Path) -> dict[str, Callable[[], object]]:
+    """The states in which `git worktree add` can be killed, from the last to the first."""
+    return {
+        "no commondir": (admin / "commondir").unlink,
+        "no head": (admin / "HEAD").unlink,
+        "no file .git": (path / ".git").unlink,
+        "no folder": lambda: shutil.rmtree(path),
+        "no gitdir": (admin / "gitdir").unlink,
+    }
+
+
+@pytest.mark.parametrize("missing", range(1, 6))
+def test_tree_that_git_had_just_begun(main: Git, trees: WorkTrees, missing: int) -> None:
+    path = Path(trees.path_of("fix"))
+    options = ("--detach", "--no-checkout", "--lock", "--reason=ackbus task fix")
+    main.ok("worktree", "add", "--quiet", *options, path)
+    admin = Path(admin_folders(trees.place.common_dir)[0])
+    for undo in [*parts(admin, path).values()][:missing]:
+        undo()
+    if missing == 5:
+        (admin / "commondir").unlink(missing_ok=True)
+        shutil.rmtree(admin / "logs")
+    trees.make(wish(main))
+    whole(main, trees)
+
+
+def test_branch_alone_that_a_kill_left_is_not_taken_from_others(
+    main: Git, trees: WorkTrees
+) -> None:
+    """The tree comes first, so a branch without a tree is never one of a killed making."""
+    main.ok("branch", "w/fix")
+    with pytest.raises(Exception, match="branch 'w/fix' is there already"):
+        trees.make(wish(main))
+
+
+@pytest.mark.slow
+def test_groups_killed_at_any_moment(main: Git, trees: WorkTrees) -> None:
+    """Maker and git are killed together, later each time, until one is done before."""
+    main.commit(*(f"many/{n}" for n in range(60)))
+    rounds = size(sample=5, whole=60)
+    for n in range(rounds):
+        command = [sys.executable, "-c", MAKE, main.path, main.head]
+        process = subprocess.Popen(command, start_new_session=True)
+        time.sleep(0.05 + 0.4 * n / rounds)  # a moment, not a condition: any will do
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        trees.make(wish(main))
+        whole(main, trees)
+        Removal(trees).remove("fix", "w/fix")
+        gone(main, trees)
+
+
+def test_lock_is_held_as_long_as_a_git_of_a_dead_maker_runs(main: Git, trees: WorkTrees) -> None:
+    """A maker is killed while git checks out; the repetition waits for that git to end."""
+    started, go_on = main.path / ".git" / "started", main.path / ".git" / "go-on"
+    main.commit(".gitattributes", text="file filter=slow\n")
+    waits = f"touch {started}; while [ ! -e {go_on} ]; do sleep 0.02; done; cat"
+    main.ok("config", "filter.slow.smudge", waits)
+    main.ok("config", "filter.slow.clean", "cat")
+    process = subprocess.Popen([sys.executable, "-c", MAKE, main.path, main.head])
+    while not started.exists():
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    again = subprocess.Popen([sys.executable, "-c", MAKE, main.path, main.head])
+    with pytest.raises(subprocess.TimeoutExpired):
+        again.wait(1)
+    go_on.touch()
+    assert again.wait(60) == 0
+    whole(main, trees)
