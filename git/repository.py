@@ -38,14 +38,15 @@ class CommandFailed(GitFailed):
     """Git ended with an error.
 
     Attributes:
-        reason: the first line of what it said.
+        reason: its first complaint.
         code: its exit code; of a signal that ended it, the negative number.
     """
 
     def __init__(self, command: str, said: bytes, code: int = 1) -> None:
         self.code = code
-        first = said.decode("utf-8", "replace").strip().partition("\n")[0]
-        self.reason = first.removeprefix("fatal: ") or f"it ended with {code}"
+        lines = said.decode("utf-8", "replace").strip().splitlines() or [f"it ended with {code}"]
+        complaints = (line for line in lines if line.startswith(("fatal: ", "error: ")))
+        self.reason = next(complaints, lines[0]).removeprefix("fatal: ")
         super().__init__(f"git {command} failed: {self.reason}")
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from ...schema.errors import Refused
 from .repositories import repository_at
-from .tree_list import admin_folders, read_lock
+from .tree_list import admin_folders, admin_of, read_lock
 from .tree_names import mark_of
 
 TYPE_CHECKING = False
@@ -55,6 +55,21 @@ def drop_stubs(place: Place, task: str) -> None:
             os.unlink(os.path.join(admin, "locked"))
             with suppress(OSError):  # not empty: git prunes it
                 os.rmdir(admin)
+
+
+def drop_stump(place: Place, path: str) -> None:
+    """Empty a folder of a tree that has nothing but a `.git`, whose folder of git's is gone.
+
+    A git that fails removes that folder first, and may be killed before the other.
+    """
+    if not os.path.isdir(path) or os.path.islink(path) or os.listdir(path) != [".git"]:
+        return
+    dot_git = os.path.join(path, ".git")
+    if os.path.isfile(dot_git):
+        admin = admin_of(path)
+        is_of_place = os.path.dirname(admin) == os.path.join(place.common_dir, "worktrees")
+        if is_of_place and not os.path.lexists(admin):
+            os.unlink(dot_git)
 
 
 def drop_dead_index_lock(tree: Tree) -> None:

@@ -16,7 +16,7 @@ from .repositories import ALONE, NOTHING, Place, repository_at
 from .tree_files import copy_files, run_setup
 from .tree_list import Note, Tree, admin_of, checked_out_at, read_trees, write_note
 from .tree_locks import TreeLocks
-from .tree_mending import drop_dead_index_lock, drop_stubs, is_empty_folder, mend
+from .tree_mending import drop_dead_index_lock, drop_stubs, drop_stump, is_empty_folder, mend
 from .tree_names import mark_of, safe_name
 
 TYPE_CHECKING = False
@@ -150,12 +150,13 @@ class WorkTrees:
     def _add(self, new: NewTree, trees: list[Tree], held: tuple[int, ...]) -> Tree:
         folder, name = os.path.split(new.path or self.path_of(new.task))
         path = os.path.join(os.path.realpath(folder), name)
+        drop_stump(self.place, path)
         self._refuse_taken(new, path, trees)
         head = self._head_of_branch(new)
         start = head if head is not None else new.base
         drop_stubs(self.place, new.task)
         self._make_folder(os.path.dirname(path))
-        options = ("--detach", "--no-checkout", "--lock", "--reason", mark_of(new.task))
+        options = ("--quiet", "--detach", "--no-checkout", "--lock", "--reason", mark_of(new.task))
         command = (*_PATIENT, "worktree", "add", *options, path, start)
         self.place.git.run(*command, limit_s=new.limit_s, kept=held)
         admin = admin_of(path)

@@ -31,10 +31,11 @@ KILL_ALL = """\
 [ -e {once} ] || exit 0
 rm {once}
 git=$PPID
+all=
 while [ "$(cat /proc/$git/comm)" != python ] && [ $git -gt 1 ]; do
-    next=$(cut -d' ' -f4 </proc/$git/stat); kill -9 $git; git=$next
+    all="$all $git"; git=$(cut -d' ' -f4 </proc/$git/stat)
 done
-kill -9 $git
+kill -9 $git $all
 """
 
 

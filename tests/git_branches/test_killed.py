@@ -173,6 +173,19 @@ def test_tree_that_git_had_just_begun(main: Git, trees: WorkTrees, missing: int)
     whole(main, trees)
 
 
+def test_folder_that_a_failing_git_had_begun_to_remove(main: Git, trees: WorkTrees) -> None:
+    path = Path(trees.path_of("fix"))
+    main.ok("worktree", "add", "--quiet", "--detach", path)
+    shutil.rmtree(admin_folders(trees.place.common_dir)[0])
+    with pytest.raises(Exception, match="has something in it"):
+        trees.make(wish(main))
+    for name in ("file", "big", ".gitignore"):
+        (path / name).unlink()
+    shutil.rmtree(path / "folder")
+    trees.make(wish(main))
+    whole(main, trees)
+
+
 def test_branch_alone_that_a_kill_left_is_not_taken_from_others(
     main: Git, trees: WorkTrees
 ) -> None:
