@@ -7,6 +7,7 @@ files were deleted comes back as it was staged.
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 
 from ...schema.errors import Refused
@@ -19,9 +20,12 @@ if TYPE_CHECKING:
     from .repositories import Place
     from .tree_list import Tree
 
+#: How long git waits for the lock of a ref, in seconds; a git that lives has one for a moment.
+REF_WAIT_S = 10
+
 
 def mend(tree: Tree, base: str, limit_s: float) -> None:
-    """Give a tree what it lacks of what git needs; the caller holds its locks.
+    """Give a tree all that git needs there; the caller holds its locks.
 
     Args:
         tree: of ours.
@@ -31,6 +35,7 @@ def mend(tree: Tree, base: str, limit_s: float) -> None:
     Raises:
         Refused: there is something else at its path.
     """
+    drop_dead_locks(tree)
     _write_missing(os.path.join(tree.admin, "commondir"), "../..")
     _write_missing(os.path.join(tree.admin, "HEAD"), base)
     if tree.is_there:
@@ -68,19 +73,38 @@ def drop_stump(place: Place, path: str) -> None:
     if os.path.isfile(dot_git):
         admin = admin_of(path)
         is_of_place = os.path.dirname(admin) == os.path.join(place.common_dir, "worktrees")
-        if is_of_place and not os.path.lexists(admin):
+        if is_of_place and not os.path.lexists(os.path.join(admin, "gitdir")):
             os.unlink(dot_git)
 
 
-def drop_dead_index_lock(tree: Tree) -> None:
-    """Remove the lock of an index in an unfinished tree; the caller holds the lock of its task.
+def drop_dead_locks(tree: Tree) -> None:
+    """Remove locks of git in an unfinished tree; the caller holds the lock of its task.
 
     No git but ours has been there, and each of ours has the task's lock as long as it runs. A lock
     in a finished tree is somebody's, and stays.
     """
     if not tree.is_made:
-        with suppress(FileNotFoundError):
-            os.unlink(os.path.join(tree.admin, "index.lock"))
+        for name in ("index.lock", "HEAD.lock"):
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(tree.admin, name))
+
+
+def drop_dead_branch_lock(place: Place, ref: str, base: str) -> bool:
+    """Remove the lock of a branch that a killed making left; say whether there was one.
+
+    It is for a branch that is not there yet, has at most the commit that we give it, and is older
+    than any git needs for a ref.
+    """
+    path = os.path.join(place.common_dir, f"{ref}.lock")
+    try:
+        with open(path, "rb") as file:
+            is_ours = file.read().strip() in (b"", base.encode())
+            is_old = time.time() - os.fstat(file.fileno()).st_mtime > REF_WAIT_S
+    except FileNotFoundError:
+        return False
+    if is_ours and is_old:
+        os.unlink(path)
+    return is_ours and is_old
 
 
 def is_empty_folder(path: str) -> bool:

@@ -16,7 +16,14 @@ from .repositories import ALONE, NOTHING, Place, repository_at
 from .tree_files import copy_files, run_setup
 from .tree_list import Note, Tree, admin_of, checked_out_at, read_trees, write_note
 from .tree_locks import TreeLocks
-from .tree_mending import drop_dead_index_lock, drop_stubs, drop_stump, is_empty_folder, mend
+from .tree_mending import (
+    REF_WAIT_S,
+    drop_dead_branch_lock,
+    drop_stubs,
+    drop_stump,
+    is_empty_folder,
+    mend,
+)
 from .tree_names import mark_of, safe_name
 
 TYPE_CHECKING = False
@@ -33,8 +40,8 @@ MAX_TREES = 100
 
 #: How long git waits for a ref that another git changes, and no process in the background.
 _PATIENT = (
-    *("-c", "core.filesRefLockTimeout=10000"),
-    *("-c", "core.packedRefsTimeout=10000"),
+    *("-c", f"core.filesRefLockTimeout={REF_WAIT_S * 1000}"),
+    *("-c", f"core.packedRefsTimeout={REF_WAIT_S * 1000}"),
     *("-c", "core.fsmonitor=false"),
 )
 
@@ -213,15 +220,18 @@ class WorkTrees:
         git.run("symbolic-ref", "HEAD", ref)
         if there is not None:
             return
+        create = (*_PATIENT, "update-ref", "-m", mark_of(new.task), ref, new.base, NOTHING)
         try:
-            git.run(*_PATIENT, "update-ref", "-m", mark_of(new.task), ref, new.base, NOTHING)
+            git.run(*create)
         except CommandFailed as error:
+            if drop_dead_branch_lock(self.place, ref, new.base):
+                git.run(*create)
+                return
             raise GitFailed(f"branch {shown(new.branch)} can't be made: {error.reason}") from error
 
     def _fill(self, tree: Tree, new: NewTree, held: int) -> None:
         """Take the steps that a user's programs may have a part in."""
         git = repository_at(tree.path, {} if new.has_large_files else {"GIT_LFS_SKIP_SMUDGE": "1"})
-        drop_dead_index_lock(tree)
         reset = ("reset", "--hard", "--quiet", "--no-recurse-submodules")
         git.run(*_PATIENT, *reset, limit_s=new.limit_s, kept=(held,))
         if new.has_hooks:

@@ -45,7 +45,8 @@ def whole(main: Git, trees: WorkTrees, task: str = "fix") -> None:
     assert (git.path / ".env").read_text() == "X=1\n"
     assert (git.path / ".made").exists()
     assert find_leftovers(trees) == []
-    assert len(admin_folders(trees.place.common_dir)) == len(trees.all())
+    admins = [Path(admin) for admin in admin_folders(trees.place.common_dir)]
+    assert sum((admin / "gitdir").exists() for admin in admins) == len(trees.all())
 
 
 def gone(main: Git, trees: WorkTrees, task: str = "fix") -> None:
@@ -102,14 +103,21 @@ def test_removal_killed_at_each_git_loses_nothing_and_is_ended_by_a_repetition(
         head, text = prepare()
 
 
+@pytest.mark.parametrize("ref", ["HEAD", "refs/heads/w/fix"])
 @pytest.mark.parametrize("stage", ["prepared", "committed"])
-def test_git_killed_in_the_midst_of_a_ref(main: Git, trees: WorkTrees, stage: str) -> None:
-    """The hook `reference-transaction` kills git, and who started it, at each of its refs."""
+def test_git_killed_in_the_midst_of_a_ref(
+    main: Git, trees: WorkTrees, stage: str, ref: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hook `reference-transaction` kills git, and who started it, at one of its refs."""
+    monkeypatch.setattr("ackbus.git.branches.tree_mending.REF_WAIT_S", 0)
+    monkeypatch.setattr("ackbus.git.branches.work_trees._PATIENT", ())
     once = main.path / ".git" / "once"
     hook = main.path / ".git" / "hooks" / "reference-transaction"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(
-        KILL_ALL.format(once=once).replace("#!/bin/sh", f'#!/bin/sh\n[ "$1" = {stage} ] || exit 0')
+        KILL_ALL.format(once=once).replace(
+            "#!/bin/sh", f'#!/bin/sh\n[ "$1" = {stage} ] && grep -q " {ref}$" || exit 0'
+        )
     )
     hook.chmod(0o755)
     ends_by_a_repetition(main, trees, once)
