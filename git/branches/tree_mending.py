@@ -7,7 +7,7 @@ files were deleted comes back as it was staged.
 from __future__ import annotations
 
 import os
-import time
+import tempfile
 from contextlib import suppress
 
 from ...schema.errors import Refused
@@ -99,9 +99,11 @@ def drop_dead_branch_lock(place: Place, ref: str, base: str) -> bool:
     try:
         with open(path, "rb") as file:
             is_ours = file.read().strip() in (b"", base.encode())
-            is_old = time.time() - os.fstat(file.fileno()).st_mtime > REF_WAIT_S
+            made_s = os.fstat(file.fileno()).st_mtime
     except FileNotFoundError:
         return False
+    with tempfile.TemporaryFile(dir=place.common_dir) as fresh:  # by the clock that timed the lock
+        is_old = os.fstat(fresh.fileno()).st_mtime - made_s > REF_WAIT_S
     if is_ours and is_old:
         os.unlink(path)
     return is_ours and is_old
