@@ -22,6 +22,7 @@ from .checks.content import check_contents
 from .checks.directory import checks_of_place
 from .checks.export import checks_of_export
 from .checks.file import checks_of_file
+from .checks.tasks import checks_of_tasks
 from .checks.work import checks_of_work
 
 TYPE_CHECKING = False
@@ -110,5 +111,6 @@ def _of_file(database: Database, full: bool) -> Iterator[Finding]:
             **checks_of_work(opened, full=full),
             **checks_of_export(opened, full=full),
             **checks_of_automation(opened),
+            **checks_of_tasks(opened, full=full),
         }
     )

@@ -38,6 +38,7 @@ from .exclusive_use import (
     unfinished,
 )
 from .files_beside import mend_blobs, mend_export, mend_search
+from .tasks import mend_tasks
 from .work import mend_work
 
 TYPE_CHECKING = False
@@ -174,6 +175,7 @@ def _with_state(layout: Layout, dry_run: bool) -> Iterator[Mended]:
         yield from put_right(file_of(bus), dry_run=dry_run)
         if not dry_run:
             yield from mend_work(bus, ())
+            yield from mend_tasks(bus)
 
 
 def _has_wrong_entries(bus: Bus) -> bool:
@@ -218,6 +220,7 @@ def _with_new_file(
             told += _chain(bus, maker.lossy)
             told += put_right(file_of(bus))
             told += mend_work(bus, maker.lossy)
+            told += mend_tasks(bus)
             if told:
                 _tell_the_log(bus, told)
             file_of(bus).rows("PRAGMA wal_checkpoint(TRUNCATE)")

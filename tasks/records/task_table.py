@@ -58,18 +58,15 @@ class TaskTable(Table):
 
     def add(self, task: Task) -> None:
         """Store a new task."""
-        self._engine.change(
-            SQL["add_task"],
-            (
-                *(task.task, task.attempt, task.state, task.worker, task.branch, task.path),
-                *(task.repository, task.base_ref, task.base, task.target, task.head, task.token),
-                *(task.review, task.reviewer, task.requester, task.priority, task.max_attempts),
-                *(task.on_lost, _json(list(task.depends_on)), int(task.from_queue)),
-                *(_json(task.prompt), task.reason, _blocked_json(task.blocked), task.commit_id),
-                *(task.correlation_id, task.last_seq, task.created_at_ms, task.changed_at_ms),
-                task.cleaned_at_ms,
-            ),
-        )
+        self._engine.change(SQL["add_task"], _row(task))
+
+    def put(self, task: Task) -> None:
+        """Store a task over what is there of it; only a repair may, with the triggers off."""
+        self._engine.change(SQL["put_task"], _row(task))
+
+    def names(self) -> list[str]:
+        """Return the names of all tasks."""
+        return [name for (name,) in self._engine.rows(SQL["task_names"])]
 
     def change(self, task: Task) -> None:
         """Store what may change in a task.
@@ -127,6 +124,18 @@ def _task(row: tuple[Any, ...]) -> Task:
         created_at_ms=row[26],
         changed_at_ms=row[27],
         cleaned_at_ms=row[28],
+    )
+
+
+def _row(task: Task) -> tuple[object, ...]:
+    return (
+        *(task.task, task.attempt, task.state, task.worker, task.branch, task.path),
+        *(task.repository, task.base_ref, task.base, task.target, task.head, task.token),
+        *(task.review, task.reviewer, task.requester, task.priority, task.max_attempts),
+        *(task.on_lost, _json(list(task.depends_on)), int(task.from_queue)),
+        *(_json(task.prompt), task.reason, _blocked_json(task.blocked), task.commit_id),
+        *(task.correlation_id, task.last_seq, task.created_at_ms, task.changed_at_ms),
+        task.cleaned_at_ms,
     )
 
 

@@ -65,6 +65,7 @@ SMALL = {
 
 #: What walks or sorts all the same, and why it may.
 ALLOWED = {
+    "tasks.task_names": "when all tasks are compared with their messages: it returns all",
     "bus.archive_segments": "a row for each 100,000 messages, and it returns all of them",
     "bus.discarded_segments": "the same, of the segments that were discarded",
     "bus.forget_blob": "the trigger asks for a discarded segment: they are the first",

@@ -1,10 +1,13 @@
 """All that tasks can do, for the plans of their statements."""
 
 from ackbus import Bus
+from ackbus.schema.queries import file_of
+from ackbus.schema.sqlite.transactions import without_triggers
+from ackbus.tasks.board.difference import difference, store_again
 from ackbus.tasks.records.forecasts import Forecasts
 from ackbus.tasks.records.task import NewTask
-from ackbus.tasks.steps.planning import NewJob
 from ackbus.tasks.records.task_table import TaskTable
+from ackbus.tasks.steps.planning import NewJob
 from ackbus.tasks.steps.tasks import Tasks
 
 
@@ -26,6 +29,9 @@ def use_tasks(bus: Bus) -> None:
     tasks.settle_lost()
     tasks.settle_deadlines()
     TaskTable.of(bus).landed_as("2" * 40)
+    assert difference(bus).wrong == ()
+    with bus.transaction(), without_triggers(file_of(bus).connection):
+        store_again(bus, (tasks.get("t-1"),))
     forecasts = Forecasts.of(bus)
     forecasts.note({("1" * 40, "2" * 40): ("a",)})
     forecasts.known([("1" * 40, "2" * 40)])

@@ -1,0 +1,85 @@
+"""Checks of tasks: their messages against the table, lost holders, questions, landings."""
+
+from __future__ import annotations
+
+from ...bus.errors import SegmentMissing
+from ...schema.findings import bad, ok, warn
+from ...schema.sqlite.rules.state_rules import REPAIR
+from ...tasks.board.difference import difference
+from ...tasks.records.task_table import TaskTable
+from ..recovery.damage import ranges
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...bus.bus import Bus
+    from ...schema.findings import Finding
+
+#: How many tasks a finding names.
+_NAMED = 10
+
+
+def checks_of_tasks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
+    """Return the checks of tasks; the full ones read all their messages."""
+    return {
+        "tasks": lambda: _messages(bus, full),
+        "task holders": lambda: _holders(bus),
+    }
+
+
+def _messages(bus: Bus, full: bool) -> Finding:
+    """Compare the table with the sum of the messages, and name messages that are no step."""
+    if not full:
+        return ok("--full compares tasks with their messages")
+    if bus.archive.discarded():
+        return ok("not compared with their messages, of which some may be discarded")
+    try:
+        found = difference(bus)
+    except SegmentMissing:
+        if not TaskTable.of(bus).names():
+            return ok("none")
+        return warn("not compared with their messages: not all can be read", "see the archive")
+    if found.wrong:
+        names = _named([task.task for task in found.wrong])
+        return bad(f"their messages add up to something else: {names}", REPAIR)
+    if found.unknown:
+        return warn(f"the log lacks messages of {_named(list(found.unknown))}", "look at them")
+    if found.foreign:
+        seqs = ranges([message.seq for message in found.foreign])
+        by = _named(sorted({message.from_agent for message in found.foreign}))
+        return warn(
+            f"messages that are no step of a task, and change none: {seqs}, from {by}",
+            "tell them to use 'bus task'",
+        )
+    return ok(f"all add up: {found.count}")
+
+
+def _holders(bus: Bus) -> Finding:
+    """Look for tasks whose holder was lost, and for questions whose time is over."""
+    now_ms = bus.now_ms()
+    held = {lease.name for lease in bus.leases.list()}
+    live = TaskTable.of(bus).live()
+    lost = [
+        task.task
+        for task in live
+        if task.state == "WORKING" and task.blocked is None and task.lease_name not in held
+    ]
+    overdue = [
+        task.task
+        for task in live
+        if task.blocked is not None and (task.blocked.deadline_ms or now_ms + 1) <= now_ms
+    ]
+    found = [
+        f"{what}: {_named(names)}"
+        for what, names in (("lost by their holders", lost), ("unanswered in time", overdue))
+        if names
+    ]
+    if found:
+        return warn("; ".join(found), "'bus task settle' ends these attempts")
+    return ok(f"none lost, no question overdue; live tasks: {len(live)}")
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

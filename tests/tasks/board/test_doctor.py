@@ -1,0 +1,99 @@
+"""The checks of tasks: the table against the log, foreign messages, lost holders, questions."""
+
+from pathlib import Path
+
+from ackbus import Bus, Draft
+from ackbus.doctor.checks.tasks import checks_of_tasks
+from ackbus.doctor.repair.tasks import mend_tasks
+from ackbus.schema.findings import Finding, examine
+from ackbus.tasks.steps.messages import STATE_CHANGE, TASKS
+
+from ...programs import tamper
+from .conftest import Workshop
+
+
+def found(bus: Bus) -> dict[str, Finding]:
+    return {each.check: each for each in examine(checks_of_tasks(bus, full=True))}
+
+
+def test_tasks_that_are_well_are_said_to_be(workshop: Workshop) -> None:
+    workshop.finish(workshop.begin("one"), a="x")
+    workshop.begin("two")
+    workshop.tasks.cancel("two", agent="lead")
+    workshop.tasks.mark_cleaned("two")
+    findings = found(workshop.bus)
+    assert [(each.state, each.text) for each in findings.values()] == [
+        ("ok", "all add up: 2"),
+        ("ok", "none lost, no question overdue; live tasks: 1"),
+    ]
+    quick = next(examine(checks_of_tasks(workshop.bus)))
+    assert quick.text == "--full compares tasks with their messages"
+
+
+def test_a_row_that_its_messages_do_not_add_up_to_is_named(workshop: Workshop) -> None:
+    workshop.begin("one")
+    workshop.begin("two")
+    before = workshop.tasks.list()
+    tamper(
+        Path(workshop.bus.layout.directory),
+        "UPDATE tasks SET state = 'APPROVED' WHERE task = 'two'",
+        "INSERT INTO tasks SELECT 'three', attempt, state, worker, branch, path, repository,"
+        " base_ref, base, target, head, token, review, reviewer, requester, priority,"
+        " max_attempts, on_lost, depends_on, from_queue, prompt, reason, blocked, commit_id,"
+        " correlation_id, last_seq, created_at_ms, changed_at_ms, cleaned_at_ms"
+        " FROM tasks WHERE task = 'one'",
+        "DELETE FROM tasks WHERE task = 'one'",
+    )
+    finding = found(workshop.bus)["tasks"]
+    assert finding.state == "bad"
+    assert finding.text == "their messages add up to something else: one, two"
+    (mended,) = mend_tasks(workshop.bus)
+    assert (mended.part, mended.text) == ("tasks", "one, two made again from their messages")
+    assert [workshop.tasks.get(each.task) for each in before] == before
+    assert found(workshop.bus)["tasks"].text == "the log lacks messages of three"
+    assert list(mend_tasks(workshop.bus)) == []
+
+
+def test_a_row_that_knows_more_than_a_damaged_log_stays(workshop: Workshop) -> None:
+    task = workshop.finish(workshop.begin("one"), a="x")
+    workshop.bus.publish("note", from_agent="a")
+    tamper(Path(workshop.bus.layout.directory), f"DELETE FROM messages WHERE seq = {task.last_seq}")
+    finding = found(workshop.bus)["tasks"]
+    assert (finding.state, finding.text) == ("warn", "the log lacks messages of one")
+    assert list(mend_tasks(workshop.bus)) == []
+    assert workshop.tasks.get("one") == task
+
+
+def test_messages_of_others_that_are_no_step_are_named(workshop: Workshop) -> None:
+    task = workshop.begin("one")
+    before = workshop.tasks.get("one")
+    foreign = [
+        Draft(STATE_CHANGE, payload, from_agent="mallory", to_agent=TASKS)
+        for payload in (
+            {"task": "one", "attempt": 1, "token": task.token, "from": "WORKING", "to": "APPROVED"},
+            {"from": "WORKING", "to": "IN_REVIEW"},
+        )
+    ]
+    receipts = workshop.bus.log.append(foreign)
+    finding = found(workshop.bus)["tasks"]
+    assert finding.state == "warn"
+    assert finding.text == (
+        "messages that are no step of a task, and change none:"
+        f" {receipts[0].seq}-{receipts[1].seq}, from mallory"
+    )
+    assert workshop.tasks.get("one") == before
+
+
+def test_lost_holders_and_overdue_questions_are_named(workshop: Workshop) -> None:
+    asks = workshop.begin("asks")
+    workshop.begin("lost")
+    workshop.tasks.block("asks", agent="worker-1", token=asks.token, question="?", deadline_s=60)
+    workshop.clock.advance(4000)
+    finding = found(workshop.bus)["task holders"]
+    assert (finding.state, finding.text) == (
+        "warn",
+        "lost by their holders: lost; unanswered in time: asks",
+    )
+    workshop.tasks.settle_lost()
+    workshop.tasks.settle_deadlines()
+    assert found(workshop.bus)["task holders"].state == "ok"
