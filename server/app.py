@@ -51,6 +51,7 @@ def create_app(
     origins: Collection[str] = (),
     max_blob_bytes: int = MAX_BLOB_BYTES,
     patience: Patience | None = None,
+    pushpals: Access | None = None,
 ) -> FastAPI:
     """Return the application that serves a bus, which stays open as long as it is used.
 
@@ -61,6 +62,7 @@ def create_app(
         origins: the origins whose pages may send requests, besides the server's own.
         max_blob_bytes: the longest blob that a client may store.
         patience: the timeouts of clients; None: the defaults.
+        pushpals: authenticates requests in PushPals' forms; None: there are none.
     """
     mcp = McpMount(bus.layout.directory, MAX_BODY_BYTES)
 
@@ -102,6 +104,10 @@ def create_app(
     app.add_route("/v1", lambda request: RedirectResponse(_DOCUMENT))
     mcp.add_to(app)
     _document_problems(app)
+    if pushpals is not None:
+        from .pushpals.app import add_door, create_door
+
+        add_door(app, create_door(bus, pushpals))
     return app
 
 

@@ -169,9 +169,14 @@ def refusal(
     return problem(status, kind, detail, **facts, **told)
 
 
+def status_of(error: AckbusError) -> HTTPStatus:
+    """Return the status of an error."""
+    return next(status for kind, status in _STATUSES if isinstance(error, kind))
+
+
 async def _of_ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, AckbusError)
-    status = next(status for kind, status in _STATUSES if isinstance(error, kind))
+    status = status_of(error)
     facts = {name: getattr(error, name) for name in _FACTS.get(type(error), ())}
     kind = re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
     response = refusal(request, status, kind, str(error), **facts)

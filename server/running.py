@@ -36,6 +36,8 @@ class Options:
         origins: the origins whose pages may send requests, besides the server's own.
         max_blob_bytes: the longest blob that a client may store.
         patience: the timeouts of clients.
+        pushpals: whether to answer in PushPals' forms too.
+        is_open: whether these need no token.
     """
 
     host: str
@@ -44,6 +46,8 @@ class Options:
     origins: Collection[str] = ()
     max_blob_bytes: int = MAX_BLOB_BYTES
     patience: Patience = field(default_factory=Patience)
+    pushpals: bool = False
+    is_open: bool = False
 
     @property
     def is_of_this_machine(self) -> bool:
@@ -76,6 +80,7 @@ def serve(
     is_public = not options.is_of_this_machine
     if is_public and not Tokens.of(bus).are_needed():
         raise Refused(f"others can reach {options.host}: make a token first, 'bus token create'")
+    pushpals = _access_of_pushpals(bus, options) if options.pushpals else None
     # The answer to the publisher says it; the server's own output need not.
     warnings.simplefilter("ignore", UnknownRecipientWarning)
     warnings.simplefilter("ignore", UnservedRequestWarning)
@@ -89,6 +94,7 @@ def serve(
         origins=options.origins,
         max_blob_bytes=options.max_blob_bytes,
         patience=options.patience,
+        pushpals=pushpals,
     )
     with listen_on(options.host, options.port) as listener:
         config = server_config(app, options.patience)
@@ -97,6 +103,19 @@ def serve(
         app.state.hang_up = server.hang_up
         with _stopped_by_signals(server):
             server.run(sockets=[listener])
+
+
+def _access_of_pushpals(bus: Bus, options: Options) -> Access:
+    """Return what authenticates requests in PushPals' forms: none is open unless somebody says so.
+
+    Raises:
+        Refused: there is no token, and nobody says so; or other machines can reach the address.
+    """
+    if options.is_open and not options.is_of_this_machine:
+        raise Refused(f"others can reach {options.host}: --open is for this machine alone")
+    if not options.is_open and not Tokens.of(bus).are_needed():
+        raise Refused("--pushpals needs a token, 'bus token create'; or --open, on this machine")
+    return Access(bus, required=not options.is_open, max_rate=options.max_rate)
 
 
 @contextmanager

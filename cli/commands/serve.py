@@ -36,6 +36,12 @@ def serve(
     max_blob: Annotated[
         int, typer.Option(metavar="MIB", min=1, help="The longest blob that a client may store.")
     ] = 4096,
+    pushpals: Annotated[
+        bool, typer.Option("--pushpals", help="Answer in the forms of PushPals too: tasks.")
+    ] = False,
+    is_open: Annotated[
+        bool, typer.Option("--open", help="Those need no token, on this machine.")
+    ] = False,
     place: Place = HERE,
 ) -> int:
     """Serve the bus over HTTP, until Ctrl-C or SIGTERM.
@@ -61,6 +67,14 @@ def serve(
     with place.open(write_timeout_s=WRITE_TIMEOUT_S) as bus:
         if port and is_served_at(bus, host, port):
             raise Refused(f"this bus is served there already, at http://{host}:{port}")
-        options = Options(host, port, max_rate, allow_origin or (), max_blob * 1024 * 1024)
+        options = Options(
+            host,
+            port,
+            max_rate,
+            allow_origin or (),
+            max_blob * 1024 * 1024,
+            pushpals=pushpals,
+            is_open=is_open,
+        )
         serve(bus, options, on_ready=announce)
     return 0

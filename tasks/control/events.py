@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any, Protocol
 
-    class Tell(Protocol):
-        """Stores an event of a session, in the caller's transaction."""
 
-        def __call__(
-            self,
-            session: str,
-            type: str,
-            payload: Mapping[str, Any],
-            sender: str,
-            about: str | None,
-            /,
-        ) -> None:
-            """Store an event; a session that is not there is told nothing.
+class Tell(Protocol):
+    """Stores an event of a session, in the caller's transaction."""
 
-            Args:
-                session: its id.
-                type, payload: of the event.
-                sender: who tells it.
-                about: the id of the request, job or completion that it is about.
-            """
+    def __call__(
+        self, session: str, type: str, payload: Mapping[str, Any], sender: str, about: str | None, /
+    ) -> None:
+        """Store an event; a session that is not there is told nothing.
+
+        Args:
+            session: its id.
+            type, payload: of the event.
+            sender: who tells it.
+            about: the id of the request, job or completion that it is about.
+        """
 
 
 def nobody(

@@ -1,0 +1,146 @@
+"""Parameters, dependencies and responses that the operations of PushPals' forms share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import orjson
+from fastapi import Depends, Request, Response
+
+from ...bus import tracing
+from ...bus.bus import Bus
+from ...bus.trust.signing import sign_only_for
+from ...schema.errors import InvalidInput
+from ...schema.message.canonical_json import decode
+from ...tasks.control.events import Tell
+from ...tasks.control.jobs import JobQueue
+from ...tasks.control.requests import Requests
+from ...tasks.control.sweep import Sweep
+from ..access.access import allowed
+from ..access.principals import Principal, Scope
+
+#: The name of an agent that does not say who it is.
+UNKNOWN = "unknown"
+
+#: The largest number of milliseconds that a client may ask for: ten years.
+_MAX_MS = 315_360_000_000
+
+
+async def reader(request: Request) -> Principal:
+    """Return the principal of a request that reads what is at work."""
+    return allowed(request, Scope.WORK_RO)
+
+
+async def writer(request: Request) -> Principal:
+    """Return the principal of a request that takes part in the work."""
+    found = allowed(request, Scope.WORK_RW)
+    sign_only_for(found.agent)
+    return found
+
+
+async def the_bus(request: Request) -> Bus:
+    """Return the bus that is served."""
+    bus: Bus = request.app.state.bus
+    return bus
+
+
+async def the_body(request: Request) -> dict[str, Any]:
+    """Return the object that a request carries; {} for anything else, as PushPals reads it."""
+    try:
+        found = decode(await request.body(), "the body")
+    except InvalidInput:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+async def the_trace(request: Request) -> dict[str, str]:
+    """Return the trace context of a request, for the messages that it publishes."""
+    return {} if tracing.current_trace() else tracing.given_trace(request.headers)
+
+
+async def the_sweep(request: Request) -> Sweep:
+    """Return what looks after stale jobs."""
+    sweep: Sweep = request.app.state.sweep
+    return sweep
+
+
+async def the_teller(request: Request) -> Tell:
+    """Return what tells sessions of things."""
+    tell: Tell = request.app.state.tell
+    return tell
+
+
+TheBus = Annotated[Bus, Depends(the_bus)]
+TheTeller = Annotated[Tell, Depends(the_teller)]
+
+
+async def the_requests(bus: TheBus, tell: TheTeller) -> Requests:
+    """Return the queue of requests."""
+    return Requests(bus, tell)
+
+
+async def the_jobs(bus: TheBus, tell: TheTeller) -> JobQueue:
+    """Return the queue of jobs."""
+    return JobQueue(bus, tell)
+
+
+Reader = Annotated[Principal, Depends(reader)]
+Writer = Annotated[Principal, Depends(writer)]
+TheBody = Annotated[dict[str, Any], Depends(the_body)]
+TheTrace = Annotated[dict[str, str], Depends(the_trace)]
+TheSweep = Annotated[Sweep, Depends(the_sweep)]
+TheRequests = Annotated[Requests, Depends(the_requests)]
+TheJobs = Annotated[JobQueue, Depends(the_jobs)]
+
+
+def answer(
+    body: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return a response with a JSON object."""
+    kept = {"Cache-Control": "no-store", **(headers or {})}
+    return Response(orjson.dumps(body), status, kept, media_type="application/json")
+
+
+def ok(status: int = 200, /, **fields: Any) -> Response:
+    """Return the response that something went well."""
+    return answer({"ok": True, **fields}, status)
+
+
+def none_left(what: str) -> Response:
+    """Return the response that nothing waits for whoever asks."""
+    return answer({"ok": False, "message": f"No pending {what}"}, 404)
+
+
+def name_in(body: Mapping[str, Any], field: str) -> str | None:
+    """Return the agent that a field of a body names, or None."""
+    found = body.get(field)
+    return found.strip() or None if isinstance(found, str) else None
+
+
+def worker_in(body: Mapping[str, Any], field: str, principal: Principal) -> str:
+    """Return the agent that claims: the one that a field names, or that of the token.
+
+    Raises:
+        Forbidden: the token is bound to another.
+    """
+    return principal.work_as(name_in(body, field) or principal.agent or UNKNOWN)
+
+
+def ender_in(body: Mapping[str, Any], field: str, principal: Principal) -> str | None:
+    """Return the agent that says that it has an entry; None where nobody does.
+
+    Raises:
+        Forbidden: the token is bound to another.
+    """
+    named = name_in(body, field) or principal.agent
+    return None if named is None else principal.work_as(named)
+
+
+def ms_of(text: str | None, default: int) -> int:
+    """Return how many milliseconds a client asks for; what is no positive number is the default."""
+    try:
+        asked = int(text or "")
+    except ValueError:
+        return default
+    return min(asked, _MAX_MS) if asked > 0 else default

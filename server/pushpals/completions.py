@@ -1,0 +1,63 @@
+"""Completions, for workers and integrators."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from ...tasks.control.completions import Completions, row
+from ...tasks.control.entries import limit_of
+from .common import (
+    Reader,
+    TheBody,
+    TheBus,
+    TheTrace,
+    Writer,
+    ender_in,
+    name_in,
+    none_left,
+    ok,
+    worker_in,
+)
+
+router = APIRouter(prefix="/completions")
+
+
+@router.post("/enqueue")
+def enqueue(body: TheBody, bus: TheBus, trace: TheTrace, worker: Writer) -> Response:
+    """Publish a completion."""
+    sender = worker.agent or name_in(body, "from")
+    return ok(201, completionId=Completions(bus).enqueue(body, agent=sender, trace=trace))
+
+
+@router.post("/claim")
+def claim(body: TheBody, bus: TheBus, pusher: Writer) -> Response:
+    """Claim the oldest completion."""
+    found = Completions(bus).claim(worker_in(body, "pusherId", pusher))
+    if found is None:
+        return none_left("completions")
+    return ok(completion=found[0], claimToken=found[1])
+
+
+@router.post("/{id}/processed")
+def processed(id: str, body: TheBody, bus: TheBus, pusher: Writer) -> Response:
+    """End a claimed completion whose commit is in the target."""
+    Completions(bus).processed(id, agent=ender_in(body, "pusherId", pusher))
+    return ok()
+
+
+@router.post("/{id}/fail")
+def fail(id: str, body: TheBody, bus: TheBus, pusher: Writer) -> Response:
+    """End a claimed completion whose commit is not in the target."""
+    Completions(bus).fail(id, body.get("error"), agent=ender_in(body, "pusherId", pusher))
+    return ok()
+
+
+@router.get("")
+def list_completions(
+    bus: TheBus, _: Reader, status: str | None = None, limit: str | None = None
+) -> Response:
+    """List completions, with how many there are."""
+    entries = Completions(bus).entries
+    wanted = (status or "all").strip().lower()
+    found = entries.list(None if wanted == "all" else wanted, limit_of(limit))
+    return ok(completions=[row(entry) for entry in found], counts=entries.counts()[0])

@@ -1,0 +1,123 @@
+"""Jobs, for planners and workers, with their output."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from ...schema.message.limits import MAX_SEQ
+from ...schema.message.times import format_ts
+from ...tasks.control.entries import limit_of
+from ...tasks.control.slo import summary
+from .common import (
+    Reader,
+    TheBody,
+    TheJobs,
+    TheSweep,
+    TheTrace,
+    Writer,
+    ender_in,
+    name_in,
+    none_left,
+    ok,
+    worker_in,
+)
+
+router = APIRouter(prefix="/jobs")
+
+#: How many lines of output a page has unless asked otherwise.
+_LINES = 50
+
+
+@router.post("/enqueue")
+def enqueue(body: TheBody, jobs: TheJobs, trace: TheTrace, planner: Writer) -> Response:
+    """Publish a job."""
+    sender = planner.agent or name_in(body, "from")
+    return ok(201, **jobs.enqueue(body, agent=sender, trace=trace))
+
+
+@router.post("/claim")
+def claim(body: TheBody, jobs: TheJobs, sweep: TheSweep, worker: Writer) -> Response:
+    """Claim a job: the worker's own first, then the first in line."""
+    sweep.when_due()
+    found = jobs.claim(worker_in(body, "workerId", worker))
+    if found is None:
+        return none_left("jobs")
+    return ok(job=found[0], queueWaitMs=found[1], claimToken=found[2])
+
+
+@router.post("/{id}/complete")
+def complete(id: str, body: TheBody, jobs: TheJobs, worker: Writer) -> Response:
+    """End a claimed job with its summary and artifacts."""
+    entry = jobs.complete(id, body, agent=ender_in(body, "workerId", worker))
+    return ok(durationMs=entry.duration_ms())
+
+
+@router.post("/{id}/fail")
+def fail(id: str, body: TheBody, jobs: TheJobs, worker: Writer) -> Response:
+    """End a claimed job without success, and tell its session."""
+    agent = ender_in(body, "workerId", worker)
+    entry = jobs.fail(id, body.get("message"), body.get("detail"), agent=agent)
+    return ok(durationMs=entry.duration_ms())
+
+
+@router.post("/{id}/log")
+def log(id: str, body: TheBody, jobs: TheJobs, _: Writer) -> Response:
+    """Store a line that a job printed."""
+    text = body["message"] if isinstance(body.get("message"), str) else body.get("line")
+    return ok(jobId=id, logId=jobs.log(id, text))
+
+
+@router.get("/{id}/logs")
+def list_logs(
+    id: str,
+    jobs: TheJobs,
+    sweep: TheSweep,
+    _: Reader,
+    afterId: str | None = None,
+    limit: str | None = None,
+) -> Response:
+    """List lines that a job printed, after one; `cursor` is the last of them."""
+    sweep.when_due()
+    after = _cursor(afterId)
+    lines = [
+        {
+            "id": line.id,
+            "jobId": id,
+            "ts": format_ts(line.at_ms),
+            "message": line.text,
+            "stream": line.stream,
+            "seq": line.number,
+        }
+        for line in jobs.logs(id, after or 0, limit_of(limit, _LINES))
+    ]
+    return ok(jobId=id, logs=lines, cursor=lines[-1]["id"] if lines else after)
+
+
+@router.get("")
+def list_jobs(
+    jobs: TheJobs,
+    sweep: TheSweep,
+    _: Reader,
+    status: str | None = None,
+    limit: str | None = None,
+) -> Response:
+    """List jobs, with how many there are, what is next, and how it went."""
+    sweep.when_due()
+    wanted = (status or "all").strip().lower()
+    found = jobs.entries.list(None if wanted == "all" else wanted, limit_of(limit))
+    by_status, by_priority = jobs.entries.counts()
+    return ok(
+        jobs=[jobs.row(entry) for entry in found],
+        counts=by_status,
+        priorityCounts=by_priority,
+        pendingSnapshot=jobs.entries.in_line(),
+        slo=summary(jobs.entries.queue, of_jobs=True),
+    )
+
+
+def _cursor(text: str | None) -> int | None:
+    try:
+        asked = int(text or "")
+    except ValueError:
+        return None
+    return min(max(0, asked), MAX_SEQ)

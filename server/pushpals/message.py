@@ -1,0 +1,28 @@
+"""The way in for people's messages, answered by a stream of events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import orjson
+from fastapi import APIRouter, Response
+from starlette.responses import StreamingResponse
+
+from ...tasks.control.ingress import Ingress
+from .common import TheBody, TheBus, TheTeller, TheTrace, Writer
+
+router = APIRouter()
+
+
+@router.post("/message")
+def take(body: TheBody, bus: TheBus, tell: TheTeller, trace: TheTrace, _: Writer) -> Response:
+    """Take a message in: `status` as often as needed, then `complete` or `error`."""
+    ingress = Ingress(bus, tell)
+    ingress.check(body)
+
+    def events() -> Iterator[bytes]:
+        for event in ingress.take(body, trace=trace):
+            yield b"data: " + orjson.dumps(event) + b"\n\n"
+
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return StreamingResponse(events(), headers=headers, media_type="text/event-stream")

@@ -1,0 +1,72 @@
+"""Requests, for clients and planners."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from ...tasks.control.entries import limit_of
+from ...tasks.control.requests import row
+from ...tasks.control.slo import summary
+from .common import (
+    Reader,
+    TheBody,
+    TheRequests,
+    TheTrace,
+    Writer,
+    ender_in,
+    name_in,
+    none_left,
+    ok,
+    worker_in,
+)
+
+router = APIRouter(prefix="/requests")
+
+
+@router.post("/enqueue")
+def enqueue(body: TheBody, requests: TheRequests, trace: TheTrace, client: Writer) -> Response:
+    """Publish a request."""
+    sender = client.agent or name_in(body, "from")
+    return ok(201, **requests.enqueue(body, agent=sender, trace=trace))
+
+
+@router.post("/claim")
+def claim(body: TheBody, requests: TheRequests, planner: Writer) -> Response:
+    """Claim the first request in line."""
+    found = requests.claim(worker_in(body, "agentId", planner))
+    if found is None:
+        return none_left("requests")
+    return ok(request=found[0], queueWaitMs=found[1], claimToken=found[2])
+
+
+@router.post("/{id}/complete")
+def complete(id: str, body: TheBody, requests: TheRequests, planner: Writer) -> Response:
+    """End a claimed request with its result."""
+    agent = ender_in(body, "agentId", planner)
+    entry = requests.complete(id, body.get("result"), agent=agent)
+    return ok(durationMs=entry.duration_ms())
+
+
+@router.post("/{id}/fail")
+def fail(id: str, body: TheBody, requests: TheRequests, planner: Writer) -> Response:
+    """End a claimed request without success."""
+    agent = ender_in(body, "agentId", planner)
+    entry = requests.fail(id, body.get("message"), body.get("detail"), agent=agent)
+    return ok(durationMs=entry.duration_ms())
+
+
+@router.get("")
+def list_requests(
+    requests: TheRequests, _: Reader, status: str | None = None, limit: str | None = None
+) -> Response:
+    """List requests, with how many there are, what is next, and how it went."""
+    wanted = (status or "all").strip().lower()
+    found = requests.entries.list(None if wanted == "all" else wanted, limit_of(limit))
+    by_status, by_priority = requests.entries.counts()
+    return ok(
+        requests=[row(entry) for entry in found],
+        counts=by_status,
+        priorityCounts=by_priority,
+        pendingSnapshot=requests.entries.in_line(),
+        slo=summary(requests.entries.queue),
+    )
