@@ -26,6 +26,7 @@ from ..options.tasks import (
 )
 from ..show import output
 from .board import commands as of_all_tasks
+from .task_trees import commands as of_trees
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 commands = Commands()
 task = commands.group("task", help="Tasks: work of one agent on one git branch.")
 task.include(of_all_tasks)
+task.include(of_trees)
 
 Words = Annotated[str | None, optional("TEXT", "What the review says.", "--message", "-m")]
 

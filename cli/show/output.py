@@ -120,7 +120,8 @@ def body(text: str) -> None:
     """Print a text for programs as it is, ended by a newline; on a terminal made visible."""
     if is_terminal():
         text = "\n".join(map(visible, text.split("\n")))
-    _write(text.encode() if not text or text.endswith("\n") else text.encode() + b"\n")
+    data = text.encode(errors="surrogateescape")
+    _write(data if not text or text.endswith("\n") else data + b"\n")
 
 
 def branch(prefix: str, text: str, style: str) -> None:

@@ -88,12 +88,20 @@ class Place:
             return False
 
     def setting(self, name: str) -> str | None:
-        """Return a setting of git as a path or a text, or None where it is not set."""
+        """Return a setting of git that is a path, or None where it is not set."""
+        return next(iter(self.texts(name, "--type=path")), None)
+
+    def texts(self, name: str, *options: str) -> list[str]:
+        """Return all values of a setting of git, the last first."""
         try:
-            answer = self.git.run("config", "--type=path", "--get", name)
-        except CommandFailed:
-            return None
-        return os.fsdecode(answer).removesuffix("\n")
+            answer = self.git.run("config", *options, "--null", "--get-all", name)
+        except CommandFailed:  # not set
+            return []
+        return os.fsdecode(answer).split("\0")[-2::-1]
+
+    def text(self, name: str) -> str | None:
+        """Return the value of a setting of git, or None where it is not set."""
+        return next(iter(self.texts(name)), None)
 
     def commit(self, name: str) -> str:
         """Return the id of a commit.

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ackbus.git.branches.repositories import Place
-from ackbus.git.branches.work_trees import WorkTrees
+from ackbus.git.trees.work_trees import WorkTrees
 
 from ..cli.git import Git, git_env
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.branches.leftovers import find_leftovers
-from ackbus.git.branches.removal import Removal
 from ackbus.git.branches.repositories import Place
-from ackbus.git.branches.tree_list import admin_folders
-from ackbus.git.branches.work_trees import NewTree, WorkTrees
+from ackbus.git.trees.leftovers import find_leftovers
+from ackbus.git.trees.removal import Removal
+from ackbus.git.trees.tree_list import admin_folders
+from ackbus.git.trees.work_trees import NewTree, WorkTrees
 
 from ..cli.git import Git
 from ..sizes import size
@@ -109,8 +109,8 @@ def test_git_killed_in_the_midst_of_a_ref(
     main: Git, trees: WorkTrees, stage: str, ref: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The hook `reference-transaction` kills git, and who started it, at one of its refs."""
-    monkeypatch.setattr("ackbus.git.branches.tree_mending.REF_WAIT_S", 0)
-    monkeypatch.setattr("ackbus.git.branches.work_trees._PATIENT", ())
+    monkeypatch.setattr("ackbus.git.trees.tree_mending.REF_WAIT_S", 0)
+    monkeypatch.setattr("ackbus.git.trees.work_trees._PATIENT", ())
     once = main.path / ".git" / "once"
     hook = main.path / ".git" / "hooks" / "reference-transaction"
     hook.parent.mkdir(exist_ok=True)
@@ -138,7 +138,7 @@ def test_git_killed_in_the_midst_of_a_checkout(main: Git, trees: WorkTrees, name
 MAKE = """
 import sys
 from ackbus.git.branches.repositories import Place
-from ackbus.git.branches.work_trees import NewTree, WorkTrees
+from ackbus.git.trees.work_trees import NewTree, WorkTrees
 _, folder, base = sys.argv
 setup = ("sh", "-c", "echo once >>.made")
 new = NewTree("fix", "w/fix", base, copies=(".env",), setup=setup)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.branches.removal import Removal, Removed
-from ackbus.git.branches.rescue import Rescue
-from ackbus.git.branches.tree_state import read_state
-from ackbus.git.branches.work_trees import NewTree, WorkTrees
+from ackbus.git.trees.removal import Removal, Removed
+from ackbus.git.trees.rescue import Rescue
+from ackbus.git.trees.tree_state import read_state
+from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.schema.errors import Refused
 
 from ..cli.git import Git

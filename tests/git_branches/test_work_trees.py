@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ackbus.git.branches.repositories import Place
-from ackbus.git.branches.tree_list import Tree
-from ackbus.git.branches.tree_names import safe_name
-from ackbus.git.branches.work_trees import NewTree, WorkTrees
 from ackbus.git.repository import GitFailed, OutOfTime
+from ackbus.git.trees.tree_list import Tree
+from ackbus.git.trees.tree_names import safe_name
+from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.schema.errors import AckbusError, InvalidInput, Refused
 
 from ..cli.git import Git
@@ -372,7 +372,7 @@ class TestFilling:
 FULL = """
 import resource, signal, sys
 from ackbus.git.branches.repositories import Place
-from ackbus.git.branches.work_trees import NewTree, WorkTrees
+from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.schema.errors import AckbusError
 place = Place.around(sys.argv[1])
 base = place.commit("HEAD")
@@ -399,7 +399,7 @@ def test_full_disk_is_one_line_and_a_repetition_goes_on(main: Git, trees: WorkTr
 ONE = """
 import sys
 from ackbus.git.branches.repositories import Place
-from ackbus.git.branches.work_trees import NewTree, WorkTrees
+from ackbus.git.trees.work_trees import NewTree, WorkTrees
 _, folder, task, base = sys.argv
 sys.stdin.read()
 WorkTrees(Place.around(folder)).make(NewTree(task, f"w/{task}", base))

@@ -11,8 +11,8 @@ import os
 from dataclasses import dataclass, field
 
 from ...schema.errors import Refused, shown
+from ..branches.repositories import ALONE, NOTHING, Place, repository_at
 from ..repository import CommandFailed, GitFailed, OutOfTime
-from .repositories import ALONE, NOTHING, Place, repository_at
 from .tree_files import copy_files, run_setup
 from .tree_list import Note, Tree, admin_of, checked_out_at, read_trees, write_note
 from .tree_locks import TreeLocks
@@ -99,7 +99,8 @@ class WorkTrees:
         """The folder of all trees: beside the main one, or what `ackbus.trees` says."""
         main = self.place.main
         given = self.place.setting(FOLDER_SETTING)
-        return os.path.join(main, given) if given else main.removesuffix(".git") + ".trees"
+        folder = os.path.join(main, given) if given else main.removesuffix(".git") + ".trees"
+        return os.path.realpath(folder)
 
     def path_of(self, task: str) -> str:
         """Return where the tree of a task is made unless told otherwise."""
@@ -196,7 +197,7 @@ class WorkTrees:
         try:
             os.makedirs(folder, exist_ok=True)
             ignoring = os.path.join(folder, ".gitignore")
-            if os.path.realpath(folder) == os.path.realpath(self.folder):
+            if folder == self.folder:
                 with open(ignoring, "a+", encoding="ascii") as file:
                     if not file.tell():
                         file.write("*\n")

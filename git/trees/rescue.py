@@ -14,8 +14,8 @@ import tempfile
 from dataclasses import dataclass
 
 from ...schema.errors import Refused
+from ..branches.repositories import NOTHING, repository_at
 from ..repository import CommandFailed
-from .repositories import NOTHING, repository_at
 from .tree_names import safe_name
 from .tree_state import git_dir_of, named
 
@@ -23,8 +23,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ..branches.repositories import Place
     from ..repository import Repository
-    from .repositories import Place
     from .tree_list import Tree
 
 #: Where the refs are.

@@ -12,7 +12,7 @@ from .tree_names import is_marked, mark_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .repositories import Place
+    from ..branches.repositories import Place
 
 #: The note, in git's folder of a work tree, which goes with it.
 _NOTE = "ackbus.json"

@@ -11,13 +11,13 @@ import tempfile
 from contextlib import suppress
 
 from ...schema.errors import Refused
-from .repositories import repository_at
+from ..branches.repositories import repository_at
 from .tree_list import admin_folders, admin_of, read_lock
 from .tree_names import mark_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .repositories import Place
+    from ..branches.repositories import Place
     from .tree_list import Tree
 
 #: How long git waits for the lock of a ref, in seconds; a git that lives has one for a moment.

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ...schema.errors import Refused, shown
+from ..branches.repositories import repository_at
 from ..repository import CommandFailed
-from .repositories import repository_at
 from .rescue import Kept, Rescue
 from .tree_list import checked_out_at
 from .tree_mending import mend

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from .repositories import repository_at
+from ..branches.repositories import repository_at
 
 #: Files that git keeps in its folder of a tree while an operation is under way, and which one.
 _OPERATIONS = {

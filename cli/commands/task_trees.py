@@ -1,0 +1,163 @@
+"""The work trees of tasks: spawn, done, diff, attach, clean. `bus task` takes these in."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from ...schema.errors import InvalidInput
+from ...tasks.roles.agent_program import environment_of_task
+from ...tasks.steps.tasks import Tasks
+from ...tasks.trees.clean import Clean
+from ...tasks.trees.diff import TaskDiff
+from ...tasks.trees.finish import finish, state_of
+from ...tasks.trees.spawn import Spawn
+from .. import arguments
+from ..definition import Commands
+from ..options.common import HERE, Place
+from ..options.new_task import NewTaskOptions, NewTreeOptions, wish_of
+from ..options.tasks import (
+    LEASE,
+    Actor,
+    LeaseTime,
+    Name,
+    Token,
+    print_task,
+    wanted_token,
+)
+from ..show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...tasks.trees.clean import Cleaned
+
+commands = Commands()
+
+_CLEANED = ("TASK", "OUTCOME", "PATH", "NOTE")
+
+
+@commands.command("spawn", example="bus task spawn fix-login --worker worker-1 --prompt @todo.md")
+def spawn(
+    name: Name,
+    worker: Annotated[
+        str, typer.Option("--worker", metavar="A", help="The agent that is to work on it.")
+    ],
+    task: NewTaskOptions,
+    tree: NewTreeOptions,
+    lease: LeaseTime = LEASE,
+    agent: Actor = None,
+    place: Place = HERE,
+) -> int:
+    """Make a task with a branch and a work tree of its own.
+
+    Its worker has it under a lease. The tree is in REPOSITORY.trees, beside the main one, or where
+    git's setting ackbus.trees says; ackbus.copy and ackbus.setup are defaults too. Safe to repeat:
+    what was cut off is ended, and a tree that was deleted comes back.
+
+    Exit code 3 when the name, the branch or the path is taken.
+    """
+    lease_s = arguments.seconds(lease, "--lease")
+    wish = wish_of(name, worker, task, tree)
+    with place.open() as bus:
+        made = Spawn(bus).spawn(wish, agent=arguments.doer(agent) or worker, lease_s=lease_s)
+        print_task(made, made.path)
+    return 0
+
+
+@commands.command("done", example="bus task done fix-login --agent worker-1 --token 7")
+def done(name: Name, agent: Actor = None, token: Token = None, place: Place = HERE) -> int:
+    """End the work on a task: WORKING becomes IN_REVIEW.
+
+    The head of its branch is what is reviewed and integrated, whatever comes later.
+
+    Exit code 3 when its work tree is not clean, is on another branch, or has no commit beyond the
+    base; and when the task is not WORKING, or no longer held with this token.
+    """
+    agent = arguments.sender(agent, "--agent")
+    with place.open() as bus:
+        print_task(finish(bus, name, agent=agent, token=wanted_token(token)))
+    return 0
+
+
+@commands.command("diff", example="bus task diff fix-login --stat")
+def diff(
+    name: Name,
+    stat: Annotated[bool, typer.Option("--stat", help="Only the files, with counts.")] = False,
+    place: Place = HERE,
+) -> int:
+    """Print what a task has changed, as committed.
+
+    It is a patch; with --json the files and the counts of their lines.
+
+    Exit code 4 when it has changed nothing, or its branch is gone.
+    """
+    with place.open() as bus:
+        found = TaskDiff.of(Tasks(bus).get(name))
+    files = found.files()
+    if stat or output.is_json():
+        records = [
+            {"file": each.readable, "added": each.added, "removed": each.removed} for each in files
+        ]
+        return output.results(records)
+    if files:
+        output.body(found.text())
+    return 0 if files else output.NOTHING
+
+
+@commands.command("attach", example="bus task attach fix-login -- git log")
+def attach(
+    name: Name,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- CMD...", help="Default: your shell.")
+    ] = None,
+    place: Place = HERE,
+) -> int:
+    """Run a shell, or a command, in the work tree of a task.
+
+    It gets the variables of the task, BUS_TASK, BUS_TASK_TOKEN and more; its exit code is that of
+    the command.
+    """
+    with place.open() as bus:
+        found = Tasks(bus).get(name)
+        state_of(found)
+        variables = environment_of_task(found, bus.layout.directory, found.worker)
+    words = command or [os.environ.get("SHELL") or "sh"]
+    output.flush()
+    try:
+        os.chdir(found.path)
+        os.execvpe(words[0], words, {**os.environ, **variables})
+    except OSError as error:
+        raise InvalidInput(f"{words[0]} can't be run in {found.path}: {error.strerror}") from error
+
+
+@commands.command("clean", example="bus task clean --dry-run")
+def clean(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TASK]...", help="Only of these.", show_default=False),
+    ] = None,
+    rescue: Annotated[
+        bool, typer.Option("--rescue", help="Keep what is not committed at a ref, and go on.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, only say.")] = False,
+    place: Place = HERE,
+) -> int:
+    """Remove the work trees and branches of tasks that are over.
+
+    Commits that have not landed are kept first, at refs/ackbus/rescue/TASK/..., which are printed.
+    Kept and named are trees that are not clean, unless --rescue keeps their files as well, and
+    those that somebody uses. Exit code 3 when something was kept, 4 when nothing was to clean.
+    """
+    with place.open() as bus:
+        cleaned = Clean(bus).clean(names or (), keeps_files=rescue, is_dry=dry_run)
+    rows = [(each.task, each.record()["outcome"], each.path, _note_of(each)) for each in cleaned]
+    code = output.results([each.record() for each in cleaned], rows, _CLEANED)
+    return code if all(each.is_removed for each in cleaned) else 3
+
+
+def _note_of(cleaned: Cleaned) -> str:
+    refs = ", ".join(cleaned.refs)
+    kept = f"kept at {refs}" if refs else ""
+    return "; ".join(filter(None, (cleaned.reason, kept)))

@@ -1,0 +1,118 @@
+"""The options of a new task and of its work tree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from ...schema.errors import InvalidInput
+from ...tasks.records.task import MAX_ATTEMPTS
+from ...tasks.trees.spawn import Wish
+from ..definition import optional
+from .payload import raw_argument
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...tasks.records.task import Review
+
+_PRIORITIES = ("interactive", "normal", "background")
+_REVIEWS: tuple[Review, ...] = ("none", "required", "other")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewTaskOptions:
+    """The options of what is to be done, and how it is reviewed and integrated."""
+
+    prompt: Annotated[
+        str | None, optional("TEXT", "What is to be done: text, - for stdin, @FILE.", "--prompt")
+    ] = None
+    into: Annotated[
+        str | None,
+        optional("B", "The target branch. Default: that of the main work tree.", "--into"),
+    ] = None
+    review: Annotated[
+        str, typer.Option("--review", metavar="R", help="Approval: none, required or other.")
+    ] = "required"
+    reviewer: Annotated[str | None, optional("A", "Who is asked for it.", "--reviewer")] = None
+    priority: Annotated[
+        str, typer.Option("--priority", metavar="P", help="interactive, normal or background.")
+    ] = "normal"
+    after: Annotated[
+        list[str] | None, optional("TASK", "It begins after this has landed.", "--after")
+    ] = None
+    attempts: Annotated[
+        int, typer.Option("--max-attempts", metavar="N", min=1, help="Attempts in all.")
+    ] = MAX_ATTEMPTS
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewTreeOptions:
+    """The options of a new branch and its tree."""
+
+    base: Annotated[
+        str | None, optional("REF", "Where the branch begins. Default: the target.", "--base")
+    ] = None
+    branch: Annotated[
+        str | None,
+        optional(
+            "B", "Its branch. Default: git's ackbus.branch, else {worker}/{task}.", "--branch"
+        ),
+    ] = None
+    fetch: Annotated[
+        bool, typer.Option("--fetch", help="Begin at the target as its remote has it.")
+    ] = False
+    copy: Annotated[
+        list[str] | None, optional("GLOB", "Copy these files of the main tree too.", "--copy")
+    ] = None
+    setup: Annotated[
+        str | None, optional("CMD", "A shell command to set up the new tree.", "--setup")
+    ] = None
+    no_hooks: Annotated[bool, typer.Option("--no-hooks", help="Run no post-checkout.")] = False
+    no_lfs: Annotated[bool, typer.Option("--no-lfs", help="Leave large files out.")] = False
+    submodules: Annotated[bool, typer.Option("--submodules", help="Initialise submodules.")] = False
+    repository: Annotated[
+        str, typer.Option("--repository", "-C", metavar="DIR", help="Where the repository is.")
+    ] = "."
+
+
+def wish_of(name: str, worker: str, task: NewTaskOptions, tree: NewTreeOptions) -> Wish:
+    """Return the wish for a task that options say.
+
+    Raises:
+        InvalidInput: a word is none of those that an option takes, or the prompt can't be read.
+    """
+    return Wish(
+        task=name,
+        worker=worker,
+        folder=tree.repository,
+        base=tree.base,
+        target=task.into,
+        branch=tree.branch,
+        fetches=tree.fetch,
+        prompt=None if task.prompt is None else _text(task.prompt),
+        review=_REVIEWS[_index(task.review, _REVIEWS, "--review")],
+        reviewer=task.reviewer,
+        priority=_index(task.priority, _PRIORITIES, "--priority"),
+        max_attempts=task.attempts,
+        depends_on=tuple(task.after or ()),
+        copies=tuple(tree.copy or ()),
+        setup=("sh", "-c", tree.setup) if tree.setup else (),
+        has_hooks=not tree.no_hooks,
+        has_submodules=tree.submodules,
+        has_large_files=not tree.no_lfs,
+    )
+
+
+def _text(argument: str) -> str:
+    try:
+        return raw_argument(argument).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput("the prompt is not UTF-8 text") from error
+
+
+def _index(word: str, words: tuple[str, ...], option: str) -> int:
+    if word not in words:
+        raise InvalidInput(f"{option} must be {', '.join(words[:-1])} or {words[-1]}")
+    return words.index(word)

@@ -1,0 +1,4 @@
+"""Work trees for tasks: made, mended, looked at, rescued and removed.
+
+Nothing here opens a bus, or knows more of a task than its name.
+"""

@@ -1,0 +1,45 @@
+"""Leftovers of tasks in their repositories: for doctor, which names what can be cleaned."""
+
+from __future__ import annotations
+
+import os
+
+from ...git.branches.repositories import Place
+from ...git.trees.leftovers import Leftover, find_leftovers
+from ...git.trees.work_trees import WorkTrees
+from ..records.task import FINAL
+from ..steps.tasks import Tasks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...bus.bus import Bus
+    from ...git.trees.tree_list import Tree
+    from ..records.task import Task
+
+
+def leftovers_of(bus: Bus) -> list[Leftover]:
+    """Return what tasks have left in the repositories that the bus knows of."""
+    tasks = {task.task: task for task in Tasks(bus).list()}
+    found = []
+    for repository in sorted({task.repository for task in tasks.values()}):
+        if os.path.isdir(repository):
+            trees = WorkTrees(Place.around(repository))
+            found += find_leftovers(trees)
+            named = {(each.kind, each.task) for each in found}
+            own = (_of_task(tree, tasks) for tree in trees.all())
+            found += [each for each in own if each and (each.kind, each.task) not in named]
+    return found
+
+
+def _of_task(tree: Tree, tasks: dict[str, Task]) -> Leftover | None:
+    """Return a finished tree as a leftover if no task needs it, or None."""
+    if tree.note is None or not tree.note.is_made:
+        return None
+    task = tasks.get(tree.note.task)
+    if task is None:
+        says = f"{tree.path} is of task {tree.note.task!r}, which this bus does not know"
+        return Leftover("unknown_task", tree.path, says, tree.note.task)
+    if task.state in FINAL:
+        says = f"{tree.path} is of task {task.task!r}, which is {task.state}; 'bus task clean'"
+        return Leftover("over", tree.path, says, task.task)
+    return None

@@ -1,0 +1,243 @@
+"""Spawn: a branch, a work tree, a lease and the first message of a task. Safe to repeat.
+
+The lease comes first, then the tree, then the message: nobody is told of a tree that is not there.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from ...git.branches.repositories import Place
+from ...git.repository import CommandFailed, GitFailed
+from ...git.trees.work_trees import NewTree, WorkTrees
+from ...schema.directory.layout import BUS_DIR_VARIABLE
+from ...schema.errors import AckbusError, LeaseLost, Refused
+from ...schema.message.names import check_agent
+from ..records.task import LEASE_S, MAX_ATTEMPTS, NewTask, lease_of
+from ..steps.errors import TaskExists, TaskNotFound
+from ..steps.names import check_task_name
+from ..steps.tasks import Tasks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...bus.bus import Bus
+    from ...bus.leases import Lease
+    from ...git.trees.tree_list import Tree
+    from ..records.task import OnLost, Review, Task
+
+#: The branch of a task unless told otherwise.
+BRANCH = "{worker}/{task}"
+
+#: Settings of git for new trees: globs of files to copy, a command for the shell, a branch.
+COPY_SETTING, SETUP_SETTING, BRANCH_SETTING = "ackbus.copy", "ackbus.setup", "ackbus.branch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """The wishes for a task with a tree.
+
+    Attributes:
+        task, worker, prompt, review, reviewer, priority, max_attempts, on_lost, depends_on,
+            from_queue, correlation_id, in_reply_to: as for `NewTask`.
+        folder: somewhere in the repository.
+        base: the commit that the branch begins at, by any name; None: the target.
+        target: the branch that the work is for; None: that of the main work tree.
+        branch: its branch, in which `{worker}` and `{task}` stand for the names; None: what the
+            setting `ackbus.branch` says, else `{worker}/{task}`.
+        fetches: whether the target is fetched from its remote first, and the base taken from there.
+        copies: globs of files to copy from the main work tree, besides those of `ackbus.copy`.
+        setup: a command that is run in a new tree; empty: what `ackbus.setup` says, if anything.
+        has_hooks, has_submodules, has_large_files, limit_s: as for `NewTree`.
+    """
+
+    task: str
+    worker: str
+    folder: str
+    base: str | None = None
+    target: str | None = None
+    branch: str | None = None
+    fetches: bool = False
+    prompt: object = None
+    review: Review = "required"
+    reviewer: str | None = None
+    priority: int = 1
+    max_attempts: int = MAX_ATTEMPTS
+    on_lost: OnLost = "requeue"
+    depends_on: tuple[str, ...] = field(default=())
+    from_queue: bool = False
+    correlation_id: str | None = None
+    in_reply_to: str | None = None
+    copies: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
+    has_hooks: bool = True
+    has_submodules: bool = False
+    has_large_files: bool = True
+    limit_s: float = 600.0
+
+
+class Spawn:
+    """Makes tasks with their trees.
+
+    Args:
+        bus: an open bus.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._tasks = Tasks(bus)
+
+    def spawn(self, wish: Wish, *, agent: str, lease_s: float = LEASE_S) -> Task:
+        """Make a task, its branch and its tree, and give it to its worker under a lease.
+
+        Repeated it returns the task as it is, mends its tree, and gives the worker a lease again
+        while the task is ASSIGNED and free.
+
+        Raises:
+            TaskExists: there is a task of this name, of another worker, branch or repository.
+            Refused: the branch or the path is somebody else's, or the base is no commit.
+            LeaseLost: another worker has the lease of this name.
+            GitFailed: git, a hook or the set-up failed; a repetition goes on from there.
+        """
+        check_task_name(wish.task)
+        check_agent(wish.worker, "worker")
+        trees = WorkTrees(Place.around(wish.folder))
+        there = self._found(wish.task)
+        if there is not None:
+            return self._again(there, wish, trees, agent, lease_s)
+        new = self._new(wish, trees)
+        trees.place.branch_ref(new.branch)
+        lease = self._lease(wish, lease_s)
+        try:
+            self._make(new, wish, trees, is_known=False)
+        except AckbusError:
+            with suppress(LeaseLost):
+                self._bus.leases.release(lease)
+            raise
+        with self._bus.transaction():
+            if self._found(wish.task) is None:  # else another process was as far as this
+                self._bus.leases.release(lease)
+            return self._tasks.assign(new, agent=agent, lease_s=lease_s)
+
+    def mend(self, task: Task, wish: Wish | None = None) -> Tree:
+        """Return the tree of a task, which is made again where it is gone.
+
+        Args:
+            task: as it is.
+            wish: how a new tree is filled.
+        """
+        trees = WorkTrees(Place.around(task.repository))
+        wish = wish or Wish(task=task.task, worker=task.worker, folder=task.repository)
+        return self._make(task, wish, trees, is_known=True)
+
+    def _found(self, name: str) -> Task | None:
+        try:
+            return self._tasks.get(name)
+        except TaskNotFound:
+            return None
+
+    def _again(self, there: Task, wish: Wish, trees: WorkTrees, agent: str, lease_s: float) -> Task:
+        branch = self._branch(wish, trees.place) if wish.branch else there.branch
+        of_there = (there.branch, os.path.realpath(there.repository))
+        if of_there != (branch, trees.place.common_dir) or (
+            there.worker != wish.worker and not there.from_queue
+        ):
+            raise TaskExists(
+                f"task {there.task!r} exists: {there.worker} has it on branch {there.branch} of"
+                f" {there.repository}; choose another name"
+            )
+        if there.is_live:
+            self.mend(there, wish)
+        if there.worker != wish.worker:
+            return there
+        names = NewTask.__dataclass_fields__.keys() - {"in_reply_to"}
+        same = NewTask(**{name: getattr(there, name) for name in names})
+        return self._tasks.assign(same, agent=agent, lease_s=lease_s)
+
+    def _new(self, wish: Wish, trees: WorkTrees) -> NewTask:
+        place = trees.place
+        target = wish.target or place.default_branch()
+        if target is None:
+            raise Refused(
+                f"{place.main} is on no branch; name the branch that the work is for with --into"
+            )
+        base_ref = wish.base or (self._fetched(place, target) if wish.fetches else target)
+        if not wish.base and not wish.fetches and place.git.commit(f"refs/heads/{target}") is None:
+            place.commit("HEAD")  # which says it where there is no commit at all
+        return NewTask(
+            task=wish.task,
+            worker=wish.worker,
+            branch=self._branch(wish, place),
+            path=trees.path_of(wish.task),
+            repository=place.common_dir,
+            base_ref=base_ref,
+            base=place.commit(base_ref),
+            target=target,
+            prompt=wish.prompt,
+            review=wish.review,
+            reviewer=wish.reviewer,
+            priority=wish.priority,
+            max_attempts=wish.max_attempts,
+            on_lost=wish.on_lost,
+            depends_on=wish.depends_on,
+            from_queue=wish.from_queue,
+            correlation_id=wish.correlation_id,
+            in_reply_to=wish.in_reply_to,
+        )
+
+    def _branch(self, wish: Wish, place: Place) -> str:
+        template = wish.branch or place.text(BRANCH_SETTING) or BRANCH
+        return template.replace("{worker}", wish.worker).replace("{task}", wish.task)
+
+    def _fetched(self, place: Place, target: str) -> str:
+        """Fetch the target, and return the name by which its remote has it."""
+        remote = place.text(f"branch.{target}.remote") or "origin"
+        try:
+            place.git.run("fetch", "--quiet", remote, f"refs/heads/{target}", limit_s=300.0)
+        except CommandFailed as error:
+            raise GitFailed(f"{target} can't be fetched from {remote}: {error.reason}") from error
+        return f"refs/remotes/{remote}/{target}"
+
+    def _lease(self, wish: Wish, lease_s: float) -> Lease:
+        """Return the lease of a new task: also one that the worker has of a spawn before."""
+        name = lease_of(wish.task)
+        with self._bus.transaction():
+            lease = self._bus.leases.acquire(name, wish.worker, lease_s=lease_s)
+            held = lease or self._bus.leases.get(name)
+        if held is None or held.holder != wish.worker:
+            whose = held.holder if held else "another agent"
+            raise LeaseLost(f"task {wish.task!r} is being made by {whose}; choose another name")
+        return held if lease else self._bus.leases.renew(held, lease_s=lease_s)
+
+    def _make(self, task: Task | NewTask, wish: Wish, trees: WorkTrees, *, is_known: bool) -> Tree:
+        setup = wish.setup
+        if not setup and (line := trees.place.text(SETUP_SETTING)):
+            setup = ("sh", "-c", line)
+        return trees.make(
+            NewTree(
+                task.task,
+                task.branch,
+                task.base,
+                path=task.path,
+                is_known=is_known,
+                copies=(*trees.place.texts(COPY_SETTING), *wish.copies),
+                setup=setup,
+                environment=self.environment(task),
+                has_hooks=wish.has_hooks,
+                has_submodules=wish.has_submodules,
+                has_large_files=wish.has_large_files,
+                limit_s=wish.limit_s,
+            )
+        )
+
+    def environment(self, task: Task | NewTask) -> dict[str, str]:
+        """Return the variables by which programs in the tree know their bus and their task."""
+        return {
+            BUS_DIR_VARIABLE: self._bus.layout.directory,
+            "BUS_AGENT": task.worker,
+            "BUS_TASK": task.task,
+            "BUS_TASK_BRANCH": task.branch,
+            "BUS_TASK_BASE": task.base,
+            "BUS_TASK_TARGET": task.target,
+        }

@@ -1,0 +1,37 @@
+"""A bus, and a repository for its tasks."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus
+from ackbus.tasks.records.task import Task
+from ackbus.tasks.trees.spawn import Spawn, Wish
+
+from ...cli.git import Git, git_env
+from ...git_branches.conftest import repository
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git runs without the settings of whoever runs the tests, here and in all processes."""
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+    for name, value in git_env(os.environ).items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.fixture
+def main(tmp_path: Path, alone: None) -> Git:
+    """A repository with one commit on `main`."""
+    return repository(tmp_path / "repo")
+
+
+def wish(main: Git, task: str = "fix", **more: object) -> Wish:
+    """The wish for a task of `worker-1`."""
+    return Wish(**({"task": task, "worker": "worker-1", "folder": str(main.path)} | more))  # type: ignore[arg-type]
+
+
+def spawned(bus: Bus, main: Git, task: str = "fix", **more: object) -> Task:
+    return Spawn(bus).spawn(wish(main, task, **more), agent="lead")
