@@ -15,6 +15,7 @@ from ..steps.messages import JOBS
 from .entries import Entries, Entry, failed, json_text
 from .estimates import Budgets, eta_ms
 from .events import nobody
+from .job_schema import check_job
 from .requests import required
 
 TYPE_CHECKING = False
@@ -63,11 +64,13 @@ class JobQueue:
         A job that comes so is failed when its worker is lost, whatever the queue does with others.
 
         Raises:
-            InvalidInput: task or kind is missing, or the target can't be a worker.
+            InvalidInput: task or kind is missing, a field of its params is wrong, or the target
+                can't be a worker.
         """
         task, kind = required(body, "taskId", "kind")
         given = body.get("params")
         params = given if isinstance(given, dict) else {}
+        check_job(kind, params)
         priority = priority_of(body.get("priority") or _planned(params, "queuePriority"))
         budgets = Budgets.of({**body, "params": params}, priority)
         target = _text(body.get("targetWorkerId"))
