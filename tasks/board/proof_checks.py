@@ -71,9 +71,11 @@ def _with_integration(evidence: Evidence) -> Iterator[str]:
         for each in outcomes
     ):
         yield "no outcome says that this commit has landed"
-    last: dict[str, Any] = {}  # a check that is known to be flaky is run once more
+    # Of a batch the last commit was checked; a check that is known to be flaky is run once more.
+    checked = (commit, intent.payload.get("moves_to", commit))
+    last: dict[str, Any] = {}
     for check in _of_last(evidence, "check_result"):
-        if check.seq < intent.seq:
+        if check.seq < intent.seq and check.payload.get("candidate", commit) in checked:
             last[str(check.payload.get("command"))] = check.payload.get("exit")
     for command, code in last.items():
         if code != 0:
