@@ -28,10 +28,12 @@ def test_list_has_every_tool_with_all_that_it_takes_and_gives() -> None:
 
 
 def test_the_first_tools_of_the_list_are_those_of_the_default_profile() -> None:
-    assert "`default` has the first six tools, `full` (`--profile full`) all thirteen" in PAGE_TEXT
+    assert (
+        "`default` has the first seven tools, `full` (`--profile full`) all fourteen" in PAGE_TEXT
+    )
     tools = list(tools_of("full"))
-    assert len(tools) == 13
-    assert set(tools[:6]) == set(PROFILES["default"])
+    assert len(tools) == 14
+    assert set(tools[:7]) == set(PROFILES["default"])
 
 
 def test_page_tells_the_bounds_and_the_resources() -> None:

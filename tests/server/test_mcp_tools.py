@@ -600,9 +600,9 @@ def test_list_of_all_tools_is_short(bus_dir: Path) -> None:
 
 def test_profiles_hold_what_they_are_to_hold() -> None:
     default, full = (list(tools_of(name)) for name in ("default", FULL))
-    assert len(default) == 6
-    assert len(full) == 13
-    assert full[:6] == default
+    assert len(default) == 7
+    assert len(full) == 14
+    assert full[:7] == default
 
 
 def test_no_tool_is_taken_to_destroy(bus_dir: Path) -> None:

@@ -141,6 +141,7 @@ TOOLS = (
         InboxPage,
         _inbox,
         only_reads=True,
+        spells_messages=True,
     ),
     Tool("bus_ack", "Acknowledge a message and all before it.", Ack, Acked, _ack),
 )

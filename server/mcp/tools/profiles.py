@@ -4,7 +4,10 @@ from __future__ import annotations
 
 DEFAULT, FULL = "default", "full"
 
-_DEFAULT_TOOLS = ("bus_join", "bus_send", "bus_inbox", "bus_ack", "bus_reserve", "bus_status")
+_DEFAULT_TOOLS = (
+    *("bus_join", "bus_send", "bus_inbox", "bus_ack", "bus_reserve", "bus_status"),
+    "bus_task",
+)
 
 #: The tools of each profile, in the order in which they are listed.
 PROFILES: dict[str, tuple[str, ...]] = {

@@ -45,6 +45,7 @@ class Tool:
         act: does it; may block.
         scope: the scope that a token needs.
         only_reads: whether it leaves everything that other agents see unchanged.
+        spells_messages: whether its schema says what a message has; one tool does so for all.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Tool:
     act: Callable[[Session, Any], Reply]
     scope: Scope = Scope.MESSAGES_RW
     only_reads: bool = False
+    spells_messages: bool = False
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
@@ -64,6 +66,8 @@ class Tool:
     def output_schema(self) -> dict[str, Any]:
         """The JSON Schema of its structured output, without the list of required fields."""
         schema = self.gives.model_json_schema(mode="serialization")
+        if not self.spells_messages and "FramedMessage" in schema.get("$defs", {}):
+            schema["$defs"]["FramedMessage"] = {"type": "object"}
         return compact(schema, noise=(*_NOISE, "required"))
 
 
