@@ -21,7 +21,7 @@ from ..definition import Commands, optional, optional_word
 from ..hints import AGENT_VARIABLE
 from ..options.common import HERE, Place, since_time
 from ..options.payload import STDIN, json_argument
-from ..options.tasks import Actor, Name
+from ..options.tasks import Actor, Name, note_reserved
 from ..show import output
 from ..top.board_sight import show
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...tasks.board.board import Board
     from ...tasks.board.comments import Comment
-    from ...tasks.board.reserved import Reserved
 
 commands = Commands()
 
@@ -109,8 +108,7 @@ def forecast(
     for clash in found:
         files = ", ".join(clash.files) or "they have no common ancestor"
         output.result(clash.record(), f"{clash.a}  {clash.b}  {files}")
-    for each in reserved:
-        output.note(_line(each))
+    note_reserved(reserved)
     return 0
 
 
@@ -197,9 +195,3 @@ def _read(file: str) -> dict[str, Any]:
     if not isinstance(read, dict):
         raise InvalidInput(f"{file} has no JSON object")
     return read
-
-
-def _line(reserved: Reserved) -> str:
-    from ..show.reservations import describe
-
-    return f"task {reserved.task} changes a file that is not its own: {describe(reserved.conflict)}"

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ...schema.errors import InvalidInput
+from ...tasks.board.reserved import reserved_by_others
 from ...tasks.roles.agent_program import environment_of_task
 from ...tasks.steps.tasks import Tasks
 from ...tasks.trees.clean import Clean
@@ -24,6 +25,7 @@ from ..options.tasks import (
     LeaseTime,
     Name,
     Token,
+    note_reserved,
     print_task,
     wanted_token,
 )
@@ -73,11 +75,14 @@ def done(name: Name, agent: Actor = None, token: Token = None, place: Place = HE
     The head of its branch is what is reviewed and integrated, whatever comes later.
 
     Exit code 3 when its work tree is not clean, is on another branch, or has no commit beyond the
-    base; and when the task is not WORKING, or no longer held with this token.
+    base; and when the task is not WORKING, or no longer held with this token. Changed files that
+    others have reserved are told on stderr.
     """
     agent = arguments.sender(agent, "--agent")
     with place.open() as bus:
-        print_task(finish(bus, name, agent=agent, token=wanted_token(token)))
+        finished = finish(bus, name, agent=agent, token=wanted_token(token))
+        print_task(finished)
+        note_reserved(reserved_by_others(bus, [finished]))
     return 0
 
 

@@ -14,8 +14,9 @@ from ..show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from ...tasks.board.reserved import Reserved
     from ...tasks.records.task import Task
 
 #: The variable that names the token of a task to the programs that work on it.
@@ -89,6 +90,15 @@ def print_tasks(tasks: Sequence[Task], now_ms: int) -> int:
         for task in tasks
     ]
     return output.results([task.record() for task in tasks], rows, _HEADINGS)
+
+
+def note_reserved(found: Iterable[Reserved]) -> None:
+    """Tell of files that tasks change, and that others have reserved."""
+    from ..show.reservations import describe
+
+    for each in found:
+        told = describe(each.conflict)
+        output.note(f"task {each.task} changes a file that is not its own: {told}")
 
 
 def note_of(task: Task) -> str:

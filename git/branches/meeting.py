@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 
 from ..repository import CommandFailed, Repository
@@ -20,6 +21,21 @@ Pair = tuple[str, str]
 Trees = tuple[bytes, bytes]
 
 _FOLDER = b"040000"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The change between two trees.
+
+    Attributes:
+        files: the changed files.
+        paths: these, and the folders that came or went.
+        above: these, and all folders above them.
+    """
+
+    files: set[str] = field(default_factory=set)
+    paths: set[str] = field(default_factory=set)
+    above: set[str] = field(default_factory=set)
 
 
 def meeting(repository: Repository, pairs: Sequence[Pair]) -> list[bool]:
@@ -42,7 +58,7 @@ def meeting(repository: Repository, pairs: Sequence[Pair]) -> list[bool]:
 
 
 def changed_files(repository: Repository, pairs: Sequence[Pair]) -> list[set[str]]:
-    """Return for each pair the files and folders that the second changes since it left the first.
+    """Return for each pair the files that the second changes since it left the first.
 
     Where they have several merge bases, one of them counts; where none, nothing does.
 
@@ -57,7 +73,7 @@ def changed_files(repository: Repository, pairs: Sequence[Pair]) -> list[set[str
         bases = history.bases(target, head)
         sides.append((history.trees[bases[0]], history.trees[head]) if bases else None)
     changes = _changes(repository, {each for each in sides if each})
-    return [changes[side][0] if side else set() for side in sides]
+    return [changes[side].files if side else set() for side in sides]
 
 
 class MergeBases:
@@ -110,39 +126,40 @@ def _commits(repository: Repository, heads: Sequence[str]) -> Iterator[list[str]
     return map(str.split, said.decode().splitlines())
 
 
-def _changes(repository: Repository, wanted: Iterable[Trees]) -> dict[Trees, tuple[set[str], ...]]:
-    """Return what changed between trees: files, folders that came or went; and all above them."""
+def _changes(repository: Repository, wanted: Iterable[Trees]) -> dict[Trees, Change]:
+    """Return what changed between trees."""
     asked = b"".join(b"%s %s\n" % trees for trees in wanted)
     if not asked:
         return {}
-    found: dict[Trees, tuple[set[str], ...]] = {}
+    found: dict[Trees, Change] = {}
     said = repository.run(
         *("diff-tree", "--stdin", "-r", "-t", "-z", "--no-renames", "--ignore-submodules=none"),
         stdin=asked,
     )
     words = iter(said.split(b"\0"))
-    changed: set[str] = set()
+    change = Change()
     for word in words:
-        *begun, change = word.split(b"\n")  # of trees that differ in nothing there is no more
+        *begun, entry = word.split(b"\n")  # of trees that differ in nothing there is no more
         for line in begun:
             before, after = line.split()
-            changed = set()
-            found[before, after] = (changed, set())
-        if change:
+            change = found[before, after] = Change()
+        if entry:
             path = os.fsdecode(next(words))
-            if change[1:7] != _FOLDER or change[8:14] != _FOLDER:
-                changed.add(path)
-    for changed, above in found.values():
-        above.update(changed)
-        for path in changed:
-            while (path := path.rpartition("/")[0]) and path not in above:
-                above.add(path)
+            modes = entry[1:7], entry[8:14]
+            if _FOLDER not in modes:
+                change.files.add(path)
+            if modes != (_FOLDER, _FOLDER):
+                change.paths.add(path)
+    for change in found.values():
+        change.above.update(change.paths)
+        for path in change.paths:
+            while (path := path.rpartition("/")[0]) and path not in change.above:
+                change.above.add(path)
     return found
 
 
-def _meet(one: tuple[set[str], ...], other: tuple[set[str], ...]) -> bool:
-    (changed, above), (changed_too, above_too) = one, other
-    return not (changed.isdisjoint(above_too) and above.isdisjoint(changed_too))
+def _meet(one: Change, other: Change) -> bool:
+    return not (one.paths.isdisjoint(other.above) and one.above.isdisjoint(other.paths))
 
 
 def _union(ways: Iterable[int]) -> int:

@@ -9,8 +9,10 @@ from pydantic import BaseModel, Field
 from ....bus.bus import Bus
 from ....schema.errors import InvalidInput
 from ....tasks.board.comments import comment, comments, place_in
+from ....tasks.board.reserved import reserved_by_others
 from ....tasks.records.task import Task
 from ....tasks.steps.tasks import Tasks
+from ....tasks.trees.finish import finish
 from ...access.principals import Scope
 from ..session import Session
 from .pages import MAX_PAGE
@@ -22,6 +24,7 @@ Action = Literal[
     "show",
     "start",
     "heartbeat",
+    "done",
     "block",
     "fail",
     "answer",
@@ -61,6 +64,8 @@ def _act(session: Session, given: Act) -> Reply:
             raise InvalidInput("give the line, like src/app.py:12")
         made = comment(bus, given.task, place_in(given.line), _text(given), agent=agent)
         return Reply(Shown(tasks=[]), f"Seq {made.seq} tells the worker, about {named(made.text)}.")
+    if given.action == "done":
+        return _done(bus, finish(bus, given.task, agent=agent, token=_token(given)))
     return _listed([_step(tasks, given, given.task, agent)])
 
 
@@ -73,13 +78,28 @@ def _step(tasks: Tasks, given: Act, name: str, agent: str) -> Task:
         return tasks.approve(name, agent=agent, words=given.text)
     if given.action == "reject":
         return tasks.reject(name, agent=agent, words=_text(given))
+    token = _token(given)
+    if given.action == "heartbeat":
+        return tasks.heartbeat(name, agent=agent, token=token)
+    if given.action == "block":
+        return tasks.block(name, agent=agent, token=token, question=_text(given))
+    return tasks.fail(name, agent=agent, token=token, reason=_text(given))
+
+
+def _done(bus: Bus, task: Task) -> Reply:
+    """Return a task that is done, with the changed files that others have reserved."""
+    reply = _listed([task])
+    lines = [
+        f"{named(each.conflict.path)} is reserved by {named(each.conflict.held.agent)}: tell it."
+        for each in reserved_by_others(bus, [task])[:MAX_PAGE]
+    ]
+    return Reply(reply.record, "\n".join([reply.text, *lines]))
+
+
+def _token(given: Act) -> int:
     if given.token is None:
         raise InvalidInput("give the token that start gave")
-    if given.action == "heartbeat":
-        return tasks.heartbeat(name, agent=agent, token=given.token)
-    if given.action == "block":
-        return tasks.block(name, agent=agent, token=given.token, question=_text(given))
-    return tasks.fail(name, agent=agent, token=given.token, reason=_text(given))
+    return given.token
 
 
 def _text(given: Act) -> str:
