@@ -72,14 +72,14 @@ class Completions:
 
 def row(entry: Entry) -> dict[str, Any]:
     """Return a completion by the names of PushPals' columns."""
-    times, failure = entry.times(), entry.failure()
+    times, failure, branch = entry.times(), entry.failure(), entry.text("branch")
     return {
         "id": entry.id,
-        "jobId": entry.text("jobId"),
+        "jobId": entry.text("jobId") or entry.text("task"),
         "sessionId": entry.session,
         "commitSha": entry.text("commitSha") or entry.text("head"),
-        "branch": entry.text("branch"),
-        "message": entry.text("message"),
+        "branch": branch,
+        "message": entry.text("message") or (None if branch is None else f"Merge {branch}"),
         "prTitle": entry.text("prTitle"),
         "prBody": entry.text("prBody"),
         "status": entry.status,

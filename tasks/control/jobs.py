@@ -15,7 +15,7 @@ from ..steps.messages import JOBS
 from .entries import Entries, Entry, failed, json_text
 from .estimates import Budgets, eta_ms
 from .events import nobody
-from .job_schema import check_job
+from .job_schema import KIND, check_job
 from .requests import required
 
 TYPE_CHECKING = False
@@ -182,10 +182,10 @@ class JobQueue:
         budgets = Budgets.of(payload, entry.job.priority)
         return {
             "id": entry.id,
-            "taskId": entry.text("taskId"),
+            "taskId": entry.text("taskId") or entry.text("task"),
             "sessionId": entry.session,
-            "kind": entry.text("kind"),
-            "params": json_text(payload.get("params") or {}),
+            "kind": entry.text("kind") or KIND,
+            "params": json_text(payload if payload.get("params") is None else payload["params"]),
             "priority": entry.priority,
             "queueWaitBudgetMs": budgets.queue_wait_ms,
             "executionBudgetMs": budgets.execution_ms,

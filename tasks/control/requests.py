@@ -118,7 +118,7 @@ def row(entry: Entry) -> dict[str, Any]:
     return {
         "id": entry.id,
         "sessionId": entry.session,
-        "prompt": entry.text("prompt"),
+        "prompt": _prompt(entry),
         "priority": entry.priority,
         "queueWaitBudgetMs": _budget(entry),
         "status": entry.status,
@@ -147,6 +147,12 @@ def required(body: Mapping[str, Any], *names: str) -> list[str]:
     *first, last = names
     told = f"{', '.join(first)} and {last} are" if first else f"{last} is"
     raise InvalidInput(f"{told} required")
+
+
+def _prompt(entry: Entry) -> str | None:
+    """Return what a request asks for: a payload that is text is all of it."""
+    whole = entry.message.payload
+    return whole if isinstance(whole, str) else entry.text("prompt")
 
 
 def _budget(entry: Entry) -> int:

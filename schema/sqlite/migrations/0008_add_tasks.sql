@@ -149,7 +149,8 @@ CREATE INDEX idx_autonomy_snapshots_created ON autonomy_snapshots (created_at_ms
 CREATE VIEW pushpals_requests AS
   SELECT messages.id,
          messages.payload ->> '$.sessionId' AS sessionId,
-         messages.payload ->> '$.prompt' AS prompt,
+         iif(json_type(messages.payload) = 'text', messages.payload ->> '$', messages.payload ->> '$.prompt')
+           AS prompt,
          CASE jobs.priority WHEN 0 THEN 'interactive' WHEN 1 THEN 'normal' ELSE 'background' END
            AS priority,
          ifnull(messages.payload ->> '$.queueWaitBudgetMs',
@@ -186,10 +187,11 @@ CREATE VIEW pushpals_requests AS
 
 CREATE VIEW pushpals_jobs AS
   SELECT messages.id,
-         messages.payload ->> '$.taskId' AS taskId,
+         ifnull(messages.payload ->> '$.taskId', messages.payload ->> '$.task') AS taskId,
          messages.payload ->> '$.sessionId' AS sessionId,
-         messages.payload ->> '$.kind' AS kind,
-         ifnull(messages.payload -> '$.params', '{}') AS params,
+         ifnull(messages.payload ->> '$.kind', 'task.execute') AS kind,
+         ifnull(messages.payload -> '$.params', iif(json_type(messages.payload) = 'object', messages.payload, '{}'))
+           AS params,
          CASE jobs.priority WHEN 0 THEN 'interactive' WHEN 1 THEN 'normal' ELSE 'background' END
            AS priority,
          ifnull(messages.payload ->> '$.queueWaitBudgetMs',
@@ -236,11 +238,11 @@ CREATE VIEW pushpals_jobs AS
 
 CREATE VIEW pushpals_completions AS
   SELECT messages.id,
-         messages.payload ->> '$.jobId' AS jobId,
+         ifnull(messages.payload ->> '$.jobId', messages.payload ->> '$.task') AS jobId,
          messages.payload ->> '$.sessionId' AS sessionId,
          ifnull(messages.payload ->> '$.commitSha', messages.payload ->> '$.head') AS commitSha,
          messages.payload ->> '$.branch' AS branch,
-         messages.payload ->> '$.message' AS message,
+         ifnull(messages.payload ->> '$.message', 'Merge ' || (messages.payload ->> '$.branch')) AS message,
          messages.payload ->> '$.prTitle' AS prTitle,
          messages.payload ->> '$.prBody' AS prBody,
          CASE jobs.state WHEN 'queued' THEN 'pending' WHEN 'running' THEN 'claimed'

@@ -1,13 +1,20 @@
 """Completions: first in, first out; states; and a claim whose holder is gone."""
 
+import json
+
 import pytest
 
 from ackbus import Bus, InvalidInput
 from ackbus.tasks.control.completions import Completions, row
 from ackbus.tasks.control.entries import LEASE_S, NotClaimed
 from ackbus.tasks.control.jobs import JobQueue
+from ackbus.tasks.control.requests import Requests
+from ackbus.tasks.control.requests import row as request_row
+from ackbus.tasks.steps.messages import job_of
+from ackbus.tasks.steps.tasks import Tasks
 
 from ...subscribers.conftest import Clock
+from ..conftest import new_task
 from .conftest import add
 from .test_requests import rows
 
@@ -79,8 +86,6 @@ def test_u_76_request_job_and_completion_are_one_conversation(
     jobs: JobQueue, completions: Completions, bus: Bus
 ) -> None:
     """U-76: each answers the one before, where that is in the log."""
-    from ackbus.tasks.control.requests import Requests
-
     told = Requests(bus).enqueue({"sessionId": "s1", "prompt": "x"})
     request = told["requestId"]
     job = add(jobs, params={"requestId": request})
@@ -90,3 +95,25 @@ def test_u_76_request_job_and_completion_are_one_conversation(
     found = bus.get(alone)
     assert found is not None
     assert found.in_reply_to is None
+
+
+def test_u_09_what_a_task_published_has_the_same_columns(
+    bus: Bus, tasks: Tasks, requests: Requests, jobs: JobQueue, completions: Completions
+) -> None:
+    """U-09, U-40, U-53: requests, jobs and completions of this bus's own roles, in both views."""
+    task = tasks.assign(new_task(review="none", from_queue=True), agent="lead")
+    tasks.start(task.task, agent="worker-1", token=task.token)
+    tasks.done(task.task, agent="worker-1", token=task.token, head="2" * 40)
+    bus.log.append([job_of(task, "lead")])
+    bus.publish("task.request", "mend the login", from_agent="anna")
+    (completion,) = map(row, completions.entries.list())
+    assert (completion["jobId"], completion["commitSha"]) == (task.task, "2" * 40)
+    assert completion["message"] == f"Merge {task.branch}"
+    (job,) = map(jobs.row, jobs.entries.list())
+    assert (job["taskId"], job["kind"]) == (task.task, "task.execute")
+    assert json.loads(job["params"])["prompt"] == "mend the login"
+    (request,) = map(request_row, requests.entries.list())
+    assert request["prompt"] == "mend the login"
+    assert rows(bus) == [request]
+    assert rows(bus, "pushpals_jobs") == [job]
+    assert rows(bus, "pushpals_completions") == [completion]
