@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from ...bus.errors import SegmentMissing
+from ...git.repository import GitFailed
 from ...schema.findings import bad, ok, warn
 from ...schema.sqlite.rules.state_rules import REPAIR
 from ...tasks.board.difference import difference
 from ...tasks.records.task_table import TaskTable
+from ...tasks.trees.leftovers import leftovers_of
 from ..recovery.damage import ranges
 
 TYPE_CHECKING = False
@@ -25,6 +27,7 @@ def checks_of_tasks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], F
     return {
         "tasks": lambda: _messages(bus, full),
         "task holders": lambda: _holders(bus),
+        "task trees": lambda: _trees(bus),
     }
 
 
@@ -78,6 +81,21 @@ def _holders(bus: Bus) -> Finding:
     if found:
         return warn("; ".join(found), "'bus task settle' ends these attempts")
     return ok(f"none lost, no question overdue; live tasks: {len(live)}")
+
+
+def _trees(bus: Bus) -> Finding:
+    """Look for work trees, branches and locks that tasks left behind."""
+    try:
+        found = leftovers_of(bus)
+    except GitFailed as error:
+        return warn(f"not looked at: {error}", "look at the repository")
+    if not found:
+        return ok("nothing left behind")
+    return warn("; ".join(each.says for each in found[:_NAMED]), _more(len(found)))
+
+
+def _more(count: int) -> str:
+    return f"there are {count}" if count > _NAMED else "'bus task clean' keeps what it removes"
 
 
 def _named(names: list[str]) -> str:

@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "export": {"schema", "blobs", "bus"},
     "git": {"schema", "export"},
     "tasks": {"schema", "bus", "subscribers", "workers", "git"},
-    "doctor": {"schema", "blobs", "bus", "subscribers", "automation", "export", "tasks"},
+    "doctor": {"schema", "blobs", "bus", "subscribers", "automation", "export", "git", "tasks"},
     "setup": {"schema", "bus", "subscribers"},
     "server": {"schema", "blobs", "bus", "subscribers", "automation", "export", "tasks"},
     "torture": {"schema", "bus", "subscribers", "export", "doctor"},

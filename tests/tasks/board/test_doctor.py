@@ -25,6 +25,7 @@ def test_tasks_that_are_well_are_said_to_be(workshop: Workshop) -> None:
     assert [(each.state, each.text) for each in findings.values()] == [
         ("ok", "all add up: 2"),
         ("ok", "none lost, no question overdue; live tasks: 1"),
+        ("ok", "nothing left behind"),
     ]
     quick = next(examine(checks_of_tasks(workshop.bus)))
     assert quick.text == "--full compares tasks with their messages"

@@ -1,0 +1,154 @@
+"""Clean removes what landed or is kept at a ref, and names all else."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus
+from ackbus.git.branches.repositories import Place
+from ackbus.git.trees.rescue import Rescue
+from ackbus.tasks.records.task import Task
+from ackbus.tasks.steps.tasks import Tasks
+from ackbus.tasks.trees.clean import Clean, Cleaned
+from ackbus.tasks.trees.finish import finish
+from ackbus.tasks.trees.leftovers import leftovers_of
+
+from ...cli.git import Git
+from ...git_branches.conftest import at
+from .conftest import spawned
+
+
+def worked(bus: Bus, main: Git, name: str = "fix") -> Task:
+    """A task that is done, with one commit."""
+    task = spawned(bus, main, name, review="none")
+    Tasks(bus).start(name, agent="worker-1", token=task.token)
+    at(task.path).commit(name)
+    return finish(bus, name, agent="worker-1", token=task.token)
+
+
+def landed(bus: Bus, main: Git, name: str = "fix") -> Task:
+    """A task that has landed as one commit of its own, squashed."""
+    task = worked(bus, main, name)
+    main.ok("merge", "--quiet", "--squash", task.branch)
+    main.ok("commit", "--quiet", "-m", "squashed")
+    return Tasks(bus).land(name, attempt=1, agent="integrator", commit=main.head)
+
+
+def clean(bus: Bus, *names: str, **more: bool) -> list[Cleaned]:
+    return Clean(bus).clean(names, **more)
+
+
+def test_landed_squash_is_cleaned(bus: Bus, main: Git) -> None:
+    task = landed(bus, main)
+    (cleaned,) = clean(bus)
+    assert (cleaned.is_removed, cleaned.refs, cleaned.reason) == (True, [], None)
+    assert not Path(task.path).exists()
+    assert main("rev-parse", "--verify", task.branch).code != 0
+    assert Tasks(bus).get("fix").cleaned_at_ms is not None
+    assert clean(bus) == []
+
+
+def test_commits_after_the_one_that_landed_are_kept(bus: Bus, main: Git) -> None:
+    task = landed(bus, main)
+    at(task.path).commit("later")
+    head = at(task.path).head
+    (cleaned,) = clean(bus)
+    assert cleaned.refs == [f"refs/ackbus/rescue/fix/{head}"]
+    assert main.ok("rev-parse", cleaned.refs[0]) == head
+
+
+def test_landing_that_the_repository_does_not_have_is_no_landing(bus: Bus, main: Git) -> None:
+    """A target that was forced back: its commits are kept."""
+    task = worked(bus, main)
+    Tasks(bus).land("fix", attempt=1, agent="integrator", commit="1" * 40)
+    (cleaned,) = clean(bus)
+    assert cleaned.refs == [f"refs/ackbus/rescue/fix/{task.head}"]
+
+
+@pytest.mark.parametrize("end", ["cancel", "fail"])
+def test_work_of_a_task_that_did_not_land_is_kept_at_a_ref(bus: Bus, main: Git, end: str) -> None:
+    task = worked(bus, main)
+    if end == "cancel":
+        Tasks(bus).cancel("fix", agent="lead")
+    else:
+        Tasks(bus).fail("fix", agent="lead", reason="no")
+    (cleaned,) = clean(bus)
+    assert cleaned.refs == [f"refs/ackbus/rescue/fix/{task.head}"]
+    assert not Path(task.path).exists()
+
+
+def test_live_lease_keeps_a_tree_whatever_the_state_says(bus: Bus, main: Git) -> None:
+    task = landed(bus, main)
+    bus.leases.acquire("task.fix", "worker-1", lease_s=60)
+    (cleaned,) = clean(bus)
+    assert cleaned.reason == "worker-1 has the lease on it"
+    assert Path(task.path).exists()
+
+
+def test_tree_in_which_a_process_works_is_kept(bus: Bus, main: Git) -> None:
+    task = landed(bus, main)
+    with subprocess.Popen(["sleep", "60"], cwd=task.path) as process:
+        (cleaned,) = clean(bus)
+        assert cleaned.reason == f"process {process.pid} works in it"
+        process.kill()
+    assert clean(bus)[0].is_removed
+
+
+def test_live_tasks_are_no_matter_of_clean(bus: Bus, main: Git) -> None:
+    worked(bus, main)
+    assert clean(bus) == []
+    (cleaned,) = clean(bus, "fix")
+    assert cleaned.reason == "the task is APPROVED"
+
+
+def test_dirty_tree_is_named_and_others_are_cleaned(bus: Bus, main: Git) -> None:
+    dirty, tidy = landed(bus, main), landed(bus, main, "other")
+    Path(dirty.path, "new").write_text("mine\n")
+    first, second = clean(bus)
+    assert not first.is_removed
+    assert "unknown to git: new" in (first.reason or "")
+    assert second.is_removed
+    assert not Path(tidy.path).exists()
+    (kept,) = clean(bus, keeps_files=True)
+    assert main.ok("show", f"{kept.refs[0]}:new") == "mine"
+
+
+def test_dry_run_changes_nothing(bus: Bus, main: Git) -> None:
+    task = landed(bus, main)
+    (cleaned,) = clean(bus, is_dry=True)
+    assert cleaned.is_removed
+    assert Path(task.path).exists()
+    assert Tasks(bus).get("fix").cleaned_at_ms is None
+
+
+def test_repository_that_is_gone_is_said(bus: Bus, main: Git) -> None:
+    landed(bus, main)
+    os.rename(main.path, str(main.path) + ".moved")
+    (cleaned,) = clean(bus)
+    assert cleaned.reason == f"its repository {main.path}/.git is not there"
+
+
+def test_leftovers_are_named_by_what_they_are(bus: Bus, main: Git, tmp_path: Path) -> None:
+    landed(bus, main)
+    live = spawned(bus, main, "live")
+    gone = spawned(bus, main, "gone")
+    subprocess.run(["rm", "-rf", gone.path], check=True)
+    main.ok("worktree", "add", "--quiet", "--detach", tmp_path / "theirs")
+    main.ok("worktree", "lock", "--reason", "agent (pid 4000000)", tmp_path / "theirs")
+    Path(live.path).parent.joinpath("strange").mkdir()
+    found = {(each.kind, each.task) for each in leftovers_of(bus)}
+    assert found == {("over", "fix"), ("deleted", "gone"), ("dead_lock", None), ("folder", None)}
+
+
+def test_trees_of_tasks_that_this_bus_does_not_know_are_kept_and_named(
+    bus: Bus, main: Git, tmp_path: Path
+) -> None:
+    spawned(bus, main)
+    with Bus.init(tmp_path / "other") as other:
+        spawned(other, main, "own")
+        assert clean(other) == []
+        found = [(each.kind, each.task) for each in leftovers_of(other)]
+    assert found == [("unknown_task", "fix")]
+    assert Rescue(Place.around(str(main.path))).kept() == []
