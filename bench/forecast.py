@@ -16,9 +16,11 @@ from pathlib import Path
 
 from measure import Contender, at_most, compare, options, record, spreads, summary
 
+from ackbus import Bus
 from ackbus.git.branches.forecast import conflicts
 from ackbus.git.branches.meeting import Pair
 from ackbus.git.repository import Repository
+from ackbus.tasks.board.forecast import forecast_of_refs
 
 #: How many files a folder has.
 _FOLDER = 100
@@ -88,6 +90,23 @@ def forecast(folder: Path, pairs: list[Pair]) -> Contender:
     return run
 
 
+def known_but_one(folder: Path, bus: Bus, branches: int) -> Contender:
+    """The forecast of all branches by their names, of which one has moved since the last."""
+    names = [f"task-{number}" for number in range(branches)]
+    forecast_of_refs(bus, names, str(folder))
+    moves = iter(range(1_000_000))
+
+    def run() -> float:
+        change = commit("task-0", "refs/heads/task-0^0", {"moved": f"{next(moves)}\n"})
+        command = ["git", "fast-import", "--quiet", "--force"]
+        subprocess.run(command, cwd=folder, input="".join(change).encode(), check=True)
+        started = time.perf_counter()
+        forecast_of_refs(bus, names, str(folder))
+        return time.perf_counter() - started
+
+    return run
+
+
 def each_alone(folder: Path, pairs: list[Pair]) -> Contender:
     """Git with a process for each pair: a tenth of them, times ten."""
 
@@ -105,17 +124,20 @@ def main() -> None:
     """Ask, and write the record."""
     settings = options(__doc__ or "")
     files, branches = settings.scaled(10_000, 100), settings.scaled(50, 5)
-    with tempfile.TemporaryDirectory(prefix="ackbus-bench-") as temporary:
-        folder = Path(temporary)
+    with (
+        tempfile.TemporaryDirectory(prefix="ackbus-bench-") as temporary,
+        Bus.init(Path(temporary, "bus")) as bus,
+    ):
+        folder = Path(temporary, "repository")
         ids = make(folder, files, branches)
         pairs = list(combinations(ids, 2))
         contenders = {
             "all pairs": forecast(folder, pairs),
-            "one branch has moved": forecast(folder, [pair for pair in pairs if ids[0] in pair]),
+            "one branch has moved": known_but_one(folder, bus, branches),
             "a git for each pair": each_alone(folder, pairs),
         }
         times = compare(contenders, settings.rounds)
-        found = conflicts(Repository(temporary), pairs)
+        found = conflicts(Repository(str(folder)), pairs)
     record(
         f"a forecast of {branches} branches, {files} files",
         spreads(times),
