@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 from ..repository import CommandFailed, GitFailed, Repository
 from .meeting import Pair, meeting
+from .repositories import repository_at
 
 #: How many processes of git merge at a time, and how many pairs each takes at most: its memory
 #: grows with every merge.
@@ -53,7 +54,7 @@ def _merge_all(repository: Repository, pairs: Sequence[Pair]) -> list[tuple[str,
     size = max(1, min(_BATCH, -(-len(pairs) // _PROCESSES)))
     batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
     with TemporaryDirectory(prefix="ackbus-forecast-") as aside:
-        writing_aside = Repository(repository.folder, _objects_aside(repository, aside))
+        writing_aside = repository_at(repository.folder, _objects_aside(repository, aside))
         with ThreadPoolExecutor(_PROCESSES) as processes:
             found = processes.map(partial(_merge, writing_aside), batches)
             return [files for batch in found for files in batch]
@@ -62,12 +63,9 @@ def _merge_all(repository: Repository, pairs: Sequence[Pair]) -> list[tuple[str,
 def _objects_aside(repository: Repository, folder: str) -> dict[str, str | None]:
     """Return the environment in which git reads all objects, and writes new ones to a folder."""
     own = repository.run("rev-parse", "--path-format=absolute", "--git-path", "objects")
-    alternates = [_quoted(os.fsdecode(own[:-1]))]
-    if earlier := os.environ.get("GIT_ALTERNATE_OBJECT_DIRECTORIES"):
-        alternates.append(earlier)
     return {
         "GIT_OBJECT_DIRECTORY": folder,
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES": os.pathsep.join(alternates),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted(os.fsdecode(own[:-1])),
     }
 
 

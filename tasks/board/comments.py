@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...git.branches.lines import Place, place_now, text_of
-from ...git.repository import Repository
+from ...git.branches.repositories import repository_at
 from ...schema.errors import InvalidInput, NotFound, shown
 from ...schema.message.names import check_agent
 from ...schema.message.times import format_ts
@@ -105,7 +105,7 @@ def comment(bus: Bus, name: str, place: Place, words: str, *, agent: str) -> Com
     head = _head_of(task)
     if head is None:
         raise NotFound(f"branch {task.branch} of task {name!r} is not there; see 'bus task show'")
-    text = text_of(Repository(task.repository), head, place)
+    text = text_of(repository_at(task.repository), head, place)
     if text is None:
         raise NotFound(f"{shown(place.file)} has no line {place.line} at {head[:12]}")
     mail = told(
@@ -154,7 +154,7 @@ def _head_of(task: Task) -> str | None:
 
 
 def _now(task: Task, each: Comment, head: str) -> Place | None:
-    repository = Repository(task.repository)
+    repository = repository_at(task.repository)
     if repository.commits([each.commit]) == [None]:  # nobody keeps it any more
         return None
     return place_now(repository, each.commit, head, each.place)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from ...git.branches.forecast import conflicts
-from ...git.repository import GitFailed, Repository
+from ...git.branches.repositories import repository_at
+from ...git.repository import GitFailed
 from ...schema.errors import BusBusy, NotFound, ReadOnlyBackup, shown
 from ..records.forecasts import Forecasts
 from ..records.task_table import TaskTable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...bus.bus import Bus
+    from ...git.repository import Repository
     from ..records.forecasts import Files, Pair
     from ..records.task import Task
 
@@ -58,7 +60,7 @@ def forecast_of_tasks(bus: Bus) -> list[Clash]:
     """
     found = []
     for repository, heads in heads_of(TaskTable.of(bus).live()).items():
-        found += _clashes(bus, Repository(repository), heads)
+        found += _clashes(bus, repository_at(repository), heads)
     return found
 
 
@@ -74,7 +76,7 @@ def forecast_of_refs(bus: Bus, refs: Sequence[str], folder: str) -> list[Clash]:
         NotFound: a ref is of no commit here.
         GitFailed: the folder is in no repository, or git is too old.
     """
-    repository = Repository(folder)
+    repository = repository_at(folder)
     repository.describe("--git-dir")
     wanted = list(dict.fromkeys(refs))
     table, heads, unknown = TaskTable.of(bus), {}, []
@@ -102,7 +104,7 @@ def heads_of(tasks: Iterable[Task]) -> dict[str, dict[str, str]]:
     found = {}
     for repository, here in by_repository.items():
         try:
-            commits = Repository(repository).commits([_ref_of(task) for task in here])
+            commits = repository_at(repository).commits([_ref_of(task) for task in here])
         except GitFailed:
             if os.path.isdir(repository):
                 raise

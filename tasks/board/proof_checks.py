@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from ...bus.trust.keys import Keyring
 from ...bus.trust.verification_checks import Counts, SignatureCheck
-from ...git.repository import CommandFailed, GitFailed, Repository
+from ...git.branches.repositories import repository_at
+from ...git.repository import CommandFailed, GitFailed
 from ..steps.fold import fold
 
 TYPE_CHECKING = False
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...bus.bus import Bus
+    from ...git.repository import Repository
     from ...schema.message.message import Message
     from ..records.task import Task
     from .proof import Evidence
@@ -85,7 +87,7 @@ def _with_integration(evidence: Evidence) -> Iterator[str]:
 def _with_git(evidence: Evidence) -> Iterator[str]:
     task = evidence.task
     try:
-        yield from _with_repository(Repository(task.repository), task, evidence)
+        yield from _with_repository(repository_at(task.repository), task, evidence)
     except GitFailed as error:
         yield f"git: {error}"
 

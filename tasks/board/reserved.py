@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...git.branches.meeting import changed_files
-from ...git.repository import CommandFailed, Repository
+from ...git.branches.repositories import repository_at
+from ...git.repository import CommandFailed
 from .forecast import heads_of
 
 TYPE_CHECKING = False
@@ -57,7 +58,7 @@ def changed_by(tasks: Iterable[Task]) -> Changed:
     found: dict[str, tuple[str, ...]] = {}
     for folder, heads in heads_of(tasks).items():
         here = [task for task in tasks if task.task in heads and task.repository == folder]
-        repository = Repository(folder)
+        repository = repository_at(folder)
         targets = repository.commits([f"refs/heads/{task.target}" for task in here])
         # A target that is gone: then since the branch began.
         pairs = [

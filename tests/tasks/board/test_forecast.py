@@ -65,6 +65,18 @@ def test_a_task_without_a_branch_or_a_repository_has_nothing_to_merge(workshop: 
     assert forecast_of_tasks(workshop.bus) == []
 
 
+def test_variables_of_a_hook_name_no_other_repository(
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        workshop.commit(workshop.begin(name), a=f"{name}\n2\n3\n")
+    git(tmp_path, "init", "--quiet", str(tmp_path / "other"))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
+    monkeypatch.setenv("GIT_OBJECT_DIRECTORY", str(tmp_path))
+    assert forecast_of_tasks(workshop.bus) == [Clash("one", "two", ("a",))]
+    assert len(forecast_of_refs(workshop.bus, ["one", "two"], str(workshop.path))) == 1
+
+
 def test_refs_are_branches_commits_or_tasks(workshop: Workshop) -> None:
     path = workshop.path
     workshop.commit(workshop.begin("one"), a="one\n2\n3\n")
