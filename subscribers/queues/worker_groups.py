@@ -33,7 +33,7 @@ class QueueWorkers:
 
     def note(self, info: QueueInfo, group: str) -> None:
         """Record that a group begins to work for a queue. Writes only what is new."""
-        if group not in self._groups_of(info):
+        if group not in self.groups(info):
             row = (info.id, group, self._engine.now_ms())
             self._engine.change(SQL["add_queue_worker"], row)
 
@@ -56,9 +56,10 @@ class QueueWorkers:
         return f"no live worker serves {type!r}{hint}; it waits for one all the same"
 
     def _is_served(self, info: QueueInfo, there: set[str]) -> bool:
-        if not there.isdisjoint(self._groups_of(info)):
+        if not there.isdisjoint(self.groups(info)):
             return True
         return Claims(self._engine).is_at_work(info, self._engine.now_ms())
 
-    def _groups_of(self, info: QueueInfo) -> set[str]:
+    def groups(self, info: QueueInfo) -> set[str]:
+        """Return the groups that have begun to work for a queue."""
         return {group for (group,) in self._engine.rows(SQL["queue_workers"], (info.id,))}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ...schema.errors import InvalidInput
 from ...schema.message.names import check_agent
 from ...schema.message.times import format_ts
+from ...subscribers.queues.worker_groups import QueueWorkers
 from ...subscribers.views import Views
 from ..records.aliases import WORKER_STATUSES, worker_status
 from ..records.worker_details import Workers
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...bus.bus import Bus
+    from ...bus.presence.heartbeats import Heartbeat
+    from ..records.worker_details import WorkerDetails
     from .entries import Entries
 
 #: How old the last beat of a worker that is online is at most, unless asked otherwise.
@@ -46,7 +49,7 @@ class WorkerRow:
 
 
 class WorkerTable:
-    """The workers that have claimed a job or beaten their hearts by PushPals' door.
+    """The workers of the queue of jobs, by whichever door they came.
 
     Args:
         bus: an open bus.
@@ -87,36 +90,47 @@ class WorkerTable:
             )
 
     def list(self, online_ms: int = ONLINE_MS) -> list[WorkerRow]:
-        """Return the workers, by name.
+        """Return the workers, by name: of this door, and all others of the queue of jobs.
 
         Args:
             online_ms: how old the last beat of one that is online is at most.
         """
-        active = Counter(
-            claim.group for claim in Views.of(self._bus).active_claims(self._jobs.queue.info)
-        )
+        info = self._jobs.queue.info
+        active = Counter(claim.group for claim in Views.of(self._bus).active_claims(info))
         beats = {beat.agent: beat for beat in self._bus.heartbeats.list()}
-        rows = []
-        for known in self._workers.list():
-            beat = beats.get(known.worker)
-            status = worker_status(None if beat is None else beat.status)
-            is_late = beat is None or beat.age_s * 1000 > online_ms
-            is_online = not is_late and status != "offline"
-            record = {
-                "workerId": known.worker,
-                "status": status,
-                "currentJobId": None if beat is None else beat.task,
-                "pollMs": known.poll_ms,
-                "capabilities": known.capabilities,
-                "details": known.details,
-                "lastHeartbeat": None if beat is None else format_ts(beat.ts_ms),
-                "createdAt": format_ts(known.created_at_ms),
-                "updatedAt": format_ts(max(known.updated_at_ms, beat.ts_ms if beat else 0)),
-                "activeJobCount": active[known.worker],
-                "isOnline": is_online,
-            }
-            rows.append(WorkerRow(record, known.worker, status, is_online, active[known.worker]))
-        return rows
+        known = {each.worker: each for each in self._workers.list()}
+        names = known.keys() | active.keys() | QueueWorkers(self._bus).groups(info)
+        return [
+            _row(name, known.get(name), beats.get(name), active[name], online_ms)
+            for name in sorted(names)
+        ]
+
+
+def _row(
+    worker: str,
+    known: WorkerDetails | None,
+    beat: Heartbeat | None,
+    active: int,
+    online_ms: int,
+) -> WorkerRow:
+    status = worker_status(None if beat is None else beat.status)
+    is_online = beat is not None and beat.age_s * 1000 <= online_ms and status != "offline"
+    beat_at_ms = None if beat is None else beat.ts_ms
+    updated_ms = max((known.updated_at_ms if known else 0), beat_at_ms or 0)
+    record = {
+        "workerId": worker,
+        "status": status,
+        "currentJobId": None if beat is None else beat.task,
+        "pollMs": None if known is None else known.poll_ms,
+        "capabilities": {} if known is None else known.capabilities,
+        "details": {} if known is None else known.details,
+        "lastHeartbeat": None if beat_at_ms is None else format_ts(beat_at_ms),
+        "createdAt": format_ts(known.created_at_ms if known else updated_ms),
+        "updatedAt": format_ts(updated_ms),
+        "activeJobCount": active,
+        "isOnline": is_online,
+    }
+    return WorkerRow(record, worker, status, is_online, active)
 
 
 def pick_worker(

@@ -18,6 +18,9 @@ MIN_TTL_MS, TTL_MS = 5_000, 60_000
 #: And at most: a day.
 MAX_TTL_MS = 86_400_000
 
+#: How long snapshots are kept, in milliseconds: 30 days.
+KEPT_MS = 30 * 86_400_000
+
 #: How long a snapshot is good for unless its maker says otherwise, in milliseconds.
 SNAPSHOT_TTL_MS = 900_000
 
@@ -160,6 +163,7 @@ class Autonomy(Table):
             made = Snapshot(new_id(), session, run, self._engine.now_ms(), ttl_ms, is_held, payload)
             row = (made.id, session, run, made.created_at_ms, ttl_ms, int(is_held))
             self._engine.change(CONTROL["add_snapshot"], (*row, json.dumps(payload)))
+            self.prune(made.created_at_ms - KEPT_MS, 10)  # fewer come than go
         return made
 
     def snapshot(self, id: str) -> Snapshot | None:

@@ -93,6 +93,8 @@ class JobOutput(Table):
             ]
             if ids:
                 self._engine.change(CONTROL["note_progress"], (seq, now_ms))
+            if ids and ids[-1] % _BATCH < len(ids):  # as many go as came, whoever stores them
+                self.prune(now_ms - KEPT_MS)
         return ids
 
 

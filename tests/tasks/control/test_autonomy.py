@@ -134,3 +134,15 @@ def test_u_67_states_and_snapshots_outlast_a_restart(tmp_path: Path) -> None:
         assert len(rows(bus, "pushpals_autonomy_snapshots")) == 2
         assert [each["session_id"] for each in rows(bus, "pushpals_autonomy_state")] == ["a"]
         assert kept.prune(mine.created_at_ms + 1_000_000) == 2
+
+
+def test_u_67_old_snapshots_go_as_new_ones_come(bus: Bus, clock: Clock) -> None:
+    """U-67: after 30 days; what is younger stays."""
+    kept = Autonomy.of(bus)
+    old = kept.add_snapshot("a", "run", {})
+    clock.advance(30 * 86_400)
+    young = kept.add_snapshot("a", "run", {})
+    assert kept.snapshot(old.id) == old
+    clock.advance(1)
+    kept.add_snapshot("a", "run", {})
+    assert (kept.snapshot(old.id), kept.snapshot(young.id)) == (None, young)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, InvalidInput, NotFound
+from ackbus.subscribers.queues.worker_groups import QueueWorkers
 from ackbus.tasks.control.entries import NotClaimed
 from ackbus.tasks.control.jobs import JobQueue
 from ackbus.tasks.control.worker_table import WorkerRow, WorkerTable, pick_worker
@@ -167,6 +168,20 @@ def test_old_output_is_pruned_and_the_first_line_stays_known(jobs: JobQueue, clo
     assert row(jobs, id)["firstLogAt"] == began
 
 
+def test_output_has_a_bound_without_a_server(jobs: JobQueue, clock: Clock) -> None:
+    """U-46: each 500 lines that come take as many old ones with them."""
+    id = add(jobs)
+    entry = jobs.entries.get(id)
+    assert entry is not None
+    old = [OutputLine("stdout", number, "old") for number in range(1, 801)]
+    jobs.output.add(entry.message.seq, old)
+    clock.advance(KEPT_MS / 1000 + 1)
+    for number in range(1, 1_001):
+        jobs.log(id, f"line {number}")
+    left = jobs.logs(id, limit=5_000)
+    assert [line.text for line in left] == [f"line {number}" for number in range(1, 1_001)]
+
+
 def test_u_48_heartbeats_say_who_is_online(
     workers: WorkerTable, jobs: JobQueue, clock: Clock
 ) -> None:
@@ -208,6 +223,20 @@ def test_x_11_one_worker_is_seen_through_both_views(
     assert (beat.status, beat.liveness.value) == ("working", liveness)
     (found,) = workers.list()
     assert (found.status, found.is_online) == ("busy", is_online)
+
+
+def test_x_11_workers_of_other_doors_are_seen_too(
+    bus: Bus, workers: WorkerTable, jobs: JobQueue
+) -> None:
+    """X-11, U-48: who claims under a lease of the bus, or has served the queue before."""
+    add(jobs)
+    (claim,) = jobs.entries.queue.claim("process-1", group="own")
+    QueueWorkers(bus).note(jobs.entries.queue.info, "idle-one")
+    bus.heartbeats.beat("idle-one", "idle")
+    found = {each.worker: (each.status, each.active, each.is_online) for each in workers.list()}
+    assert found == {"own": ("idle", 1, False), "idle-one": ("idle", 0, True)}
+    assert pick_worker(workers.list) == "idle-one"
+    jobs.entries.queue.complete(claim)
 
 
 def test_u_82_an_idle_worker_is_picked_or_one_is_started_or_the_job_is_for_anybody(
