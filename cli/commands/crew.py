@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from ...schema.errors import InvalidInput, NotFound
-from ...tasks.roles.crew_file import CrewFile, read_crew
-from ...tasks.roles.crew_lock import is_running, running_pid, stop_running, told_state
+from ...tasks.crew.crew_file import CrewFile, read_crew
+from ...tasks.crew.crew_lock import is_running, running_pid, stop_running, told_state
 from .. import arguments
 from ..definition import Commands
 from ..options.common import HERE, Place

@@ -27,6 +27,7 @@ from ..options.tasks import (
 from ..show import output
 from .board import commands as of_all_tasks
 from .task_trees import commands as of_trees
+from .task_work import commands as of_workers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ commands = Commands()
 task = commands.group("task", help="Tasks: work of one agent on one git branch.")
 task.include(of_all_tasks)
 task.include(of_trees)
+task.include(of_workers)
 
 Words = Annotated[str | None, optional("TEXT", "What the review says.", "--message", "-m")]
 

@@ -9,7 +9,7 @@ import typer
 
 from ...schema.errors import InvalidInput
 from ...tasks.board.reserved import reserved_by_others
-from ...tasks.roles.agent_program import environment_of_task
+from ...tasks.programs.agent_program import environment_of_task
 from ...tasks.steps.tasks import Tasks
 from ...tasks.trees.clean import Clean
 from ...tasks.trees.diff import TaskDiff

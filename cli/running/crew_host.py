@@ -9,9 +9,9 @@ import time
 from contextlib import nullcontext
 
 from ...schema.errors import AckbusError
-from ...tasks.roles.crew import Crew
-from ...tasks.roles.crew_lock import CrewLock, running_pid, told_state
-from ...tasks.roles.role_logs import LOGS
+from ...tasks.crew.crew import Crew
+from ...tasks.crew.crew_lock import CrewLock, running_pid, told_state
+from ...tasks.crew.role_logs import LOGS
 from ..logs import show_logs
 from ..own_path import own_path
 from ..show import output
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from ...bus.bus import Bus
-    from ...tasks.roles.crew_file import CrewFile
-    from ...tasks.roles.role_process import RoleState
+    from ...tasks.crew.crew_file import CrewFile
+    from ...tasks.crew.role_process import RoleState
 
 #: How long a crew in the background may take to begin, in seconds.
 _BEGINS_WITHIN_S = 30.0

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ..roles.output_lines import OutputLine
+    from ..programs.output_lines import OutputLine
 
 #: How much of a line is kept, in characters.
 MAX_LINE_CHARS = 65_536

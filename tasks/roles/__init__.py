@@ -1,4 +1,4 @@
-"""The roles as processes: planner, workers and integrator, and the crew that keeps them running.
+"""The roles that do something: workers, which have programs work on jobs, and planners.
 
-Nothing here changes a table by itself, and nothing here prints.
+Nothing here starts a role or keeps one running: a person does, or `crew/`.
 """

@@ -51,7 +51,7 @@ FOLDERS: dict[str, list[str]] = {
     ],
     "export": ["jsonl", "backup", "pictures"],
     "git": ["branches", "trees"],
-    "tasks": ["records", "steps", "trees", "board", "control", "roles"],
+    "tasks": ["records", "steps", "trees", "board", "control", "programs", "crew", "roles"],
     "doctor": ["recovery", "checks", "repair"],
     "server": [
         *("access", "api", "live", "mcp", "metrics", "page"),
@@ -107,6 +107,9 @@ OPENING: dict[str, str] = {
     "git/guard_hooks.py": "git's own files",
     "git/text_file.py": "git's own files",
     "git/work_tree.py": "git's own files",
+    "tasks/roles/detached_files.py": "a worker's scratch folder",
+    "tasks/roles/job_work.py": "a worker's scratch folder",
+    "tasks/roles/worker_name.py": "a worker's scratch folder",
     "workers/processes/process_session.py": "what the kernel tells in /proc",
     "workers/processes/supervisor.py": "what the kernel tells in /proc",
     "server/page/files.py": "the package's own page",

@@ -140,6 +140,8 @@ READING = [
         ["task", "block", EVIL, EVIL, "--agent", "a", "--token", "1"],
         ["task", "answer", f"task{EVIL}", EVIL, "--agent", "a"],
         ["task", "heartbeat", EVIL, "--agent", EVIL, "--token", "1"],
+        ["task", "work", "--worker", "a", "--program", EVIL],
+        ["task", "work", "--worker", "a", "--", EVIL],
         ["task", "fail", f"task{EVIL}", "--reason", EVIL, "--agent", EVIL],
         ["task", "cancel", f"task{EVIL}", "--reason", EVIL, "--agent", EVIL],
         ["task", "settle"],

@@ -10,8 +10,8 @@ from ackbus.subscribers.queues.worker_groups import QueueWorkers
 from ackbus.tasks.control.entries import NotClaimed
 from ackbus.tasks.control.jobs import JobQueue
 from ackbus.tasks.control.worker_table import WorkerRow, WorkerTable, pick_worker
+from ackbus.tasks.programs.output_lines import OutputLine
 from ackbus.tasks.records.job_output import KEPT_MS
-from ackbus.tasks.roles.output_lines import OutputLine
 
 from ...subscribers.conftest import Clock
 from .conftest import Told, add, taken

@@ -1,7 +1,6 @@
-"""Crews as processes beside the test."""
+"""Repositories, jobs, and workers as processes beside the test."""
 
 import os
-import signal
 import subprocess
 import sysconfig
 from collections.abc import Callable, Iterator
@@ -11,12 +10,12 @@ from textwrap import dedent
 import pytest
 
 from ackbus import Bus
-
-from ...conftest import wait_until
+from ackbus.schema.message.draft import Draft
+from ackbus.tasks.control.entries import open_queue
+from ackbus.tasks.steps.messages import QUEUES
+from ackbus.tasks.steps.tasks import Tasks
 
 BUS = Path(sysconfig.get_path("scripts"), "bus")
-
-StartCrew = Callable[[str], "subprocess.Popen[bytes]"]
 
 
 @pytest.fixture
@@ -26,29 +25,82 @@ def bus(bus_dir: Path) -> Iterator[Bus]:
         yield bus
 
 
+def git(folder: Path, *args: str) -> str:
+    """Runs git in a folder, and returns its output without the last end of a line."""
+    done = subprocess.run(["git", *args], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.removesuffix("\n")
+
+
 @pytest.fixture
-def start_crew(project: Path, bus_dir: Path, bus_env: dict[str, str]) -> Iterator[StartCrew]:
-    """Starts ``bus crew start`` on a file of this text in ``project``, and waits until it runs."""
+def repo(project: Path, bus_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder ``project`` as a repository with one commit; its bus is no part of it."""
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
+    git(project, "init", "-q", "-b", "main")
+    git(project, "config", "user.name", "person")
+    git(project, "config", "user.email", "person@example.org")
+    (project / ".git" / "info" / "exclude").write_text(f"{bus_dir.name}\n*.out\n")
+    (project / "first.txt").write_text("one\n")
+    git(project, "add", ".")
+    git(project, "commit", "-q", "-m", "first")
+    return project
+
+
+class Jobs:
+    """Jobs of tasks, published and looked at."""
+
+    def __init__(self, bus: Bus) -> None:
+        self.bus = bus
+        self.tasks = Tasks(bus)
+        self.queue = open_queue(bus, "jobs")
+
+    def publish(self, prompt: str, **fields: object) -> str:
+        """Publish a job, and return its id."""
+        draft = Draft("task.job", {"prompt": prompt, **fields}, from_agent="me", to_agent="tasks")
+        (receipt,) = self.bus.log.append([draft])
+        return receipt.id
+
+    def states(self, queue: str = "jobs") -> list[str]:
+        """The states of the jobs of a queue, in order."""
+        opened = open_queue(self.bus, queue)
+        opened.fill()
+        seqs = [message.seq for message in self.bus.read(type=QUEUES[queue])]
+        return [opened.jobs.get(seq).state for seq in seqs]
+
+    def completions(self) -> list[dict[str, object]]:
+        """The entries of the integrator's queue."""
+        return [dict(each.payload) for each in self.bus.read(type="task.completion")]  # type: ignore[call-overload]
+
+
+@pytest.fixture
+def jobs(bus: Bus) -> Jobs:
+    return Jobs(bus)
+
+
+RunWorker = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start_worker(repo: Path, bus_env: dict[str, str]) -> Iterator[RunWorker]:
+    """Starts ``bus task work`` in ``repo`` with a shell script as its program."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(text: str) -> "subprocess.Popen[bytes]":
-        (project / "crew.yaml").write_text(dedent(text))
-        with (project / "crew.out").open("ab") as out:
+    def start(
+        script: str, *options: str, worker: str = "w1", wait: bool = True, **env: str
+    ) -> "subprocess.Popen[bytes]":
+        line = [BUS, "task", "work", "--worker", worker, *options, "--", "sh", "-c", dedent(script)]
+        with (repo / f"{worker}.out").open("ab") as out:
             process = subprocess.Popen(
-                [BUS, "crew", "start"], cwd=project, env=bus_env, stdout=out, stderr=out
+                line, cwd=repo, env=bus_env | env, stdout=out, stderr=out, start_new_session=True
             )
         started.append(process)
-        told = bus_dir / "crew.json"
-        wait_until(
-            lambda: (
-                process.poll() is not None
-                or (told.exists() and f'"pid":{process.pid},'.encode() in told.read_bytes())
-            )
-        )
+        if wait:
+            assert process.wait(120) == 0, (repo / f"{worker}.out").read_text()
         return process
 
     yield start
     for process in started:
         if process.poll() is None:
-            os.kill(process.pid, signal.SIGTERM)
-            process.wait(30)
+            process.kill()
+            process.wait()

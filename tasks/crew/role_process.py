@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from ...schema.processes import start_thread
 from ...workers.commands.raw_contract import EX_CONFIG, how_it_exited
 from ...workers.processes.run_process import run_process
-from .bounded_attempts import AttemptRule
-from .output_lines import OutputLines
+from ..programs.bounded_attempts import AttemptRule
+from ..programs.output_lines import OutputLines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ...workers.processes.run_process import ProcessEnd
     from ...workers.processes.stop_switch import StopSwitch
     from ...workers.processes.supervisors import Supervisors
+    from ..programs.output_lines import OutputLine
     from .crew_file import Role
-    from .output_lines import OutputLine
     from .role_logs import RoleLog
 
     #: `spare`: not started yet. `waiting`: it ended, and starts again. `failed`: it can't run as it

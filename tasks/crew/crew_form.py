@@ -11,7 +11,7 @@ import shlex
 from ...schema.errors import InvalidInput
 from ...schema.message.names import check_agent
 from ...schema.message.times import parse_duration_ms
-from .presets import MODES, PRESETS
+from ..programs.presets import MODES, PRESETS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ ROLES: Mapping[str, Mapping[str, Check]] = {
         "timeout": _duration,
         "review": _one_of("none", "required", "other"),
         "base": _words,
-        "target": _words,
+        "into": _words,
         "setup": _words,
     },
     "integrator": {

@@ -13,11 +13,11 @@ from ackbus.schema.directory.lock_holders import started as started_at
 from ackbus.schema.message.draft import Draft
 from ackbus.schema.processes import is_running
 from ackbus.subscribers.queues.queue import Queue
-from ackbus.tasks.roles import crew_lock
-from ackbus.tasks.roles.crew import WANTS_WORKER, Crew
-from ackbus.tasks.roles.crew_file import CrewFile, Role
-from ackbus.tasks.roles.crew_lock import CrewLock, running_pid, told_state
-from ackbus.tasks.roles.role_logs import RoleLog
+from ackbus.tasks.crew import crew_lock
+from ackbus.tasks.crew.crew import WANTS_WORKER, Crew
+from ackbus.tasks.crew.crew_file import CrewFile, Role
+from ackbus.tasks.crew.crew_lock import CrewLock, running_pid, told_state
+from ackbus.tasks.crew.role_logs import RoleLog
 
 from ...conftest import RunBus, wait_until
 from .conftest import StartCrew

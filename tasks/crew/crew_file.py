@@ -194,7 +194,7 @@ def _roles(tree: Any, bus: list[str]) -> Iterable[Role]:
     workers = tree.get("workers")
     if workers is not None:
         count, name = workers.get("count", 1), workers.get("name", "worker")
-        options = ("timeout", "review", "base", "target", "setup", "program", "permissions")
+        options = ("timeout", "review", "base", "into", "setup", "program", "permissions")
         for number in range(1, workers.get("max", count) + 1):
             worker = f"{name}-{number}"
             own = (*bus, "task", "work", "--worker", worker, *_ending(workers, *options))

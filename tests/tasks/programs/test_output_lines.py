@@ -2,7 +2,7 @@
 
 import pytest
 
-from ackbus.tasks.roles.output_lines import MAX_LINE_CHARS, OutputLine, OutputLines
+from ackbus.tasks.programs.output_lines import MAX_LINE_CHARS, OutputLine, OutputLines
 
 
 class Given:

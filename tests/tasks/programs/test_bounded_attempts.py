@@ -2,7 +2,7 @@
 
 import pytest
 
-from ackbus.tasks.roles.bounded_attempts import (
+from ackbus.tasks.programs.bounded_attempts import (
     COOLDOWN_MS,
     JOB,
     WARM_UP,

@@ -4,7 +4,7 @@ from textwrap import dedent
 
 import pytest
 
-from ackbus.tasks.roles.crew_file import CrewFaults, CrewFile, Role, read_crew
+from ackbus.tasks.crew.crew_file import CrewFaults, CrewFile, Role, read_crew
 
 
 def read(text: str) -> CrewFile:

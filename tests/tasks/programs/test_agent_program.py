@@ -10,9 +10,9 @@ import pytest
 
 from ackbus.schema.errors import InvalidInput
 from ackbus.schema.processes import is_running
-from ackbus.tasks.roles.agent_program import AgentProgram, ProgramEnd, run_program
-from ackbus.tasks.roles.output_lines import OutputLine
-from ackbus.tasks.roles.presets import ALL, EDIT, PRESETS
+from ackbus.tasks.programs.agent_program import AgentProgram, ProgramEnd, run_program
+from ackbus.tasks.programs.output_lines import OutputLine
+from ackbus.tasks.programs.presets import ALL, EDIT, PRESETS
 from ackbus.workers.processes.stop_switch import StopSwitch
 from ackbus.workers.processes.supervisors import Supervisors
 

@@ -1,0 +1,238 @@
+"""The workers of tasks: task work."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+from typing import Annotated
+
+import typer
+
+from ...schema.errors import InvalidInput
+from .. import arguments
+from ..definition import Commands, optional
+from ..logs import show_logs
+from ..options.common import HERE, PlaceOnly
+from ..running.worker_host import check_command
+from ..show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from ...tasks.programs.agent_program import AgentProgram
+    from ...tasks.records.task import Review
+    from ...tasks.roles.work import TaskWorker
+
+commands = Commands()
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+#: How long a program has to end when its worker is stopped, in seconds.
+_STOP_GRACE_S = 5.0
+
+Command = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="-- CMD...",
+        show_default=False,
+        help="The program: a command, which reads the prompt from stdin. A word {prompt} stands "
+        "for the prompt instead, {prompt_file} for a file with it.",
+    ),
+]
+WorkerName = Annotated[
+    str | None,
+    optional("W", "The name of the worker. Default: $BUS_AGENT.", "--worker"),
+]
+Program = Annotated[
+    str | None,
+    optional("P", "An agent program instead of CMD: claude, codex, gemini, copilot, opencode."),
+]
+Permissions = Annotated[
+    str | None,
+    optional(
+        "M",
+        "What --program may do. edit: change files, and run only what its own settings allow; all: "
+        "run anything as you, so best in a container. Default: edit.",
+    ),
+]
+Repo = Annotated[
+    str, typer.Option("--repository", metavar="DIR", help="A folder of the repository.")
+]
+Base = Annotated[
+    str | None,
+    optional("REF", "The ref that branches start from. Default: what the work is for."),
+]
+Target = Annotated[
+    str | None,
+    optional("B", "The branch that the work is for. Default: the main work tree's.", "--into"),
+]
+Branch = Annotated[
+    str, typer.Option(metavar="T", help="The name of branches, of {worker}, {job} and {task}.")
+]
+ReviewBy = Annotated[
+    str,
+    typer.Option(
+        "--review",
+        metavar="R",
+        help="Whose approval the work needs: none, required, other (than the worker).",
+    ),
+]
+Timeout = Annotated[
+    str | None,
+    optional("D", "How long CMD may take; 0 for ever. Default: as the job says, else 30m."),
+]
+LeaseTime = Annotated[
+    str,
+    typer.Option(
+        "--lease",
+        metavar="D",
+        help="How long a job is its own without a renewal: after a death, another worker takes "
+        "it so much later.",
+    ),
+]
+AuthorOption = Annotated[
+    str | None, optional("A", "The author of commits: 'Name <mail>'. Default: W.", "--author")
+]
+Fetch = Annotated[
+    bool, typer.Option("--fetch", help="Fetch the branch first, and start from its remote's.")
+]
+Copies = Annotated[
+    list[str] | None,
+    optional("GLOB", "Files of the main work tree that new ones get; repeatable.", "--copy"),
+]
+Setup = Annotated[str | None, optional("CMD", "A command for each new work tree.")]
+PortRange = Annotated[
+    str | None,
+    optional("N-N", "Ports, as 20000-20999: each task has one for itself, as BUS_TASK_PORT."),
+]
+KeepTree = Annotated[
+    bool, typer.Option("--keep-tree", help="Leave the work tree where it is when CMD is done.")
+]
+Once = Annotated[bool, typer.Option("--once", help="Wait for one job, work on it, and end.")]
+Drain = Annotated[bool, typer.Option("--drain", help="End when nothing is left to be claimed.")]
+
+
+@commands.command("work", example="bus task work --worker coder-1 --program claude")
+def work(
+    command: Command = None,
+    worker: WorkerName = None,
+    program: Program = None,
+    permissions: Permissions = None,
+    repo: Repo = ".",
+    base: Base = None,
+    target: Target = None,
+    branch: Branch = "agent/{worker}/{job}",
+    review: ReviewBy = "none",
+    timeout: Timeout = None,
+    lease: LeaseTime = "60s",
+    author: AuthorOption = None,
+    fetch: Fetch = False,
+    copy: Copies = None,
+    setup: Setup = None,
+    ports: PortRange = None,
+    keep_tree: KeepTree = False,
+    once: Once = False,
+    drain: Drain = False,
+    place: PlaceOnly = HERE,
+) -> int:
+    """Work on the jobs of tasks: run an agent program for each, on a branch of its own.
+
+    Each job gets a work tree. CMD runs there with its prompt and nobody to ask: stdin ends after
+    the prompt, and 'bus task block' asks a person. What it leaves is committed, and the task is
+    done: it waits for its review or for 'bus integrate'. Without a change the task is cancelled.
+    Exit code 0 is success; after any other, the task's next attempt begins; 78 ends it for good.
+    After 75, CMD is run again in 3 s; then the worker is offline for 20 s. A job whose kind is not
+    task.execute is not committed: CMD gets the files of a commit, and its output is the result.
+
+    CMD also gets BUS_DIR, BUS_AGENT, BUS_TASK, BUS_TASK_TOKEN, BUS_TASK_ATTEMPT, BUS_TASK_BRANCH,
+    BUS_TASK_BASE, BUS_TASK_TARGET, BUS_TASK_PATH, BUS_TASK_SCRATCH, BUS_JOB_ID and
+    BUS_CORRELATION_ID. Ctrl-C ends the worker after its job; a second one, or SIGTERM, ends
+    the program too, and hands the job back. One process has a name at a time: a
+    new one gives back what a killed one held.
+    """
+    from ...tasks.programs.agent_program import PROGRAM_TIMEOUT_S
+    from ...tasks.roles.job_tree import TreeSettings
+    from ...tasks.roles.ports import Ports
+    from ...tasks.roles.work import TaskWorker, WorkSettings
+
+    name = arguments.sender(worker, "--worker")
+    chosen = _program(command, program, permissions)
+    timeout_s = None if timeout is None else arguments.seconds(timeout, "--timeout")
+    settings = WorkSettings(
+        worker=name,
+        program=chosen,
+        trees=TreeSettings(
+            folder=os.path.abspath(repo),
+            base=base,
+            target=target,
+            branch=branch,
+            review=_review(review),
+            fetches=fetch,
+            copies=tuple(copy or ()),
+            setup=tuple(shlex.split(setup)) if setup else (),
+            keeps=keep_tree,
+        ),
+        lease_s=arguments.seconds(lease, "--lease"),
+        author=author,
+        ports=None if ports is None else Ports.read(ports),
+        timeout_s=PROGRAM_TIMEOUT_S if timeout_s is None else timeout_s or None,
+    )
+    with place.open() as bus:
+        found = TaskWorker(bus, settings)
+        output.remark(f"worker {name!r} works on jobs with {chosen.words[0]}; Ctrl-C ends it")
+        return _Host(found).run(once=once, drain=drain)
+
+
+class _Host:
+    """Runs a worker until signals stop it."""
+
+    def __init__(self, worker: TaskWorker) -> None:
+        self._worker = worker
+        self._is_told = False
+
+    def run(self, *, once: bool, drain: bool) -> int:
+        show_logs()
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number in _SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                signal.signal(number, self._stop)
+        self._worker.run(once=once, drain=drain)
+        return 0
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        """End after the job; at once when it is told again, or nobody is there to tell it again."""
+        if self._is_told or number != signal.SIGINT:
+            self._worker.stop_now(_STOP_GRACE_S)
+        else:
+            self._is_told = True
+            self._worker.stop()
+            output.remark("ending after the job that runs; a second Ctrl-C ends that now")
+
+
+def _program(
+    command: list[str] | None, program: str | None, permissions: str | None
+) -> AgentProgram:
+    from ...tasks.programs.agent_program import AgentProgram
+    from ...tasks.programs.presets import EDIT
+
+    if (program is None) == (not command):
+        raise InvalidInput("give one: --program P, or a command after --")
+    if program is not None:
+        chosen = AgentProgram.known(program, permissions or EDIT)
+    elif permissions is not None:
+        raise InvalidInput("--permissions goes with --program only")
+    else:
+        chosen = AgentProgram(tuple(command or ()))
+    check_command(chosen.words[0])
+    return chosen
+
+
+def _review(given: str) -> Review:
+    from ...tasks.roles.job_form import REVIEWS
+
+    for review in REVIEWS:
+        if review == given:
+            return review
+    raise InvalidInput(f"--review must be {', '.join(REVIEWS)}, not {given!a}")

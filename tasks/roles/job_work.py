@@ -1,0 +1,392 @@
+"""The work on one job: its task and tree, the program, and one transaction for the end of it all.
+
+The job's claim is the right to its task: whoever has it is the holder, and one who had it before is
+gone, or is told so. All that a kill leaves is found again by whoever has the job next.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+from dataclasses import replace
+
+from ...git.repository import GitFailed
+from ...schema.errors import BusBusy, InvalidInput, LeaseLost, Refused
+from ...subscribers.jobs.claims import Outcome
+from ...subscribers.jobs.errors import ClaimLost
+from ...subscribers.jobs.work_headers import WorkHeaders
+from ...workers.processes.end_deadlines import DYING_S, GRACE_S
+from ...workers.processes.stop_switch import StopSwitch
+from ..programs.agent_program import environment_of_task, run_program
+from ..steps.errors import TaskNotFound
+from ..steps.messages import ANSWER
+from .commit_leftovers import commit_leftovers
+from .detached_files import files_of
+from .job_form import prompt_of_attempt, read_job
+from .job_means import Interrupted, Over
+from .stored_output import StoredOutput
+from .strangers import wait_until_alone
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from ...bus.leases import Lease
+    from ...subscribers.jobs.claims import Claim
+    from ..programs.agent_program import ProgramEnd
+    from ..records.task import OnLost, Task
+    from .job_form import JobForm
+    from .job_means import Means
+
+#: How often a waiting worker looks, in seconds.
+_LOOK_S = 0.5
+
+_log = logging.getLogger("ackbus.tasks.worker")
+
+
+class JobWork:
+    """The work on the job of one claim, from its start to its end.
+
+    Args:
+        means: what it needs.
+        claim: the claim.
+    """
+
+    def __init__(self, means: Means, claim: Claim) -> None:
+        self._means = means
+        self._claim = claim
+        self._switch = StopSwitch()
+        self._lost: str | None = None
+        self._task: Task | None = None  # as soon as it is known
+
+    # Called from other threads -----------------------------------------------------------------
+
+    def lose(self, why: str) -> None:
+        """End the program, since the job is no longer this worker's."""
+        self._lost = why
+        self.stop(GRACE_S)
+
+    def stop(self, grace_s: float = GRACE_S) -> None:
+        """End the program, and hand the job back. Safe in a signal handler."""
+        self._switch.stop(grace_s)
+
+    # The work ----------------------------------------------------------------------------------
+
+    def do(self) -> None:
+        """Do the work of the job, and record its end."""
+        try:
+            form = read_job(self._claim.message)
+            if form.commits:
+                self._work(form, self._take_up(form))
+            else:
+                self._do_uncommitted(form)
+        except Over:
+            pass
+        except Interrupted:
+            self._hand_back()
+        except (ClaimLost, LeaseLost) as error:  # a late holder changes nothing
+            _log.warning("message %s: %s", self._claim.message.seq, error)
+            self._hand_back()
+        except InvalidInput as error:
+            self._end_badly(self._task, str(error), retry=False)
+        except (Refused, GitFailed) as error:
+            self._end_badly(self._task, str(error), retry=True)
+
+    def _work(self, form: JobForm, task: Task) -> None:
+        """Run the program as often as it is worth it, and record how the attempt ended."""
+        port = self._take_port(task)
+        self._means.keeper.hold_task(task, *([port[1]] if port else []))
+        try:
+            while True:
+                end = self._run(form, task, None if port is None else port[0])
+                found = self._means.tasks.get(task.task)
+                if self._lost is not None or found.blocked is None:
+                    break
+                self._means.keeper.hold_task(None)  # the answer brings another token
+                task = self._wait_for_answer(found)
+                self._means.keeper.hold_task(task, *([port[1]] if port else []))
+            self._settle(form, task, end)
+        finally:
+            if port is not None:
+                self._release(port[1])
+
+    def _take_up(self, form: JobForm) -> Task:
+        """Return the task of the job, WORKING under a lease of this worker.
+
+        Raises:
+            Over: nothing is left to do for it: a job that comes again redoes nothing.
+        """
+        means, waited = self._means, False
+        while True:
+            means.tasks.settle_lost()
+            task = self._task = self._find(form)
+            held = None if task is None else means.tasks.holder(task)
+            if task is None:
+                self._pause(_LOOK_S)
+            elif task.blocked is not None:
+                self._wait_for_answer(task)
+                waited = True
+            elif task.state not in ("ASSIGNED", "WORKING"):
+                self._end_with(task)
+            elif held is None or held.holder == means.worker:
+                if task.state == "ASSIGNED" or held is not None:
+                    return self._begin(task, None if held is None else held.token)
+            elif waited:  # it was blocked, so nobody is at work: who has the job goes on
+                self._release(held)
+                waited = False
+            else:
+                self._say("waiting", f"{task.task}: {held.holder} has it")
+                self._pause(_LOOK_S)
+
+    def _find(self, form: JobForm) -> Task | None:
+        """Return the task of the job, made if need be; None while a lost worker has its lease."""
+        means = self._means
+        try:
+            return means.tasks.get(form.task)
+        except TaskNotFound:
+            wanted = WorkHeaders.of(self._claim.message)
+            on_lost = getattr(wanted, "on_lost", None)
+            self._say("working", f"{form.task}: making its work tree")
+            rule: OnLost = "fail" if on_lost == "fail" else "requeue"
+            try:
+                return means.trees.spawn(self._claim, form, means.lease_s, rule)
+            except LeaseLost as error:
+                self._say("waiting", str(error))
+                return None
+
+    def _begin(self, task: Task, token: int | None) -> Task:
+        """Make sure of the tree, that nobody is in it, and begin."""
+        means = self._means
+        means.trees.make(task)
+        patience_s = GRACE_S + 2 * DYING_S
+        left = wait_until_alone(task.path, patience_s, lambda: self._switch.is_thrown)
+        if self._switch.is_thrown:
+            raise Interrupted
+        if left:
+            pids = ", ".join(map(str, left[:5]))
+            raise Refused(f"processes are at work in {task.path} already: {pids}; end them")
+        return means.tasks.start(task.task, agent=means.worker, token=token, lease_s=means.lease_s)
+
+    def _run(self, form: JobForm, task: Task, port: int | None) -> ProgramEnd:
+        """Run the program, again after a transient failure, and return how it ended."""
+        means = self._means
+        prompt = prompt_of_attempt(form, task.attempt, task.reason, self._answers(task))
+        scratch = means.name.fresh_scratch()
+        environment = environment_of_task(task, means.bus.layout.directory, means.worker) | {
+            "BUS_JOB_ID": form.id,
+            "BUS_TASK_SCRATCH": scratch,
+        }
+        if port is not None:
+            environment["BUS_TASK_PORT"] = str(port)
+        return self._attempts(
+            lambda: self._run_once(form, prompt, task.path, scratch, environment, task.task)
+        )
+
+    def _attempts(self, run: Callable[[], ProgramEnd]) -> ProgramEnd:
+        attempts = self._means.attempts
+        while True:
+            attempts.begin()
+            end = run()
+            if end.kind != "transient":
+                attempts.end()
+                return end
+            pause_ms = attempts.failed(self._means.bus.now_ms())
+            if pause_ms is None:
+                return end
+            self._say("waiting", f"again in {pause_ms / 1000:g} s: {end.reason}")
+            self._pause(pause_ms / 1000)
+
+    def _run_once(
+        self,
+        form: JobForm,
+        prompt: str,
+        folder: str,
+        scratch: str,
+        environment: dict[str, str],
+        what: str,
+    ) -> ProgramEnd:
+        means, file = self._means, os.path.join(scratch, "prompt.md")
+        if means.program.wants_file:
+            with open(file, "wb") as written:
+                written.write(prompt.encode(errors="surrogateescape"))
+        self._say("working", what)
+        with StoredOutput(means.bus, self._claim.message.seq) as stored:
+            end = run_program(
+                means.program,
+                prompt,
+                folder=folder,
+                environment=environment,
+                prompt_file=file,
+                timeout_s=form.timeout_s or means.timeout_s,
+                take=stored.take,
+                stop=self._switch,
+                supervisors=means.supervisors,
+            )
+        # The signal that ends the worker may end the program in the same moment.
+        is_killed = end.kind == "failed" and end.exit_code == -1
+        if is_killed and select.select([self._switch], [], [], _LOOK_S)[0]:
+            return replace(end, kind="stopped")
+        return end
+
+    def _do_uncommitted(self, form: JobForm) -> None:
+        """Run the program on files that belong to no branch: what it says is the result."""
+        means = self._means
+        scratch = means.name.fresh_scratch()
+        folder = files_of(means.trees.place, form.base or "HEAD", os.path.join(scratch, "files"))
+        environment = {
+            "BUS_DIR": means.bus.layout.directory,
+            "BUS_AGENT": means.worker,
+            "BUS_JOB_ID": form.id,
+            "BUS_TASK_SCRATCH": scratch,
+            "BUS_CORRELATION_ID": self._claim.message.conversation,
+        }
+        end = self._attempts(
+            lambda: self._run_once(form, form.prompt, folder, scratch, environment, form.kind)
+        )
+        if self._lost is not None or end.kind == "stopped":
+            raise Interrupted
+        if end.kind == "ended":
+            self._complete({"kind": form.kind, "summary": end.tail})
+        else:
+            self._end_badly(None, end.reason, retry=end.kind == "transient")
+
+    # Ends --------------------------------------------------------------------------------------
+
+    def _settle(self, form: JobForm, task: Task, end: ProgramEnd) -> None:
+        """Record how an attempt ended, with its job, in one transaction."""
+        found = self._means.tasks.get(task.task)
+        if found.attempt != task.attempt:
+            raise Interrupted  # the next attempt has begun; who has its job does it
+        if found.state != "WORKING":  # by the program itself, or by a person
+            self._end_with(found)
+        if self._lost is not None or end.kind == "stopped" or found.token != task.token:
+            raise Interrupted
+        if end.kind == "ended":
+            self._finish(form, task, end)
+        else:
+            self._end_badly(task, end.reason, retry=end.kind != "permanent", kind=end.kind)
+
+    def _end_with(self, task: Task) -> NoReturn:
+        """End the job of a task that needs no work, or none any more."""
+        self._complete({"task": task.task, "attempt": task.attempt, "state": task.state})
+        self._means.trees.remove(task, keeps_files=not task.is_live)
+        raise Over
+
+    def _finish(self, form: JobForm, task: Task, end: ProgramEnd) -> None:
+        means = self._means
+        state = commit_leftovers(task, form.prompt, means.author)
+        if not state.is_clean:
+            raise Refused(f"its work tree can't be committed whole: {state.dirt()}")
+        result: dict[str, object] = {"task": task.task, "attempt": task.attempt}
+        result |= {"branch": task.branch, "commit": state.head, "summary": end.tail}
+        if state.head is None or state.ahead == 0:
+            reason = "no change: the program has left nothing to commit"
+            with means.bus.transaction():
+                means.tasks.cancel(task.task, agent=means.worker, reason=reason)
+                self._complete(result | {"commit": None, "state": "CANCELLED"})
+        else:
+            with means.bus.transaction():
+                done = means.tasks.done(
+                    task.task, agent=means.worker, token=task.token, head=state.head
+                )
+                self._complete(result | {"state": done.state})
+        means.trees.remove(task)
+
+    def _complete(self, result: dict[str, object]) -> None:
+        self._written(lambda: self._means.queue.complete(self._claim, result=result))
+
+    def _end_badly(
+        self, task: Task | None, reason: str, *, retry: bool, kind: str = "failed"
+    ) -> None:
+        """End the attempt at a task, and the job; the next attempt is another job.
+
+        Where there is no task, the queue's policy decides about the job.
+        """
+        means = self._means
+        outcome = Outcome(
+            status="timed_out" if kind == "timed_out" else "failed",
+            error=reason,
+            retry=retry if task is None else None,
+            is_reply=task is not None or not retry,
+        )
+
+        def end() -> None:
+            with means.bus.transaction():
+                if task is not None:
+                    held = means.tasks.holder(task)
+                    token = held.token if held and held.holder == means.worker else None
+                    means.tasks.fail(
+                        task.task, agent=means.worker, token=token, reason=reason, retry=retry
+                    )
+                means.queue.end(self._claim, outcome)
+
+        try:
+            self._written(end)
+        except (ClaimLost, LeaseLost) as error:
+            _log.warning("message %s: %s", self._claim.message.seq, error)
+            return
+        if task is not None and not (ended := means.tasks.get(task.task)).is_live:
+            means.trees.remove(ended, keeps_files=True)
+
+    def _hand_back(self) -> None:
+        """Release the job, uncounted, unless it is somebody else's by now; its task stays."""
+        try:
+            self._means.queue.release(self._claim)
+        except ClaimLost as error:
+            _log.info("message %s: %s", self._claim.message.seq, error)
+
+    def _written(self, write: Callable[[], object]) -> None:
+        """Write, as often as the bus is busy and the job is still this worker's."""
+        while True:
+            try:
+                write()
+                return
+            except BusBusy as error:  # after half a minute
+                if self._lost is not None:
+                    raise
+                _log.warning("the end of message %s waits: %s", self._claim.message.seq, error)
+
+    # Waiting -----------------------------------------------------------------------------------
+
+    def _wait_for_answer(self, task: Task) -> Task:
+        """Wait until the question of a task is answered, or its time is over; return the task."""
+        means = self._means
+        while task.blocked is not None:
+            self._say("blocked", f"{task.task}: {task.blocked.question}"[:500])
+            self._pause(_LOOK_S)
+            means.tasks.settle_deadlines()
+            task = means.tasks.get(task.task)
+        if task.state != "WORKING":
+            self._end_with(task)
+        return task
+
+    def _answers(self, task: Task) -> list[tuple[str, str]]:
+        """Return the questions about a task with their answers, in order."""
+        told = self._means.bus.read(type=ANSWER, conversation=task.correlation_id)
+        payloads = [message.payload for message in told if isinstance(message.payload, dict)]
+        return [
+            (str(each.get("question")), str(each.get("words")))
+            for each in payloads
+            if each.get("task") == task.task
+        ]
+
+    def _pause(self, pause_s: float) -> None:
+        if select.select([self._switch], [], [], pause_s)[0]:
+            raise Interrupted
+
+    def _say(self, status: str, what: str) -> None:
+        self._means.says(status, what)
+
+    def _take_port(self, task: Task) -> tuple[int, Lease] | None:
+        means = self._means
+        if means.ports is None:
+            return None
+        return means.ports.take(means.bus, task.task, means.worker, means.lease_s)
+
+    def _release(self, lease: Lease) -> None:
+        try:
+            self._means.bus.leases.release(lease)
+        except LeaseLost as error:
+            _log.info("%s", error)

@@ -1,0 +1,289 @@
+"""The worker of tasks: claims jobs, has a program work on each in a tree of its own, lands none."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from ...bus.doorbell import listen
+from ...bus.presence.heartbeats import OFFLINE
+from ...schema.errors import AckbusError, BusBusy, InvalidInput, LimitReached
+from ...schema.message.names import check_agent
+from ...subscribers.queues.worker_groups import QueueWorkers
+from ...subscribers.views import Views
+from ...workers.processes.supervisors import Supervisors
+from ..control.entries import open_queue
+from ..programs.agent_program import PROGRAM_TIMEOUT_S
+from ..programs.bounded_attempts import COOLDOWN_MS, JOB, AttemptRule, BoundedAttempts
+from ..records.task import lease_of
+from ..records.worker_details import Workers
+from ..steps.messages import JOBS
+from ..steps.tasks import Tasks
+from .commit_leftovers import Author
+from .job_form import read_job
+from .job_means import Means, Says
+from .job_tree import JobTrees
+from .job_work import JobWork
+from .task_keeper import TaskKeeper
+from .worker_name import WorkerName
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...bus.bus import Bus
+    from ...bus.doorbell import Listener
+    from ...schema.message.message import Message
+    from ...subscribers.jobs.claims import Claim
+    from ..programs.agent_program import AgentProgram
+    from .job_tree import TreeSettings
+    from .ports import Ports
+
+#: How long a job is a worker's without a renewal, in seconds: so much later another one takes over.
+LEASE_S = 60.0
+
+#: The longest wait for work, in seconds: what a writer that never rings the bell has to wait.
+_RECHECK_S = 0.25
+
+#: How often a worker without work looks for lost holders and overdue questions, in seconds.
+_SETTLE_S = 5.0
+
+_log = logging.getLogger("ackbus.tasks.worker")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkSettings:
+    """The settings of a worker.
+
+    Attributes:
+        worker: its name, which one process at a time has.
+        program: the program that does the work.
+        trees: of its work trees.
+        timeout_s: how long the program may take unless the job says so, in seconds; None: for ever.
+        lease_s: how long a job is its own without a renewal, in seconds.
+        author: of commits, as `NAME <EMAIL>`; None: the worker.
+        ports: of which each task gets one; None: it gets none.
+        retries, cooldown_ms: of a transient failure of the program, and the rest after the last.
+    """
+
+    worker: str
+    program: AgentProgram
+    trees: TreeSettings
+    timeout_s: float | None = PROGRAM_TIMEOUT_S
+    lease_s: float = LEASE_S
+    author: str | None = None
+    ports: Ports | None = None
+    retries: AttemptRule = JOB
+    cooldown_ms: int = COOLDOWN_MS
+
+
+@dataclass(slots=True)
+class _Running:
+    """The job that a worker is at, one at a time."""
+
+    work: JobWork | None = None
+    stop_grace_s: float | None = field(default=None)
+
+
+class TaskWorker:
+    """A worker of tasks: one job at a time, in one process.
+
+    Args:
+        bus: an open bus.
+        settings: of the worker.
+        supervisors: run its programs; None: its own.
+
+    Raises:
+        InvalidInput: a setting breaks a rule.
+        GitFailed: there is no repository.
+    """
+
+    def __init__(
+        self, bus: Bus, settings: WorkSettings, *, supervisors: Supervisors | None = None
+    ) -> None:
+        check_agent(settings.worker, "worker")
+        if settings.timeout_s is not None and not settings.timeout_s > 0:
+            raise InvalidInput(f"a timeout is more than 0 s, not {settings.timeout_s:g}")
+        self._bus, self._settings = bus, settings
+        self._author = Author.of(settings.worker, settings.author)
+        self._tasks = Tasks(bus)
+        self._trees = JobTrees(self._tasks, settings.worker, settings.trees)
+        self._queue = open_queue(bus, JOBS)
+        self._attempts = BoundedAttempts(settings.retries, settings.cooldown_ms)
+        self._supervisors = supervisors
+        self._running = _Running()
+        self._is_stopping = False
+        self._listener: Listener | None = None
+        suffix = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._instance = f"{settings.worker[:96]}/{suffix}"
+
+    def run(self, *, once: bool = False, drain: bool = False) -> int:
+        """Work until `stop` is called, and return how many jobs were worked on.
+
+        Args:
+            once: wait for one job, and return after it.
+            drain: return when nothing is left that could be claimed now.
+
+        Raises:
+            WorkerRuns: another process is this worker.
+        """
+        worker = self._settings.worker
+        with ExitStack() as stack:
+            name = stack.enter_context(WorkerName(self._bus, worker))
+            name.acquire()
+            name.clear()
+            self._clean_up()
+            supervisors = self._supervisors or stack.enter_context(Supervisors())
+            self._listener = stack.enter_context(listen(self._bus))
+            heart = stack.enter_context(self._bus.heart(worker))
+            keeper = stack.enter_context(
+                TaskKeeper(self._queue, self._tasks, self._settings.lease_s, self._lose)
+            )
+            QueueWorkers(self._bus).note(self._queue.info, worker)
+            Workers.of(self._bus).note(worker)
+            means = Means(
+                bus=self._bus,
+                queue=self._queue,
+                tasks=self._tasks,
+                worker=worker,
+                program=self._settings.program,
+                timeout_s=self._settings.timeout_s,
+                lease_s=self._settings.lease_s,
+                author=self._author,
+                trees=self._trees,
+                ports=self._settings.ports,
+                name=name,
+                keeper=keeper,
+                attempts=self._attempts,
+                says=Says(heart),
+                supervisors=supervisors,
+            )
+            return self._loop(means, once, drain)
+
+    def stop(self) -> None:
+        """Begin no job any more, and return from `run` after the one that runs.
+
+        Safe in a signal handler and from any thread.
+        """
+        self._is_stopping = True
+        if self._listener is not None:
+            self._listener.wake()
+
+    def stop_now(self, grace_s: float) -> None:
+        """Stop, and end the program that runs: its job is handed back, and its task stays as it is.
+
+        Args:
+            grace_s: how long it has after SIGTERM, in seconds.
+        """
+        self._running.stop_grace_s = grace_s
+        work = self._running.work
+        if work is not None:
+            work.stop(grace_s)
+        self.stop()
+
+    # The loop ----------------------------------------------------------------------------------
+
+    def _loop(self, means: Means, once: bool, drain: bool) -> int:
+        assert self._listener is not None
+        count, settled_at = 0, 0
+        while not self._is_stopping:
+            now_ms = self._bus.now_ms()
+            if (offline_ms := self._attempts.offline_ms(now_ms)) > 0:
+                means.says(OFFLINE, "after transient failures of the program")
+                self._listener.wait(min(offline_ms / 1000, _RECHECK_S))
+                continue
+            if now_ms - settled_at >= _SETTLE_S * 1000:
+                self._settle()
+                settled_at = now_ms
+            claim = self._claim()
+            if claim is not None:
+                self._work(means, claim)
+                count += 1
+                if once:
+                    break
+            elif drain:
+                break
+            else:
+                means.says("idle")
+                self._wait()
+        return count
+
+    def _claim(self) -> Claim | None:
+        settings = self._settings
+        try:
+            claims = self._queue.claim(
+                self._instance, group=settings.worker, lease_s=settings.lease_s
+            )
+        except (BusBusy, LimitReached) as error:
+            _log.warning("nothing can be claimed: %s", error)
+            return None
+        return claims[0] if claims else None
+
+    def _work(self, means: Means, claim: Claim) -> None:
+        work = self._running.work = JobWork(means, claim)
+        means.keeper.hold(claim)
+        if self._running.stop_grace_s is not None:
+            work.stop(self._running.stop_grace_s)
+        try:
+            work.do()
+        except BusBusy as error:  # the job comes back when its lease has run out
+            _log.warning("the end of message %s was not written: %s", claim.message.seq, error)
+        finally:
+            means.keeper.let_go()
+            self._running.work = None
+
+    def _wait(self) -> None:
+        assert self._listener is not None
+        wait_s = _RECHECK_S
+        at_ms = self._queue.next_change_ms()
+        if at_ms is not None:
+            wait_s = min(wait_s, max(0.001, (at_ms - self._bus.now_ms()) / 1000))
+        self._listener.wait(wait_s)
+
+    def _lose(self, why: str) -> None:
+        work = self._running.work
+        if work is not None:
+            work.lose(why)
+
+    def _settle(self) -> None:
+        """Look after what others have left: lost holders, and questions without an answer."""
+        try:
+            self._tasks.settle_lost()
+            self._tasks.settle_deadlines()
+        except AckbusError as error:
+            _log.warning("lost tasks were not looked after: %s", error)
+
+    # The beginning -----------------------------------------------------------------------------
+
+    def _clean_up(self) -> None:
+        """Give back what the last bearer of the name held when it was killed, and its trees.
+
+        What it handed back itself, when it was stopped, goes on where it was.
+        """
+        begins = f"{self._settings.worker[:96]}/"
+        for claim in Views.of(self._bus).active_claims(self._queue.info):
+            if claim.group == self._settings.worker and claim.instance.startswith(begins):
+                self._give_back(claim.seq)
+        self._settle()
+        self._trees.clean_up()
+
+    def _give_back(self, seq: int) -> None:
+        """End the claim on a job as lost, and the lease on its task, which was held with it."""
+        worker = self._settings.worker
+        try:
+            with self._bus.transaction():
+                self._queue.jobs.lose(seq, f"{worker} was killed, and begins again")
+                message = self._bus.log.readable(seq)
+                held = None if message is None else self._bus.leases.get(_lease_of(message))
+                if held is not None and held.holder == worker:
+                    self._bus.leases.release(held)
+        except AckbusError as error:  # somebody else was faster
+            _log.warning("job %s was not given back: %s", seq, error)
+
+
+def _lease_of(message: Message) -> str:
+    try:
+        return lease_of(read_job(message).task)
+    except InvalidInput:
+        return lease_of(message.id)
