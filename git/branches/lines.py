@@ -68,9 +68,10 @@ def place_now(repository: Repository, before: str, after: str, place: Place) -> 
 def _line_now(repository: Repository, old: str, new: str, line: int) -> int | None:
     if old == new:
         return line
-    options = ("--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--text")
+    options = ("--unified=0", "--inter-hunk-context=0", "--text")
+    plain = ("--no-color", "--no-ext-diff", "--no-textconv")
     moved = 0
-    for part in _PART.finditer(repository.run("diff", *options, old, new)):
+    for part in _PART.finditer(repository.run("diff", *options, *plain, old, new)):
         start, count, _, added = (1 if part[n] is None else int(part[n]) for n in (1, 2, 3, 4))
         first = start if count else start + 1  # what is only added stands behind this line
         if line < first:
