@@ -32,12 +32,17 @@ def test_u_01_a_message_becomes_a_processed_commit(door: httpx.Client, bus: Bus)
     plan = {"schemaVersion": 2, "lane": "worker", "instruction": request["prompt"]}
     plan |= {"requestId": request["id"]}
     plan["planning"] = {
-        "intent": "a fix", "scope": {}, "acceptanceCriteria": ["it works"],
+        "intent": "a fix",
+        "scope": {},
+        "acceptanceCriteria": ["it works"],
         "validationSteps": [],
     }
     job = post(
         *(door, "/jobs/enqueue", 201),
-        taskId="t1", kind="task.execute", sessionId="s1", params=plan,
+        taskId="t1",
+        kind="task.execute",
+        sessionId="s1",
+        params=plan,
     )["jobId"]
     post(door, f"/requests/{request['id']}/complete", result={"requiresWorker": True})
     claimed = post(door, "/jobs/claim", workerId="w1")["job"]
@@ -68,7 +73,10 @@ def test_u_08_work_goes_on_over_a_restart(bus_dir: Path, bus_env: dict[str, str]
     with open_door(bus_dir, bus_env) as door:
         post(door, f"/jobs/{ids[0]}/complete", workerId="w1")
         assert get(door, "/jobs")["counts"] == {
-            "pending": 2, "claimed": 0, "completed": 1, "failed": 0
+            "pending": 2,
+            "claimed": 0,
+            "completed": 1,
+            "failed": 0,
         }
         assert [row["workerId"] for row in get(door, "/workers")["workers"]] == ["w1"]
         assert post(door, "/jobs/claim", workerId="w2")["job"]["id"] == ids[1]
