@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ...subscribers.jobs.claims import Outcome
+from ..records.entry import Entry
 from ..steps.messages import COMPLETIONS
-from .entries import Entries, Entry, failed
+from .entries import Entries, failed
 from .requests import required
 
 TYPE_CHECKING = False

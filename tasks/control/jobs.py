@@ -9,11 +9,12 @@ from ...subscribers.jobs.claims import Outcome
 from ...subscribers.jobs.work_headers import work_headers
 from ...subscribers.views import Views
 from ..records.aliases import priority_of
+from ..records.entry import Entry
+from ..records.estimates import Budgets, eta_ms
 from ..records.job_output import JobOutput
 from ..records.worker_details import Workers
 from ..steps.messages import JOBS
-from .entries import Entries, Entry, failed, json_text
-from .estimates import Budgets, eta_ms
+from .entries import Entries, failed, json_text
 from .events import nobody
 from .job_schema import KIND, check_job
 from .requests import required

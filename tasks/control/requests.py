@@ -7,9 +7,10 @@ from ...subscribers.conversations.reply_types import ReplyTypes
 from ...subscribers.jobs.claims import Outcome
 from ...subscribers.jobs.job_replies import answer_to
 from ..records.aliases import priority_of
+from ..records.entry import Entry
+from ..records.estimates import Budgets, eta_ms
 from ..steps.messages import QUEUES, REQUESTS
-from .entries import Entries, Entry, failed, json_text
-from .estimates import Budgets, eta_ms
+from .entries import Entries, failed, json_text
 from .events import nobody
 
 TYPE_CHECKING = False

@@ -11,9 +11,10 @@ from ...schema.message.times import format_ts
 from ...subscribers.jobs.jobs import RUNNING
 from ...subscribers.queues.job_control import JobControl
 from ...subscribers.views import Views
+from ..records.entry import Entry
+from ..records.estimates import Budgets
 from ..records.job_output import KEPT_MS
-from .entries import Entry, is_by_door
-from .estimates import Budgets
+from .entries import is_by_door
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from ...schema.message.names import check_agent
 from ...subscribers.queues.worker_groups import QueueWorkers
 from ...subscribers.views import Views
 from ...workers.processes.supervisors import Supervisors
-from ..control.entries import open_queue
 from ..programs.agent_program import PROGRAM_TIMEOUT_S
 from ..programs.bounded_attempts import COOLDOWN_MS, JOB, AttemptRule, BoundedAttempts
 from ..records.task import lease_of
 from ..records.worker_details import Workers
 from ..steps.messages import JOBS
+from ..steps.queues import open_queue
 from ..steps.tasks import Tasks
 from .commit_leftovers import Author
 from .job_form import read_job

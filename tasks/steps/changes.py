@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from ...bus.leases import Lease
 from ...schema.errors import LeaseLost
-from ...subscribers.queues.queue import Queue
 from ..records.task import HELD, lease_of
 from ..records.task_table import TaskTable
 from .errors import TaskBlocked, TaskNotFound, WrongTaskState
-from .messages import QUEUES, TASKS, assigned, job_of, state_change, told
+from .messages import QUEUES, assigned, job_of, state_change, told
 from .planning import Planning
+from .queues import open_queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ class Changes:
         """Make the queues from a request to a merge, where they are missing."""
         if self._has_queues:
             return
-        for name, type in QUEUES.items():
-            Queue.create(self.bus, name, type, ordering="priority", addressed=TASKS)
+        for name in QUEUES:
+            open_queue(self.bus, name)
         self._has_queues = True
 
     def expect(self, task: Task, *states: TaskState) -> None:

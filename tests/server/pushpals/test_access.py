@@ -6,7 +6,7 @@ import pytest
 from ackbus import Bus, JobControl
 from ackbus.server.access.principals import Scope
 from ackbus.server.access.tokens import Tokens
-from ackbus.tasks.control.entries import open_queue
+from ackbus.tasks.steps.queues import open_queue
 
 from ...conftest import RunBus
 from ..conftest import Serve

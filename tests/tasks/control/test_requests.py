@@ -8,8 +8,12 @@ import pytest
 
 from ackbus import Bus, InvalidInput
 from ackbus.schema.queries import engine_of
+from ackbus.subscribers.jobs.errors import QueueMismatch
+from ackbus.subscribers.queues.policy_change import change_policy
+from ackbus.subscribers.queues.queue import Queue
 from ackbus.tasks.control.entries import NotClaimed, limit_of
 from ackbus.tasks.control.requests import Requests, row
+from ackbus.tasks.steps.queues import open_queue
 
 from ...subscribers.conftest import Clock
 from .conftest import Told, ask
@@ -192,3 +196,13 @@ def test_u_39_a_wait_over_the_budget_is_told(requests: Requests, clock: Clock, t
     ((session, type, payload),) = told.events
     assert (session, type) == ("s1", "assistant_message")
     assert "waited 91.0 s" in payload["text"]
+
+
+def test_rules_that_a_person_has_set_stay_and_another_queue_is_named(bus: Bus) -> None:
+    """U-30: `bus queue set` is a person's right; a queue of other types is none of ours."""
+    open_queue(bus, "requests")
+    change_policy(bus, "requests", ordering="fifo", max_attempts=9)
+    assert open_queue(bus, "requests").info.policy.ordering == "fifo"
+    Queue.create(bus, "jobs", "something.else")
+    with pytest.raises(QueueMismatch, match=r"takes in something\.else, not task\.job"):
+        open_queue(bus, "jobs")

@@ -11,8 +11,8 @@ import pytest
 
 from ackbus import Bus
 from ackbus.schema.message.draft import Draft
-from ackbus.tasks.control.entries import open_queue
 from ackbus.tasks.steps.messages import QUEUES
+from ackbus.tasks.steps.queues import open_queue
 from ackbus.tasks.steps.tasks import Tasks
 
 BUS = Path(sysconfig.get_path("scripts"), "bus")
