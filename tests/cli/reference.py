@@ -20,9 +20,9 @@ FILE = Path(__file__).parents[2] / "docs" / "cli.md"
 _HEAD = """\
 # The command line
 
-Each command with its words and options, and an example where the shell needs care. `bus COMMAND
---help` describes them, with an example each; so do the manual pages that `bus completion man DIR`
-writes. A test renders this page from the definitions of the commands.
+Each command with its words and options. `bus COMMAND --help` describes them, with an example each;
+so do the manual pages that `bus completion man DIR` writes. A test renders this page from the
+definitions of the commands.
 
 - Data goes to stdout, all else to stderr. Commands that print data take `--json`: one JSON object
   a line, with the names of `bus.jsonl`. In a pipe, text is plain; on a terminal it has colours.
@@ -118,15 +118,13 @@ def _folded() -> Iterator[tuple[str, Any]]:
 
 
 def _entry(name: str, command: Any) -> str:
-    """The words and options of a command, its purpose, and an example that needs care."""
+    """The words and options of a command, and its purpose."""
     arguments = [p for p in command.params if p.param_type_name == "argument"]
     last = [p for p in arguments if _metavar(p).startswith("--")]  # a command, after `--`
     words = [_word(each) for each in arguments if each not in last]
     usage = " ".join([name, *words, *_options(command), *map(_word, last)])
-    example = command.epilog.rpartition("\n")[2].strip()
     purpose = _prose(re.split(r"(?<=\.) ", " ".join(command.help.split()))[0])
-    needs_care = re.search(r" -- |['\"$&>|]", example)
-    return f"- `{usage}`\\\n  {purpose}{f' `{example}`' if needs_care else ''}\n"
+    return f"- `{usage}`\\\n  {purpose}\n"
 
 
 def _options(command: Any) -> list[str]:
