@@ -47,6 +47,10 @@ class Imports(Table):
                 return at_ms
         return None
 
+    def spans(self) -> list[tuple[int, int]]:
+        """Return the first and the last seq of each import."""
+        return [(first_seq, last_seq) for first_seq, last_seq, _ in self._ranges()]
+
     def _ranges(self) -> list[Range]:
         text = self._engine.value(SQL["imports"])
         return [] if text is None else [tuple(each) for each in orjson.loads(text)]

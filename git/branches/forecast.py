@@ -22,6 +22,9 @@ from .repositories import repository_at
 #: grows with every merge.
 _PROCESSES, _BATCH = min(4, os.cpu_count() or 1), 100
 
+#: How long a batch may take, in seconds: a driver for merges that somebody has set may hang.
+_LIMIT_S = 600.0
+
 # Its messages are no part of the form: advice about submodules stands between them.
 _MERGE = ("merge-tree", "--write-tree", "--stdin", "--name-only", "--no-messages")
 _UNRELATED = "refusing to merge unrelated histories"
@@ -79,7 +82,8 @@ def _merge(repository: Repository, pairs: Sequence[Pair]) -> list[tuple[str, ...
     """Merge pairs in one process; where it fails, each half in one, down to the pair at fault."""
     try:
         asked = "".join(f"{a} {b}\n" for a, b in pairs)
-        return list(_results(repository.run(*_MERGE, stdin=asked.encode()), pairs))
+        said = repository.run(*_MERGE, stdin=asked.encode(), limit_s=_LIMIT_S)
+        return list(_results(said, pairs))
     except CommandFailed as error:
         if "unknown option" in error.reason:
             raise GitFailed("a forecast needs git 2.39 or later: update git") from error

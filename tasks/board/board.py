@@ -179,7 +179,9 @@ class Boards:
         newest = self._bus.log.newest_seq()
         if not 0 <= seq <= newest:
             raise InvalidInput(f"the log ends at seq {newest}: there is no {seq} yet")
-        tasks = [task for task in fold_at(self._bus, seq).tasks.values() if task.is_live]
+        here = set(TaskTable.of(self._bus).names())  # not those of an imported log
+        folded = fold_at(self._bus, seq).tasks.values()
+        tasks = [task for task in folded if task.is_live and task.task in here]
         tasks.sort(key=lambda task: (task.created_at_ms, task.task))
         rows = tuple(Row(task, None, None) for task in tasks)
         changes = tuple(newest_changes(self._bus, seq))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ...bus.log.imported import Imports
 from ..records.task_table import TaskTable
-from .past import fold_at
+from ..steps.fold import fold
+from .past import messages_of_tasks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,26 +39,35 @@ class Difference:
 def difference(bus: Bus) -> Difference:
     """Compare the whole table with all messages.
 
+    The tasks of another bus, whose log was imported, have no rows here, and are left out.
+
     Raises:
         SegmentMissing: a part of the archive can't be read.
     """
-    folded, table, newest = fold_at(bus), TaskTable.of(bus), bus.log.newest_seq()
+    messages = list(messages_of_tasks(bus))
+    own, whole = fold(_without_imports(bus, messages)), fold(messages)
+    table, newest = TaskTable.of(bus), bus.log.newest_seq()
     names = table.names()
     wrong, unknown = [], []
-    for name in sorted({*names, *folded.tasks}):
-        summed, stored = folded.tasks.get(name), _stored(table, name)
-        if summed is None:
-            unknown.append(name)
-            continue
+    for name in sorted({*names, *own.tasks}):
+        stored = _stored(table, name)
+        sums = [each.tasks[name] for each in (own, whole) if name in each.tasks]
         if stored is not None:
-            summed = replace(summed, cleaned_at_ms=stored.cleaned_at_ms)
-        if summed == stored:
+            sums = [replace(task, cleaned_at_ms=stored.cleaned_at_ms) for task in sums]
+        if stored in sums:
             continue
-        if stored is not None and summed.last_seq < stored.last_seq <= newest:
+        if not sums or (stored is not None and sums[-1].last_seq < stored.last_seq <= newest):
             unknown.append(name)
         else:
-            wrong.append(summed)
-    return Difference(len(names), tuple(wrong), tuple(unknown), tuple(folded.foreign))
+            wrong.append(sums[0])
+    return Difference(len(names), tuple(wrong), tuple(unknown), tuple(own.foreign))
+
+
+def _without_imports(bus: Bus, messages: list[Message]) -> list[Message]:
+    spans = Imports.of(bus).spans()
+    return [
+        each for each in messages if not any(first <= each.seq <= last for first, last in spans)
+    ]
 
 
 def store_again(bus: Bus, tasks: tuple[Task, ...]) -> None:

@@ -23,7 +23,7 @@ def fold_at(bus: Bus, seq: int | None = None) -> Fold:
     Raises:
         SegmentMissing: a part of the archive that is needed can't be read.
     """
-    return Fold().add_all(_messages(bus, seq))
+    return Fold().add_all(messages_of_tasks(bus, seq))
 
 
 def seq_at(bus: Bus, at_ms: int) -> int:
@@ -34,11 +34,11 @@ def seq_at(bus: Bus, at_ms: int) -> int:
     """
     if at_ms > bus.now_ms():
         raise NotFound("that time has yet to come; give a seq or a time of the past")
-    seqs = [message.seq for message in _messages(bus, None) if message.ts_ms <= at_ms]
+    seqs = [message.seq for message in messages_of_tasks(bus) if message.ts_ms <= at_ms]
     return max(seqs, default=0)
 
 
-def _messages(bus: Bus, upto_seq: int | None) -> Iterator[Message]:
+def messages_of_tasks(bus: Bus, upto_seq: int | None = None) -> Iterator[Message]:
     """Yield the messages that make the tasks, in order."""
     return heapq.merge(
         *(bus.read(type=type, upto_seq=upto_seq) for type in FOLDED), key=attrgetter("seq")

@@ -2,13 +2,16 @@
 
 from pathlib import Path
 
-from ackbus import Bus, Draft
+from ackbus import Bus, Draft, Exporter, import_jsonl
 from ackbus.doctor.checks.tasks import checks_of_tasks
 from ackbus.doctor.repair.tasks import mend_tasks
 from ackbus.schema.findings import Finding, examine
+from ackbus.tasks.board.board import Boards
 from ackbus.tasks.steps.messages import STATE_CHANGE, TASKS
+from ackbus.tasks.steps.tasks import Tasks
 
 from ...programs import tamper
+from ..conftest import new_task
 from .conftest import Workshop
 
 
@@ -98,3 +101,23 @@ def test_lost_holders_and_overdue_questions_are_named(workshop: Workshop) -> Non
     workshop.tasks.settle_lost()
     workshop.tasks.settle_deadlines()
     assert found(workshop.bus)["task holders"].state == "ok"
+
+
+def test_tasks_of_an_imported_log_are_those_of_another_bus(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    workshop.finish(workshop.begin("one"), a="x")
+    workshop.begin("two")
+    Exporter(workshop.bus).export_once()
+    exported = Path(workshop.bus.layout.directory) / "bus.jsonl"
+    with Bus.init(tmp_path / "other", clock=workshop.clock) as other:
+        Tasks(other).assign(new_task("two"), agent="lead")
+        with exported.open("rb") as lines:
+            import_jsonl(other, lines)
+        assert found(other)["tasks"].text == "all add up: 1"
+        assert list(mend_tasks(other)) == []
+        task = Tasks(other).get("two")
+        Tasks(other).start("two", agent="worker-1", token=task.token)
+        assert found(other)["tasks"].text == "all add up: 1"
+        rows = Boards(other).at(other.log.newest_seq()).rows
+        assert [row.task.task for row in rows] == ["two"]
