@@ -1,4 +1,4 @@
-"""The workers of tasks: task work."""
+"""The roles of tasks: task work, task plan."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from ..show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import FrameType
 
     from ...tasks.programs.agent_program import AgentProgram
@@ -40,6 +41,9 @@ Command = Annotated[
         help="The program: a command, which reads the prompt from stdin. A word {prompt} stands "
         "for the prompt instead, {prompt_file} for a file with it.",
     ),
+]
+PlanCommand = Annotated[
+    list[str], typer.Argument(metavar="-- CMD...", help="The command that plans.")
 ]
 WorkerName = Annotated[
     str | None,
@@ -137,7 +141,7 @@ def work(
     drain: Drain = False,
     place: PlaceOnly = HERE,
 ) -> int:
-    """Work on the jobs of tasks: run an agent program for each, on a branch of its own.
+    """Run an agent program for each job of tasks, on a branch of its own.
 
     Each job gets a work tree. CMD runs there with its prompt and nobody to ask: stdin ends after
     the prompt, and 'bus task block' asks a person. What it leaves is committed, and the task is
@@ -185,6 +189,65 @@ def work(
         return _Host(found).run(once=once, drain=drain)
 
 
+@commands.command("plan", example="bus task plan -- ./plan")
+def plan(
+    command: PlanCommand,
+    planner: Annotated[
+        str, typer.Option("--planner", metavar="A", help="The name of the planner.")
+    ] = "planner",
+    timeout: Annotated[
+        str, typer.Option(metavar="D", help="How long CMD may take; 0 for ever.")
+    ] = "120s",
+    pick: Annotated[
+        bool,
+        typer.Option(
+            "--pick",
+            help="Mean the first job for a worker that is idle; without one ask 'bus crew' for one "
+            "more, and wait.",
+        ),
+    ] = False,
+    wait: Annotated[
+        str, typer.Option(metavar="D", help="With --pick: how long; then the job is for any.")
+    ] = "15s",
+    once: Once = False,
+    drain: Drain = False,
+    place: PlaceOnly = HERE,
+) -> int:
+    """Plan requests: run a command for each, and publish the jobs that it answers.
+
+    CMD speaks the json contract: its request is the event, and each of its events of the type
+    task.job is a job, as {"task": "parser", "prompt": "...", "depends_on": ["lexer"]}. The jobs and
+    the end of the request are one transaction. A job enters its queue when all that it depends on
+    has landed. A wrong field fails the request with its name, and CMD is tried again, 4 times in
+    all. SIGTERM and Ctrl-C end CMD, and hand the request back.
+    """
+    from ...tasks.roles.plan import PlanSettings, TaskPlanner
+
+    check_command(command[0])
+    settings = PlanSettings(
+        planner=planner,
+        argv=command,
+        timeout_s=arguments.seconds(timeout, "--timeout") or None,
+        picks_worker=pick,
+        wait_s=arguments.seconds(wait, "--wait"),
+    )
+    with place.open() as bus:
+        found = TaskPlanner(bus, settings)
+        output.remark(f"planner {planner!r} plans requests with {command[0]}; Ctrl-C ends it")
+        _obey(lambda number, frame: found.stop())
+        found.run(once=once, drain=drain)
+    return 0
+
+
+def _obey(handler: Callable[[int, FrameType | None], None]) -> None:
+    """Show the library's log, and have signals handled that end a role."""
+    show_logs()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+            signal.signal(number, handler)
+
+
 class _Host:
     """Runs a worker until signals stop it."""
 
@@ -193,11 +256,7 @@ class _Host:
         self._is_told = False
 
     def run(self, *, once: bool, drain: bool) -> int:
-        show_logs()
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for number in _SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-                signal.signal(number, self._stop)
+        _obey(self._stop)
         self._worker.run(once=once, drain=drain)
         return 0
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import orjson
 
 from ...schema.errors import InvalidInput, shown
+from ..control.job_schema import check_job
 from ..steps.names import check_task_name
 
 TYPE_CHECKING = False
@@ -73,6 +74,8 @@ def read_job(message: Message) -> JobForm:
         raise InvalidInput("the payload must be an object, or a text, which is the prompt")
     task = _text(payload, "task") or message.id
     check_task_name(task)
+    kind, params = _text(payload, "kind") or EXECUTE, payload.get("params")
+    check_job(kind, params if isinstance(params, dict) else {})
     review = _text(payload, "review")
     if review is not None and review not in REVIEWS:
         raise InvalidInput(f"review must be {', '.join(REVIEWS)}, not {shown(review)}")
@@ -82,7 +85,7 @@ def read_job(message: Message) -> JobForm:
     return JobForm(
         id=message.id,
         task=task,
-        kind=_text(payload, "kind") or EXECUTE,
+        kind=kind,
         prompt=_prompt(payload),
         payload=payload,
         base=_text(payload, "base"),

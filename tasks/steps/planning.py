@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ...schema.errors import InvalidInput
 from ...schema.message.draft import Draft
+from ...subscribers.jobs.work_headers import work_headers
 from ..records.planned_jobs import PlannedJob, PlannedJobs
 from .errors import TaskExists
 from .messages import JOBS, QUEUES, TASKS
@@ -30,12 +31,15 @@ class NewJob:
         payload: of the job, an object; its task and what it depends on are added.
         depends_on: tasks, of this plan or of before, that must have landed first.
         priority: 0 interactive, 1 normal, 2 background.
+        for_worker: the worker that alone may claim it, unless it has to wait for others first;
+            None: any.
     """
 
     task: str
     payload: dict[str, Any] = field(default_factory=dict)
     depends_on: tuple[str, ...] = ()
     priority: int = 1
+    for_worker: str | None = None
 
 
 class Planning:
@@ -153,4 +157,5 @@ def _draft(
         in_reply_to=in_reply_to,
         correlation_id=conversation,
         priority=job.priority,
+        headers=None if waits else work_headers(for_worker=job.for_worker) or None,
     )

@@ -142,6 +142,7 @@ READING = [
         ["task", "heartbeat", EVIL, "--agent", EVIL, "--token", "1"],
         ["task", "work", "--worker", "a", "--program", EVIL],
         ["task", "work", "--worker", "a", "--", EVIL],
+        ["task", "plan", "--", EVIL],
         ["task", "fail", f"task{EVIL}", "--reason", EVIL, "--agent", EVIL],
         ["task", "cancel", f"task{EVIL}", "--reason", EVIL, "--agent", EVIL],
         ["task", "settle"],

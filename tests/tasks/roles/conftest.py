@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from ackbus.schema.message.draft import Draft
 from ackbus.tasks.steps.messages import QUEUES
 from ackbus.tasks.steps.queues import open_queue
 from ackbus.tasks.steps.tasks import Tasks
+
+from ...conftest import Ended, RunBus
 
 BUS = Path(sysconfig.get_path("scripts"), "bus")
 
@@ -55,6 +58,13 @@ class Jobs:
         self.tasks = Tasks(bus)
         self.queue = open_queue(bus, "jobs")
 
+    def ask(self, prompt: str, **fields: object) -> str:
+        """Publish a request, and return its id."""
+        payload = {"prompt": prompt, "sessionId": "s1", **fields}
+        draft = Draft("task.request", payload, from_agent="me", to_agent="tasks")
+        (receipt,) = self.bus.log.append([draft])
+        return receipt.id
+
     def publish(self, prompt: str, **fields: object) -> str:
         """Publish a job, and return its id."""
         draft = Draft("task.job", {"prompt": prompt, **fields}, from_agent="me", to_agent="tasks")
@@ -79,6 +89,27 @@ def jobs(bus: Bus) -> Jobs:
 
 
 RunWorker = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def run_planner(repo: Path, run_bus: RunBus) -> Callable[..., Ended]:
+    """Runs ``bus task plan`` with a Python script as its command, until no request waits.
+
+    The script finds the request in `request`, and puts jobs into `jobs`.
+    """
+
+    def run(script: str, *options: str) -> Ended:
+        path = repo / "plan.out"
+        path.write_text(
+            "import json, sys\nrequest = json.load(sys.stdin)\njobs, answer = [], {}\n"
+            + dedent(script)
+            + "\nevents = [{'type': 'task.job', 'payload': job} for job in jobs]\n"
+            "print(json.dumps({'status': 'ok', 'result': 'planned', 'events': events} | answer))\n"
+        )
+        line = ("task", "plan", "--drain", *options, "--", sys.executable, str(path))
+        return run_bus(*line)
+
+    return run
 
 
 @pytest.fixture
