@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
 from ...git.repository import GitFailed
 from ...schema.errors import InvalidInput
@@ -11,7 +12,7 @@ from ...subscribers.queues.dead_letters import DeadLetters
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
 from ..records.task_table import TaskTable
-from ..steps.messages import COMPLETIONS
+from ..steps.messages import COMPLETIONS, QUEUES
 from .forecast import forecast_of_tasks, heads_of
 from .past import fold_at
 from .reserved import changed_by, compare
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from .reserved import Changed, Reserved
 
     #: The kinds of what waits for a person.
-    Kind = Literal["question", "review", "lost", "dead completion", "conflict", "reserved"]
+    Kind = Literal[
+        "question", "review", "lost", "paused", "dead completion", "conflict", "reserved"
+    ]
 
 #: How many of the newest heartbeats and changes of state are shown.
 MAX_CHANGES = 100
@@ -58,7 +61,7 @@ class Row:
         return {
             **self.task.record(),
             "since": format_ts(self.task.changed_at_ms),
-            "since_s": round((now_ms - self.task.changed_at_ms) / 1000, 1),
+            "since_s": round(max(0, now_ms - self.task.changed_at_ms) / 1000, 1),
             "held_until": None if self.held is None else format_ts(self.held.until_ms),
             "heartbeat": None if self.beat is None else self.beat.record(),
         }
@@ -158,7 +161,7 @@ class Boards:
         clashes, reserved, problem = self._of_git(tasks)
         waiting = [
             *_of_tasks(rows, is_now=True),
-            *_dead_completions(bus),
+            *_of_queues(bus),
             *(_of_clash(clash) for clash in clashes),
             *(_of_reserved(each) for each in reserved),
         ]
@@ -227,19 +230,25 @@ def _of_tasks(rows: Sequence[Row], *, is_now: bool) -> Iterator[Waiting]:
             yield Waiting("lost", task.task, None, text, task.changed_at_ms)
 
 
+def _of_queues(bus: Bus) -> Iterator[Waiting]:
+    there = {info.name: info for info in Queues(bus).list()}
+    for name in QUEUES:
+        if name in there and there[name].paused_at_ms is not None:
+            text = f"nothing is taken from queue {name}; see 'bus queue resume'"
+            yield Waiting("paused", None, None, text, there[name].paused_at_ms)
+    if COMPLETIONS in there:
+        yield from _dead_completions(bus)
+
+
 def _dead_completions(bus: Bus) -> Iterator[Waiting]:
-    if COMPLETIONS not in {info.name for info in Queues(bus).list()}:
-        return
-    for number, job in enumerate(DeadLetters(Queue.open(bus, COMPLETIONS)).find()):
-        if number == _MAX_DEAD:
-            return
+    dead = DeadLetters(Queue.open(bus, COMPLETIONS)).find()
+    for job in islice(dead, _MAX_DEAD):
         message = bus.log.readable(job.seq)
         payload = None if message is None else message.payload
-        task = payload.get("task") if isinstance(payload, dict) else None
+        named = payload.get("task") if isinstance(payload, dict) else None
+        task = named if isinstance(named, str) else None
         text = f"seq {job.seq}: {job.error or 'it could not be integrated'}; see 'bus dead list'"
-        yield Waiting(
-            "dead completion", task if isinstance(task, str) else None, None, text, job.ended_at_ms
-        )
+        yield Waiting("dead completion", task, None, text, job.ended_at_ms)
 
 
 def _of_clash(clash: Clash) -> Waiting:

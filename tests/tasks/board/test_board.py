@@ -8,6 +8,7 @@ import pytest
 
 from ackbus import Bus, Draft, InvalidInput, Queue
 from ackbus.schema.errors import NotFound
+from ackbus.subscribers.queues.queues import Queues
 from ackbus.tasks.board.board import Board, Boards
 from ackbus.tasks.board.past import fold_at, seq_at
 from ackbus.tasks.records.task import Task
@@ -72,6 +73,15 @@ def test_a_dead_completion_waits_for_a_person(workshop: Workshop) -> None:
     (found,) = Boards(workshop.bus).now().waiting
     assert (found.kind, found.task) == ("dead completion", "one")
     assert "the target is protected" in found.text
+
+
+def test_a_queue_that_is_held_waits_for_a_person(workshop: Workshop) -> None:
+    workshop.begin("one")
+    Queues(workshop.bus).pause("completions")
+    (found,) = Boards(workshop.bus).now().waiting
+    assert (found.kind, found.since_ms) == ("paused", workshop.clock.now_ms)
+    Queues(workshop.bus).resume("completions")
+    assert Boards(workshop.bus).now().waiting == ()
 
 
 def test_the_board_has_the_newest_hundred_heartbeats_and_changes(workshop: Workshop) -> None:
