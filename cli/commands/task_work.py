@@ -141,7 +141,7 @@ def work(
     drain: Drain = False,
     place: PlaceOnly = HERE,
 ) -> int:
-    """Run an agent program for each job of tasks, on a branch of its own.
+    """Run an agent program for each job of tasks.
 
     Each job gets a work tree. CMD runs there with its prompt and nobody to ask: stdin ends after
     the prompt, and 'bus task block' asks a person. What it leaves is committed, and the task is
@@ -213,7 +213,7 @@ def plan(
     drain: Drain = False,
     place: PlaceOnly = HERE,
 ) -> int:
-    """Plan requests: run a command for each, and publish the jobs that it answers.
+    """Run a command that plans each request, and publish its jobs.
 
     CMD speaks the json contract: its request is the event, and each of its events of the type
     task.job is a job, as {"task": "parser", "prompt": "...", "depends_on": ["lexer"]}. The jobs and
