@@ -38,12 +38,10 @@ class Place:
 
     Attributes:
         common_dir: the folder that they share: `.git`, or a bare repository itself.
-        is_bare: whether it has no main work tree.
         is_shallow: whether commits before some are missing.
     """
 
     common_dir: str
-    is_bare: bool
     is_shallow: bool
 
     @classmethod
@@ -58,16 +56,17 @@ class Place:
         # A question by itself, for a path may have newlines.
         answer = repository.run("rev-parse", "--path-format=absolute", "--git-common-dir")
         common_dir = os.path.realpath(os.fsdecode(answer).removesuffix("\n"))
-        try:
-            told = repository_at(common_dir).run("config", "--type=bool", "core.bare").decode()
-        except CommandFailed:  # not set
-            told = "false"
-        return cls(common_dir, told.strip() == "true", shallow == "true")
+        return cls(common_dir, shallow == "true")
 
     @cached_property
     def git(self) -> Repository:
         """Git, run in the folder that all work trees share."""
         return repository_at(self.common_dir)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it has no main work tree."""
+        return (self.text("core.bare") or "").lower() in ("true", "yes", "on", "1")
 
     @property
     def main(self) -> str:
@@ -82,26 +81,31 @@ class Place:
     @property
     def is_partial(self) -> bool:
         """Whether files are fetched when they are needed."""
-        try:
-            return bool(self.git.run("config", "--get-regexp", r"^remote\..*\.promisor$"))
-        except CommandFailed:  # there is none
-            return False
+        return any(name.endswith(".promisor") for name in self._settings)
 
-    def setting(self, name: str) -> str | None:
-        """Return a setting of git that is a path, or None where it is not set."""
-        return next(iter(self.texts(name, "--type=path")), None)
+    @cached_property
+    def _settings(self) -> dict[str, list[str]]:
+        """All settings of git here, each with its values, the last first."""
+        found: dict[str, list[str]] = {}
+        for entry in os.fsdecode(self.git.run("config", "--null", "--list")).split("\0"):
+            name, _, value = entry.partition("\n")
+            found.setdefault(name, []).insert(0, value)
+        return found
 
-    def texts(self, name: str, *options: str) -> list[str]:
+    def texts(self, name: str) -> list[str]:
         """Return all values of a setting of git, the last first."""
-        try:
-            answer = self.git.run("config", *options, "--null", "--get-all", name)
-        except CommandFailed:  # not set
-            return []
-        return os.fsdecode(answer).split("\0")[-2::-1]
+        section, _, rest = name.partition(".")
+        within, dot, variable = rest.rpartition(".")
+        return self._settings.get(f"{section.lower()}.{within}{dot}{variable.lower()}", [])
 
     def text(self, name: str) -> str | None:
         """Return the value of a setting of git, or None where it is not set."""
         return next(iter(self.texts(name)), None)
+
+    def setting(self, name: str) -> str | None:
+        """Return a setting of git that is a path, or None where it is not set."""
+        value = self.text(name)
+        return os.path.expanduser(value) if value else None
 
     def commit(self, name: str) -> str:
         """Return the id of a commit.

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from ...schema.processes import is_running
-from .tree_list import admin_folders, read_lock, read_trees
+from .tree_list import admin_folders, read_lock
 from .tree_names import is_marked
 
 TYPE_CHECKING = False
@@ -43,7 +43,7 @@ class Leftover:
 
 def find_leftovers(trees: WorkTrees) -> list[Leftover]:
     """Return what was left in a repository, and in the folder of its trees."""
-    known = read_trees(trees.place)
+    known = trees.read()
     return [
         *_strange_folders(trees.folder, {os.path.realpath(tree.path) for tree in known}),
         *_stubs(trees.place.common_dir),

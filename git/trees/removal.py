@@ -144,7 +144,7 @@ class Removal:
         head = self._place.git.commit(ref)
         if head is None:
             return None
-        if (at := checked_out_at(self._place, branch)) is not None:
+        if (at := checked_out_at(self._place, branch, self._trees.read())) is not None:
             return f"it is checked out at {at}"
         kept += self._rescue.keep(task, self._rescue.endangered(None, branch, landed))
         try:

@@ -94,11 +94,11 @@ def read_trees(place: Place) -> list[Tree]:
     return trees
 
 
-def checked_out_at(place: Place, branch: str) -> str | None:
+def checked_out_at(place: Place, branch: str, trees: list[Tree]) -> str | None:
     """Return the work tree that a branch is checked out in, or None; the main one counts."""
     if not place.is_bare and place.default_branch() == branch:
         return place.main
-    return next((tree.path for tree in read_trees(place) if tree.branch == branch), None)
+    return next((tree.path for tree in trees if tree.branch == branch), None)
 
 
 def _tree(fields: dict[str, str], admin: str) -> Tree:

@@ -12,6 +12,7 @@ import time
 from contextlib import contextmanager
 
 from ...schema.errors import TimedOut
+from ..repository import GitFailed
 from .tree_names import safe_name
 
 TYPE_CHECKING = False
@@ -62,8 +63,8 @@ class TreeLocks:
 
     @contextmanager
     def _held(self, name: str) -> Iterator[int]:
-        os.makedirs(self._folder, exist_ok=True)
         path = os.path.join(self._folder, name)
+        self._make_folder()
         deadline = time.monotonic() + self._wait_s
         while (descriptor := self._locked(path, deadline)) is None:
             pass
@@ -72,9 +73,18 @@ class TreeLocks:
         finally:
             os.close(descriptor)  # a git that goes on keeps it
 
+    def _make_folder(self) -> None:
+        try:
+            os.makedirs(self._folder, exist_ok=True)
+        except OSError as error:
+            raise GitFailed(f"{self._folder} can't be made: {error.strerror}") from error
+
     def _locked(self, path: str, deadline: float) -> int | None:
         """Return a descriptor with the lock; None: the file was removed while we waited."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise GitFailed(f"{path} can't be opened: {error.strerror}") from error
         try:
             self._wait(descriptor, path, deadline)
             if _is_at(descriptor, path):

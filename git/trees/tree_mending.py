@@ -13,7 +13,7 @@ from contextlib import suppress
 from ...schema.errors import Refused
 from ..branches.repositories import repository_at
 from .tree_list import admin_folders, admin_of, read_lock
-from .tree_names import mark_of
+from .tree_names import is_marked, mark_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,14 +50,26 @@ def mend(tree: Tree, base: str, limit_s: float) -> None:
         repository_at(tree.path).run("checkout-index", "--all", "--quiet", limit_s=limit_s)
 
 
+def complete_begun(place: Place) -> None:
+    """Complete the files that a killed git had begun to write for trees of ours.
+
+    The caller holds the lock of all trees. With one of these empty, git lists no tree at all.
+    """
+    for admin in admin_folders(place.common_dir):
+        if is_marked(read_lock(admin)) and not _is_missing(os.path.join(admin, "gitdir")):
+            _write_missing(os.path.join(admin, "commondir"), "../..")
+
+
 def drop_stubs(place: Place, task: str) -> None:
     """Remove folders of git's that a kill left before they had a path; the caller holds all locks.
 
     They have no files but the lock, with which git keeps them for good.
     """
     for admin in admin_folders(place.common_dir):
-        if not os.path.lexists(os.path.join(admin, "gitdir")) and read_lock(admin) == mark_of(task):
-            os.unlink(os.path.join(admin, "locked"))
+        if _is_missing(os.path.join(admin, "gitdir")) and read_lock(admin) == mark_of(task):
+            for name in ("gitdir", "locked"):
+                with suppress(FileNotFoundError):
+                    os.unlink(os.path.join(admin, name))
             with suppress(OSError):  # not empty: git prunes it
                 os.rmdir(admin)
 
@@ -73,7 +85,7 @@ def drop_stump(place: Place, path: str) -> None:
     if os.path.isfile(dot_git):
         admin = admin_of(path)
         is_of_place = os.path.dirname(admin) == os.path.join(place.common_dir, "worktrees")
-        if is_of_place and not os.path.lexists(os.path.join(admin, "gitdir")):
+        if is_of_place and _is_missing(os.path.join(admin, "gitdir")):
             os.unlink(dot_git)
 
 
@@ -100,7 +112,7 @@ def drop_dead_branch_lock(place: Place, ref: str, base: str) -> bool:
         with open(path, "rb") as file:
             is_ours = file.read().strip() in (b"", base.encode())
             made_s = os.fstat(file.fileno()).st_mtime
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     with tempfile.TemporaryFile(dir=place.common_dir) as fresh:  # by the clock that timed the lock
         is_old = os.fstat(fresh.fileno()).st_mtime - made_s > REF_WAIT_S
@@ -115,9 +127,15 @@ def is_empty_folder(path: str) -> bool:
 
 
 def _write_missing(path: str, line: str) -> None:
-    """Write a file of git's that it would have written next."""
-    with (
-        suppress(FileExistsError),
-        open(path, "x", encoding="utf-8", errors="surrogateescape") as f,
-    ):
-        f.write(line + "\n")
+    """Write a file of git's that it would have written next, or had begun to."""
+    if _is_missing(path):
+        with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(line + "\n")
+
+
+def _is_missing(path: str) -> bool:
+    """Whether there is no file, or one without anything in it."""
+    try:
+        return os.stat(path).st_size == 0
+    except FileNotFoundError:
+        return True

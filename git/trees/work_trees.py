@@ -18,6 +18,7 @@ from .tree_list import Note, Tree, admin_of, checked_out_at, read_trees, write_n
 from .tree_locks import TreeLocks
 from .tree_mending import (
     REF_WAIT_S,
+    complete_begun,
     drop_dead_branch_lock,
     drop_stubs,
     drop_stump,
@@ -106,13 +107,25 @@ class WorkTrees:
         """Return where the tree of a task is made unless told otherwise."""
         return os.path.join(self.folder, safe_name(task))
 
+    def read(self) -> list[Tree]:
+        """Return the linked trees of the repository, those of others included.
+
+        Git can't list them while one is being added.
+        """
+        with self.locks.of_all():
+            return self._read_held()
+
+    def _read_held(self) -> list[Tree]:
+        complete_begun(self.place)
+        return read_trees(self.place)
+
     def all(self) -> list[Tree]:
         """Return the trees of all tasks, unfinished ones included."""
-        return [tree for tree in read_trees(self.place) if tree.is_ours]
+        return [tree for tree in self.read() if tree.is_ours]
 
     def of(self, task: str) -> Tree | None:
         """Return the tree of a task, or None."""
-        return next((tree for tree in read_trees(self.place) if tree.is_of(task)), None)
+        return next((tree for tree in self.read() if tree.is_of(task)), None)
 
     def make(self, new: NewTree) -> Tree:
         """Make the tree and the branch of a task. Safe to repeat: it is mended, or left as it is.
@@ -137,7 +150,7 @@ class WorkTrees:
     def _claim(self, new: NewTree, held: int) -> Tree:
         """Return the task's tree, known to git and on its branch."""
         with self.locks.of_all() as list_held:
-            trees = read_trees(self.place)
+            trees = self._read_held()
             tree = next((tree for tree in trees if tree.is_of(new.task)), None)
             if tree is None:
                 tree = self._add(new, trees, (held, list_held))
@@ -159,8 +172,8 @@ class WorkTrees:
         folder, name = os.path.split(new.path or self.path_of(new.task))
         path = os.path.join(os.path.realpath(folder), name)
         drop_stump(self.place, path)
-        self._refuse_taken(new, path, trees)
         head = self._head_of_branch(new)
+        self._refuse_taken(new, head, path, trees)
         start = head if head is not None else new.base
         drop_stubs(self.place, new.task)
         self._make_folder(os.path.dirname(path))
@@ -170,13 +183,13 @@ class WorkTrees:
         admin = admin_of(path)
         return Tree(path, admin, start, None, mark_of(new.task), None)
 
-    def _refuse_taken(self, new: NewTree, path: str, trees: list[Tree]) -> None:
+    def _refuse_taken(self, new: NewTree, head: str | None, path: str, trees: list[Tree]) -> None:
         """Refuse what is somebody else's, before anything is made."""
-        if (head := self._head_of_branch(new)) is not None and not new.is_known:
+        if head is not None and not new.is_known:
             raise Refused(
                 f"branch {shown(new.branch)} is there already, at {head[:12]}; name another branch"
             )
-        if (at := checked_out_at(self.place, new.branch)) is not None:
+        if (at := checked_out_at(self.place, new.branch, trees)) is not None:
             raise Refused(f"branch {shown(new.branch)} is checked out at {at}; name another branch")
         if any(tree.path == path for tree in trees):
             raise Refused(f"{path} is a work tree of somebody else; name another path")

@@ -158,15 +158,18 @@ def ends_by_a_repetition(main: Git, trees: WorkTrees, once: Path) -> None:
 def parts(admin: Path, path: Path) -> dict[str, Callable[[], object]]:
     """The states in which `git worktree add` can be killed, from the last to the first."""
     return {
+        "empty commondir": lambda: (admin / "commondir").write_bytes(b""),
         "no commondir": (admin / "commondir").unlink,
+        "empty head": lambda: (admin / "HEAD").write_bytes(b""),
         "no head": (admin / "HEAD").unlink,
         "no file .git": (path / ".git").unlink,
         "no folder": lambda: shutil.rmtree(path),
+        "empty gitdir": lambda: (admin / "gitdir").write_bytes(b""),
         "no gitdir": (admin / "gitdir").unlink,
     }
 
 
-@pytest.mark.parametrize("missing", range(1, 6))
+@pytest.mark.parametrize("missing", range(1, 9))
 def test_tree_that_git_had_just_begun(main: Git, trees: WorkTrees, missing: int) -> None:
     path = Path(trees.path_of("fix"))
     options = ("--detach", "--no-checkout", "--lock", "--reason=ackbus task fix")
@@ -174,7 +177,7 @@ def test_tree_that_git_had_just_begun(main: Git, trees: WorkTrees, missing: int)
     admin = Path(admin_folders(trees.place.common_dir)[0])
     for undo in [*parts(admin, path).values()][:missing]:
         undo()
-    if missing == 5:
+    if missing >= 7:
         (admin / "commondir").unlink(missing_ok=True)
         shutil.rmtree(admin / "logs")
     trees.make(wish(main))

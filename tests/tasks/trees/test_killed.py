@@ -71,6 +71,7 @@ def test_spawn(directory: Path, main: Git, tmp_path: Path) -> None:
 
 def test_spawn_between_its_gits(directory: Path, main: Git) -> None:
     """The same at statements of the bus, writes of its files, and files of ours."""
+    main.ok("config", "ackbus.maxTrees", "1000")
     number, step, died = 0, 1, True
     while died:
         name = f"t{number}"
