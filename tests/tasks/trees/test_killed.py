@@ -29,7 +29,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def counts(bus: Bus, name: str) -> dict[str, int]:
-    """How many messages of each kind tell of a task."""
+    """Returns the counts of the messages about a task, by kind."""
     found: dict[str, int] = {}
     for message in bus.read():
         payload = message.payload
