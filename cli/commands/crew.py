@@ -42,9 +42,9 @@ def start(
     ] = False,
     place: Place = HERE,
 ) -> int:
-    """Run the roles that a file names, and start again what ends, after 1 s to 1 min.
+    """Run the roles that a file names, and keep them running.
 
-    A role that ends with code 2 or 78 is not started again. What a role prints is in the bus
+    A role that ends starts again, after 1 s to 1 min; but not one that ends with code 2 or 78. What a role prints is in the bus
     directory, in logs/ROLE.log. The roles end with the crew: SIGTERM, and SIGKILL after 10 s. With
     `max` above `count`, further workers start while jobs wait and no worker is idle. A terminal
     shows the roles. Exit code 3 when a crew of this bus runs, 78 when the file is wrong.
@@ -69,7 +69,7 @@ def stop(
     ] = "30s",
     place: Place = HERE,
 ) -> int:
-    """End the crew of this bus, and wait until nothing of it is left.
+    """End the crew, and wait until nothing of it is left.
 
     Exit code 4 when none runs, 5 when it has not ended in time.
     """
@@ -86,7 +86,7 @@ def status(
     every: Annotated[str, typer.Option(metavar="D", help="With --watch: how often.")] = "1s",
     place: Place = HERE,
 ) -> int:
-    """Print the roles of the crew of this bus, and what the agent of each is at.
+    """Print the roles of the crew, and what the agent of each is at.
 
     Exit code 4 when no crew runs.
     """
