@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from ...schema.errors import InvalidInput, NotFound
+from ...schema.errors import NotFound
 from ...tasks.crew.crew_file import CrewFile, read_crew
+from ...tasks.crew.crew_layers import read_layers
 from ...tasks.crew.crew_lock import is_running, running_pid, stop_running, told_state
 from .. import arguments
 from ..definition import Commands
@@ -47,7 +48,9 @@ def start(
     A role that ends starts again, after 1 s to 1 min; but not one that ends with code 2 or 78. What a role prints is in the bus
     directory, in logs/ROLE.log. The roles end with the crew: SIGTERM, and SIGKILL after 10 s. With
     `max` above `count`, further workers start while jobs wait and no worker is idle. A terminal
-    shows the roles. Exit code 3 when a crew of this bus runs, 78 when the file is wrong.
+    shows the roles. Over FILE go crew.PROFILE.yaml (of BUS_CREW_PROFILE), crew.local.yaml, and
+    variables as BUS_CREW_WORKERS_COUNT. Exit code 3 when a crew of this bus runs, 78 when a file
+    is wrong.
     """
     found = _read(file)
     if check:
@@ -108,13 +111,4 @@ def _look(bus: Bus) -> list[view.RoleSight]:
 
 
 def _read(path: str) -> CrewFile:
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except FileNotFoundError as error:
-        raise InvalidInput(f"there is no file {path!a}; write the crew into crew.yaml") from error
-    except OSError as error:
-        raise InvalidInput(f"{path!a} can't be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path!a} is not UTF-8: {error.reason}") from error
-    return read_crew(text, os.path.abspath(path), [own_path()])
+    return read_crew(read_layers(os.path.abspath(path), os.environ), [own_path()])

@@ -6,6 +6,8 @@ planner: {command: ./plan}
 workers: {count: 3, program: claude, permissions: edit, timeout: 30m}
 integrator: {into: main, check: [make test]}
 processes: {api: bus serve}   # further ones, kept running
+
+Other layers may say some of it otherwise; see `crew_layers`.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from dataclasses import dataclass, field
 
 from ...schema.errors import AckbusError, shown
 from .crew_form import MAX_WORKERS, NAME, ROLES, TOP, VARIABLE, command, text
+from .crew_layers import over
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .crew_form import Check
+    from .crew_layers import Layer
 
 
 class CrewFaults(AckbusError):
@@ -77,24 +81,22 @@ class CrewFile:
     roles: tuple[Role, ...] = ()
 
 
-def read_crew(source: str, path: str, bus: Sequence[str]) -> CrewFile:
-    """Return the crew that the text of a file describes.
+def read_crew(layers: Sequence[Layer], bus: Sequence[str]) -> CrewFile:
+    """Return the crew that the layers of its settings describe.
 
     Args:
-        source: the text of the file.
-        path: of the file, for faults; its folder is where the roles run, unless it says otherwise.
+        layers: the first is that of its file, whose folder is where the roles run, unless a
+            setting says otherwise.
         bus: the command `bus`, with its options, by which roles are started.
 
     Raises:
         CrewFaults: something in it is wrong.
     """
-    tree, fault = _parsed(source)
-    faults = [fault] if fault else _faults(tree)
-    if faults:
-        raise CrewFaults(path, faults)
-    folder = os.path.join(os.path.dirname(os.path.abspath(path)), tree.get("folder") or ".")
+    path = os.path.abspath(layers[0].path)
+    tree = _checked(layers)
+    folder = os.path.join(os.path.dirname(path), tree.get("folder") or ".")
     return CrewFile(
-        os.path.abspath(path),
+        path,
         os.path.normpath(folder),
         {name: str(value) for name, value in (tree.get("environment") or {}).items()},
         tuple(_roles(tree, list(bus))),
@@ -104,37 +106,34 @@ def read_crew(source: str, path: str, bus: Sequence[str]) -> CrewFile:
 # Checking --------------------------------------------------------------------------------------
 
 
-def _parsed(source: str) -> tuple[Any, tuple[int, str] | None]:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+def _checked(layers: Sequence[Layer]) -> Any:
+    """Return the settings of all layers, after each has been checked, and then all together."""
+    tree = layers[0].settings
+    for layer in layers:
+        faults = [*layer.faults, *_faults(layer.settings)]
+        if len(layers) == 1 and not layer.faults:
+            faults += _missing(tree)
+        if faults:
+            raise CrewFaults(layer.path, faults)
+        if layer is not layers[0]:
+            tree = over(tree, layer.settings)
+    faults = [*_missing(tree)] or [*_together(tree)]
+    if faults:
+        raise CrewFaults(" with ".join(layer.path for layer in layers), faults)
+    return tree
 
-    try:
-        tree = YAML(typ="rt").load(source)
-    except MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 0
-        return {}, (line, f"this is no YAML: {error.problem or error.context}")
-    except (YAMLError, RecursionError, ValueError) as error:
-        return {}, (0, f"this is no YAML: {str(error).splitlines()[0]}")
-    if not isinstance(tree, dict):
-        return {}, (1, "write a map of roles, as 'workers: {count: 2, command: ./work}'")
-    return tree, None
 
-
-def _faults(tree: Any) -> list[tuple[int, str]]:
-    found = list(_of_map(tree, "", TOP, None))
+def _faults(tree: Any) -> Iterable[tuple[int, str]]:
+    """Return what is wrong with the settings that a layer has."""
+    yield from _of_map(tree, "", TOP)
     for name, checks in ROLES.items():
         if isinstance(tree.get(name), dict):
-            found += _of_map(tree[name], f"{name}.", checks, _line(tree, name))
-    found += _of_names(tree, "environment", VARIABLE, text)
-    found += _of_names(tree, "processes", NAME, command)
-    if not found:
-        found += _together(tree)
-    return found
+            yield from _of_map(tree[name], f"{name}.", checks)
+    yield from _of_names(tree, "environment", VARIABLE, text)
+    yield from _of_names(tree, "processes", NAME, command)
 
 
-def _of_map(
-    tree: Any, within: str, checks: Mapping[str, Check], line: int | None
-) -> Iterable[tuple[int, str]]:
+def _of_map(tree: Any, within: str, checks: Mapping[str, Check]) -> Iterable[tuple[int, str]]:
     for name, value in tree.items():
         check = checks.get(name) if isinstance(name, str) else None
         if check is None:
@@ -142,11 +141,16 @@ def _of_map(
             yield _line(tree, name), f"{within}{name} is not known; known here: {known}"
         elif wanted := check(value):
             yield _line(tree, name), f"{within}{name} must be {wanted}, not {shown(_plain(value))}"
-    if line is not None and within in ("planner.", "workers."):
-        given = [name for name in ("command", "program") if name in tree]
-        needed = "command" if within == "planner." else "command or program"
-        if len(given) != 1:
-            yield line, f"{within[:-1]} needs one {needed}"
+
+
+def _missing(tree: Any) -> Iterable[tuple[int, str]]:
+    """Return the roles that don't say what they run."""
+    for role in ("planner", "workers"):
+        if isinstance(tree.get(role), dict):
+            given = [name for name in ("command", "program") if name in tree[role]]
+            needed = "command" if role == "planner" else "command or program"
+            if len(given) != 1:
+                yield _line(tree, role), f"{role} needs one {needed}"
 
 
 def _of_names(
@@ -174,11 +178,15 @@ def _together(tree: Any) -> Iterable[tuple[int, str]]:
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield 0, f"two roles have the name {name!r}; give workers or a process another one"
     if not names:
-        yield 1, "there is no role; write planner, workers, integrator or processes"
+        yield (
+            int(hasattr(tree, "lc")),
+            "there is no role; write planner, workers, integrator or processes",
+        )
 
 
 def _line(tree: Any, name: Any) -> int:
-    return int(tree.lc.key(name)[0]) + 1
+    """Return the line of a key, or 0 where it has none, as that of joined layers."""
+    return int(tree.lc.key(name)[0]) + 1 if hasattr(tree, "lc") else 0
 
 
 def _plain(value: Any) -> object:

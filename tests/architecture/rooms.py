@@ -115,7 +115,7 @@ OPENING: dict[str, str] = {
     "server/page/files.py": "the package's own page",
     "server/mcp/stdio.py": "the null device",
     "cli/commands/blob.py": "the file that its user names",
-    "cli/commands/crew.py": "the file that its user names",
+    "tasks/crew/crew_layers.py": "the file that its user names, and its layers beside it",
     "cli/fast/git_drivers.py": "the files that git hands over",
     "cli/options/payload.py": "the file that its user names",
     "cli/commands/graph.py": "the file that its user names",

@@ -5,10 +5,11 @@ from textwrap import dedent
 import pytest
 
 from ackbus.tasks.crew.crew_file import CrewFaults, CrewFile, Role, read_crew
+from ackbus.tasks.crew.crew_layers import parsed
 
 
 def read(text: str) -> CrewFile:
-    return read_crew(dedent(text), "/work/crew.yaml", ["bus"])
+    return read_crew([parsed(dedent(text), "/work/crew.yaml")], ["bus"])
 
 
 def faults(text: str) -> list[str]:
