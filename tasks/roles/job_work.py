@@ -16,6 +16,7 @@ from ...schema.errors import BusBusy, InvalidInput, LeaseLost, Refused
 from ...subscribers.jobs.claims import Outcome
 from ...subscribers.jobs.errors import ClaimLost
 from ...subscribers.jobs.work_headers import WorkHeaders
+from ...workers.commands.environment import trace_variables
 from ...workers.processes.end_deadlines import DYING_S, GRACE_S
 from ...workers.processes.stop_switch import StopSwitch
 from ..programs.agent_program import environment_of_task, run_program
@@ -217,7 +218,7 @@ class JobWork:
                 means.program,
                 prompt,
                 folder=folder,
-                environment=environment,
+                environment={**environment, **trace_variables(self._claim.message)},
                 prompt_file=file,
                 timeout_s=form.timeout_s or means.timeout_s,
                 take=stored.take,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
+from ...bus import tracing
 from ...bus.leases import Lease
 from ...schema.errors import LeaseLost
 from ..records.task import HELD, lease_of
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from ...schema.message.draft import Draft
+    from ...schema.message.message import Receipt
     from ..records.task import Task, TaskState
 
 #: Which step leads out of each state, for errors.
@@ -103,7 +105,7 @@ class Changes:
     def begin(self, task: Task, agent: str, in_reply_to: str | None) -> Task:
         """Store a new task, and publish its first message and the mail to its worker."""
         change = state_change(task, None, agent, in_reply_to=in_reply_to, is_new=True)
-        (receipt, *_) = self.bus.log.append([change, assigned(task, agent)])
+        (receipt, *_) = self.publish(task, [change, assigned(task, agent)])
         begun = replace(task, last_seq=receipt.seq)
         self.table.add(begun)
         return begun
@@ -130,14 +132,20 @@ class Changes:
         mails = [] if is_lost else [job_of(following, agent)]
         return self._store(following, None, agent, mails)
 
+    def publish(self, task: Task, drafts: Iterable[Draft]) -> list[Receipt]:
+        """Publish messages about a task, in the trace of the first message of its conversation."""
+        first = self.bus.get(task.correlation_id)  # none, where that is but the name of the task
+        trace = {} if first is None else tracing.child_trace(first.headers)
+        return self.bus.log.append(tracing.traced(drafts, trace))
+
     def _tell(self, task: Task, agent: str, type: str, **more: object) -> Task:
-        self.bus.log.append([told(task, type, agent, task.requester, **more)])
+        self.publish(task, [told(task, type, agent, task.requester, **more)])
         return task
 
     def _store(
         self, task: Task, before: TaskState | None, agent: str, mails: Iterable[Draft]
     ) -> Task:
-        (receipt, *_) = self.bus.log.append([state_change(task, before, agent), *mails])
+        (receipt, *_) = self.publish(task, [state_change(task, before, agent), *mails])
         stored = replace(task, last_seq=receipt.seq)
         self.table.change(stored)
         return stored

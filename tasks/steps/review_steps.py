@@ -54,7 +54,7 @@ class ReviewSteps(Steps):
         with self.bus.transaction():
             task = self.get(name)
             self._changes.expect(task, "IN_REVIEW")
-            self.bus.log.append([reviewed(task, agent, is_approved=False, words=words)])
+            self._changes.publish(task, [reviewed(task, agent, is_approved=False, words=words)])
             return self._changes.end_attempt(task, agent, words)
 
     def send_back(

@@ -233,7 +233,7 @@ class WorkerSteps(Steps):
         """Store a change beside the state, with the mail that tells of it."""
         after = replace(task, changed_at_ms=self.bus.now_ms())
         mail.ts_ms = after.changed_at_ms
-        self.bus.log.append([mail])
+        self._changes.publish(after, [mail])
         self._table.change(after)
         return after
 

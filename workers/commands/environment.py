@@ -39,11 +39,19 @@ def environment_of(message: Message, bus: Bus, agent: str) -> dict[str, str]:
         "BUS_FROM": message.from_agent,
         "BUS_CORRELATION_ID": message.conversation,
     }
-    trace = tracing.child_trace(message.headers)
-    if trace:
-        told[TRACE_PARENT.upper()] = trace[TRACE_PARENT]
-        told[TRACE_STATE.upper()] = trace.get(TRACE_STATE, "")
+    told |= trace_variables(message)
     return _inherited() | told | _meta_variables(message.headers.get(META))
+
+
+def trace_variables(message: Message) -> dict[str, str]:
+    """Return the trace context of a command that is run for a message; {} where it has none."""
+    trace = tracing.child_trace(message.headers)
+    if not trace:
+        return {}
+    return {
+        TRACE_PARENT.upper(): trace[TRACE_PARENT],
+        TRACE_STATE.upper(): trace.get(TRACE_STATE, ""),
+    }
 
 
 def _inherited() -> dict[str, str]:

@@ -427,6 +427,23 @@ def test_program_is_told_its_task(jobs: Jobs, repo: Path, start_worker: RunWorke
     assert not [lease for lease in jobs.bus.leases.list() if lease.name.startswith("port.")]
 
 
+def test_q_22_program_is_in_the_trace_of_its_job(
+    bus: Bus, jobs: Jobs, repo: Path, start_worker: RunWorker
+) -> None:
+    """Q-22: with a span of its own; and so is the completion."""
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    bus.publish(
+        *("task.job", {"prompt": "x"}),
+        from_agent="me",
+        headers={"traceparent": f"00-{trace}-00f067aa0ba902b7-01"},
+    )
+    start_worker('printf %s "$TRACEPARENT" > trace.txt', "--drain")
+    (completion,) = bus.read(type="task.completion")
+    found = git(repo, "show", f"{completion.payload['branch']}:trace.txt")
+    assert (found[3:35], found[36:52] != "00f067aa0ba902b7") == (trace, True)
+    assert str(completion.headers["traceparent"])[3:35] == trace
+
+
 def test_port_is_a_lease(bus: Bus) -> None:
     """Pitfall: port clashes by scan-then-bind. Two tasks never get one port, nor a taken one."""
     with socket.create_server(("127.0.0.1", 0)) as server:

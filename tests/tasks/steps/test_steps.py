@@ -385,3 +385,21 @@ def test_transaction_that_fails_leaves_neither_row_nor_message(bus: Bus, tasks: 
         cancel_and_give_up()
     assert tasks.get("fix-login").state == "ASSIGNED"
     assert bus.stats().messages == before
+
+
+def test_q_22_the_trace_of_a_job_is_in_all_that_its_task_publishes(bus: Bus, tasks: Tasks) -> None:
+    """Q-22: the same trace id at every hop, up to the completion; each is a span of its own."""
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
+    job = bus.publish("task.job", {}, from_agent="planner", headers=headers)
+    task = tasks.assign(new_task(review="none", correlation_id=job.id), agent="worker-1")
+    tasks.start(task.task, agent="worker-1", token=task.token)
+    task = tasks.block(task.task, agent="worker-1", token=task.token, question="which one?")
+    task = tasks.answer(task.task, agent="lead", words="the first")
+    tasks.done(task.task, agent="worker-1", token=task.token, head=HEAD)
+    found = [message for message in bus.read(conversation=job.id) if message.seq > job.seq]
+    assert {"state_change", "task_assign", "task_done", "task.completion"} <= {
+        message.type for message in found
+    }
+    parents = [str(message.headers["traceparent"]) for message in found]
+    assert {parent[3:35] for parent in parents} == {trace}
