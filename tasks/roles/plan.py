@@ -27,7 +27,7 @@ from ...workers.processes.stop_switch import StopSwitch
 from ...workers.processes.supervisors import Supervisors
 from ...workers.work import Result, not_storable
 from ...workers.worker_replies import Answers
-from ..control.entries import Entries, open_queue
+from ..control.entries import Entries
 from ..control.job_schema import check_job
 from ..control.requests import Requests
 from ..control.worker_table import WAIT_S, WorkerTable, pick_worker
@@ -35,6 +35,7 @@ from ..crew.crew import WANTS_WORKER
 from ..steps.errors import TaskExists
 from ..steps.messages import JOBS, QUEUES, REQUESTS
 from ..steps.planning import NewJob
+from ..steps.queues import open_queue
 from ..steps.tasks import Tasks
 from .task_keeper import TaskKeeper
 
