@@ -41,6 +41,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Tasks": {
         "task": ("task", "Tasks: work of one agent on one git branch."),
+        "integrate": (
+            "integrate",
+            "Land what is approved: make a candidate, check it, move the target to it.",
+        ),
         "crew": ("crew", "Crew: planner, workers and integrator, kept running."),
     },
     "Automation": {

@@ -40,10 +40,12 @@ class CommandFailed(GitFailed):
     Attributes:
         reason: its first complaint.
         code: its exit code; of a signal that ended it, the negative number.
+        said, out: all that it said, and printed.
     """
 
-    def __init__(self, command: str, said: bytes, code: int = 1) -> None:
+    def __init__(self, command: str, said: bytes, code: int = 1, out: bytes = b"") -> None:
         self.code = code
+        self.said, self.out = said, out
         lines = said.decode("utf-8", "replace").strip().splitlines() or [f"it ended with {code}"]
         complaints = (line for line in lines if line.startswith(("fatal: ", "error: ")))
         self.reason = next(complaints, lines[0]).removeprefix("fatal: ")
@@ -72,6 +74,7 @@ class Repository:
         stdin: bytes = b"",
         limit_s: float | None = None,
         kept: Sequence[int] = (),
+        accepted: Sequence[int] = (0,),
     ) -> bytes:
         """Run git and return its output.
 
@@ -80,6 +83,7 @@ class Repository:
             stdin: what it may read.
             limit_s: after how many seconds it is ended, with all that it started; None is never.
             kept: descriptors that a git with a limit inherits: of locks that it holds with us.
+            accepted: the exit codes that are no error.
 
         Raises:
             GitFailed: git is not installed.
@@ -87,15 +91,20 @@ class Repository:
             OutOfTime: it reached the limit.
         """
         if limit_s is not None:
-            return self._run_limited(arguments, stdin, limit_s, kept)
+            return self._run_limited(arguments, stdin, limit_s, kept, accepted)
         with self._start(arguments, subprocess.PIPE, subprocess.PIPE) as process:
             out, err = process.communicate(stdin)
-        if process.returncode:
-            raise CommandFailed(_command(arguments), err, process.returncode)
+        if process.returncode not in accepted:
+            raise CommandFailed(_command(arguments), err, process.returncode, out)
         return out
 
     def _run_limited(
-        self, arguments: tuple[str, ...], stdin: bytes, limit_s: float, kept: Sequence[int]
+        self,
+        arguments: tuple[str, ...],
+        stdin: bytes,
+        limit_s: float,
+        kept: Sequence[int],
+        accepted: Sequence[int],
     ) -> bytes:
         from .limited import run_limited  # the filter, a process for each file, has no limit
 
@@ -113,8 +122,8 @@ class Repository:
                 f"git {_command(arguments)} has not ended within {limit_s:g} s, and was stopped;"
                 " look for a hook or a filter that waits"
             )
-        if ended.code:
-            raise CommandFailed(_command(arguments), ended.err, ended.code)
+        if ended.code not in accepted:
+            raise CommandFailed(_command(arguments), ended.err, ended.code, ended.out)
         return ended.out
 
     def lines(self, *arguments: str) -> Iterator[bytes]:

@@ -27,10 +27,10 @@ _LIMIT_S = 600.0
 
 # Its messages are no part of the form: advice about submodules stands between them.
 _MERGE = ("merge-tree", "--write-tree", "--stdin", "--name-only", "--no-messages")
-_UNRELATED = "refusing to merge unrelated histories"
+UNRELATED = "refusing to merge unrelated histories"
 
 #: How git ends at a few conflicts of renamed folders, also when it merges in a work tree.
-_CRASHES = (-signal.SIGABRT, -signal.SIGSEGV)
+CRASHES = (-signal.SIGABRT, -signal.SIGSEGV)
 
 
 def conflicts(repository: Repository, pairs: Sequence[Pair]) -> list[tuple[str, ...] | None]:
@@ -57,13 +57,13 @@ def _merge_all(repository: Repository, pairs: Sequence[Pair]) -> list[tuple[str,
     size = max(1, min(_BATCH, -(-len(pairs) // _PROCESSES)))
     batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
     with TemporaryDirectory(prefix="ackbus-forecast-") as aside:
-        writing_aside = repository_at(repository.folder, _objects_aside(repository, aside))
+        writing_aside = repository_at(repository.folder, objects_aside(repository, aside))
         with ThreadPoolExecutor(_PROCESSES) as processes:
             found = processes.map(partial(_merge, writing_aside), batches)
             return [files for batch in found for files in batch]
 
 
-def _objects_aside(repository: Repository, folder: str) -> dict[str, str | None]:
+def objects_aside(repository: Repository, folder: str) -> dict[str, str | None]:
     """Return the environment in which git reads all objects, and writes new ones to a folder."""
     own = repository.run("rev-parse", "--path-format=absolute", "--git-path", "objects")
     return {
@@ -92,7 +92,7 @@ def _merge(repository: Repository, pairs: Sequence[Pair]) -> list[tuple[str, ...
             return [
                 each for part in (pairs[:half], pairs[half:]) for each in _merge(repository, part)
             ]
-        if error.reason != _UNRELATED and error.code not in _CRASHES:
+        if error.reason != UNRELATED and error.code not in CRASHES:
             raise
         return [()]
 
@@ -106,10 +106,12 @@ def _results(said: bytes, pairs: Sequence[Pair]) -> Iterator[tuple[str, ...] | N
     for pair in pairs:
         status, _ = next(words), next(words)
         files = list(iter(words.__next__, b""))
-        names = sorted({_plain(file.decode("utf-8", "backslashreplace"), pair) for file in files})
+        names = sorted(
+            {plain_name(file.decode("utf-8", "backslashreplace"), pair) for file in files}
+        )
         yield None if status == b"1" else tuple(names)
 
 
-def _plain(file: str, pair: Pair) -> str:
+def plain_name(file: str, pair: Pair) -> str:
     """Return the name of a file without what git adds where a folder of the same name is."""
     return re.sub(f"~({'|'.join(pair)})(_[0-9]+)?$", "", file)

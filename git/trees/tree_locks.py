@@ -57,6 +57,12 @@ class TreeLocks:
         with self._held(f"task-{safe_name(task)}.lock") as descriptor:
             yield descriptor
 
+    @contextmanager
+    def of_target(self, target: str) -> Iterator[int]:
+        """Hold a branch that is integrated into; yields the descriptor, for git to inherit."""
+        with self._held(f"target-{safe_name(target)}.lock") as descriptor:
+            yield descriptor
+
     def forget(self, task: str) -> None:
         """Remove the lock of a task whose tree is gone; the caller holds it."""
         os.unlink(os.path.join(self._folder, f"task-{safe_name(task)}.lock"))

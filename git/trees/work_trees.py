@@ -176,7 +176,7 @@ class WorkTrees:
         self._refuse_taken(new, head, path, trees)
         start = head if head is not None else new.base
         drop_stubs(self.place, new.task)
-        self._make_folder(os.path.dirname(path))
+        self.make_folder(os.path.dirname(path))
         options = ("--quiet", "--detach", "--no-checkout", "--lock", "--reason", mark_of(new.task))
         command = (*_PATIENT, "worktree", "add", *options, path, start)
         self.place.git.run(*command, limit_s=new.limit_s, kept=held)
@@ -205,7 +205,7 @@ class WorkTrees:
     def _head_of_branch(self, new: NewTree) -> str | None:
         return self.place.git.commit(f"refs/heads/{new.branch}")
 
-    def _make_folder(self, folder: str) -> None:
+    def make_folder(self, folder: str) -> None:
         """Make the folder of all trees; a work tree around it ignores what is in it."""
         try:
             os.makedirs(folder, exist_ok=True)

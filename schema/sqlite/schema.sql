@@ -1089,6 +1089,31 @@ BEGIN
   SELECT RAISE(ABORT, 'a task goes one step forward, and a failed one begins its next attempt');
 END;
 
+-- The commits that were to become the heads of target branches, and those that did.
+CREATE TABLE landings (
+  seq           INTEGER PRIMARY KEY CHECK (seq > 0),  -- of the message that tells of the intent
+  repository    TEXT NOT NULL,
+  target        TEXT NOT NULL,
+  task          TEXT,            -- NULL: of a branch without a task
+  attempt       INTEGER,
+  branch        TEXT NOT NULL,
+  head          TEXT NOT NULL,
+  onto          TEXT NOT NULL,
+  candidate     TEXT NOT NULL,
+  tree          TEXT NOT NULL,
+  patch_id      TEXT NOT NULL,
+  checks        TEXT NOT NULL CHECK (json_valid(checks)),
+  state         TEXT NOT NULL CHECK (state IN ('intended', 'proposed', 'landed', 'abandoned')),
+  completion_seq INTEGER NOT NULL CHECK (completion_seq > 0),
+  intended_at_ms INTEGER NOT NULL CHECK (intended_at_ms BETWEEN 0 AND 253402300799999),
+  ended_at_ms   INTEGER CHECK (ended_at_ms BETWEEN 0 AND 253402300799999)
+) STRICT;
+CREATE INDEX idx_landings_head ON landings (repository, target, head);
+CREATE INDEX idx_landings_candidate ON landings (repository, target, candidate);
+CREATE INDEX idx_landings_open ON landings (repository, target)
+  WHERE state IN ('intended', 'proposed');
+CREATE INDEX idx_landings_task ON landings (task) WHERE task IS NOT NULL;
+
 -- The pairs of commits that were merged for a forecast; kept for a day, to save merging them again.
 CREATE TABLE merge_forecasts (
   a     TEXT NOT NULL CHECK (a < b),

@@ -63,3 +63,27 @@ INSERT INTO merge_forecasts (a, b, files, at_ms) VALUES (?, ?, ?, ?) ON CONFLICT
 
 -- name: prune_forecasts
 DELETE FROM merge_forecasts WHERE at_ms < ?;
+
+-- landings ------------------------------------------------------------------------------------
+
+-- name: add_landing
+INSERT INTO landings ({landing}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: end_landing
+UPDATE landings SET state = ?2, ended_at_ms = ?3
+ WHERE seq = ?1 AND state IN ('intended', 'proposed');
+
+-- name: open_landings
+SELECT {landing} FROM landings
+ WHERE repository = ? AND target = ? AND state IN ('intended', 'proposed') ORDER BY seq;
+
+-- name: landings_of_head
+SELECT {landing} FROM landings WHERE repository = ? AND target = ? AND head = ? ORDER BY seq;
+
+-- name: landings_of_commits
+SELECT {landing} FROM json_each(?3) CROSS JOIN landings INDEXED BY idx_landings_candidate
+    ON repository = ?1 AND target = ?2 AND candidate = value
+ WHERE state = 'landed';
+
+-- name: landings_of_task
+SELECT {landing} FROM landings WHERE task = ? ORDER BY seq;

@@ -11,6 +11,10 @@ _PARTS = {
         " from_queue, prompt, reason, blocked, commit_id, correlation_id, last_seq,"
         " created_at_ms, changed_at_ms, cleaned_at_ms"
     ),
+    "{landing}": (
+        "seq, repository, target, task, attempt, branch, head, onto, candidate, tree, patch_id,"
+        " checks, state, completion_seq, intended_at_ms, ended_at_ms"
+    ),
 }
 
 SQL = Queries(beside=__file__, parts=_PARTS)

@@ -143,10 +143,8 @@ def completion(
     priority: int = 1,
 ) -> Draft:
     """Return an entry of the integrator's queue; the same head for the same target enters once."""
-    import hashlib
-
-    of = [str(entry[name]) for name in ("repository", "target", "branch", "head")]
-    key = hashlib.sha256("\0".join(of).encode(errors="surrogateescape")).hexdigest()
+    repository, target = str(entry["repository"]), str(entry["target"])
+    key = _digest(repository, target, str(entry["branch"]), str(entry["head"]))
     return Draft(
         QUEUES[COMPLETIONS],
         entry,
@@ -154,8 +152,21 @@ def completion(
         to_agent=TASKS,
         correlation_id=correlation_id,
         priority=priority,
-        headers=work_headers(dedupe_key=key, dedupe_window_s=0),
+        headers=work_headers(
+            dedupe_key=key, dedupe_window_s=0, for_worker=integrators_of(repository, target)
+        ),
     )
+
+
+def integrators_of(repository: str, target: str) -> str:
+    """Return the worker group of the integrators of a target: its completions are for it alone."""
+    return f"integrators-{_digest(repository, target)[:16]}"
+
+
+def _digest(*texts: str) -> str:
+    import hashlib
+
+    return hashlib.sha256("\0".join(texts).encode(errors="surrogateescape")).hexdigest()
 
 
 def reviewed(task: Task, agent: str, *, is_approved: bool, words: str | None) -> Draft:

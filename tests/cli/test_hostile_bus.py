@@ -132,6 +132,7 @@ READING = [
     ),
     *(["heartbeat", EVIL], ["lease", "list"]),
     *(
+        *(["integrate", "--dry-run", "--repo", EVIL], ["integrate", "--into", EVIL, "--once"]),
         *(["task", "list"], ["task", "list", "--json"], ["task", "list", "--state", EVIL]),
         *(["task", act, f"task{EVIL}", "--agent", EVIL] for act in ("start", "approve", "merge")),
         *(["task", act, f"task{EVIL}"] for act in ("show", "log")),

@@ -25,7 +25,7 @@ GROWING = frozenset(
     | {"notices", "archive_segments", "archive_frames", "archived_ids", "archived_blobs"}
     | {"chain", "words", "lacking", "work_acts"}
     | {"job_log", "plugin_facts", "circuit_breaker_transitions", "event_context"}
-    | {"schedule_decisions", "tasks", "merge_forecasts"}
+    | {"schedule_decisions", "tasks", "merge_forecasts", "landings"}
     | {"task_output", "task_progress", "autonomy_snapshots"}
 )
 
@@ -145,6 +145,16 @@ INDEXES = {
     "idx_tasks_created": ("tasks.tasks", "created_at_ms>?"),
     "idx_tasks_commit": ("tasks.task_of_commit", "commit_id=?"),
     "idx_tasks_live": ("tasks.live_tasks", "created_at_ms>?"),
+    "idx_landings_head": (
+        "tasks.landings_of_head",
+        "repository=? AND target=? AND head=?",
+    ),
+    "idx_landings_candidate": (
+        "tasks.landings_of_commits",
+        "repository=? AND target=? AND candidate=?",
+    ),
+    "idx_landings_open": ("tasks.open_landings", "repository=? AND target=?"),
+    "idx_landings_task": ("tasks.landings_of_task", "task=?"),
     "idx_merge_forecasts_at": ("tasks.prune_forecasts", "at_ms<?"),
     "idx_task_output_of_job": ("tasks_control.output_after", "seq=? AND id>?"),
     "idx_task_output_at": ("tasks_control.prune_output", "at_ms<?"),

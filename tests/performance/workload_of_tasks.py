@@ -5,6 +5,7 @@ from ackbus.schema.queries import file_of
 from ackbus.schema.sqlite.transactions import without_triggers
 from ackbus.tasks.board.difference import difference, store_again
 from ackbus.tasks.records.forecasts import Forecasts
+from ackbus.tasks.records.landings import Landing, Landings
 from ackbus.tasks.records.task import NewTask
 from ackbus.tasks.records.task_table import TaskTable
 from ackbus.tasks.steps.planning import NewJob
@@ -35,6 +36,33 @@ def use_tasks(bus: Bus) -> None:
     forecasts = Forecasts.of(bus)
     forecasts.note({("1" * 40, "2" * 40): ("a",)})
     forecasts.known([("1" * 40, "2" * 40)])
+    _land(Landings.of(bus))
+
+
+def _land(landings: Landings) -> None:
+    landing = Landing(
+        seq=1,
+        completion_seq=1,
+        repository="/repository/.git",
+        target="main",
+        task="t-1",
+        attempt=1,
+        branch="worker/t-1",
+        head="1" * 40,
+        onto="3" * 40,
+        candidate="2" * 40,
+        tree="4" * 40,
+        patch_id="5" * 40,
+        checks=(),
+        state="intended",
+        intended_at_ms=0,
+    )
+    landings.add(landing)
+    landings.open(landing.repository, landing.target)
+    landings.end(landing.seq, "landed", 1)
+    landings.of_head(landing.repository, landing.target, landing.head)
+    landings.of_commits(landing.repository, landing.target, [landing.candidate])
+    landings.of_task("t-1")
 
 
 def _new(name: str, depends_on: tuple[str, ...] = ()) -> NewTask:

@@ -8,6 +8,7 @@ from ackbus import AckbusError, Bus, Inbox, InvalidInput, LeaseLost, Queue, Refu
 from ackbus.tasks.records.task import FINAL, LIVE, Task
 from ackbus.tasks.steps.errors import TaskBlocked, TaskExists, TaskNotFound, WrongTaskState
 from ackbus.tasks.steps.fold import fold
+from ackbus.tasks.steps.messages import integrators_of
 from ackbus.tasks.steps.tasks import Tasks
 
 from ...subscribers.conftest import Clock
@@ -199,7 +200,9 @@ def test_rejected_task_from_the_queue_goes_back_to_it(bus: Bus, tasks: Tasks) ->
 
 def test_approved_task_waits_in_the_queue_of_completions(bus: Bus, tasks: Tasks) -> None:
     to_state(tasks, "APPROVED")
-    (claim,) = Queue.open(bus, "completions").claim("integrator", group="tasks", limit=1)
+    group = integrators_of("/repo/.git", "main")
+    assert Queue.open(bus, "completions").claim("integrator", group="other", limit=1) == []
+    (claim,) = Queue.open(bus, "completions").claim("integrator", group=group, limit=1)
     payload = claim.message.payload
     assert payload | {"task": "fix-login", "head": HEAD, "target": "main"} == payload
 

@@ -1,0 +1,99 @@
+"""Changes between two commits, compared: what a candidate changes must be what was approved."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+from ..repository import CommandFailed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..repository import Repository
+
+#: No setting and no attribute of a user changes the form; without context, so that changes of
+#: others close by make no difference.
+_DIFF = (
+    *("diff-tree", "-r", "-p", "--unified=0", "--full-index", "--no-renames", "--no-color"),
+    *("--no-ext-diff", "--no-textconv", "--ignore-submodules=none", "--src-prefix=a/"),
+    "--dst-prefix=b/",
+)
+
+#: The beginnings of lines of a diff that say where a change is, and not what it is.
+_PLACES = (b"diff --git ", b"index ", b"@@ ", b"--- ", b"+++ ")
+
+
+def patch_id(repository: Repository, before: str, after: str) -> str:
+    """Return git's id of what changed between two commits; "" where nothing did."""
+    diff = repository.run(*_DIFF, before, after)
+    return _id_of(repository, diff)
+
+
+def _id_of(repository: Repository, diff: bytes) -> str:
+    answer = repository.run("patch-id", "--stable", stdin=diff) if diff else b""
+    return answer.split()[0].decode() if answer else ""
+
+
+def is_part(repository: Repository, made: tuple[str, str], approved: tuple[str, str]) -> bool:
+    """Return whether a change has no line that another one has not, wherever in the files.
+
+    It may have fewer: what the target has already. Git moves changes with a renamed file.
+
+    Args:
+        repository: where the commits are.
+        made, approved: each a commit before the change, and one after it.
+    """
+    one, other = (_lines(repository.run(*_DIFF, *pair)) for pair in (made, approved))
+    return one <= other
+
+
+def _lines(diff: bytes) -> Counter[bytes]:
+    """Return the lines that a diff adds and takes away, modes and binary files included."""
+    lines = Counter(line for line in diff.split(b"\n") if not line.startswith(_PLACES))
+    del lines[b""]
+    return lines
+
+
+def files_between(repository: Repository, before: str, after: str) -> list[str]:
+    """Return the files that differ between two commits."""
+    raw = repository.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", before, after)
+    return [os.fsdecode(name) for name in raw.split(b"\0") if name]
+
+
+def merge_bases(repository: Repository, a: str, b: str) -> list[str]:
+    """Return the merge bases of two commits; none where their histories are unrelated."""
+    try:
+        return repository.run("merge-base", "--all", a, b).decode().split()
+    except CommandFailed as error:
+        if error.code == 1:
+            return []
+        raise
+
+
+def contains(repository: Repository, commit: str, other: str) -> bool:
+    """Return whether a commit is another one, or comes after it."""
+    try:
+        repository.run("merge-base", "--is-ancestor", other, commit)
+    except CommandFailed as error:
+        if error.code == 1:
+            return False
+        raise
+    return True
+
+
+def last_changes(
+    repository: Repository, base: str, target: str, files: list[str]
+) -> dict[str, str]:
+    """Return for each file the commit that last changed it on the way from a base to a target."""
+    found = {}
+    for file in files:
+        options = ("--first-parent", "-1", f"{base}..{target}", "--", f":(literal,top){file}")
+        if answer := repository.run("rev-list", *options).decode().strip():
+            found[file] = answer
+    return found
+
+
+def way(repository: Repository, since: str, target: str) -> list[str]:
+    """Return a commit, and those that lead from it to a target, the oldest first."""
+    raw = repository.run("rev-list", "--reverse", "--ancestry-path", f"{since}..{target}")
+    return [since, *raw.decode().split()]

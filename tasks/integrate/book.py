@@ -1,0 +1,302 @@
+"""The book of a target: what is intended, landed and sent back, each in one transaction.
+
+The lease of the integrator is checked in all of them: a late one writes nothing.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from ...schema.errors import AckbusError
+from ...schema.message.draft import Draft
+from ...subscribers.jobs.claims import Outcome
+from ...subscribers.jobs.errors import ClaimLost
+from ...subscribers.jobs.jobs import FAILED
+from ..records.landings import Landing, Landings
+from ..steps.errors import TaskNotFound, WrongTaskState
+from ..steps.messages import TASKS
+from ..steps.tasks import Tasks
+from .checks import END_CHARS
+from .entries import Result
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ...bus.bus import Bus
+    from ...subscribers.queues.queue import Queue
+    from ..records.landings import LandingState
+    from .checks import CheckResult
+    from .entries import Entry, Made, OutcomeKind
+    from .holding import Holding
+
+STARTED, CHECKED, OUTPUT = "integration_started", "check_result", "check_output"
+INTENT, OUTCOME = "integration_intent", "integration_outcome"
+
+#: How often an entry is tried while its target moves, before its attempt ends.
+MAX_ATTEMPTS = 3
+
+
+class Stale(AckbusError):
+    """Some entries may not land any more: their tasks are not approved.
+
+    Attributes:
+        entries: those, each with the reason.
+    """
+
+    def __init__(self, entries: Sequence[tuple[Entry, str]]) -> None:
+        self.entries = entries
+        super().__init__("; ".join(f"{entry.name}: {reason}" for entry, reason in entries))
+
+
+class Book:
+    """Stores and tells all that becomes of the entries of one target.
+
+    Args:
+        bus: the bus.
+        queue: the completions.
+        holding: of the target.
+        repository, target: the target.
+        agent: the integrator.
+    """
+
+    def __init__(
+        self, bus: Bus, queue: Queue, holding: Holding, repository: str, target: str, agent: str
+    ) -> None:
+        self._bus = bus
+        self._queue = queue
+        self._holding = holding
+        self._repository = repository
+        self._target = target
+        self._agent = agent
+        self._tasks = Tasks(bus)
+        self.landings = Landings.of(bus)
+
+    def obstacle(self, entry: Entry) -> str | None:
+        """Return why an entry may not land, or None."""
+        if entry.task is None:
+            return None
+        try:
+            task = self._tasks.get(entry.task)
+        except TaskNotFound as error:
+            return str(error)
+        if (task.state, task.attempt, task.head) == ("APPROVED", entry.attempt, entry.head):
+            return None
+        return f"the task is {task.state} in attempt {task.attempt}"
+
+    def start(self, entries: Sequence[Entry], onto: str) -> None:
+        """Tell that the integration of entries begins."""
+        self._bus.log.append(
+            self._draft(entry, STARTED, target=self._target, onto=onto) for entry in entries
+        )
+
+    def tell_check(self, made: Sequence[Made], candidate: str, result: CheckResult) -> None:
+        """Tell of a check, in the conversation of each entry of the batch."""
+        end = result.output[-END_CHARS:]
+        batch = [each.entry.name for each in made]
+        drafts = [
+            self._draft(
+                each.entry,
+                CHECKED,
+                candidate=candidate,
+                command=result.command,
+                exit=result.exit,
+                reason=result.reason or None,
+                duration_ms=result.duration_ms,
+                runs=result.runs,
+                output=end,
+                output_chars=len(result.output),
+                batch=batch if len(batch) > 1 else None,
+            )
+            for each in made
+        ]
+        if len(result.output) > len(end):
+            whole = {"command": result.command, "candidate": candidate, "output": result.output}
+            drafts += [self._draft(each.entry, OUTPUT, **whole) for each in made]
+        self._bus.log.append(drafts)
+
+    def intend(
+        self,
+        made: Sequence[Made],
+        results: Sequence[CheckResult],
+        state: LandingState = "intended",
+    ) -> list[Landing]:
+        """Store and tell which commits are about to be those of the target.
+
+        Raises:
+            LeaseLost: the target is not held any more.
+            Stale: the tasks of some are not approved any more.
+        """
+        checks = tuple({"command": each.command, "exit": each.exit} for each in results)
+        with self._bus.transaction():
+            self._holding.check()
+            stale = [(each.entry, why) for each in made if (why := self._why_not(each.entry))]
+            if stale:
+                raise Stale(stale)
+            now_ms = self._bus.now_ms()
+            receipts = self._bus.log.append(
+                self._draft(
+                    each.entry,
+                    INTENT,
+                    target=self._target,
+                    candidate=each.candidate.commit,
+                    onto=each.candidate.onto,
+                    tree=each.candidate.tree,
+                    patch_id=each.patch_id,
+                    moves_to=made[-1].candidate.commit,
+                    checks=list(checks),
+                )
+                for each in made
+            )
+            landings = [
+                Landing(
+                    seq=receipt.seq,
+                    repository=self._repository,
+                    target=self._target,
+                    task=each.entry.task,
+                    attempt=each.entry.attempt,
+                    branch=each.entry.branch,
+                    head=each.head,
+                    onto=each.candidate.onto,
+                    candidate=each.candidate.commit,
+                    tree=each.candidate.tree,
+                    patch_id=each.patch_id,
+                    checks=checks,
+                    state=state,
+                    completion_seq=each.entry.message.seq,
+                    intended_at_ms=now_ms,
+                )
+                for each, receipt in zip(made, receipts, strict=True)
+            ]
+            for landing in landings:
+                self.landings.add(landing)
+            return landings
+
+    def _why_not(self, entry: Entry) -> str | None:
+        if entry.claim is not None and self._queue.status(entry.claim) != "active":
+            return "its claim is lost"
+        return self.obstacle(entry)
+
+    def landed(self, entry: Entry, landing: Landing) -> Result:
+        """Store and tell that an entry has landed; and end its task, its claim, and the landing.
+
+        Raises:
+            LeaseLost: the target is not held any more; whoever holds it finds what has landed.
+        """
+        result = Result(entry, "landed", landing.candidate)
+        with self._bus.transaction():
+            self._holding.check()
+            if self.landings.end(landing.seq, "landed", self._bus.now_ms()):
+                self._tell(result)
+                if entry.task is not None and entry.attempt is not None:
+                    with suppress(WrongTaskState):  # cancelled in this very moment, and has landed
+                        self._tasks.land(
+                            entry.task,
+                            attempt=entry.attempt,
+                            agent=self._agent,
+                            commit=landing.candidate,
+                        )
+            self.close(entry, Outcome(result=result.record()))
+        return result
+
+    def abandon(self, landings: Sequence[Landing]) -> None:
+        """Store that the target has not moved to some commits."""
+        with self._bus.transaction():
+            now_ms = self._bus.now_ms()
+            for landing in landings:
+                self.landings.end(landing.seq, "abandoned", now_ms)
+
+    def propose(self, landing: Landing, entry: Entry) -> Result:
+        """Store and tell that somebody else is asked to move the target."""
+        result = Result(entry, "proposed", landing.candidate)
+        with self._bus.transaction():
+            self._holding.check()
+            self.landings.end(landing.seq, "proposed", None)
+            self._tell(result)
+            self.close(entry, Outcome(result=result.record()))
+        return result
+
+    def refuse(
+        self,
+        entry: Entry,
+        outcome: OutcomeKind,
+        reason: str,
+        files: tuple[str, ...] = (),
+        others: Mapping[str, str] | None = None,
+    ) -> Result:
+        """Store and tell that an entry does not land, and begin the next attempt of its task."""
+        result = Result(entry, outcome, None, files, reason, others or {})
+        with self._bus.transaction():
+            self._holding.check()
+            self._tell(result)
+            if entry.task is not None and entry.attempt is not None:
+                with suppress(WrongTaskState, TaskNotFound):  # it was cancelled meanwhile
+                    self._tasks.send_back(
+                        entry.task,
+                        attempt=entry.attempt,
+                        agent=self._agent,
+                        reason=_with_others(reason, result.others),
+                        files=files,
+                    )
+            self.close(entry, Outcome(status=FAILED, error=reason, retry=False, is_reply=True))
+        return result
+
+    def requeue(self, entry: Entry, reason: str) -> Result:
+        """Store and tell that an entry is tried again: its target moved meanwhile.
+
+        After `MAX_ATTEMPTS` its attempt ends.
+        """
+        if entry.attempts >= MAX_ATTEMPTS:
+            return self.refuse(entry, "rejected", f"{reason}, {entry.attempts} times")
+        result = Result(entry, "requeued", None, (), reason)
+        with self._bus.transaction():
+            self._holding.check()
+            self._tell(result)
+            again = Outcome(
+                status=FAILED, error=reason, retry=True, retry_after_s=0.0, is_reply=True
+            )
+            self.close(entry, again)
+        return result
+
+    def close(self, entry: Entry, outcome: Outcome) -> None:
+        """End the claim on an entry, if it has one that is not lost."""
+        if entry.claim is None:
+            return
+        self._holding.let_go(entry.claim)
+        with suppress(ClaimLost):
+            self._queue.end(entry.claim, outcome)
+
+    def hand_back(self, entry: Entry, why: str) -> None:
+        """Hand back the claim on an entry: no attempt is counted."""
+        if entry.claim is None:
+            return
+        self._holding.let_go(entry.claim)
+        with suppress(ClaimLost):
+            self._queue.release(entry.claim, why)
+
+    def _tell(self, result: Result) -> None:
+        told = {
+            "outcome": result.outcome,
+            "target": self._target,
+            "commit": result.commit,
+            "files": list(result.files),
+            "reason": result.reason or None,
+            "others": dict(result.others),
+        }
+        self._bus.log.append([self._draft(result.entry, OUTCOME, **told)])
+
+    def _draft(self, entry: Entry, type: str, **more: object) -> Draft:
+        return Draft(
+            type,
+            {**entry.about(), **more},
+            from_agent=self._agent,
+            to_agent=TASKS,
+            in_reply_to=entry.message.id,
+            priority=entry.message.priority,
+        )
+
+
+def _with_others(reason: str, others: Mapping[str, str]) -> str:
+    """Return a reason with the tasks that last changed the files."""
+    names = sorted(set(others.values()))
+    return f"{reason} (last changed by {', '.join(names)})" if names else reason

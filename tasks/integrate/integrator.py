@@ -1,0 +1,187 @@
+"""The integrator: the one process that lands the entries of a target."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from time import monotonic
+
+from ...bus.doorbell import listen
+from ...git.branches.repositories import Place
+from ...git.targets.check_tree import CheckTree
+from ...git.targets.pushing import RemoteUnreachable
+from ...git.targets.refs import TargetBusy
+from ...git.trees.tree_locks import TreeBusy, TreeLocks
+from ...git.trees.work_trees import WorkTrees
+from ...schema.errors import LeaseLost, Refused, shown
+from ...subscribers.queues.queue import Queue
+from ...workers.processes.stop_switch import StopSwitch
+from ...workers.processes.supervisors import Supervisors
+from ..programs.bounded_attempts import JOB, BoundedAttempts
+from ..steps.changes import Changes
+from ..steps.messages import COMPLETIONS, integrators_of
+from ..steps.tasks import Tasks
+from .book import Book
+from .desk import Desk
+from .holding import LEASE_S, Holding, lease_of_target
+from .lander import Lander
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...bus.bus import Bus
+    from ...bus.doorbell import Listener
+    from .entries import Result
+    from .rules import Rules
+
+#: How long the lock of another integrator is waited for, in seconds: one may be about to end.
+_PATIENCE_S = 0.5
+
+#: The longest wait for news, and how often what was lost is looked for, in seconds.
+_LOOK_S, _SETTLE_S = 1.0, 5.0
+
+
+class Integrator:
+    """Integrates into one target, as the only one of its repository.
+
+    Args:
+        bus: the bus.
+        folder: in the repository.
+        rules: how.
+        tell: called with each result.
+        warn: called with what a person should know.
+        lease_s: how long its lease lasts unless it is renewed.
+        attempts: how often something is tried that fails for the moment.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        folder: str,
+        rules: Rules,
+        *,
+        tell: Callable[[Result], None] = lambda result: None,
+        warn: Callable[[str], None] = lambda words: None,
+        lease_s: float = LEASE_S,
+        attempts: BoundedAttempts | None = None,
+    ) -> None:
+        self._bus = bus
+        self._rules = rules
+        self._tell = tell
+        self._warn = warn
+        self._lease_s = lease_s
+        self._place = Place.around(folder)
+        self._stop = StopSwitch()
+        self._attempts = attempts or BoundedAttempts(JOB)
+        self._warned = ""
+        self._settle_at = 0.0
+
+    def stop(self, grace_s: float = 5.0) -> None:
+        """End soon, from any thread or a signal handler: a check is stopped, and nothing lands."""
+        self._stop.stop(grace_s)
+
+    def run(self, *, once: bool = False) -> None:
+        """Integrate what is in the queue; without `once` also what comes, until it is stopped.
+
+        Raises:
+            Refused: another integrator works on the target, or there is no such branch.
+            TargetBusy: with `once`: a work tree of the target is not clean.
+            RemoteUnreachable: with `once`: the remote does not answer.
+        """
+        Changes(self._bus).create_queues()
+        with ExitStack() as stack:
+            held = self._lock(stack)
+            supervisors = stack.enter_context(Supervisors())
+            tree = CheckTree(WorkTrees(self._place), self._rules.target)
+            stack.callback(tree.remove)
+            while not self._stop.is_thrown:
+                try:
+                    self._run_held(held, supervisors, tree, once)
+                    return
+                except LeaseLost as error:  # the machine slept, or somebody ended it
+                    self._warn(f"{error}; beginning again")
+
+    def _lock(self, stack: ExitStack) -> int:
+        locks = TreeLocks(self._place.common_dir, wait_s=_PATIENCE_S)
+        try:
+            return stack.enter_context(locks.of_target(self._rules.target))
+        except TreeBusy as error:
+            raise Refused(
+                f"another integrator works on {shown(self._rules.target)} of {self._place.main}, or"
+                " a git that it started; end it first"
+            ) from error
+
+    def _run_held(self, held: int, supervisors: Supervisors, tree: CheckTree, once: bool) -> None:
+        rules, repository = self._rules, self._place.common_dir
+        target = rules.target_in(self._place, held)
+        group = integrators_of(repository, rules.target)
+        queue = Queue.open(self._bus, COMPLETIONS)
+        name = lease_of_target(repository, rules.target)
+        with (
+            Holding(self._bus, queue, name, group, rules.agent, self._lease_s) as holding,
+            self._bus.heart(rules.agent) as heart,
+            listen(self._bus) as listener,
+        ):
+            book = Book(self._bus, queue, holding, repository, rules.target, rules.agent)
+            lander = Lander(
+                *(self._bus, self._place, rules, book, target, tree, supervisors),
+                stop=self._stop,
+                tell=self._tell,
+            )
+            desk = Desk(queue, group, rules, holding, book, heart)
+            self._serve(desk, lander, listener, once)
+
+    def _serve(self, desk: Desk, lander: Lander, listener: Listener, once: bool) -> None:
+        self._settle_at = 0.0
+        while not self._stop.is_thrown:
+            wait_s = _LOOK_S
+            try:
+                self._look_after(lander)
+                lander.check_free()
+                if desk.turn(lander):
+                    self._attempts.end()
+                    self._warned = ""
+                    continue
+                if once:
+                    return
+            except (TargetBusy, RemoteUnreachable) as error:
+                wait_s = self._pause(error, desk)
+                if once and not self._attempts.attempt:
+                    raise
+                self._settle_at = 0.0
+            self._wait(listener, wait_s)
+
+    def _wait(self, listener: Listener, wait_s: float) -> None:
+        """Wait for news, or for the end of a pause."""
+        ends = monotonic() + wait_s
+        while not self._stop.is_thrown and (left_s := ends - monotonic()) > 0:
+            listener.wait(min(left_s, _LOOK_S))
+            if wait_s <= _LOOK_S:
+                return
+
+    def _look_after(self, lander: Lander) -> None:
+        """Settle what was lost, now and then: holders, questions, and what was intended."""
+        if monotonic() < self._settle_at:
+            return
+        lander.recover()
+        tasks = Tasks(self._bus)
+        tasks.settle_lost()
+        tasks.settle_deadlines()
+        self._settle_at = monotonic() + _SETTLE_S
+
+    def _pause(self, error: Exception, desk: Desk) -> float:
+        """Tell what is in the way, and return how long to wait before the next attempt."""
+        if str(error) != self._warned:
+            self._warned = str(error)
+            self._warn(self._warned)
+        if isinstance(error, TargetBusy):
+            return _LOOK_S
+        if not self._attempts.attempt:
+            self._attempts.begin()
+        now_ms = self._bus.now_ms()
+        pause_ms = self._attempts.failed(now_ms)
+        if pause_ms is not None:
+            self._attempts.begin()
+            return pause_ms / 1000
+        desk.tell_offline()
+        return self._attempts.offline_ms(now_ms) / 1000

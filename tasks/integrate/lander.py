@@ -1,0 +1,284 @@
+"""Landing a batch: candidates, checks, and the move of the target; halved where one is at fault."""
+
+from __future__ import annotations
+
+from ...git.branches.candidates import Candidates
+from ...git.targets.refs import TargetBusy, TargetMoved, TargetRefused
+from .book import Stale
+from .checks import run_check
+from .entries import Entry, Made
+from .proposing import propose
+from .stack import authors_of, stack_up
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ...bus.bus import Bus
+    from ...git.branches.candidates import Conflict
+    from ...git.branches.repositories import Place
+    from ...git.targets.check_tree import CheckTree
+    from ...git.targets.refs import LocalTarget
+    from ...workers.processes.stop_switch import StopSwitch
+    from ...workers.processes.supervisors import Supervisors
+    from ..records.landings import Landing
+    from .book import Book
+    from .checks import CheckResult
+    from .entries import Result
+    from .rules import Rules
+    from .stack import Stack
+
+
+class Stopped(Exception):
+    """The integrator was told to stop; what it had not landed stays in the queue."""
+
+
+class Lander:
+    """Lands the entries of one target, which its integrator holds.
+
+    Args:
+        bus, place, rules, book, target, tree, supervisors: of the integrator.
+        stop: ends a check early.
+        tell: called with each result.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        place: Place,
+        rules: Rules,
+        book: Book,
+        target: LocalTarget,
+        tree: CheckTree,
+        supervisors: Supervisors,
+        stop: StopSwitch,
+        tell: Callable[[Result], None],
+    ) -> None:
+        self._bus = bus
+        self._place = place
+        self._rules = rules
+        self._book = book
+        self._target = target
+        self._tree = tree
+        self._supervisors = supervisors
+        self._stop = stop
+        self._tell = tell
+        self._candidates = Candidates(place)
+        self._started: set[int] = set()
+        self._failed: set[str] = set()  # trees of batches
+
+    def check_free(self) -> None:
+        """Check that the target could be moved now.
+
+        Raises:
+            TargetBusy: it could not.
+            Refused: there is no such branch.
+        """
+        self._target.check_free()
+
+    def recover(self) -> None:
+        """Find out what became of what was intended, and of what others were asked to land."""
+        open_ones = self._book.landings.open(self._place.common_dir, self._rules.target)
+        if not open_ones:
+            return
+        at = self._target.pin()
+        for landing in open_ones:
+            is_there = self._target.contains(at, landing.candidate) or (
+                landing.state == "proposed" and self._target.contains(at, landing.head)
+            )
+            if is_there:
+                self._finish(landing)
+            elif landing.state == "intended":
+                self._target.mend(landing.candidate, landing.onto)
+                self._book.abandon([landing])
+
+    def _finish(self, landing: Landing) -> None:
+        message = self._bus.get(landing.completion_seq)
+        if message is not None:
+            self._tell(self._book.landed(Entry.of(message), landing))
+
+    def land(self, entries: Sequence[Entry]) -> None:
+        """Land what can land of some entries; each of them has its end, or stays in the queue.
+
+        Raises:
+            Stopped: the integrator was told to stop.
+            TargetBusy: the target can't be moved at present.
+            RemoteUnreachable: the remote does not answer.
+            LeaseLost: the target is not held any more.
+        """
+        entries = [entry for entry in entries if not self._is_over(entry)]
+        while entries:
+            onto = self._target.pin()
+            self._start(entries, onto)
+            rules = self._rules
+            stack = stack_up(self._candidates, entries, onto, rules.strategy)
+            for entry, conflict in stack.wrong:
+                self._tell(self._send_back(entry, conflict, onto))
+            self._close_there(stack)
+            if stack.made:
+                self._land_stack(stack.made)
+            entries = stack.later
+
+    def _start(self, entries: Sequence[Entry], onto: str) -> None:
+        new = [entry for entry in entries if entry.message.seq not in self._started]
+        self._started.update(entry.message.seq for entry in new)
+        if new:
+            self._book.start(new, onto)
+
+    def _is_over(self, entry: Entry) -> bool:
+        """End an entry that has landed before, or may not land any more; return whether it was."""
+        for landing in self._landings_of(entry):
+            if landing.completion_seq == entry.message.seq and (
+                landing.state == "landed"
+                or self._target.contains(self._target.pin(), landing.candidate)
+            ):
+                is_new = landing.state != "landed"
+                result = self._book.landed(entry, landing)
+                if is_new:
+                    self._tell(result)
+                return True
+        reason = self._book.obstacle(entry)
+        if reason is not None:
+            self._tell(self._book.refuse(entry, "rejected", reason))
+        return reason is not None
+
+    def _landings_of(self, entry: Entry) -> list[Landing]:
+        head = None if entry.head is None else self._place.git.commit(entry.head)
+        if head is None:
+            return []
+        return self._book.landings.of_head(self._place.common_dir, self._rules.target, head)
+
+    def _close_there(self, stack: Stack) -> None:
+        """End what the target has already."""
+        for made in stack.there:
+            (landing,) = self._book.intend([made], ())
+            self._tell(self._book.landed(made.entry, landing))
+
+    def _send_back(self, entry: Entry, conflict: Conflict, onto: str) -> Result:
+        """End the attempt of an entry that has no candidate, unless the target moved meanwhile."""
+        if self._target.pin() != onto:
+            return self._book.requeue(entry, f"{self._rules.target} was moved meanwhile")
+        return self._book.refuse(
+            entry,
+            "conflict" if conflict.is_conflict else "rejected",
+            conflict.reason,
+            conflict.files,
+            self._authors(entry, conflict, onto),
+        )
+
+    def _authors(self, entry: Entry, conflict: Conflict, onto: str) -> dict[str, str]:
+        if not conflict.files or entry.head is None:
+            return {}
+        where = (self._place.common_dir, self._rules.target)
+        pair = (onto, entry.head)
+        return authors_of(self._place.git, self._book.landings, where, pair, conflict.files)
+
+    def _land_stack(self, made: Sequence[Made]) -> None:
+        tree = made[-1].candidate.tree
+        if len(made) > 1 and tree in self._failed:  # the half before it has landed meanwhile
+            self._halve(made)
+            return
+        results = self._check(made)
+        failed = next((each for each in results if not each.has_passed), None)
+        if failed is None:
+            self._move(made, results)
+        elif len(made) == 1:
+            words = f"check {failed.command!r} failed: {failed.reason}"
+            last = f": {failed.last_line[:300]}" if failed.last_line else ""
+            self._tell(self._book.refuse(made[0].entry, "check_failed", words + last))
+        else:
+            self._failed.add(tree)
+            self._halve(made)
+
+    def _halve(self, made: Sequence[Made]) -> None:
+        half = len(made) // 2
+        self.land([each.entry for each in made[:half]])
+        self.land([each.entry for each in made[half:]])
+
+    def _check(self, made: Sequence[Made]) -> list[CheckResult]:
+        """Check the last candidate, which contains all; the first check that fails ends it."""
+        results: list[CheckResult] = []
+        if not self._rules.checks:
+            return results
+        candidate = made[-1].candidate
+        folder = self._tree.put(candidate.commit)
+        for check in self._rules.checks:
+            result = run_check(
+                check,
+                folder,
+                self._environment(made[-1]),
+                timeout_s=self._rules.check_timeout_s,
+                stop=self._stop,
+                supervisors=self._supervisors,
+            )
+            if result.was_stopped:
+                raise Stopped
+            self._book.tell_check(made, candidate.commit, result)
+            results.append(result)
+            if not result.has_passed:
+                break
+        return results
+
+    def _environment(self, made: Made) -> dict[str, str]:
+        return {
+            "BUS_DIR": self._bus.directory,
+            "BUS_TASK": made.entry.task or "",
+            "BUS_BRANCH": made.entry.branch,
+            "BUS_HEAD": made.head,
+            "BUS_CANDIDATE": made.candidate.commit,
+            "BUS_ONTO": made.candidate.onto,
+            "BUS_TARGET": self._rules.target,
+        }
+
+    def _move(self, made: Sequence[Made], results: Sequence[CheckResult]) -> None:
+        """Move the target to the last candidate, and tell what came of it."""
+        if self._stop.is_thrown:
+            raise Stopped
+        first, last = made[0].candidate, made[-1].candidate
+        try:
+            landings = self._book.intend(made, results)
+        except Stale as stale:
+            gone = {entry.message.seq for entry, _ in stale.entries}
+            for entry, reason in stale.entries:
+                self._tell(self._book.refuse(entry, "rejected", reason))
+            self.land([each.entry for each in made if each.entry.message.seq not in gone])
+            return
+        if self._rules.propose is not None:
+            self._propose(made[0], landings[0])
+            return
+        names = ", ".join(each.entry.name for each in made)
+        try:
+            self._target.move(last.commit, first.onto, f"bus integrate: {names}")
+        except TargetMoved as error:
+            self._book.abandon(landings)
+            for each in made:
+                self._tell(self._book.requeue(each.entry, str(error)))
+        except TargetBusy:
+            self._book.abandon(landings)
+            raise
+        except TargetRefused as error:
+            self._book.abandon(landings)
+            if len(made) > 1:
+                self._halve(made)
+            else:
+                self._tell(self._book.refuse(made[0].entry, "rejected", str(error)))
+        else:
+            for each, landing in zip(made, landings, strict=True):
+                self._tell(self._book.landed(each.entry, landing))
+
+    def _propose(self, made: Made, landing: Landing) -> None:
+        assert self._rules.propose is not None, made
+        refused = propose(
+            self._rules.propose,
+            self._place.main,
+            self._environment(made) | {"BUS_TITLE": made.entry.words.partition("\n")[0]},
+            stop=self._stop,
+            supervisors=self._supervisors,
+        )
+        if refused is None:
+            self._tell(self._book.propose(landing, made.entry))
+            return
+        self._book.abandon([landing])
+        if self._stop.is_thrown:
+            raise Stopped
+        self._tell(self._book.refuse(made.entry, "rejected", refused))

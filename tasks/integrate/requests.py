@@ -1,0 +1,113 @@
+"""Asking for an integration of a plain branch, and looking what one would give."""
+
+from __future__ import annotations
+
+from tempfile import TemporaryDirectory
+
+from ...git.branches.candidates import Candidates
+from ...git.branches.forecast import objects_aside
+from ...schema.errors import Refused, shown
+from ...subscribers.jobs.jobs import Jobs
+from ..records.landings import Landings
+from ..steps.changes import Changes
+from ..steps.messages import COMPLETIONS, QUEUES, completion
+from ..steps.tasks import Tasks
+from .entries import Entry, Result
+from .stack import authors_of, stack_up
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ...bus.bus import Bus
+    from ...git.branches.candidates import Conflict
+    from ...git.branches.repositories import Place
+    from .entries import OutcomeKind
+    from .rules import Rules
+
+
+def request(bus: Bus, place: Place, rules: Rules, branches: Sequence[str]) -> None:
+    """Add branches without a task to the queue, at the commits that they are at.
+
+    Raises:
+        Refused: there is no such branch, or the same commit of it waits or has landed.
+    """
+    Changes(bus).create_queues()
+    drafts = []
+    for branch in branches:
+        place.branch_ref(branch)
+        head = place.git.commit(f"refs/heads/{branch}")
+        if head is None:
+            raise Refused(f"{place.main} has no branch {shown(branch)}; name one that is there")
+        _refuse_same(bus, place, rules, branch, head)
+        entry = {
+            "task": None,
+            "repository": place.common_dir,
+            "branch": branch,
+            "head": head,
+            "target": rules.target,
+        }
+        drafts.append(completion(entry, rules.agent))
+    bus.log.append(drafts)
+
+
+def _refuse_same(bus: Bus, place: Place, rules: Rules, branch: str, head: str) -> None:
+    for entry in waiting(bus, place, rules):
+        if (entry.branch, entry.head) == (branch, head):
+            raise Refused(f"{shown(branch)} waits already, at {head[:12]}; see 'bus queue list'")
+    for landing in Landings.of(bus).of_head(place.common_dir, rules.target, head):
+        if landing.state == "landed":
+            raise Refused(f"{shown(branch)} has landed, as {landing.candidate[:12]}")
+
+
+def waiting(bus: Bus, place: Place, rules: Rules) -> list[Entry]:
+    """Return the entries for a target that have no end, in their order; nothing is claimed."""
+    jobs = Jobs.of(bus)
+    found = []
+    for message in bus.read(type=QUEUES[COMPLETIONS]):
+        entry = Entry.of(message)
+        is_ours = entry.repository in (None, place.common_dir)
+        if not is_ours or entry.target not in (None, rules.target):
+            continue
+        known = [job for job in jobs.of_message(message.seq) if job.queue == COMPLETIONS]
+        if all(job.ended_at_ms is None for job in known):
+            found.append(entry)
+    return sorted(found, key=lambda entry: (entry.message.priority, entry.message.seq))
+
+
+def look(bus: Bus, place: Place, rules: Rules) -> Iterator[Result]:
+    """Yield what an integration would give now but for checks; nothing is claimed or changed.
+
+    Git writes what it makes into a folder of its own, which is removed.
+    """
+    tasks = Tasks(bus)
+    with TemporaryDirectory(prefix="ackbus-dry-run-") as aside:
+        onto = place.commit(place.branch_ref(rules.target))
+        candidates = Candidates(place, objects_aside(place.git, aside))
+        for entry in waiting(bus, place, rules):
+            if entry.task is not None and (state := tasks.get(entry.task).state) != "APPROVED":
+                yield Result(entry, "rejected", reason=f"the task is {state}")
+                continue
+            stack = stack_up(candidates, [entry], onto, rules.strategy)
+            for _, conflict in stack.wrong:
+                yield _refused(bus, place, rules, entry, conflict, candidates, onto)
+            if stack.made or stack.there:
+                yield Result(entry, "landed", reason="it would merge; nothing was checked")
+            onto = stack.made[-1].candidate.commit if stack.made else onto
+
+
+def _refused(
+    bus: Bus,
+    place: Place,
+    rules: Rules,
+    entry: Entry,
+    conflict: Conflict,
+    candidates: Candidates,
+    onto: str,
+) -> Result:
+    others: dict[str, str] = {}
+    if conflict.files and entry.head is not None:
+        where, pair = (place.common_dir, rules.target), (onto, entry.head)
+        others = authors_of(candidates.git, Landings.of(bus), where, pair, conflict.files)
+    outcome: OutcomeKind = "conflict" if conflict.is_conflict else "rejected"
+    return Result(entry, outcome, None, conflict.files, conflict.reason, others)

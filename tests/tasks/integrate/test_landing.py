@@ -1,0 +1,356 @@
+"""From a completion to a merged and checked commit."""
+
+import re
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from ackbus import Queue
+from ackbus.git.targets.refs import TargetBusy
+from ackbus.schema.errors import Refused
+from ackbus.subscribers.queues.queues import Queues
+from ackbus.tasks.integrate.checks import Check
+from ackbus.tasks.integrate.requests import look
+from ackbus.tasks.integrate.rules import Rules, checks_of
+
+from ...cli.git import Git
+from .conftest import Yard, lines
+
+
+def test_approved_task_is_merged_checked_and_completed(yard: Yard) -> None:
+    """U-57: candidate, check, landing; the check ran on the commit that landed."""
+    before = yard.main
+    task = yard.task("one", a=lines(l5="five"))
+    assert yard.integrate("git rev-parse HEAD") == {"one": "landed"}
+    landed = yard.tasks.get("one")
+    assert (landed.state, landed.commit_id) == ("COMPLETED", yard.main)
+    (check,) = yard.said("check_result")
+    assert (check.payload["output"].strip(), check.payload["exit"]) == (yard.main, 0)
+    assert yard.git.ok("log", "-1", "--format=%P", "main").split() == [before, task.head]
+    (landing,) = yard.landings("one")
+    assert (landing.state, landing.onto, landing.head) == ("landed", before, task.head)
+    assert yard.git.ok("status", "--porcelain") == ""
+    assert "five" in (yard.git.path / "a").read_text()
+
+
+def test_author_is_the_tasks_and_the_committer_the_configured_one(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yard.task("one", a=lines(l5="five"))
+    for name in ("GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
+        monkeypatch.delenv(name)
+    yard.integrate()
+    assert yard.git.ok("log", "-1", "--format=%an %cn", "main") == "Ann Integra Tor"
+
+
+def test_each_step_is_a_message_that_answers_the_completion(yard: Yard) -> None:
+    """U-59: claimed and merged messages share the id of the completion."""
+    yard.task("one", a=lines(l5="five"))
+    yard.integrate("true")
+    (completion,) = yard.said("task.completion")
+    told = [
+        message
+        for message in yard.bus.read(conversation=completion.conversation)
+        if message.in_reply_to == completion.id
+    ]
+    assert [message.type for message in told] == [
+        *("integration_started", "check_result", "integration_intent", "integration_outcome")
+    ]
+    assert {message.payload["completion"] for message in told} == {completion.id}
+    assert told[-1].payload["outcome"] == "landed"
+    job = Queue.open(yard.bus, "completions").jobs.get(completion.seq)
+    assert job.state == "succeeded"
+
+
+def test_conflict_names_files_and_the_task_that_changed_them(yard: Yard) -> None:
+    """U-57: a conflict with a base that has not moved ends the attempt."""
+    yard.task("one", a=lines(l5="five"))
+    yard.task("two", a=lines(l5="FIVE"), b="bb\n")
+    before = yard.main
+    assert yard.integrate() == {"one": "landed", "two": "conflict"}
+    result = yard.results[-1]
+    assert (result.files, result.others) == (("a",), {"a": "one"})
+    task = yard.tasks.get("two")
+    assert (task.state, task.attempt) == ("ASSIGNED", 2)
+    assert task.reason == "it conflicts with the target (last changed by one): a"
+    assert yard.git.ok("rev-parse", "main^1") == before
+
+
+def test_failed_check_ends_the_attempt_with_the_last_line(yard: Yard) -> None:
+    yard.task("one", a=lines(l5="five"))
+    before = yard.main
+    assert yard.integrate("echo no; echo wrong; exit 3") == {"one": "check_failed"}
+    assert yard.main == before
+    task = yard.tasks.get("one")
+    assert (task.state, task.attempt) == ("ASSIGNED", 2)
+    assert task.reason is not None
+    assert task.reason.endswith("exited with code 3: wrong")
+    (outcome,) = yard.said("integration_outcome")
+    assert outcome.payload["outcome"] == "check_failed"
+
+
+@pytest.mark.parametrize("strategy", ["merge", "cherry-pick", "ff"])
+def test_every_strategy_lands_the_same_files(yard: Yard, strategy: str) -> None:
+    """U-57: cherry-pick, no-ff and ff-only."""
+    before = yard.main
+    task = yard.task("one", a=lines(l5="five"))
+    if strategy == "cherry-pick":
+        yard.git.commit("c")
+    assert yard.integrate("grep five a", strategy=strategy) == {"one": "landed"}
+    assert yard.git.ok("show", "main:a") == lines(l5="five").rstrip()
+    parents = yard.git.ok("log", "-1", "--format=%P", "main").split()
+    expected = {
+        "merge": [before, task.head],
+        "cherry-pick": [yard.git.ok("rev-parse", "main~1")],
+        "ff": [before],
+    }
+    assert parents == expected[strategy]
+    assert (yard.main == task.head) == (strategy == "ff")
+
+
+def test_what_is_no_fast_forward_is_a_conflict_without_files(yard: Yard) -> None:
+    yard.task("one", a=lines(l5="five"))
+    yard.git.commit("c")
+    assert yard.integrate(strategy="ff") == {"one": "conflict"}
+    assert "rebase" in yard.results[-1].reason
+
+
+def test_cherry_pick_keeps_authors_and_messages_and_drops_what_is_there(yard: Yard) -> None:
+    first = yard.branch("w/one", a=lines(l5="five"))
+    second = yard.branch("w/one", first, b="bb\n")
+    yard.git.ok("cherry-pick", first)
+    yard.approve("one", second)
+    assert yard.integrate(strategy="cherry-pick") == {"one": "landed"}
+    assert yard.subjects()[0] == "work of w/one"
+    assert yard.git.ok("rev-list", "--count", "main") == "3"
+    assert yard.tasks.get("one").commit_id == yard.main
+
+
+def test_one_bad_change_of_a_batch_is_found_and_the_others_land(yard: Yard, tmp_path: Path) -> None:
+    """U-57: the target only moves to a commit that passed."""
+    for number in range(15):
+        yard.task(f"t{number}", **{f"f{number}": "x\n"})
+    yard.task("bad", bad="x\n")
+    outcomes = yard.integrate(f"echo >> {tmp_path}/runs; test ! -e bad", batch=16)
+    bad = outcomes.pop("bad")
+    assert (bad, set(outcomes.values()), len(outcomes)) == ("check_failed", {"landed"}, 15)
+    passed = {
+        message.payload["candidate"]
+        for message in yard.said("check_result")
+        if message.payload["exit"] == 0
+    }
+    moves = yard.git.ok("reflog", "--format=%H", "main").splitlines()[:-1]
+    assert set(moves) <= passed
+    assert yard.said("integration_intent")[0].payload["moves_to"] in passed
+    runs = len((tmp_path / "runs").read_text())
+    assert runs == 6  # of all 16, of the first 8, the next 4, 2, 1, and of the bad one
+
+
+def test_flaky_check_is_run_once_more(yard: Yard, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    yard.task("one", a=lines(l5="five"))
+    command = f"test -e {flag} || {{ touch {flag}; exit 1; }}"
+    assert yard.integrate(Check(command, is_flaky=True)) == {"one": "landed"}
+    (check,) = yard.said("check_result")
+    assert (check.payload["runs"], check.payload["exit"]) == (2, 0)
+
+
+def test_check_that_takes_too_long_is_ended(yard: Yard) -> None:
+    """U-57: each check has a time limit."""
+    yard.task("one", a=lines(l5="five"))
+    assert yard.integrate("sleep 600", check_timeout_s=0.2) == {"one": "check_failed"}
+    assert "has not ended within 0.2 s" in yard.results[-1].reason
+
+
+def test_long_output_is_kept_whole_and_its_end_is_in_the_message(yard: Yard) -> None:
+    yard.task("one", a=lines(l5="five"))
+    assert yard.integrate("seq 1 20000") == {"one": "landed"}
+    (check,) = yard.said("check_result")
+    assert check.payload["output"].endswith("19999\n20000\n")
+    assert len(check.payload["output"]) == 2000
+    (whole,) = yard.said("check_output")
+    assert whole.payload_ref is not None
+    assert whole.payload["output"].splitlines()[0] == "1"
+    assert len(whole.payload["output"].splitlines()) == 20000
+
+
+def test_leftovers_of_a_check_are_killed_before_the_target_moves(
+    yard: Yard, tmp_path: Path
+) -> None:
+    pid = tmp_path / "pid"
+    yard.task("one", a=lines(l5="five"))
+    command = f"setsid sleep 600 & echo $! > {pid}; sleep 601 & true"
+    assert yard.integrate(command) == {"one": "landed"}
+    number = int(pid.read_text())
+    status = Path(f"/proc/{number}/stat")
+    assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_check_sees_a_clean_tree_each_time(yard: Yard) -> None:
+    yard.task("one", a=lines(l5="five"))
+    yard.task("two", a=lines(l25="x"), **{".gitignore": "built\n"})
+    command = "test ! -e built && test ! -e other && touch built other"
+    assert yard.integrate(command, batch=1) == {"one": "landed", "two": "landed"}
+    assert not yard.git.ok("worktree", "list").splitlines()[1:]
+
+
+def test_target_that_moves_during_the_check_requeues(yard: Yard) -> None:
+    """U-57: what was tested is what lands; else it is tested again."""
+    yard.task("one", a=lines(l5="five"))
+    there = yard.git.path
+    command = f"test -e {there}/c || (cd {there} && echo c > c && git add c && git commit -qm c)"
+    assert [
+        yard.integrate(command),
+        [each.outcome for each in yard.results],
+    ] == [{"one": "landed"}, ["requeued", "landed"]]
+    assert yard.git.ok("show", "main:c") == "c"
+    assert [each.state for each in yard.landings("one")] == ["abandoned", "landed"]
+
+
+def test_target_that_always_moves_sends_the_task_back_after_three_attempts(yard: Yard) -> None:
+    """U-56: at most three attempts."""
+    yard.task("one", a=lines(l5="five"))
+    there = yard.git.path
+    yard.integrate(f"cd {there} && git commit -q --allow-empty -m more")
+    assert [each.outcome for each in yard.results] == ["requeued", "requeued", "rejected"]
+    assert "moved meanwhile, 3 times" in yard.results[-1].reason
+    assert yard.tasks.get("one").attempt == 2
+
+
+def test_dirty_tree_of_the_target_is_one_line_and_nothing_is_lost(yard: Yard) -> None:
+    yard.task("one", a=lines(l5="five"))
+    (yard.git.path / "b").write_text("mine\n")
+    before = yard.main
+    with pytest.raises(TargetBusy, match=r"is not clean.*not committed: b.*commit or stash"):
+        yard.integrate()
+    assert (yard.main, yard.tasks.get("one").state) == (before, "APPROVED")
+    assert (yard.git.path / "b").read_text() == "mine\n"
+    yard.git.ok("checkout", "--quiet", "b")
+    assert yard.integrate() == {"one": "landed"}
+
+
+def test_untracked_file_in_the_way_is_kept(yard: Yard) -> None:
+    yard.task("one", c="theirs\n")
+    (yard.git.path / "c").write_text("mine\n")
+    before = yard.main
+    with pytest.raises(TargetBusy, match="c"):
+        yard.integrate()
+    assert ((yard.git.path / "c").read_text(), yard.main) == ("mine\n", before)
+    assert yard.git.ok("status", "--porcelain") == "?? c"
+    (yard.git.path / "c").unlink()
+    assert yard.integrate() == {"one": "landed"}
+
+
+def test_target_checked_out_in_a_linked_tree_goes_along(yard: Yard, tmp_path: Path) -> None:
+    yard.git.ok("checkout", "--quiet", "--detach")
+    yard.git.ok("worktree", "add", "--quiet", tmp_path / "linked", "main")
+    yard.task("one", a=lines(l5="five"))
+    assert yard.integrate() == {"one": "landed"}
+    linked = Git(tmp_path / "linked", yard.git.env)
+    assert (linked.head, linked.ok("status", "--porcelain")) == (yard.main, "")
+    assert "five" not in (yard.git.path / "a").read_text()
+
+
+def test_dry_run_claims_and_changes_nothing(yard: Yard) -> None:
+    """U-60: a dry run and then a real one."""
+    yard.task("one", a=lines(l5="five"))
+    yard.task("two", a=lines(l5="FIVE"))
+    before = (yard.bus.stats().messages, yard.main, yard.git.ok("count-objects", "-v"))
+    results = list(look(yard.bus, yard.place, Rules()))
+    assert [(each.entry.name, each.outcome, each.files) for each in results] == [
+        ("one", "landed", ()),
+        ("two", "conflict", ("a",)),
+    ]
+    assert before == (yard.bus.stats().messages, yard.main, yard.git.ok("count-objects", "-v"))
+    assert not Queue.open(yard.bus, "completions").jobs.counts().get("running")
+    assert yard.integrate() == {"one": "landed", "two": "conflict"}
+
+
+def test_same_commit_of_a_branch_enters_once(yard: Yard) -> None:
+    """U-56: unique by remote, branch and head."""
+    yard.branch("topic", a=lines(l5="five"))
+    yard.ask("topic")
+    with pytest.raises(Refused, match="waits already"):
+        yard.ask("topic")
+    assert yard.integrate() == {"topic": "landed"}
+    with pytest.raises(Refused, match="has landed, as"):
+        yard.ask("topic")
+
+
+def test_priority_goes_first_and_a_held_queue_waits(yard: Yard) -> None:
+    """U-56: by priority, then by age."""
+    for name, priority in (("low", 2), ("mid", 1), ("high", 0)):
+        yard.approve(name, yard.branch(f"w/{name}", **{name: "x\n"}), priority=priority)
+    Queues(yard.bus).pause("completions")
+    assert yard.integrate() == {}
+    Queues(yard.bus).resume("completions")
+    yard.integrate(batch=1)
+    assert [each.entry.name for each in yard.results] == ["high", "mid", "low"]
+
+
+def test_failed_head_does_not_stop_the_queue(yard: Yard) -> None:
+    yard.task("gone", a=lines(l5="five"))
+    yard.approve("missing", "f" * 40)
+    yard.task("two", b="bb\n")
+    yard.tasks.cancel("gone", agent="lead")
+    assert yard.integrate(batch=1) == {"gone": "rejected", "missing": "rejected", "two": "landed"}
+    assert "there is no commit ffff" in yard.results[1].reason
+
+
+def test_task_that_is_cancelled_during_its_check_does_not_land(yard: Yard) -> None:
+    yard.task("one", a=lines(l5="five"))
+    yard.task("two", b="bb\n")
+    bus = Path(sysconfig.get_path("scripts"), "bus")
+    cancel = f"{bus} task cancel one --agent lead || true"
+    assert yard.integrate(cancel) == {"one": "rejected", "two": "landed"}
+    assert yard.tasks.get("one").state == "CANCELLED"
+    assert yard.git.ok("show", "main:a") == lines().rstrip()
+
+
+def test_what_the_target_has_already_has_landed(yard: Yard) -> None:
+    task = yard.task("one", a=lines(l5="five"))
+    assert task.head is not None
+    yard.git.ok("merge", "--quiet", "--no-ff", "-m", "by hand", task.head)
+    before = yard.main
+    assert yard.integrate("false") == {"one": "landed"}
+    assert (yard.main, yard.tasks.get("one").commit_id) == (before, task.head)
+
+
+def test_unrelated_history_is_rejected_in_one_line(yard: Yard) -> None:
+    tree = yard.git.ok("rev-parse", "main^{tree}")
+    stranger = yard.git.ok("commit-tree", tree, "-m", "stranger")
+    yard.approve("one", stranger)
+    assert yard.integrate() == {"one": "rejected"}
+    assert "no commit in common" in yard.results[-1].reason
+
+
+def test_checks_come_from_the_settings_of_git_and_not_from_a_commit(yard: Yard) -> None:
+    yard.git.ok("config", "--add", "ackbus.check", "test ! -e bad")
+    yard.git.ok("config", "--add", "ackbus.check", "true")
+    checks = checks_of(yard.place)
+    assert [check.command for check in checks] == ["test ! -e bad", "true"]
+    yard.task("one", bad="x\n", **{".gitconfig": "[ackbus]\ncheck = true\n"})
+    assert yard.integrate(*checks) == {"one": "check_failed"}
+
+
+def test_hooks_do_not_run_at_candidates_and_a_refusing_one_is_told(yard: Yard) -> None:
+    hooks = yard.git.path / ".git" / "hooks"
+    hooks.mkdir(exist_ok=True)
+    for name in ("pre-commit", "commit-msg", "pre-merge-commit", "post-checkout", "post-merge"):
+        (hooks / name).write_text("#!/bin/sh\ntouch ../hook-ran\nexit 1\n")
+        (hooks / name).chmod(0o755)
+    head = yard.git.ok(
+        *("commit-tree", "main^{tree}", "-p", "main", "-m", "empty"),
+    )
+    yard.approve("empty", head)
+    assert yard.integrate("true") == {"empty": "landed"}
+    assert not (yard.git.path / "hook-ran").exists()
+    (hooks / "reference-transaction").write_text(
+        '#!/bin/sh\ngrep -q refs/heads/main && test "$1" = prepared && exit 1\nexit 0\n'
+    )
+    (hooks / "reference-transaction").chmod(0o755)
+    head = yard.git.ok("commit-tree", "main^{tree}", "-p", "main", "-m", "more")
+    yard.approve("more", head)
+    assert yard.integrate() == {"more": "rejected"}
+    assert re.search("hook", yard.results[-1].reason)
