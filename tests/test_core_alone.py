@@ -1,5 +1,6 @@
 """The core works on files alone: the doors of HTTP are an extra, which nothing else needs."""
 
+import json
 import os
 import subprocess
 import sys
@@ -15,7 +16,10 @@ from ackbus.cli.commands.serve import HOST
 ROOT = Path(__file__).parents[1]
 
 #: The rooms below the server whose tests are the core's.
-CORE = ["schema", "blobs", "bus", "subscribers", "workers", "export", "concurrency", "property"]
+CORE = [
+    *("schema", "blobs", "bus", "subscribers", "workers", "export", "concurrency", "property"),
+    *("git_branches", "tasks/control", "tasks/steps", "tasks/trees"),
+]
 
 #: Refuses the server, what its extra installs, and every address of a network.
 ALONE = """
@@ -55,6 +59,22 @@ LIFE = [
     "replay",
 ]
 
+#: The life of a task in a git repository, from its branch to its commit on main.
+LIFE_OF_TASK = [
+    "init",
+    "task spawn parser --worker w1 --review required --json",
+    "task start parser --agent w1",
+    "task done parser --agent w1",
+    "task diff parser",
+    "task approve parser --agent lead",
+    "integrate --once",
+    "task clean",
+    "task board",
+    "task list --all --json",
+    "task log parser",
+    "doctor --full",
+]
+
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
@@ -74,6 +94,11 @@ def run(alone: dict[str, str], *arguments: str, cwd: Path) -> subprocess.Complet
         text=True,
         check=False,
     )
+
+
+def git(alone: dict[str, str], *words: str, cwd: Path) -> None:
+    by = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    subprocess.run(["git", *by, *words], cwd=cwd, env=alone, check=True, capture_output=True)
 
 
 def core_tests(alone: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
@@ -103,6 +128,30 @@ def test_x_16_the_life_of_a_bus_needs_no_server_and_no_network(
     for command in LIFE:
         done = run(alone, "-c", main, *command.split(), cwd=tmp_path)
         assert done.returncode == 0, (command, done.stdout, done.stderr)
+
+
+@pytest.mark.slow
+@pytest.mark.requirement("X-16")
+def test_x_16_the_life_of_a_task_needs_no_server_and_no_network(
+    alone: dict[str, str], tmp_path: Path
+) -> None:
+    main = "import alone, sys; from ackbus.cli import main; sys.exit(main())"
+    repository = tmp_path / "repository"
+    commit = ["commit", "--quiet", "--allow-empty", "--message", "work"]
+    git(alone, "init", "--quiet", "--initial-branch", "main", str(repository), cwd=tmp_path)
+    git(alone, *commit, cwd=repository)
+    tokens: dict[str, str] = {}
+    for command in LIFE_OF_TASK:
+        if command.startswith("task done"):
+            tree = tmp_path / "repository.trees" / "parser"
+            (tree / "parser.py").write_text("parse = int\n")
+            git(alone, "add", "parser.py", cwd=tree)
+            git(alone, *commit, cwd=tree)
+        done = run(alone | tokens, "-c", main, *command.split(), cwd=repository)
+        assert done.returncode == 0, (command, done.stdout, done.stderr)
+        if command.startswith("task spawn"):
+            tokens = {"BUS_TASK_TOKEN": str(json.loads(done.stdout)["token"])}
+    git(alone, "cat-file", "-e", "main:parser.py", cwd=repository)
 
 
 @pytest.mark.slow

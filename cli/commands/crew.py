@@ -45,12 +45,12 @@ def start(
 ) -> int:
     """Run the roles that a file names, and keep them running.
 
-    A role that ends starts again, after 1 s to 1 min; but not one that ends with code 2 or 78. What a role prints is in the bus
-    directory, in logs/ROLE.log. The roles end with the crew: SIGTERM, and SIGKILL after 10 s. With
-    `max` above `count`, further workers start while jobs wait and no worker is idle. A terminal
-    shows the roles. Over FILE go crew.PROFILE.yaml (of BUS_CREW_PROFILE), crew.local.yaml, and
-    variables as BUS_CREW_WORKERS_COUNT. Exit code 3 when a crew of this bus runs, 78 when a file
-    is wrong.
+    A role that ends starts again, after 1 s to 1 min; but not one that ends with code 2 or 78. What
+    a role prints is in the bus directory, in logs/ROLE.log. The roles end with the crew: SIGTERM,
+    and SIGKILL after 10 s. With `max` above `count`, further workers start while jobs wait and no
+    worker is idle. A terminal shows the roles. Over FILE go crew.PROFILE.yaml (of
+    BUS_CREW_PROFILE), crew.local.yaml, and variables as BUS_CREW_WORKERS_COUNT. Exit code 3 when a
+    crew of this bus runs, 78 when a file is wrong.
     """
     found = _read(file)
     if check:

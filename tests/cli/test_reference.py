@@ -7,7 +7,7 @@ from . import reference
 
 
 def test_reference_is_rendered_from_the_commands() -> None:
-    """Issue 2, item 1: the CLI reference is checked by a test."""
+    """U-80: the reference has every command, with its help as it is now."""
     assert reference.FILE.read_text("utf-8") == reference.render(), (
         "run: python tests/cli/reference.py --write"
     )

@@ -109,7 +109,7 @@ def test_columns_are_those_of_the_file(bus: Bus) -> None:
 
 @pytest.mark.parametrize("kind", ["table", "view", "index", "trigger"])
 def test_every_object_of_the_schema_is_named(bus: Bus, kind: str) -> None:
-    """M-16: indexes differ from the source document where a query plan says so, and are listed."""
+    """M-16, U-80: indexes differ from the source document where a plan says so, and are listed."""
     named = {word for text in re.findall(r"[\w{},]+", PROTOCOL) for word in words(text)}
     names = [name for name in schema(bus, kind) if name not in named]
     assert names == []
