@@ -24,6 +24,7 @@ from .health import Readiness
 from .health import router as health
 from .live.feed import Feed
 from .live.routers import ROUTERS as LIVE_ROUTERS
+from .live.sockets import nowhere
 from .mcp.route import McpMount
 from .metrics.counters import Metrics
 from .metrics.endpoint import router as metrics
@@ -96,6 +97,7 @@ def create_app(
     app.state.hang_up = lambda client: None  # a server that can sets this
     app.state.metrics = Metrics(bus)
     app.state.readiness = Readiness(bus)
+    app.state.protocol = None
     _add_middleware(app, hosts, origins, max_blob_bytes)
     handle_problems(app)
     for router in (*PAGE_ROUTERS, health, metrics, *ROUTERS, *LIVE_ROUTERS):
@@ -108,6 +110,7 @@ def create_app(
         from .pushpals.app import add_door, create_door
 
         add_door(app, create_door(bus, pushpals))
+    app.include_router(nowhere)
     return app
 
 

@@ -27,6 +27,7 @@ class Health(BaseModel):
 
     ok: bool
     newest_seq: int = Field(description="The newest seq of the log, as the store says now.")
+    protocolVersion: str | None = Field(None, description="Of PushPals' forms, if it has them.")
 
 
 class Readiness:
@@ -80,12 +81,18 @@ def _identity(path: str) -> tuple[int, int]:
 
 
 @router.head("/healthz", response_model=Health, include_in_schema=False)
-@router.get("/healthz", response_model=Health, responses=documented(503))
+@router.get(
+    "/healthz",
+    response_model=Health,
+    response_model_exclude_none=True,
+    responses=documented(503),
+)
 async def healthz(request: Request) -> Health | Response:
     """Whether the bus can be read and written: asks the store, not the process."""
     readiness: Readiness = request.app.state.readiness
     with anyio.move_on_after(CHECK_S):
-        return Health(ok=True, newest_seq=await readiness.check())
+        protocol: str | None = request.app.state.protocol
+        return Health(ok=True, newest_seq=await readiness.check(), protocolVersion=protocol)
     return not_answering(request)
 
 

@@ -3,7 +3,6 @@
 from .events import router as events
 from .sessions import router as sessions
 from .sessions import sockets as session_sockets
-from .sockets import nowhere
 from .sockets import router as sockets
 
-ROUTERS = (events, sockets, sessions, session_sockets, nowhere)
+ROUTERS = (events, sockets, sessions, session_sockets)

@@ -73,10 +73,10 @@ async def serve_socket(socket: WebSocket, default: Start, **filters: Any) -> Non
         wanted = Wanted(**asked.model_dump(exclude={"after"}), **filters)
         begin = begin_after(bus, asked.after, None)
     except (AckbusError, ValidationError) as error:
-        await _Frames(socket).close(_end(error))
+        await Frames(socket).close(_end(error))
         return
     batches = feed.stream(begin, wanted, keep_alive_s=patience.keep_alive_s)
-    await Client(socket, "websocket", _Frames(socket)).follow(batches)
+    await Client(socket, "websocket", Frames(socket)).follow(batches)
 
 
 @nowhere.websocket("/{path:path}")
@@ -107,22 +107,25 @@ def _end(error: AckbusError | ValidationError) -> End:
     return End.refused(str(error))
 
 
-class _Frames:
+class Frames:
     """The transport of WebSocket frames to one client."""
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
 
     async def send(self, batch: Batch) -> None:
+        """Send each message of a batch as a frame."""
         for text in batch.texts:
             await self._socket.send_text(text)
             await checkpoint()  # else nobody hears, before all is written, that the client is gone
 
     async def close(self, end: End) -> None:
+        """Close the connection with the reason."""
         reason = str(end).encode()[:_MAX_REASON_BYTES].decode(errors="ignore")
         await self._socket.close(end.code, reason)
 
     async def gone(self) -> None:
+        """Return when the client has disconnected."""
         with suppress(WebSocketDisconnect, RuntimeError):
             while True:
                 await self._socket.receive()  # nothing that a client sends is asked for

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from http import HTTPStatus
-from typing import Any
-
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Mount
 from starlette.types import Scope
 
 from ...bus.bus import Bus
-from ...schema.errors import AckbusError, InvalidInput
-from ...tasks.control.entries import NotClaimed
-from ...tasks.control.events import nobody
+from ...schema.errors import AckbusError
+from ...tasks.control.envelope import PROTOCOL_VERSION
 from ...tasks.control.jobs import JobQueue
+from ...tasks.control.sessions import Sessions
 from ...tasks.control.sweep import Sweep
 from ..access.access import Access
-from ..access.errors import TooManyRequests, Unauthorized
-from ..problems import status_of
-from .common import answer
+from .problems import refused
 from .routers import FAMILIES, ROUTERS
 
 
@@ -45,10 +39,11 @@ def create_door(bus: Bus, access: Access) -> FastAPI:
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.state.bus = bus
     app.state.access = access
-    app.state.tell = nobody
-    app.state.sweep = Sweep(bus, JobQueue(bus, lambda *event: app.state.tell(*event)))
+    app.state.sessions = sessions = Sessions(bus)
+    app.state.tell = sessions.tell
+    app.state.sweep = Sweep(bus, JobQueue(bus, sessions.tell))
     for kind in (AckbusError, RequestValidationError, HTTPException, Exception):
-        app.add_exception_handler(kind, _refused)
+        app.add_exception_handler(kind, refused)
     for router in ROUTERS:
         app.include_router(router)
     return app
@@ -56,38 +51,9 @@ def create_door(bus: Bus, access: Access) -> FastAPI:
 
 def add_door(app: FastAPI, door: FastAPI) -> None:
     """Put the application of PushPals' forms into that of the server, behind all its paths."""
+    door.state.server = app
+    for shared in ("metrics", "patience"):
+        setattr(door.state, shared, getattr(app.state, shared))
+    door.state.hang_up = lambda client: app.state.hang_up(client)
+    app.state.protocol = PROTOCOL_VERSION
     app.router.routes.append(Door("/", app=door))
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    """Return an error in the form of PushPals: `ok` is false, and `message` says why."""
-    if request.method == "OPTIONS":  # a browser asks before it sends: the server has answered that
-        return Response(status_code=HTTPStatus.NO_CONTENT)
-    headers: dict[str, str] = {}
-    status, message = HTTPStatus.INTERNAL_SERVER_ERROR, "an error in the server; see its output"
-    if isinstance(error, HTTPException):
-        status = HTTPStatus(error.status_code)
-        message = "Not found" if status == HTTPStatus.NOT_FOUND else status.phrase
-    elif isinstance(error, AckbusError):
-        status = _status(error)
-        message = str(error)
-    elif isinstance(error, RequestValidationError):
-        status, message = HTTPStatus.BAD_REQUEST, _first(error)
-    if isinstance(error, Unauthorized):
-        headers["WWW-Authenticate"] = "Bearer"
-        message = f"Unauthorized: {error}"
-    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
-        wait_s = error.retry_after_s if isinstance(error, TooManyRequests) else 1
-        headers["Retry-After"] = str(math.ceil(wait_s))
-    return answer({"ok": False, "message": message}, status, headers)
-
-
-def _status(error: AckbusError) -> HTTPStatus:
-    if isinstance(error, InvalidInput | NotClaimed):
-        return HTTPStatus.BAD_REQUEST
-    return status_of(error)
-
-
-def _first(error: RequestValidationError) -> str:
-    found: dict[str, Any] = error.errors()[0]
-    return f"{'.'.join(map(str, found['loc']))}: {found['msg']}"

@@ -16,6 +16,7 @@ from ...schema.message.canonical_json import decode
 from ...tasks.control.events import Tell
 from ...tasks.control.jobs import JobQueue
 from ...tasks.control.requests import Requests
+from ...tasks.control.sessions import Sessions
 from ...tasks.control.sweep import Sweep
 from ..access.access import allowed
 from ..access.principals import Principal, Scope
@@ -71,6 +72,12 @@ async def the_teller(request: Request) -> Tell:
     return tell
 
 
+async def the_sessions(request: Request) -> Sessions:
+    """Return the sessions."""
+    sessions: Sessions = request.app.state.sessions
+    return sessions
+
+
 TheBus = Annotated[Bus, Depends(the_bus)]
 TheTeller = Annotated[Tell, Depends(the_teller)]
 
@@ -89,6 +96,7 @@ Reader = Annotated[Principal, Depends(reader)]
 Writer = Annotated[Principal, Depends(writer)]
 TheBody = Annotated[dict[str, Any], Depends(the_body)]
 TheTrace = Annotated[dict[str, str], Depends(the_trace)]
+TheSessions = Annotated[Sessions, Depends(the_sessions)]
 TheSweep = Annotated[Sweep, Depends(the_sweep)]
 TheRequests = Annotated[Requests, Depends(the_requests)]
 TheJobs = Annotated[JobQueue, Depends(the_jobs)]

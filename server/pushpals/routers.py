@@ -7,12 +7,18 @@ from .completions import router as completions
 from .jobs import router as jobs
 from .message import router as message
 from .requests import router as requests
+from .sessions import router as sessions
+from .streams import router as streams
 from .system import router as system
 from .workers import router as workers
 
-ROUTERS = (requests, jobs, completions, workers, autonomy, message, system)
+ROUTERS = (
+    *(requests, jobs, completions, workers, autonomy, message, system),
+    *(sessions, streams),
+)
 
 #: The first parts of all their paths.
 FAMILIES = frozenset(
     {"requests", "jobs", "completions", "workers", "autonomy", "message", "system"}
+    | {"sessions", "approvals"}
 )

@@ -21,3 +21,6 @@ SQL = Queries(beside=__file__, parts=_PARTS)
 
 #: Those of PushPals' control plane.
 CONTROL = Queries(beside=__file__, file="control.sql")
+
+#: Those of sessions.
+SESSIONS = Queries(beside=__file__, file="sessions.sql")

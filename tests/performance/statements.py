@@ -18,7 +18,7 @@ from ackbus.export.jsonl import export_position
 from ackbus.subscribers.inboxes.statements import SQL as INBOXES
 from ackbus.subscribers.jobs.statements import SQL as WORK
 from ackbus.subscribers.jobs.statements import VIEWS
-from ackbus.tasks.records.statements import CONTROL
+from ackbus.tasks.records.statements import CONTROL, SESSIONS
 from ackbus.tasks.records.statements import SQL as TASKS
 from ackbus.workers.commands import saved_state
 
@@ -38,6 +38,7 @@ NAMED = {
         "routes": ROUTES,
         "tasks": TASKS,
         "tasks_control": CONTROL,
+        "tasks_sessions": SESSIONS,
     }.items()
     for name, sql in statements.items()
 }

@@ -1,13 +1,16 @@
 """All that the control plane of tasks can do, for the plans of its statements."""
 
 from ackbus import Bus
+from ackbus.tasks.control.approvals import Posts
 from ackbus.tasks.control.completions import Completions
 from ackbus.tasks.control.jobs import JobQueue
 from ackbus.tasks.control.requests import Requests
+from ackbus.tasks.control.sessions import SERVICES, Sessions
 from ackbus.tasks.control.status import system_status
 from ackbus.tasks.control.sweep import Sweep
 from ackbus.tasks.control.worker_table import WorkerTable
 from ackbus.tasks.records.autonomy import Autonomy, DispatchLock
+from ackbus.tasks.records.handled_events import HandledEvents
 
 from ..subscribers.conftest import Clock
 
@@ -34,6 +37,28 @@ def use_control(bus: Bus, clock: Clock) -> None:
         clock.advance(200)
         Sweep(bus, jobs).when_due()
     _use_autonomy(bus)
+    _use_sessions(bus)
+
+
+def _use_sessions(bus: Bus) -> None:
+    sessions, handled = Sessions(bus), HandledEvents.of(bus)
+    for name in ("s1", "s2"):
+        sessions.create(name)
+        call = {"toolCallId": name, "tool": "t", "args": {}, "requiresApproval": True}
+        posts = Posts(sessions)
+        posts.command(name, {"type": "tool_call", "payload": call}, sender="w1")
+        posts.decide(name, "approve")
+    for agent in SERVICES:
+        sessions.emit("s1", "status", {"agentId": agent, "state": "idle"})
+    with bus.transaction():
+        seqs = [sessions.emit("s1", "done", {"ok": True}).seq for _ in range(600)]
+    for seq in seqs:
+        with handled.handling("w1", "s1", seq, kept=500):
+            handled.move_cursor("w1", "s1", seq)
+    assert handled.cursor("w1", "s1") == seqs[-1]
+    assert handled.is_handled("w1", "s1", seqs[0])
+    assert sessions.begin("s1", seqs[0]) == seqs[0]
+    assert len(list(sessions.replay("s1"))) > 600
 
 
 def _use_autonomy(bus: Bus) -> None:

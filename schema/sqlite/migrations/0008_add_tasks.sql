@@ -169,6 +169,56 @@ CREATE TABLE autonomy_snapshots (
 ) STRICT;
 CREATE INDEX idx_autonomy_snapshots_created ON autonomy_snapshots (created_at_ms);
 
+-- Sessions of people's clients. `online` has the services that have reported in one so far, and
+-- `ready_seq` the message that told that all had.
+CREATE TABLE task_sessions (
+  session_id    TEXT PRIMARY KEY CHECK (length(session_id) BETWEEN 1 AND 64
+                                        AND session_id NOT GLOB '*[^a-zA-Z0-9._-]*'),
+  created_at_ms INTEGER NOT NULL CHECK (created_at_ms BETWEEN 0 AND 253402300799999),
+  label         TEXT,
+  online        TEXT NOT NULL DEFAULT '[]' CHECK (json_valid(online) AND json_type(online) = 'array'),
+  ready_seq     INTEGER
+) STRICT, WITHOUT ROWID;
+
+-- Their events: which messages they are.
+CREATE TABLE session_events (
+  session_id TEXT NOT NULL REFERENCES task_sessions (session_id),
+  seq        INTEGER NOT NULL,  -- of the message
+  PRIMARY KEY (session_id, seq)
+) STRICT, WITHOUT ROWID;
+
+-- The approvals of people that are asked for in them: for good.
+CREATE TABLE session_approvals (
+  approval_id TEXT PRIMARY KEY CHECK (approval_id <> ''),
+  session_id  TEXT NOT NULL REFERENCES task_sessions (session_id),
+  asked_seq   INTEGER NOT NULL,  -- the event that asks
+  decision    TEXT CHECK (decision IN ('approved', 'denied'))
+) STRICT, WITHOUT ROWID;
+
+-- Cursors of agents in sessions; all events up to `pruned_upto` are handled, and not marked.
+CREATE TABLE session_cursors (
+  agent_id    TEXT NOT NULL CHECK (agent_id <> ''),
+  session_id  TEXT NOT NULL,
+  cursor      INTEGER NOT NULL DEFAULT 0 CHECK (cursor >= 0),
+  pruned_upto INTEGER NOT NULL DEFAULT 0 CHECK (pruned_upto >= 0),
+  PRIMARY KEY (agent_id, session_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER session_cursors_never_go_back BEFORE UPDATE ON session_cursors
+WHEN NEW.cursor < OLD.cursor OR NEW.pruned_upto < OLD.pruned_upto
+BEGIN
+  SELECT RAISE(ABORT, 'a cursor of a session never goes back');
+END;
+
+-- The events that agents have handled; the mark is made with the outcome.
+CREATE TABLE handled_messages (
+  agent_id      TEXT NOT NULL CHECK (agent_id <> ''),
+  session_id    TEXT NOT NULL,
+  seq           INTEGER NOT NULL,
+  handled_at_ms INTEGER NOT NULL CHECK (handled_at_ms BETWEEN 0 AND 253402300799999),
+  PRIMARY KEY (agent_id, session_id, seq)
+) STRICT, WITHOUT ROWID;
+
 -- The queues of tasks, for programs that know the tables of PushPals. A payload that is a blob is
 -- not in this file: what would come from it is NULL, or the default.
 CREATE VIEW pushpals_requests AS
@@ -308,5 +358,18 @@ CREATE VIEW pushpals_autonomy_state AS
   SELECT session_id, state,
          strftime('%Y-%m-%dT%H:%M:%fZ', updated_at_ms / 1000.0, 'unixepoch') AS updated_at
     FROM autonomy_state;
+
+CREATE VIEW pushpals_sessions AS
+  SELECT session_id,
+         strftime('%Y-%m-%dT%H:%M:%fZ', created_at_ms / 1000.0, 'unixepoch') AS created_at,
+         label
+    FROM task_sessions;
+
+CREATE VIEW pushpals_events AS
+  SELECT session_events.seq AS event_id, messages.id, session_events.session_id,
+         substr(messages.type, 9) AS type,
+         strftime('%Y-%m-%dT%H:%M:%fZ', messages.ts_ms / 1000.0, 'unixepoch') AS ts,
+         messages.payload AS envelope
+    FROM session_events JOIN messages ON messages.seq = session_events.seq;
 
 UPDATE meta SET value = '8' WHERE key = 'schema_version';

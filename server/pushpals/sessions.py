@@ -1,0 +1,57 @@
+"""Sessions: making them, posting into them, and a person's word."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+
+from ...schema.message.ids import new_id
+from ...tasks.control.approvals import CLIENT, Posts
+from ...tasks.control.envelope import PROTOCOL_VERSION
+from .common import (
+    UNKNOWN,
+    TheBody,
+    TheSessions,
+    TheTrace,
+    Writer,
+    answer,
+    name_in,
+    ok,
+)
+
+router = APIRouter()
+
+
+@router.post("/sessions")
+def create(body: TheBody, sessions: TheSessions, _: Writer) -> Response:
+    """Make a session, 201, or join it, 200."""
+    id, is_new = sessions.create(name_in(body, "sessionId"), label=name_in(body, "label"))
+    status = 201 if is_new else 200
+    return answer({"sessionId": id, "protocolVersion": PROTOCOL_VERSION}, status)
+
+
+@router.post("/sessions/{id}/message")
+def say(id: str, body: TheBody, sessions: TheSessions, trace: TheTrace, client: Writer) -> Response:
+    """Store a person's message in a new turn."""
+    sender = client.agent or CLIENT
+    Posts(sessions).say(id, body, turn=new_id(), sender=sender, trace=trace)
+    return ok()
+
+
+@router.post("/sessions/{id}/command")
+def command(
+    id: str, body: TheBody, sessions: TheSessions, trace: TheTrace, agent: Writer
+) -> Response:
+    """Store an event that an agent posts; 400 where its payload is invalid, and an error stored."""
+    sender = agent.work_as(name_in(body, "from") or agent.agent or UNKNOWN)
+    event = Posts(sessions).command(id, body, sender=sender, trace=trace)
+    if event.wrong:
+        told = f"Failed to validate event: {'; '.join(event.wrong)}"
+        return answer({"ok": False, "message": told[:1000], "eventId": event.id}, 400)
+    return ok(eventId=event.id)
+
+
+@router.post("/approvals/{id}")
+def decide(id: str, body: TheBody, sessions: TheSessions, person: Writer) -> Response:
+    """Store a person's decision: once."""
+    Posts(sessions).decide(id, body.get("decision"), sender=person.agent or CLIENT)
+    return ok()

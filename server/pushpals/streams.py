@@ -1,0 +1,159 @@
+"""The events of a session as streams: replay from a cursor, then live, without a gap between.
+
+All that is sent was read from what is stored; the live feed only says when to look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from functools import cached_property, partial
+from typing import Annotated, cast
+
+import anyio
+import anyio.to_thread
+from fastapi import APIRouter, Header, Request, Response, WebSocket
+from starlette.requests import HTTPConnection
+
+from ...bus.log.filters import Wanted
+from ...schema.errors import AckbusError
+from ...tasks.control.sessions import Event, Page, Sessions
+from ..access.access import allowed
+from ..access.principals import Scope
+from ..client_timeouts import Patience
+from ..live.batches import BATCH_BYTES, Batch
+from ..live.batches import Event as LiveEvent
+from ..live.clients import Client
+from ..live.events import EventStream
+from ..live.feed import Feed
+from ..live.sockets import Frames
+from ..threads import in_thread
+from .common import Reader, TheSessions
+from .problems import refusal
+
+router = APIRouter()
+
+#: How many events are read at once, and by how many clients at a time.
+_AT_ONCE, _READERS = 100, 4
+
+#: The types of the messages that are events.
+_TYPES = "session.>"
+
+_readers = anyio.CapacityLimiter(_READERS)
+
+
+class _Framed:
+    """An event as it is sent."""
+
+    __slots__ = ("line", "seq")
+
+    def __init__(self, event: Event) -> None:
+        self.seq = event.seq
+        self.line = event.frame()
+
+
+class _Batch(Batch):
+    """Events of a session, each with its cursor."""
+
+    def __init__(self, framed: Sequence[_Framed], upto: int) -> None:
+        super().__init__(cast("Sequence[LiveEvent]", framed), upto)
+
+    @cached_property
+    def sse(self) -> bytes:
+        """The events as server-sent events; a comment when there are none."""
+        if not self.events:
+            return b": keepalive\n\n"
+        return b"".join(b"id: %d\ndata: %b\n\n" % (each.seq, each.line) for each in self.events)
+
+
+@router.get("/sessions/{id}/events", response_class=EventStream)
+async def follow(
+    request: Request,
+    id: str,
+    sessions: TheSessions,
+    _: Reader,
+    after: str | None = None,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> Response:
+    """Follow a session as server-sent events; the last event's id wins over `after`."""
+    batches = await _events(request, sessions, id, last_event_id or after)
+    return EventStream(request, batches, Scope.WORK_RO)
+
+
+@router.websocket("/sessions/{id}/ws")
+async def follow_by_socket(socket: WebSocket, id: str) -> None:
+    """Follow a session over WebSocket: each event a frame. What a client sends is discarded."""
+    sessions: Sessions = socket.app.state.sessions
+    try:
+        allowed(socket, Scope.WORK_RO)
+        batches = await _events(socket, sessions, id, socket.query_params.get("after"))
+    except AckbusError as error:
+        await socket.send_denial_response(refusal(error))
+        return
+    await socket.accept()
+    await Client(socket, "websocket", Frames(socket), Scope.WORK_RO).follow(batches)
+
+
+async def _events(
+    connection: HTTPConnection, sessions: Sessions, session: str, after: str | None
+) -> AsyncGenerator[Batch, None]:
+    """Return the events of a session, which must be there, after the cursor of a client."""
+    begin = await in_thread(partial(sessions.begin, session, _cursor(after)))
+    return _batches(connection, sessions, session, begin)
+
+
+async def _batches(
+    connection: HTTPConnection, sessions: Sessions, session: str, after: int
+) -> AsyncGenerator[Batch, None]:
+    """Yield the events after a cursor, each once, until the feed is over.
+
+    Yields an empty batch when nothing came for a while.
+    """
+    feed: Feed = connection.app.state.server.state.feed
+    patience: Patience = connection.app.state.patience
+    loop = asyncio.get_running_loop()
+    spoke = loop.time()
+    while not feed.is_over:
+        seen = feed.newest_seq  # asked first: of what is stored while we read, the feed tells
+        read = partial(sessions.page, session, after, _AT_ONCE)
+        page = await anyio.to_thread.run_sync(read, limiter=_readers)
+        for batch in _cut(page):
+            yield batch
+            spoke = loop.time()
+        after = page.upto
+        if not page.is_last:
+            continue
+        left_s = spoke + patience.keep_alive_s - loop.time()
+        if left_s <= 0 or not await _hear(feed, seen, left_s):
+            yield _Batch((), after)
+            spoke = loop.time()
+
+
+async def _hear(feed: Feed, seen: int, timeout_s: float) -> bool:
+    """Wait for an event of any session after a seq; return False when the time is over."""
+    async with aclosing(feed.stream(seen, Wanted(_TYPES), keep_alive_s=timeout_s)) as batches:
+        async for batch in batches:
+            return bool(batch.events)
+    return True  # the feed is over
+
+
+def _cut(page: Page) -> Iterator[_Batch]:
+    """Yield the events of a page in batches of the length that is sent at once."""
+    part: list[_Framed] = []
+    size = 0
+    for event in page.events:
+        framed = _Framed(event)
+        if part and size + len(framed.line) > BATCH_BYTES:
+            yield _Batch(part, part[-1].seq)
+            part, size = [], 0
+        part.append(framed)
+        size += len(framed.line)
+    if part:
+        yield _Batch(part, part[-1].seq)
+
+
+def _cursor(text: str | None) -> int:
+    """Return the cursor that a client names; what is no number is 0."""
+    is_number = text is not None and text.isascii() and text.isdecimal() and len(text) < 19
+    return int(text) if is_number and text is not None else 0
