@@ -8,9 +8,10 @@ else is never touched.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 
-from ...schema.errors import Refused, shown
+from ...schema.errors import InvalidInput, Refused, shown
 from ..branches.repositories import ALONE, NOTHING, Place, repository_at
 from ..repository import CommandFailed, GitFailed, OutOfTime
 from .tree_files import copy_files, run_setup
@@ -26,6 +27,7 @@ from .tree_mending import (
     mend,
 )
 from .tree_names import mark_of, safe_name
+from .tree_usage import usage_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,8 +35,16 @@ if TYPE_CHECKING:
 
     from ..repository import Repository
 
-#: Settings of git: the folder of all trees, and how many there may be.
-FOLDER_SETTING, LIMIT_SETTING = "ackbus.trees", "ackbus.maxTrees"
+#: Settings of git: the folder of all trees, how many there may be, and how many bytes they may take
+#: before another is made.
+FOLDER_SETTING, LIMIT_SETTING, BYTES_SETTING = (
+    "ackbus.trees",
+    "ackbus.maxTrees",
+    "ackbus.maxTreesBytes",
+)
+
+#: The value of a setting that is a number, as git writes it.
+_NUMBER = re.compile(r"([0-9]{1,18})([kmg]?)")
 
 #: How many trees of tasks a repository has at most.
 MAX_TREES = 100
@@ -195,12 +205,32 @@ class WorkTrees:
             raise Refused(f"{path} is a work tree of somebody else; name another path")
         if os.path.lexists(path) and not is_empty_folder(path):
             raise Refused(f"{path} is there already and has something in it; name another path")
-        most = int(self.place.setting(LIMIT_SETTING) or MAX_TREES)
-        if sum(tree.is_ours for tree in trees) >= most:
+        self._refuse_too_many([tree for tree in trees if tree.is_ours])
+
+    def _refuse_too_many(self, own: list[Tree]) -> None:
+        """Refuse another tree where those of tasks are as many, or as large, as they may be."""
+        most = self._limit(LIMIT_SETTING)
+        if len(own) >= (MAX_TREES if most is None else most):
             raise Refused(
-                f"{self.place.main} has {most} work trees of tasks, which is the limit; clean some,"
-                f" or raise it with 'git config {LIMIT_SETTING} N'"
+                f"{self.place.main} has {len(own)} work trees of tasks, which is the limit; clean"
+                f" some, or raise it with 'git config {LIMIT_SETTING} N'"
             )
+        most_bytes = self._limit(BYTES_SETTING)
+        if most_bytes is not None and (taken := usage_of(own).bytes) >= most_bytes:
+            raise Refused(
+                f"the work trees of tasks in {self.place.main} take {taken} bytes, of at most"
+                f" {most_bytes}; clean some, or raise it with 'git config {BYTES_SETTING} N'"
+            )
+
+    def _limit(self, name: str) -> int | None:
+        """Return a setting of git that is a number; `k`, `m` and `g` after it stand for powers."""
+        value = self.place.text(name)
+        if value is None:
+            return None
+        match = _NUMBER.fullmatch(value.lower())
+        if match is None:
+            raise InvalidInput(f"git's setting {name} must be a number, not {shown(value)}")
+        return int(match[1]) << (10 * " kmg".index(match[2] or " "))
 
     def _head_of_branch(self, new: NewTree) -> str | None:
         return self.place.git.commit(f"refs/heads/{new.branch}")

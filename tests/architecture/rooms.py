@@ -112,6 +112,7 @@ OPENING: dict[str, str] = {
     "git/trees/tree_list.py": "git's own files",
     "git/trees/tree_locks.py": "locks, beside git's own files",
     "git/trees/tree_mending.py": "git's own files",
+    "git/trees/tree_usage.py": "the work trees of tasks",
     "git/trees/work_trees.py": "the folder of all work trees",
     "git/driver_setup.py": "git's own files",
     "git/guard_hooks.py": "git's own files",

@@ -9,13 +9,16 @@ import pytest
 
 from ackbus.git.branches.repositories import Place
 from ackbus.git.repository import GitFailed, OutOfTime
+from ackbus.git.trees.removal import Removal
 from ackbus.git.trees.tree_list import Tree
 from ackbus.git.trees.tree_names import safe_name
+from ackbus.git.trees.tree_usage import usage_of
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.schema.errors import AckbusError, InvalidInput, Refused
 
 from ..cli.git import Git
 from ..conftest import wait_until
+from ..fault.conftest import mounted
 from .conftest import at, has_ended, repository
 
 
@@ -262,6 +265,23 @@ class TestOthers:
             make(trees, "two", "w/two")
         make(trees)
 
+    def test_too_many_bytes(self, main: Git, trees: WorkTrees) -> None:
+        """Promise 6: disk has a budget."""
+        tree = make(trees)
+        Path(tree.path, "large").write_bytes(os.urandom(2_000_000))
+        os.link(Path(tree.path, "large"), Path(tree.path, "same"))
+        taken = usage_of([tree])
+        assert (taken.trees, 2_000_000 <= taken.bytes < 2_200_000) == (1, True)
+        main.ok("config", "ackbus.maxTreesBytes", "1m")
+        again = WorkTrees(Place.around(str(main.path)))
+        with pytest.raises(Refused, match=r"take 2\d{6} bytes, of at most 1048576; clean some"):
+            make(again, "two", "w/two")
+        main.ok("config", "ackbus.maxTreesBytes", "much")
+        with pytest.raises(
+            InvalidInput, match=r"ackbus.maxTreesBytes must be a number, not 'much'"
+        ):
+            make(WorkTrees(Place.around(str(main.path))), "two", "w/two")
+
     def test_folder_that_cannot_be_made(self, main: Git, trees: WorkTrees) -> None:
         main.ok("config", "ackbus.trees", str(main.path / "file" / "below"))
         with pytest.raises(Refused, match="can't be made for work trees: Not a directory"):
@@ -394,6 +414,25 @@ def test_full_disk_is_one_line_and_a_repetition_goes_on(main: Git, trees: WorkTr
     assert said.count("\n") == 1
     assert make(trees).is_made
     assert at(trees.path_of("fix")).ok("status", "--porcelain") == ""
+
+
+def test_disk_without_room_is_one_line_and_a_repetition_goes_on(
+    tmp_path: Path, main: Git, trees: WorkTrees
+) -> None:
+    """A filesystem of its own that is full in the midst of the checkout."""
+    main.commit("large", text="x" * 3_000_000)
+    main.commit("larger", text="y" * 3_000_000)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    main.ok("config", "ackbus.trees", str(disk / "trees"))
+    with mounted(disk, 4096):
+        with pytest.raises(GitFailed, match=r"git reset failed: error: unable to write file large"):
+            make(trees)
+        Removal(trees).remove("fix", "w/fix")
+        assert trees.all() == []
+        assert main("rev-parse", "--verify", "w/fix").code != 0
+    main.ok("config", "ackbus.trees", "../enough")
+    assert make(WorkTrees(trees.place)).is_made
 
 
 ONE = """
