@@ -7,6 +7,8 @@ from ...git.repository import GitFailed
 from ...schema.findings import bad, ok, warn
 from ...schema.sqlite.rules.state_rules import REPAIR
 from ...tasks.board.difference import difference
+from ...tasks.integrate.holding import lease_of_target
+from ...tasks.records.landings import Landings
 from ...tasks.records.task_table import TaskTable
 from ...tasks.trees.leftovers import leftovers_of
 from ..recovery.damage import ranges
@@ -28,6 +30,7 @@ def checks_of_tasks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], F
         "tasks": lambda: _messages(bus, full),
         "task holders": lambda: _holders(bus),
         "task trees": lambda: _trees(bus),
+        "landings": lambda: _landings(bus),
     }
 
 
@@ -96,6 +99,20 @@ def _trees(bus: Bus) -> Finding:
 
 def _more(count: int) -> str:
     return f"there are {count}" if count > _NAMED else "'bus task clean' keeps what it removes"
+
+
+def _landings(bus: Bus) -> Finding:
+    """Look for commits that were about to land when their integrator ended."""
+    held = {lease.name for lease in bus.leases.list()}
+    undecided = Landings.of(bus).undecided()
+    left = [
+        f"{each.task or each.branch} on {each.target}"
+        for each in undecided
+        if each.state == "intended" and lease_of_target(each.repository, each.target) not in held
+    ]
+    if left:
+        return warn(f"intended, and not decided: {_named(left)}", "'bus integrate' decides it")
+    return ok(f"none left undecided; under way or proposed: {len(undecided)}")
 
 
 def _named(names: list[str]) -> str:

@@ -11,6 +11,7 @@ from ...schema.message.times import format_ts
 from ...subscribers.queues.dead_letters import DeadLetters
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
+from ..records.landings import Landings
 from ..records.task_table import TaskTable
 from ..steps.messages import COMPLETIONS, QUEUES
 from .forecast import forecast_of_tasks, heads_of
@@ -32,7 +33,14 @@ if TYPE_CHECKING:
 
     #: The kinds of what waits for a person.
     Kind = Literal[
-        "question", "review", "lost", "paused", "dead completion", "conflict", "reserved"
+        "question",
+        "review",
+        "lost",
+        "paused",
+        "proposal",
+        "dead completion",
+        "conflict",
+        "reserved",
     ]
 
 #: How many of the newest heartbeats and changes of state are shown.
@@ -162,6 +170,7 @@ class Boards:
         waiting = [
             *_of_tasks(rows, is_now=True),
             *_of_queues(bus),
+            *_proposals(bus),
             *(_of_clash(clash) for clash in clashes),
             *(_of_reserved(each) for each in reserved),
         ]
@@ -249,6 +258,13 @@ def _dead_completions(bus: Bus) -> Iterator[Waiting]:
         task = named if isinstance(named, str) else None
         text = f"seq {job.seq}: {job.error or 'it could not be integrated'}; see 'bus dead list'"
         yield Waiting("dead completion", task, None, text, job.ended_at_ms)
+
+
+def _proposals(bus: Bus) -> Iterator[Waiting]:
+    for landing in Landings.of(bus).undecided():
+        if landing.state == "proposed":
+            text = f"{landing.candidate[:12]} was proposed for {landing.target}"
+            yield Waiting("proposal", landing.task, None, text, landing.intended_at_ms)
 
 
 def _of_clash(clash: Clash) -> Waiting:

@@ -89,6 +89,10 @@ class Landings(Table):
         """Return those of a target of which nobody knows the end yet, in order."""
         return _all(self._engine.rows(SQL["open_landings"], (repository, target)))
 
+    def undecided(self) -> list[Landing]:
+        """Return those of all targets of which nobody knows the end yet."""
+        return _all(self._engine.rows(SQL["undecided_landings"]))
+
     def of_head(self, repository: str, target: str, head: str) -> list[Landing]:
         """Return those by which a head was to land, in order."""
         return _all(self._engine.rows(SQL["landings_of_head"], (repository, target, head)))

@@ -77,6 +77,10 @@ UPDATE landings SET state = ?2, ended_at_ms = ?3
 SELECT {landing} FROM landings
  WHERE repository = ? AND target = ? AND state IN ('intended', 'proposed') ORDER BY seq;
 
+-- name: undecided_landings
+SELECT {landing} FROM landings
+ WHERE repository > '' AND state IN ('intended', 'proposed') ORDER BY repository, target, seq;
+
 -- name: landings_of_head
 SELECT {landing} FROM landings WHERE repository = ? AND target = ? AND head = ? ORDER BY seq;
 

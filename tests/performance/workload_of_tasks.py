@@ -59,6 +59,7 @@ def _land(landings: Landings) -> None:
     )
     landings.add(landing)
     landings.open(landing.repository, landing.target)
+    landings.undecided()
     landings.end(landing.seq, "landed", 1)
     landings.of_head(landing.repository, landing.target, landing.head)
     landings.of_commits(landing.repository, landing.target, [landing.candidate])

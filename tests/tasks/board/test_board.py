@@ -12,7 +12,7 @@ from ackbus.subscribers.queues.queues import Queues
 from ackbus.tasks.board.board import Board, Boards
 from ackbus.tasks.board.past import fold_at, seq_at
 from ackbus.tasks.records.task import Task
-from ackbus.tasks.steps.messages import TASKS
+from ackbus.tasks.steps.messages import TASKS, integrators_of
 
 from ...conftest import RunBus
 from .conftest import Workshop
@@ -67,7 +67,8 @@ def test_a_dead_completion_waits_for_a_person(workshop: Workshop) -> None:
     task = workshop.finish(workshop.begin("one", review="none"), a="x")
     assert task.state == "APPROVED"
     queue = Queue.open(workshop.bus, "completions")
-    (claim,) = queue.claim("integrator")
+    group = integrators_of(task.repository, task.target)
+    (claim,) = queue.claim("integrator", group=group)
     assert waiting(Boards(workshop.bus).now()) == []
     queue.fail(claim, "the target is protected", retry=False)
     (found,) = Boards(workshop.bus).now().waiting

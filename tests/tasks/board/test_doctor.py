@@ -7,6 +7,8 @@ from ackbus.doctor.checks.tasks import checks_of_tasks
 from ackbus.doctor.repair.tasks import mend_tasks
 from ackbus.schema.findings import Finding, examine
 from ackbus.tasks.board.board import Boards
+from ackbus.tasks.integrate.holding import lease_of_target
+from ackbus.tasks.records.landings import Landing, Landings
 from ackbus.tasks.steps.messages import STATE_CHANGE, TASKS
 from ackbus.tasks.steps.tasks import Tasks
 
@@ -29,6 +31,7 @@ def test_tasks_that_are_well_are_said_to_be(workshop: Workshop) -> None:
         ("ok", "all add up: 2"),
         ("ok", "none lost, no question overdue; live tasks: 1"),
         ("ok", "nothing left behind"),
+        ("ok", "none left undecided; under way or proposed: 0"),
     ]
     quick = next(examine(checks_of_tasks(workshop.bus)))
     assert quick.text == "--full compares tasks with their messages"
@@ -101,6 +104,46 @@ def test_lost_holders_and_overdue_questions_are_named(workshop: Workshop) -> Non
     workshop.tasks.settle_lost()
     workshop.tasks.settle_deadlines()
     assert found(workshop.bus)["task holders"].state == "ok"
+
+
+def test_a_landing_whose_integrator_ended_is_named(workshop: Workshop) -> None:
+    """Intended and proposed: the one is decided by the next integrator, the other by a person."""
+    landings, landing = Landings.of(workshop.bus), an_intent(workshop)
+    landings.add(landing)
+    name = lease_of_target(landing.repository, landing.target)
+    assert workshop.bus.leases.acquire(name, "integrator") is not None
+    assert found(workshop.bus)["landings"].state == "ok"
+    workshop.clock.advance(600)
+    finding = found(workshop.bus)["landings"]
+    assert (finding.state, finding.text) == ("warn", "intended, and not decided: one on main")
+    landings.end(landing.seq, "proposed", None)
+    finding = found(workshop.bus)["landings"]
+    assert finding.text == "none left undecided; under way or proposed: 1"
+    (waiting,) = Boards(workshop.bus).now().waiting
+    assert (waiting.kind, waiting.task) == ("proposal", "one")
+    assert waiting.text == "666666666666 was proposed for main"
+    landings.end(landing.seq, "landed", workshop.clock.now_ms)
+    assert Boards(workshop.bus).now().waiting == ()
+
+
+def an_intent(workshop: Workshop) -> Landing:
+    return Landing(
+        seq=1,
+        repository=str(workshop.path / ".git"),
+        target="main",
+        task="one",
+        attempt=1,
+        branch="worker-1/one",
+        head="4" * 40,
+        onto="5" * 40,
+        candidate="6" * 40,
+        tree="7" * 40,
+        patch_id="8" * 40,
+        checks=(),
+        state="intended",
+        completion_seq=1,
+        intended_at_ms=workshop.clock.now_ms,
+    )
 
 
 def test_tasks_of_an_imported_log_are_those_of_another_bus(
