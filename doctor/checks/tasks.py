@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...bus.errors import SegmentMissing
 from ...git.repository import GitFailed
+from ...schema.errors import TimedOut
 from ...schema.findings import bad, ok, warn
 from ...schema.sqlite.rules.state_rules import REPAIR
 from ...tasks.board.difference import difference
@@ -90,8 +91,8 @@ def _trees(bus: Bus) -> Finding:
     """Look for work trees, branches and locks that tasks left behind."""
     try:
         found = leftovers_of(bus)
-    except GitFailed as error:
-        return warn(f"not looked at: {error}", "look at the repository")
+    except (GitFailed, TimedOut) as error:
+        return warn(f"not looked at: {error}", "look there, then try again")
     if not found:
         return ok("nothing left behind")
     return warn("; ".join(each.says for each in found[:_NAMED]), _more(len(found)))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FOLDER = "ackbus"
 
 #: How long a lock is waited for, in seconds: 48 trees at once are made within it.
-_WAIT_S = 120.0
+WAIT_S = 120.0
 
 #: How long a waiter sleeps between two looks, in seconds: at first, and at most.
 _PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.05
@@ -41,7 +41,7 @@ class TreeLocks:
         wait_s: how long a lock is waited for.
     """
 
-    def __init__(self, common_dir: str, wait_s: float = _WAIT_S) -> None:
+    def __init__(self, common_dir: str, wait_s: float = WAIT_S) -> None:
         self._folder = os.path.join(common_dir, FOLDER)
         self._wait_s = wait_s
 

@@ -16,7 +16,7 @@ from ..branches.repositories import ALONE, NOTHING, Place, repository_at
 from ..repository import CommandFailed, GitFailed, OutOfTime
 from .tree_files import copy_files, run_setup
 from .tree_list import Note, Tree, admin_of, checked_out_at, read_trees, write_note
-from .tree_locks import TreeLocks
+from .tree_locks import WAIT_S, TreeLocks
 from .tree_mending import (
     REF_WAIT_S,
     complete_begun,
@@ -95,15 +95,16 @@ class WorkTrees:
 
     Args:
         place: the repository.
+        wait_s: how long another process that makes or removes a tree is waited for.
 
     Attributes:
         place: the repository.
         locks: its locks.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, wait_s: float = WAIT_S) -> None:
         self.place = place
-        self.locks = TreeLocks(place.common_dir)
+        self.locks = TreeLocks(place.common_dir, wait_s)
 
     @property
     def folder(self) -> str:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from ...git.trees.tree_list import Tree
     from ..records.task import Task
 
+#: How long a process that makes a tree is waited for, in seconds: somebody waits for the answer.
+_WAIT_S = 5.0
+
 
 def leftovers_of(bus: Bus) -> list[Leftover]:
     """Return what tasks have left in the repositories that the bus knows of."""
@@ -23,7 +26,7 @@ def leftovers_of(bus: Bus) -> list[Leftover]:
     found = []
     for repository in sorted({task.repository for task in tasks.values()}):
         if os.path.isdir(repository):
-            trees = WorkTrees(Place.around(repository))
+            trees = WorkTrees(Place.around(repository), wait_s=_WAIT_S)
             found += find_leftovers(trees)
             named = {(each.kind, each.task) for each in found}
             own = (_of_task(tree, tasks) for tree in trees.all())

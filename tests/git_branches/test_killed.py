@@ -15,6 +15,7 @@ from ackbus.git.branches.repositories import Place
 from ackbus.git.trees.leftovers import find_leftovers
 from ackbus.git.trees.removal import Removal
 from ackbus.git.trees.tree_list import admin_folders
+from ackbus.git.trees.tree_locks import TreeBusy
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 
 from ..cli.git import Git
@@ -221,6 +222,15 @@ def test_groups_killed_at_any_moment(main: Git, trees: WorkTrees) -> None:
         whole(main, trees)
         Removal(trees).remove("fix", "w/fix")
         gone(main, trees)
+
+
+def test_list_that_another_holds_is_not_waited_for_for_ever(trees: WorkTrees) -> None:
+    hasty = WorkTrees(trees.place, wait_s=0.1)
+    with (
+        trees.locks.of_all(),
+        pytest.raises(TreeBusy, match=r"has been held for 0.1 s by another process, or by a git"),
+    ):
+        hasty.read()
 
 
 def test_lock_is_held_as_long_as_a_git_of_a_dead_maker_runs(main: Git, trees: WorkTrees) -> None:
