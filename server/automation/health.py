@@ -12,6 +12,7 @@ from fastapi import Request, Response
 from pydantic import BaseModel, Field
 
 from ...automation.status import health_of
+from ...tasks.control.envelope import PROTOCOL_VERSION
 from ..api.common import TheBus
 from ..health import CHECK_S, Readiness, not_answering
 from ..problems import documented
@@ -33,6 +34,7 @@ class Health(BaseModel):
     config_path: str
     binary_path: str
     version: str
+    protocolVersion: str = Field(description="Of PushPals' forms, for readers of its health.")
 
 
 @router.head("/healthz", response_model=Health, include_in_schema=False)
@@ -50,6 +52,7 @@ async def healthz(request: Request, bus: TheBus, config: TheConfig) -> dict[str,
                 "config_path": str(config.config.directory),
                 "binary_path": sys.argv[0],
                 "version": version("ackbus"),
+                "protocolVersion": PROTOCOL_VERSION,
             }
         )
     return not_answering(request)

@@ -30,4 +30,5 @@ def test_x_18_health_needs_no_token_and_has_the_fields_of_all_readers(
     assert (body["ok"], body["status"], body["plugins_loaded"]) == (True, "ok", 1)
     assert (body["queue_depth"], body["plugins_circuit_open"]) == (0, 0)
     assert body["config_path"] == str(folder.path)
+    assert body["protocolVersion"] == "0.1.0"
     assert {"uptime_seconds", "binary_path", "version"} <= body.keys()
