@@ -50,7 +50,7 @@ def command(
     return ok(eventId=event.id)
 
 
-@router.post("/approvals/{id}")
+@router.post("/approvals/{id:path}")
 def decide(id: str, body: TheBody, sessions: TheSessions, person: Writer) -> Response:
     """Store a person's decision: once."""
     Posts(sessions).decide(id, body.get("decision"), sender=person.agent or CLIENT)

@@ -159,6 +159,7 @@ class Sessions:
 
         Raises:
             SessionNotFound: there is no such session; nothing was stored.
+            InvalidInput: it asks for an approval that was asked for before; nothing was stored.
         """
         now_ms = self.bus.now_ms()
         envelope: dict[str, Any] = {
@@ -282,9 +283,20 @@ class Sessions:
         """Do what an event asks for: note an approval, tell that a session is ready."""
         payload = event.envelope["payload"]
         if event.envelope["type"] == "approval_required":
-            self.table.ask(payload["approvalId"], session, event.seq)
+            self._note_approval(session, payload["approvalId"], event.seq)
         elif event.envelope["type"] == "status":
             self._note_status(session, payload)
+
+    def _note_approval(self, session: str, approval: str, seq: int) -> None:
+        """Note what an event asks approval for: under an id that nothing else was asked under."""
+        if not approval:
+            raise InvalidInput("approvalId must not be empty, nor toolCallId")
+        asked = self.table.approval(approval)
+        if asked is not None and (asked.session != session or asked.decision is not None):
+            raise InvalidInput(
+                f"Approval {shown(approval)} was asked for before; use another id for this one"
+            )
+        self.table.ask(approval, session, seq)
 
     def _note_status(self, session: str, payload: Mapping[str, Any]) -> None:
         named = re.sub(r"[^a-z0-9]", "", payload["agentId"].lower())

@@ -1,5 +1,7 @@
 """Sessions over HTTP: codes, forms, approvals, health."""
 
+from urllib.parse import quote
+
 import httpx
 import pytest
 
@@ -100,6 +102,14 @@ def test_u_27_a_word_is_given_once(session: httpx.Client, bus: Bus) -> None:
     post(session, "/approvals/c3", 400, decision="deny")
     types = [event.envelope["type"] for event in events(bus)]
     assert types == ["approval_required", "tool_call"] * 2 + ["approved", "denied"]
+
+
+@pytest.mark.parametrize("id", ["a/b", "a b", "ä", "a%2Fb"])
+def test_u_27_an_id_is_any_text(session: httpx.Client, id: str) -> None:
+    """U-27: as clients encode it into the path."""
+    call = {"toolCallId": id, "tool": "git", "args": {}, "requiresApproval": True}
+    post(session, "/sessions/s1/command", 200, type="tool_call", payload=call)
+    assert post(session, f"/approvals/{quote(id, safe='')}", 200, decision="deny")
 
 
 def test_u_27_an_approval_outlives_its_server(bus: Bus, serve: Serve) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Trace
+from ackbus.export.archive_writer import Archiver
 from ackbus.schema.errors import InvalidInput
 from ackbus.schema.queries import file_of
 from ackbus.schema.sqlite.transactions import without_triggers
@@ -211,6 +212,40 @@ def test_u_27_an_agent_decides_nothing_twice_by_an_event(posts: Posts, sessions:
         "approval_required",
         "denied",
     ]
+
+
+def test_u_27_an_id_that_was_asked_under_is_not_used_again(
+    posts: Posts, sessions: Sessions
+) -> None:
+    """U-27: else nobody could decide what is asked the second time; asking again is no harm."""
+    sessions.create("s2")
+
+    def ask(session: str, id: str) -> None:
+        call = {"toolCallId": id, "tool": "git", "args": {}, "requiresApproval": True}
+        posts.command(session, {"type": "tool_call", "payload": call}, sender="w1")
+
+    ask("s1", "c1")
+    ask("s1", "c1")
+    for session, id in (("s2", "c1"), ("s1", "")):
+        with pytest.raises(InvalidInput, match=r"use another id|must not be empty"):
+            ask(session, id)
+    posts.decide("c1", "approve")
+    with pytest.raises(InvalidInput, match="asked for before; use another id"):
+        ask("s1", "c1")
+    told = [event.envelope["type"] for event in sessions.replay("s1")]
+    assert told == ["approval_required", "tool_call"] * 2 + ["approved"]
+    assert list(sessions.replay("s2")) == []
+
+
+def test_u_78_archived_events_are_replayed(sessions: Sessions) -> None:
+    """U-78: a reader sees no difference between the log and its archive."""
+    say(sessions, *(str(n) for n in range(200)))
+    before = [event.frame() for event in sessions.replay("s1")]
+    with Archiver(sessions.bus) as archiver:
+        assert archiver.archive(150)
+    assert [event.frame() for event in sessions.replay("s1")] == before
+    say(sessions, "live")
+    assert len(texts(sessions)) == 201
 
 
 def test_a_call_that_is_invalid_asks_for_nothing(posts: Posts, sessions: Sessions) -> None:
