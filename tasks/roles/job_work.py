@@ -7,26 +7,20 @@ gone, or is told so. All that a kill leaves is found again by whoever has the jo
 from __future__ import annotations
 
 import logging
-import os
-import select
-from dataclasses import replace
 
 from ...git.repository import GitFailed
 from ...schema.errors import BusBusy, InvalidInput, LeaseLost, Refused
 from ...subscribers.jobs.claims import Outcome
 from ...subscribers.jobs.errors import ClaimLost
 from ...subscribers.jobs.work_headers import WorkHeaders
-from ...workers.commands.environment import trace_variables
 from ...workers.processes.end_deadlines import DYING_S, GRACE_S
 from ...workers.processes.stop_switch import StopSwitch
-from ..programs.agent_program import environment_of_task, run_program
 from ..steps.errors import TaskNotFound
-from ..steps.messages import ANSWER
+from ..steps.planning import NewJob
 from .commit_leftovers import commit_leftovers
-from .detached_files import files_of
-from .job_form import prompt_of_attempt, read_job
+from .job_form import read_job
 from .job_means import Interrupted, Over
-from .stored_output import StoredOutput
+from .job_run import LOOK_S, JobRun, pause
 from .strangers import wait_until_alone
 
 TYPE_CHECKING = False
@@ -40,9 +34,6 @@ if TYPE_CHECKING:
     from ..records.task import OnLost, Task
     from .job_form import JobForm
     from .job_means import Means
-
-#: How often a waiting worker looks, in seconds.
-_LOOK_S = 0.5
 
 _log = logging.getLogger("ackbus.tasks.worker")
 
@@ -59,6 +50,7 @@ class JobWork:
         self._means = means
         self._claim = claim
         self._switch = StopSwitch()
+        self._program = JobRun(means, claim, self._switch)
         self._lost: str | None = None
         self._task: Task | None = None  # as soon as it is known
 
@@ -101,7 +93,7 @@ class JobWork:
         self._means.keeper.hold_task(task, *([port[1]] if port else []))
         try:
             while True:
-                end = self._run(form, task, None if port is None else port[0])
+                end = self._program.on_task(form, task, None if port is None else port[0])
                 found = self._means.tasks.get(task.task)
                 if self._lost is not None or found.blocked is None:
                     break
@@ -125,7 +117,7 @@ class JobWork:
             task = self._task = self._find(form)
             held = None if task is None else means.tasks.holder(task)
             if task is None:
-                self._pause(_LOOK_S)
+                pause(self._switch, LOOK_S)
             elif task.blocked is not None:
                 self._wait_for_answer(task)
                 waited = True
@@ -139,7 +131,7 @@ class JobWork:
                 waited = False
             else:
                 self._say("waiting", f"{task.task}: {held.holder} has it")
-                self._pause(_LOOK_S)
+                pause(self._switch, LOOK_S)
 
     def _find(self, form: JobForm) -> Task | None:
         """Return the task of the job, made if need be; None while a lost worker has its lease."""
@@ -147,6 +139,8 @@ class JobWork:
         try:
             return means.tasks.get(form.task)
         except TaskNotFound:
+            if not all(map(self._has_landed, form.depends_on)):
+                self._plan(form)
             wanted = WorkHeaders.of(self._claim.message)
             on_lost = getattr(wanted, "on_lost", None)
             self._say("working", f"{form.task}: making its work tree")
@@ -156,6 +150,31 @@ class JobWork:
             except LeaseLost as error:
                 self._say("waiting", str(error))
                 return None
+
+    def _has_landed(self, name: str) -> bool:
+        try:
+            return self._means.tasks.get(name).state == "COMPLETED"
+        except TaskNotFound:
+            return False
+
+    def _plan(self, form: JobForm) -> NoReturn:
+        """Put off a job that came before what it depends on has landed: it comes again then."""
+        message = self._claim.message
+        job = NewJob(
+            task=form.task,
+            payload=form.payload,
+            depends_on=form.depends_on,
+            priority=message.priority,
+        )
+        with self._means.bus.transaction():
+            self._means.tasks.plan(
+                [job],
+                agent=message.from_agent,
+                in_reply_to=message.id,
+                correlation_id=message.conversation,
+            )
+            self._complete({"task": form.task, "state": "PLANNED"})
+        raise Over
 
     def _begin(self, task: Task, token: int | None) -> Task:
         """Make sure of the tree, that nobody is in it, and begin."""
@@ -170,82 +189,8 @@ class JobWork:
             raise Refused(f"processes are at work in {task.path} already: {pids}; end them")
         return means.tasks.start(task.task, agent=means.worker, token=token, lease_s=means.lease_s)
 
-    def _run(self, form: JobForm, task: Task, port: int | None) -> ProgramEnd:
-        """Run the program, again after a transient failure, and return how it ended."""
-        means = self._means
-        prompt = prompt_of_attempt(form, task.attempt, task.reason, self._answers(task))
-        scratch = means.name.fresh_scratch()
-        environment = environment_of_task(task, means.bus.layout.directory, means.worker) | {
-            "BUS_JOB_ID": form.id,
-            "BUS_TASK_SCRATCH": scratch,
-        }
-        if port is not None:
-            environment["BUS_TASK_PORT"] = str(port)
-        return self._attempts(
-            lambda: self._run_once(form, prompt, task.path, scratch, environment, task.task)
-        )
-
-    def _attempts(self, run: Callable[[], ProgramEnd]) -> ProgramEnd:
-        attempts = self._means.attempts
-        while True:
-            attempts.begin()
-            end = run()
-            if end.kind != "transient":
-                attempts.end()
-                return end
-            pause_ms = attempts.failed(self._means.bus.now_ms())
-            if pause_ms is None:
-                return end
-            self._say("waiting", f"again in {pause_ms / 1000:g} s: {end.reason}")
-            self._pause(pause_ms / 1000)
-
-    def _run_once(
-        self,
-        form: JobForm,
-        prompt: str,
-        folder: str,
-        scratch: str,
-        environment: dict[str, str],
-        what: str,
-    ) -> ProgramEnd:
-        means, file = self._means, os.path.join(scratch, "prompt.md")
-        if means.program.wants_file:
-            with open(file, "wb") as written:
-                written.write(prompt.encode(errors="surrogateescape"))
-        self._say("working", what)
-        with StoredOutput(means.bus, self._claim.message.seq) as stored:
-            end = run_program(
-                means.program,
-                prompt,
-                folder=folder,
-                environment={**environment, **trace_variables(self._claim.message)},
-                prompt_file=file,
-                timeout_s=form.timeout_s or means.timeout_s,
-                take=stored.take,
-                stop=self._switch,
-                supervisors=means.supervisors,
-            )
-        # The signal that ends the worker may end the program in the same moment.
-        is_killed = end.kind == "failed" and end.exit_code == -1
-        if is_killed and select.select([self._switch], [], [], _LOOK_S)[0]:
-            return replace(end, kind="stopped")
-        return end
-
     def _do_uncommitted(self, form: JobForm) -> None:
-        """Run the program on files that belong to no branch: what it says is the result."""
-        means = self._means
-        scratch = means.name.fresh_scratch()
-        folder = files_of(means.trees.place, form.base or "HEAD", os.path.join(scratch, "files"))
-        environment = {
-            "BUS_DIR": means.bus.layout.directory,
-            "BUS_AGENT": means.worker,
-            "BUS_JOB_ID": form.id,
-            "BUS_TASK_SCRATCH": scratch,
-            "BUS_CORRELATION_ID": self._claim.message.conversation,
-        }
-        end = self._attempts(
-            lambda: self._run_once(form, form.prompt, folder, scratch, environment, form.kind)
-        )
+        end = self._program.on_files(form)
         if self._lost is not None or end.kind == "stopped":
             raise Interrupted
         if end.kind == "ended":
@@ -356,26 +301,12 @@ class JobWork:
         means = self._means
         while task.blocked is not None:
             self._say("blocked", f"{task.task}: {task.blocked.question}"[:500])
-            self._pause(_LOOK_S)
+            pause(self._switch, LOOK_S)
             means.tasks.settle_deadlines()
             task = means.tasks.get(task.task)
         if task.state != "WORKING":
             self._end_with(task)
         return task
-
-    def _answers(self, task: Task) -> list[tuple[str, str]]:
-        """Return the questions about a task with their answers, in order."""
-        told = self._means.bus.read(type=ANSWER, conversation=task.correlation_id)
-        payloads = [message.payload for message in told if isinstance(message.payload, dict)]
-        return [
-            (str(each.get("question")), str(each.get("words")))
-            for each in payloads
-            if each.get("task") == task.task
-        ]
-
-    def _pause(self, pause_s: float) -> None:
-        if select.select([self._switch], [], [], pause_s)[0]:
-            raise Interrupted
 
     def _say(self, status: str, what: str) -> None:
         self._means.says(status, what)

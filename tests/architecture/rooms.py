@@ -119,7 +119,7 @@ OPENING: dict[str, str] = {
     "git/text_file.py": "git's own files",
     "git/work_tree.py": "git's own files",
     "tasks/roles/detached_files.py": "a worker's scratch folder",
-    "tasks/roles/job_work.py": "a worker's scratch folder",
+    "tasks/roles/job_run.py": "a worker's scratch folder",
     "tasks/roles/worker_name.py": "a worker's scratch folder",
     "workers/processes/process_session.py": "what the kernel tells in /proc",
     "workers/processes/supervisor.py": "what the kernel tells in /proc",

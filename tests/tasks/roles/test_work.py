@@ -286,6 +286,22 @@ class TestEnds:
         assert jobs.states() == ["failed"]
         assert error in json.loads(run_bus("job", "show", "1", "--json").out)["error"]
 
+    def test_job_that_comes_too_early_waits_for_what_it_depends_on(
+        self, jobs: Jobs, start_worker: RunWorker
+    ) -> None:
+        """No attempt is lost by it: it is planned, and comes again when the other has landed."""
+        jobs.publish("x", task="lexer")
+        jobs.publish("y", task="parser", depends_on=["lexer"])
+        start_worker("touch file", "--drain")
+        assert [job.task for job in jobs.tasks.planned()] == ["parser"]
+        assert jobs.states() == ["succeeded"] * 2
+        jobs.tasks.land("lexer", attempt=1, agent="integrator", commit="1" * 40)
+        start_worker("touch other", "--drain")
+        assert (jobs.tasks.get("parser").state, jobs.tasks.get("parser").attempt) == ("APPROVED", 1)
+        jobs.publish("z", depends_on=["no-such-task"])
+        start_worker("true", "--drain")
+        assert jobs.states()[-1] == "failed"
+
     def test_base_that_is_gone_is_tried_again_then_dead(
         self, jobs: Jobs, start_worker: RunWorker, run_bus: RunBus
     ) -> None:
