@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from ...schema.errors import InvalidInput, Refused, shown
 from ..repository import CommandFailed, Repository
@@ -30,6 +30,16 @@ NOTHING = ""
 def repository_at(folder: str, extra: dict[str, str | None] | None = None) -> Repository:
     """Return the repository of a folder, where no variable names another and nobody is asked."""
     return Repository(folder, ALONE | (extra or {}))
+
+
+@cache
+def _is_well_formed(ref: str) -> bool:
+    """Whether git takes the name of a ref."""
+    try:
+        repository_at(os.sep).run("check-ref-format", ref)
+    except CommandFailed:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -128,15 +138,16 @@ class Place:
             InvalidInput: git takes no branch of such a name.
         """
         ref = f"refs/heads/{branch}"
-        is_well_formed = bool(branch) and "\0" not in branch and not branch.startswith("-")
-        if is_well_formed and branch != "HEAD":
-            try:
-                self.git.run("check-ref-format", ref)
-            except CommandFailed:
-                is_well_formed = False
-        if not is_well_formed or branch == "HEAD":
+        is_plain = "\0" not in branch and not branch.startswith("-") and branch != "HEAD"
+        if not is_plain or not _is_well_formed(ref):
             raise InvalidInput(f"{shown(branch)} can be no name of a branch")
         return ref
+
+    def has_hook(self, name: str) -> bool:
+        """Whether there may be such a hook; where settings of git say more of hooks, it may."""
+        if any(key == "core.hookspath" or key.startswith("hook.") for key in self._settings):
+            return True
+        return os.path.lexists(os.path.join(self.common_dir, "hooks", name))
 
     def default_branch(self) -> str | None:
         """Return the branch of the main work tree, or None where it is on none."""

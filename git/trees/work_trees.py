@@ -279,7 +279,7 @@ class WorkTrees:
         git = repository_at(tree.path, {} if new.has_large_files else {"GIT_LFS_SKIP_SMUDGE": "1"})
         reset = ("reset", "--hard", "--quiet", "--no-recurse-submodules")
         git.run(*_PATIENT, *reset, limit_s=new.limit_s, kept=(held,))
-        if new.has_hooks:
+        if new.has_hooks and self.place.has_hook("post-checkout"):
             _run_hook(git, new.limit_s)
         if new.has_submodules:
             update = ("submodule", "update", "--init", "--recursive", "--quiet")

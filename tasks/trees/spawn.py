@@ -163,7 +163,8 @@ class Spawn:
                 f"{place.main} is on no branch; name the branch that the work is for with --into"
             )
         base_ref = wish.base or (self._fetched(place, target) if wish.fetches else target)
-        if not wish.base and not wish.fetches and place.git.commit(f"refs/heads/{target}") is None:
+        base = None
+        if base_ref == target and (base := place.git.commit(f"refs/heads/{target}")) is None:
             place.commit("HEAD")  # which says it where there is no commit at all
         return NewTask(
             task=wish.task,
@@ -172,7 +173,7 @@ class Spawn:
             path=trees.path_of(wish.task),
             repository=place.common_dir,
             base_ref=base_ref,
-            base=place.commit(base_ref),
+            base=base or place.commit(base_ref),
             target=target,
             prompt=wish.prompt,
             review=wish.review,
