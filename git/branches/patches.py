@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 
 from ..repository import CommandFailed
@@ -14,18 +13,18 @@ if TYPE_CHECKING:
 #: No setting and no attribute of a user changes the form; without context, so that changes of
 #: others close by make no difference.
 _DIFF = (
-    *("diff-tree", "-r", "-p", "--unified=0", "--full-index", "--no-renames", "--no-color"),
+    *("diff-tree", "-r", "-p", "--unified=0", "--full-index", "--no-color"),
     *("--no-ext-diff", "--no-textconv", "--ignore-submodules=none", "--src-prefix=a/"),
     "--dst-prefix=b/",
 )
 
-#: The beginnings of lines of a diff that say where a change is, and not what it is.
-_PLACES = (b"diff --git ", b"index ", b"@@ ", b"--- ", b"+++ ")
+#: The beginnings of lines in the header of a file that say what changes in it.
+_TOLD = (b"old mode", b"new mode", b"new file mode", b"deleted file mode", b"rename ", b"Binary ")
 
 
 def patch_id(repository: Repository, before: str, after: str) -> str:
     """Return git's id of what changed between two commits; "" where nothing did."""
-    diff = repository.run(*_DIFF, before, after)
+    diff = repository.run(*_DIFF, "--no-renames", before, after)
     return _id_of(repository, diff)
 
 
@@ -43,21 +42,22 @@ def is_part(repository: Repository, made: tuple[str, str], approved: tuple[str, 
         repository: where the commits are.
         made, approved: each a commit before the change, and one after it.
     """
-    one, other = (_lines(repository.run(*_DIFF, *pair)) for pair in (made, approved))
+    one, other = (
+        _lines(repository.run(*_DIFF, "--find-renames", "-l0", *pair)) for pair in (made, approved)
+    )
     return one <= other
 
 
 def _lines(diff: bytes) -> Counter[bytes]:
     """Return the lines that a diff adds and takes away, modes and binary files included."""
-    lines = Counter(line for line in diff.split(b"\n") if not line.startswith(_PLACES))
-    del lines[b""]
+    lines: Counter[bytes] = Counter()
+    is_header = False
+    for line in diff.split(b"\n"):
+        if line.startswith((b"diff --git ", b"@@ ")):
+            is_header = line.startswith(b"diff")
+        elif line and (line.startswith(_TOLD) or not is_header):
+            lines[line] += 1
     return lines
-
-
-def files_between(repository: Repository, before: str, after: str) -> list[str]:
-    """Return the files that differ between two commits."""
-    raw = repository.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", before, after)
-    return [os.fsdecode(name) for name in raw.split(b"\0") if name]
 
 
 def merge_bases(repository: Repository, a: str, b: str) -> list[str]:

@@ -121,6 +121,11 @@ class RemoteTarget(LocalTarget):
         except (TargetBusy, TargetMoved, TargetRefused):
             return  # it follows at the next push or pull: what landed has landed
 
+    def follow(self, candidate: str) -> None:
+        """Move the local branch too, where a kill came between the push and that."""
+        self.mend(candidate, candidate)
+        self._follow(candidate, "bus integrate: follow the remote")
+
     def check_free(self) -> None:
         """Check nothing: only the local branch could be in the way, and need not follow."""
 

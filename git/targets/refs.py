@@ -126,6 +126,9 @@ class LocalTarget:
             if not difference and git.run("diff-index", "--cached", "--raw", onto, "--"):
                 self._carry(tree, candidate, onto)
 
+    def follow(self, candidate: str) -> None:
+        """Do nothing: it is where it is."""
+
     def _trees(self) -> list[str]:
         """Return the work trees that have it checked out."""
         place = self.place

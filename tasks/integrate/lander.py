@@ -87,6 +87,7 @@ class Lander:
                 landing.state == "proposed" and self._target.contains(at, landing.head)
             )
             if is_there:
+                self._target.follow(landing.candidate)
                 self._finish(landing)
             elif landing.state == "intended":
                 self._target.mend(landing.candidate, landing.onto)

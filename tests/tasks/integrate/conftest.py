@@ -150,6 +150,14 @@ def repository(path: Path) -> Git:
     return git
 
 
+def bare_remote(yard: Yard) -> Git:
+    """A bare repository that is `origin`, with the same `main`."""
+    path = yard.git.path.parent / "origin.git"
+    yard.git.ok("clone", "--quiet", "--bare", yard.git.path, path)
+    yard.git.ok("remote", "add", "origin", path)
+    return Git(path, yard.git.env)
+
+
 @pytest.fixture
 def yard(tmp_path: Path) -> Iterator[Yard]:
     with Bus.init(tmp_path / "bus") as bus:

@@ -1,12 +1,14 @@
 """From a completion to a merged and checked commit."""
 
 import re
+import subprocess
 import sysconfig
 from pathlib import Path
 
 import pytest
 
 from ackbus import Queue
+from ackbus.git.branches.patches import is_part, patch_id
 from ackbus.git.targets.refs import TargetBusy
 from ackbus.schema.errors import Refused
 from ackbus.subscribers.queues.queues import Queues
@@ -354,3 +356,36 @@ def test_hooks_do_not_run_at_candidates_and_a_refusing_one_is_told(yard: Yard) -
     yard.approve("more", head)
     assert yard.integrate() == {"more": "rejected"}
     assert re.search("hook", yard.results[-1].reason)
+
+
+def test_merge_that_would_take_back_the_work_of_others_is_found(yard: Yard) -> None:
+    """A green merge that reverts others: only what was approved may change."""
+    git = yard.place.git
+    before = yard.main
+    theirs = yard.branch("theirs", c="theirs\n")
+    mine = yard.branch("mine", d="mine\n")
+    merged = yard.git.ok("commit-tree", f"{mine}^{{tree}}", "-p", theirs, "-m", "reverts c")
+    assert is_part(git, (before, mine), (before, mine))
+    assert not is_part(git, (theirs, merged), (before, mine))
+    assert patch_id(git, theirs, merged) != patch_id(git, before, mine)
+
+
+def test_commits_are_signed_where_that_is_configured_and_asks_nobody(
+    yard: Yard, tmp_path: Path
+) -> None:
+    key = tmp_path / "key"
+    made = subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=False
+    ).returncode
+    assert made == 0
+    yard.git.ok("config", "gpg.format", "ssh")
+    yard.git.ok("config", "user.signingKey", key)
+    yard.task("one", a=lines(l5="five"))
+    head_two = yard.branch("w/two", b="bb\n")
+    yard.git.ok("config", "commit.gpgSign", "true")
+    assert yard.integrate() == {"one": "landed"}
+    assert "gpgsig" in yard.git.ok("cat-file", "commit", "main")
+    yard.git.ok("config", "user.signingKey", str(tmp_path / "gone"))
+    yard.approve("two", head_two)
+    assert yard.integrate() == {"two": "landed"}
+    assert "gpgsig" not in yard.git.ok("cat-file", "commit", "main")
