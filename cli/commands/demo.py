@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from ...demo.run import run_demo
+from ...schema.errors import InvalidInput
 from ..definition import Commands
 from ..options.common import Json, Verbose, directory_option
 from ..show import output
@@ -27,6 +28,9 @@ def demo(
     automation: Annotated[
         bool, typer.Option("--automation", help="Show schedules, routes and pipelines instead.")
     ] = False,
+    tasks: Annotated[
+        bool, typer.Option("--tasks", help="Show agents on git branches instead.")
+    ] = False,
     directory: Directory = None,
     json: Json = False,
     verbose: Verbose = False,
@@ -40,7 +44,20 @@ def demo(
     With --automation, a service runs plugins of the demo's own, on a clock that jumps: a schedule
     is due, routes fan out, a webhook begins a pipeline, a step is retried, a breaker opens and
     closes. Nothing of PATH is read. Exit code 1 when anything happened too often or too seldom.
+
+    With --tasks, scripted agents work on branches of a new repository: a request becomes six jobs,
+    two of them conflict, one fails its check, one agent is killed. Exit code 1 when anything did
+    not land, a commit of main was not checked, or one is lost.
     """
+    if automation and tasks:
+        raise InvalidInput("give --automation or --tasks, not both")
+    if tasks:
+        from ...demo.tasks.run import run_tasks_demo
+        from ..show.tasks_report import print_tasks_report
+
+        done = run_tasks_demo(directory=directory, say=output.note, progress=progress)
+        print_tasks_report(done)
+        return 0 if done.proof.holds else 1
     if automation:
         from ...demo.automation.run import run_automation_demo
         from ..show.automation_report import print_automation_report

@@ -1,0 +1,66 @@
+"""`bus demo --tasks` as a person runs it: real processes, real git, counts from log and git."""
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus
+from ackbus.demo.tasks.project import CELLAR, CHECK, PLAN, PLUMS, Project
+from ackbus.demo.tasks.proof import read_proof
+
+from ..conftest import RunBus
+
+pytestmark = pytest.mark.slow
+
+
+def test_all_lands_and_main_was_never_red(run_bus: RunBus, tmp_path: Path) -> None:
+    """U-01: from a request to merged and checked commits, all ids linked."""
+    done = run_bus("demo", "--tasks", "--dir", tmp_path / "bus", "--json")
+    assert done.code == 0, done.err
+    summary = json.loads(done.out)["summary"]
+    proof = summary["proof"]
+    assert proof["holds"]
+    assert sorted(proof["landed"]) == sorted(PLAN)
+    assert proof["attempts"][CELLAR] == proof["attempts"][PLUMS] == 2
+    assert "no price for stock/plums.txt" in str(proof["ended"][PLUMS])
+    repository = summary["repository"]
+    for commit in _git(repository, "rev-list", "--first-parent", "main").split():
+        tree = tmp_path / commit
+        _git(repository, "worktree", "add", "--detach", str(tree), commit)
+        subprocess.run(shlex.split(CHECK), cwd=tree, check=True)
+    project = Project(str(Path(repository).parent))
+    assert project.read("stock/cherries.txt") == "80\n"
+    assert project.read("prices/cherries.txt") in ("4\n", "6\n")
+    with Bus.open(tmp_path / "bus") as bus:
+        (request,) = bus.read(type="task.request")
+        conversation = {message.type for message in bus.read(conversation=request.id)}
+        assert {"task.job", "state_change", "task.completion", "check_result"} <= conversation
+
+
+def test_the_commands_of_the_report_show_what_happened(run_bus: RunBus) -> None:
+    done = run_bus("demo", "--tasks")
+    assert (done.code, "it holds" in done.out) == (0, True), done.err
+    _, _, below = done.out.partition("Look around:\n")
+    for line in below.splitlines():
+        program, *words = shlex.split(line)
+        if program == "git":
+            subprocess.run([program, *words], check=True, capture_output=True)
+        else:
+            assert run_bus(*words).code == 0
+
+
+def test_the_proof_fails_where_main_moves_past_the_check(run_bus: RunBus, tmp_path: Path) -> None:
+    done = run_bus("demo", "--tasks", "--dir", tmp_path / "bus", "--json")
+    project = Project(str(Path(json.loads(done.out)["summary"]["repository"]).parent))
+    with Bus.open(tmp_path / "bus") as bus:
+        assert read_proof(bus, project).holds
+        _git(project.repository, "commit", "--allow-empty", "-qm", "past the check")
+        assert not read_proof(bus, project).holds
+
+
+def _git(folder: str, *words: str) -> str:
+    done = subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True, text=True)
+    return done.stdout
