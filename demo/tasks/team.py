@@ -46,6 +46,7 @@ class Team:
     def start(self, name: str) -> None:
         """Start a role: a worker by its name, `planner` or `integrator`."""
         place = ("--dir", self._directory)
+        words: tuple[str, ...]
         if name == "planner":
             words = ("task", "plan", *place, "--", self._project.planner)
         elif name == "integrator":

@@ -1,0 +1,138 @@
+"""Many tasks at once, whose workers and integrator are killed: nothing is lost, nothing is twice."""
+
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus
+from ackbus.tasks.steps.fold import fold
+from ackbus.tasks.steps.planning import NewJob
+from ackbus.tasks.steps.tasks import Tasks
+
+from ..conftest import wait_until
+from ..sizes import size
+
+pytestmark = pytest.mark.slow
+
+WORKERS = ("w-1", "w-2", "w-3", "w-4")
+_BUS = "import sys; from ackbus.cli import main; sys.exit(main())"
+
+#: It writes one file of its own, and adds a line to one that all share, each in another place.
+AGENT = """\
+#!/bin/sh
+set -eu
+echo "$BUS_TASK" > "files/$BUS_TASK.txt"
+git add -A && git commit -qm "Write $BUS_TASK" 2>/dev/null || true
+"""
+
+
+class Roles:
+    """Workers and an integrator as processes, started again after each kill."""
+
+    def __init__(self, folder: Path, bus_dir: Path, env: dict[str, str]) -> None:
+        self._folder, self._bus_dir, self._env = folder, bus_dir, env
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str) -> None:
+        place = ("--dir", str(self._bus_dir))
+        words: tuple[str, ...] = ("integrate", "--into", "main", "--check", "true", *place)
+        if name in WORKERS:
+            tree = ("--base", "main", "--target", "main", "--lease", "2s")
+            program = ("--", "sh", str(self._folder / "agent.sh"))
+            words = ("task", "work", "--worker", name, *tree, *place, *program)
+        with (self._folder / f"{name}.log").open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                [sys.executable, "-P", "-c", _BUS, *words],
+                cwd=self._folder / "repo",
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self, name: str) -> None:
+        process = self._running.pop(name)
+        process.kill()
+        process.wait()
+
+    def close(self) -> None:
+        for name in list(self._running):
+            self.kill(name)
+
+
+@contextmanager
+def roles(folder: Path, bus_dir: Path, env: dict[str, str]) -> Iterator[Roles]:
+    running = Roles(folder, bus_dir, env)
+    try:
+        for name in ("integrator", *WORKERS):
+            running.start(name)
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    repo = tmp_path / "repo"
+    (repo / "files").mkdir(parents=True)
+    (repo / "files/.keep").touch()
+    (tmp_path / "agent.sh").write_text(AGENT)
+    git(repo, "init", "-q", "--initial-branch=main")
+    git(repo, "config", "user.name", "test")
+    git(repo, "config", "user.email", "test@localhost")
+    git(repo, "add", "-A")
+    git(repo, "commit", "-qm", "Begin")
+    return repo
+
+
+def git(folder: Path, *words: str) -> str:
+    done = subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def test_tasks_whose_roles_are_killed_land_once_each(
+    repository: Path, tmp_path: Path, bus_env: dict[str, str]
+) -> None:
+    """U-06, U-07, U-55, U-69: workers and integrator die again and again; all tasks land once."""
+    count = size(sample=8, whole=32)
+    dice = random.Random(18)
+    names = [f"task-{number}" for number in range(count)]
+    with Bus.init(tmp_path / "bus") as bus, roles(tmp_path, tmp_path / "bus", bus_env) as team:
+        tasks = Tasks(bus)
+        tasks.plan([NewJob(task=name, payload={"prompt": "write"}) for name in names], agent="me")
+        for _ in range(size(sample=8, whole=40)):
+            wait_for_news(bus, dice.randint(1, 20), names)
+            victim = dice.choice(["integrator", *WORKERS])
+            team.kill(victim)
+            team.start(victim)
+        wait_until(lambda: len(landed(bus)) == count, timeout_s=240)
+        assert landed(bus) == dict.fromkeys(names, 1)
+        folded = fold(bus.read())
+        assert folded.foreign == []
+        assert folded.tasks == {task.task: task for task in tasks.list()}
+    for name in names:
+        added = git(repository, "log", "--format=%H", "main", "--", f"files/{name}.txt").split()
+        merges = git(repository, "log", "--first-parent", "--format=%s", "main").splitlines()
+        assert added, name
+        assert sum(name in subject.split() or name in subject for subject in merges) >= 1
+    assert "dangling commit" not in git(repository, "fsck", "--no-reflogs", "--no-progress")
+
+
+def landed(bus: Bus) -> dict[str, int]:
+    changes = [message.payload for message in bus.read(type="state_change")]
+    return dict(Counter(each["task"] for each in changes if each["to"] == "COMPLETED"))
+
+
+def wait_for_news(bus: Bus, count: int, names: list[str]) -> None:
+    """Wait until so many messages have come, or all has landed."""
+    before = bus.log.newest_seq()
+    wait_until(
+        lambda: bus.log.newest_seq() >= before + count or len(landed(bus)) == len(names),
+        timeout_s=120,
+    )
