@@ -116,9 +116,9 @@ class Project:
         self._git.run("add", "--all")
         self._git.run("commit", "--quiet", "--message", "Open the shop")
 
-    def commits(self) -> list[str]:
+    def positions(self) -> list[str]:
         """Return the commits that the branch `main` was at, the newest first."""
-        return self._git.run("rev-list", "--first-parent", "main").decode().split()
+        return self._git.run("rev-list", "--walk-reflogs", "main").decode().split()
 
     def is_kept(self, commit: str) -> bool:
         """Whether a branch or a rescue ref still has a commit."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from ...bus.bus import Bus
 from ...export.jsonl.exporter import Exporter
 from ...schema.errors import AckbusError
+from ...tasks.control.requests import Requests
 from ...tasks.steps.errors import TaskNotFound
-from ...tasks.steps.messages import QUEUES, REQUESTS, TASKS
 from ...tasks.steps.tasks import Tasks
 from ..place import fresh_folder, refuse_bus
 from .project import CELLAR, PLAN, Project
@@ -75,13 +75,8 @@ def run_tasks_demo(*, directory: str | None, say: Say, progress: Progress) -> Ta
         Team(where, project) as team,
         progress("landing", len(PLAN)) as move,
     ):
-        Tasks(bus).plan((), agent="client")  # makes the queues
-        bus.publish(
-            QUEUES[REQUESTS],
-            {"prompt": "Count what is in stock, and set the new prices."},
-            from_agent="client",
-            to_agent=TASKS,
-        )
+        wish = "Count what is in stock, and set the new prices."
+        Requests(bus).enqueue({"sessionId": "demo", "prompt": wish}, agent="client")
         killed = _kill_who_is_held(bus, team, project, say)
         _wait(team, lambda: move(_landed(bus)) or _landed(bus) == len(PLAN), "all tasks land")
     with Bus.open(where) as bus:

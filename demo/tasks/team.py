@@ -52,7 +52,7 @@ class Team:
         elif name == "integrator":
             words = ("integrate", "--into", "main", "--check", CHECK, *place)
         else:
-            tree = ("--lease", _LEASE, "--base", "main", "--target", "main")
+            tree = ("--lease", _LEASE, "--into", "main")
             words = ("task", "work", "--worker", name, *tree, *place, "--", self._project.agent)
         package = __package__.partition(".")[0] if __package__ else ""
         log = Path(self._project.meeting, f"{name}.log")

@@ -27,11 +27,11 @@ def test_all_lands_and_main_was_never_red(run_bus: RunBus, tmp_path: Path) -> No
     assert proof["attempts"][CELLAR] == proof["attempts"][PLUMS] == 2
     assert "no price for stock/plums.txt" in str(proof["ended"][PLUMS])
     repository = summary["repository"]
-    for commit in _git(repository, "rev-list", "--first-parent", "main").split():
+    project = Project(str(Path(repository).parent))
+    for commit in project.positions():
         tree = tmp_path / commit
         _git(repository, "worktree", "add", "--detach", str(tree), commit)
         subprocess.run(shlex.split(CHECK), cwd=tree, check=True)
-    project = Project(str(Path(repository).parent))
     assert project.read("stock/cherries.txt") == "80\n"
     assert project.read("prices/cherries.txt") in ("4\n", "6\n")
     with Bus.open(tmp_path / "bus") as bus:
