@@ -11,8 +11,8 @@ from ...schema.errors import InvalidInput
 from ..definition import Commands
 from ..options.common import Json, Verbose, directory_option
 from ..show import output
-from ..show.demo_report import print_report
 from ..show.progress import progress
+from ..show.reports.demo_report import print_report
 
 commands = Commands()
 
@@ -53,14 +53,14 @@ def demo(
         raise InvalidInput("give --automation or --tasks, not both")
     if tasks:
         from ...demo.tasks.run import run_tasks_demo
-        from ..show.tasks_report import print_tasks_report
+        from ..show.reports.tasks_report import print_tasks_report
 
         done = run_tasks_demo(directory=directory, say=output.note, progress=progress)
         print_tasks_report(done)
         return 0 if done.proof.holds else 1
     if automation:
         from ...demo.automation.run import run_automation_demo
-        from ..show.automation_report import print_automation_report
+        from ..show.reports.automation_report import print_automation_report
 
         ran = run_automation_demo(directory=directory, say=output.note, progress=progress)
         print_automation_report(ran)

@@ -12,7 +12,7 @@ from ...torture.run import run_torture
 from ..definition import Commands, optional, optional_word
 from ..options.common import Json, Verbose
 from ..show import output
-from ..show.torture_report import Screen
+from ..show.reports.torture_report import Screen
 
 commands = Commands()
 

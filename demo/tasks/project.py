@@ -132,10 +132,17 @@ class Project:
 
 def _planner() -> str:
     jobs = [
-        {"task": task, "prompt": f"Do what {task} says.", "depends_on": list(before)}
+        {
+            "type": "task.job",
+            "payload": {
+                "task": task,
+                "prompt": f"Do what {task} says.",
+                "depends_on": list(before),
+            },
+        }
         for task, before in PLAN.items()
     ]
-    answer = json.dumps({"status": "ok", "result": {"jobs": jobs}})
+    answer = json.dumps({"status": "ok", "result": "six jobs", "events": jobs})
     return f"#!/bin/sh\ncat > /dev/null\ncat <<'ANSWER'\n{answer}\nANSWER\n"
 
 

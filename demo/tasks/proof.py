@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TasksProof:
-    """What a run has shown.
+    """The counts of a run.
 
     Attributes:
         planned: how many jobs the planner made.

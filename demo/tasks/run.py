@@ -93,7 +93,6 @@ def _kill_who_is_held(bus: Bus, team: Team, project: Project, say: Say) -> str:
     worker = Tasks(bus).get(CELLAR).worker
     pid = team.kill(worker)
     say(f"{worker} (process {pid}) was killed, with SIGKILL, in the middle of {CELLAR}")
-    team.start(worker)
     return worker
 
 

@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "setup": {"schema", "bus", "subscribers"},
     "server": {"schema", "blobs", "bus", "subscribers", "automation", "export", "tasks"},
     "torture": {"schema", "bus", "subscribers", "export", "doctor"},
-    "demo": {"schema", "bus", "subscribers", "workers", "automation", "export"},
+    "demo": {"schema", "bus", "subscribers", "workers", "automation", "export", "git", "tasks"},
     "": {"schema", "blobs", "bus", "subscribers", "workers", "export"},
 }
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
@@ -68,7 +68,7 @@ FOLDERS: dict[str, list[str]] = {
         *("automation", "webhooks", "pushpals"),
     ],
     "torture": ["roles", "proofs"],
-    "demo": ["automation"],
+    "demo": ["automation", "tasks"],
     "cli": ["show", "options", "fast", "running", "top", "commands"],
 }
 

@@ -6,15 +6,15 @@ import shlex
 import shutil
 from dataclasses import asdict
 
-from ..own_path import own_path
-from . import output
+from ...own_path import own_path
+from .. import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...demo.automation.proof import AutomationProof
-    from ...demo.automation.run import AutomationRun
+    from ....demo.automation.proof import AutomationProof
+    from ....demo.automation.run import AutomationRun
 
 
 def print_automation_report(run: AutomationRun) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from . import output
-from .progress import progress
+from .. import output
+from ..progress import progress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from ...torture.crew import Crew
-    from ...torture.measures import Growth, Measures
-    from ...torture.plan import Plan
-    from ...torture.proofs.checker import Proof
+    from ....torture.crew import Crew
+    from ....torture.measures import Growth, Measures
+    from ....torture.plan import Plan
+    from ....torture.proofs.checker import Proof
 
 _MIB = 1024 * 1024
 

@@ -6,15 +6,15 @@ import shlex
 import shutil
 from dataclasses import asdict
 
-from ..own_path import own_path
-from . import output
+from ...own_path import own_path
+from .. import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...demo.tasks.proof import TasksProof
-    from ...demo.tasks.run import TasksRun
+    from ....demo.tasks.proof import TasksProof
+    from ....demo.tasks.run import TasksRun
 
 
 def print_tasks_report(run: TasksRun) -> None:

@@ -6,21 +6,21 @@ import shlex
 import shutil
 from dataclasses import asdict
 
-from ...bus.bus import Bus
-from ...demo.protocol import DONE
-from ...demo.totals import totals_of
-from ..own_path import own_path
-from . import output
-from .text import counted
+from ....bus.bus import Bus
+from ....demo.protocol import DONE
+from ....demo.totals import totals_of
+from ...own_path import own_path
+from .. import output
+from ..text import counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...demo.proof import Proof, Takeover
-    from ...demo.run import Run
-    from ...demo.totals import Totals
-    from ...schema.message.message import Message
+    from ....demo.proof import Proof, Takeover
+    from ....demo.run import Run
+    from ....demo.totals import Totals
+    from ....schema.message.message import Message
 
 
 def print_report(run: Run) -> None:

@@ -1,0 +1,1 @@
+"""The reports at the end of long runs: demos and tortures."""
