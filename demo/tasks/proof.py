@@ -51,8 +51,8 @@ class TasksProof:
             self.planned == len(PLAN)
             and sorted(self.landed) == sorted(PLAN)
             and set(self.landings.values()) == {1}
-            and all(self.attempts[task] == 2 for task in again)
-            and sorted(self.attempts[task] for task in prices) == [1, 2]
+            and all(self.attempts[task] > 1 for task in again)
+            and any(self.attempts[task] > 1 for task in prices)
             and self.positions == self.checked
             and self.commits == self.kept > 0
         )

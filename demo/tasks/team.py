@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 WORKERS = ("ada", "bob", "cleo")
 
 #: For how long a job is a worker's without a renewal: so soon another one has that of a killed one.
-_LEASE = "3s"
+_LEASE = "6s"
 
 #: How long roles get to end by themselves, in seconds, before they are killed.
 _END_WITHIN_S = 10.0

@@ -24,7 +24,7 @@ def test_all_lands_and_main_was_never_red(run_bus: RunBus, tmp_path: Path) -> No
     proof = summary["proof"]
     assert proof["holds"]
     assert sorted(proof["landed"]) == sorted(PLAN)
-    assert proof["attempts"][CELLAR] == proof["attempts"][PLUMS] == 2
+    assert proof["attempts"][CELLAR] > 1 < proof["attempts"][PLUMS]
     assert "no price for stock/plums.txt" in str(proof["ended"][PLUMS])
     repository = summary["repository"]
     project = Project(str(Path(repository).parent))

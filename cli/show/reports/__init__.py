@@ -1,1 +1,4 @@
-"""The reports at the end of long runs: demos and tortures."""
+"""The reports at the end of long runs: demos and tortures.
+
+Nothing here measures or decides anything: it shows what a run has found.
+"""
