@@ -5,6 +5,7 @@ Where it is checked out, the work tree goes with it: else git would show what la
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from ...schema.errors import Refused, shown
@@ -12,7 +13,7 @@ from ..branches.patches import contains
 from ..branches.repositories import repository_at
 from ..repository import CommandFailed, GitFailed
 from ..trees.tree_list import read_trees
-from ..trees.tree_state import named, read_state
+from ..trees.tree_state import git_dir_of, named, operation_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -139,12 +140,11 @@ class LocalTarget:
         return [*own, *linked]
 
     def _check_tree(self, tree: str) -> None:
-        state = read_state(tree)
-        if state.changed or state.operation:
+        operation = operation_at(git_dir_of(tree))
+        changed = [] if operation else _changed(tree)
+        if changed or operation:
             dirt = (
-                f"a {state.operation} is under way"
-                if state.operation
-                else f"not committed: {named(state.changed)}"
+                f"a {operation} is under way" if operation else f"not committed: {named(changed)}"
             )
             raise TargetBusy(
                 f"{shown(self.branch)} is checked out at {tree}, which is not clean ({dirt});"
@@ -177,3 +177,10 @@ class LocalTarget:
             if "hook" in error.reason:
                 raise TargetRefused(error.reason) from error
             raise
+
+
+def _changed(tree: str) -> list[str]:
+    """Return the files of git that differ from the head of a work tree, staged or not."""
+    options = ("--porcelain", "-z", "--untracked-files=no", "--no-renames")
+    raw = repository_at(tree).run("-c", "core.fsmonitor=false", "status", *options)
+    return [os.fsdecode(entry[3:]) for entry in raw.split(b"\0") if entry]

@@ -389,3 +389,14 @@ def test_commits_are_signed_where_that_is_configured_and_asks_nobody(
     yard.approve("two", head_two)
     assert yard.integrate() == {"two": "landed"}
     assert "gpgsig" not in yard.git.ok("cat-file", "commit", "main")
+
+
+def test_operation_under_way_in_the_tree_of_the_target_is_waited_for(yard: Yard) -> None:
+    other = yard.branch("other", a=lines(l5="theirs"))
+    yard.git.commit("a", text=lines(l5="mine"))
+    assert yard.git("merge", "--quiet", other).code == 1
+    yard.task("one", b="bb\n")
+    with pytest.raises(TargetBusy, match="a merge is under way"):
+        yard.integrate()
+    yard.git.ok("merge", "--abort")
+    assert yard.integrate() == {"one": "landed"}
