@@ -196,6 +196,10 @@ def _plain(value: Any) -> object:
 # Roles -----------------------------------------------------------------------------------------
 
 
+#: The settings of an integrator that are options of its command.
+_OF_INTEGRATOR = ("into", "strategy", "remote", "propose", "batch")
+
+
 def _roles(tree: Any, bus: list[str]) -> Iterable[Role]:
     if "planner" in tree:
         yield Role("planner", (*bus, "task", "plan", *_ending(tree["planner"], "timeout")))
@@ -209,7 +213,7 @@ def _roles(tree: Any, bus: list[str]) -> Iterable[Role]:
             yield Role(worker, own, is_worker=True, is_spare=number > count)
     if "integrator" in tree:
         settings = tree["integrator"]
-        argv = [*bus, "integrate", *_options(settings, "into", "strategy")]
+        argv = [*bus, "integrate", "--agent", "integrator", *_options(settings, *_OF_INTEGRATOR)]
         argv += [word for check in settings.get("check", ()) for word in ("--check", check)]
         yield Role("integrator", tuple(argv + ["--push"] * settings.get("push", False)))
     for name, words in (tree.get("processes") or {}).items():

@@ -125,5 +125,8 @@ ROLES: Mapping[str, Mapping[str, Check]] = {
         "check": _commands,
         "strategy": _one_of("merge", "cherry-pick", "ff"),
         "push": _flag,
+        "remote": _words,
+        "propose": _words,
+        "batch": _count(1),
     },
 }

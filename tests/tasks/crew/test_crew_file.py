@@ -46,7 +46,16 @@ def test_each_role_is_a_process() -> None:
         Role(
             "integrator",
             (
-                *("bus", "integrate", "--into", "main", "--strategy", "ff"),
+                *(
+                    "bus",
+                    "integrate",
+                    "--agent",
+                    "integrator",
+                    "--into",
+                    "main",
+                    "--strategy",
+                    "ff",
+                ),
                 *("--check", "make test", "--check", "make lint", "--push"),
             ),
         ),

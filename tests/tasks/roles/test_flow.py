@@ -133,8 +133,8 @@ def test_u_07_integrator_down(jobs: Jobs, repo: Path, start_worker: RunWorker) -
     assert {task.state for task in jobs.tasks.list()} == {"COMPLETED"}
 
 
-def test_crew_runs_a_request_to_its_completions(jobs: Jobs, repo: Path, run_bus: RunBus) -> None:
-    """A crew of a planner and two workers, by `bus crew start`; its roles and logs are told."""
+def test_crew_runs_a_request_to_merged_commits(jobs: Jobs, repo: Path, run_bus: RunBus) -> None:
+    """U-01: a crew of a planner, two workers and an integrator, by `bus crew start`."""
     plan = repo / "plan.out"
     plan.write_text(
         "import json, sys\nrequest = json.load(sys.stdin)\n"
@@ -145,19 +145,19 @@ def test_crew_runs_a_request_to_its_completions(jobs: Jobs, repo: Path, run_bus:
     crew = {
         "planner": {"command": ["python3", str(plan)]},
         "workers": {"count": 2, "name": "coder", "command": ["sh", "-c", WRITES]},
+        "integrator": {"into": "main", "check": ["test -e first.txt"]},
     }
     (repo / "crew.out").write_text(json.dumps(crew))
     assert run_bus("crew", "start", "crew.out", "--detach").code == 0
     try:
         jobs.ask("build it")
-        wait_until(lambda: len(jobs.completions()) == 4)
-        wait_until(lambda: "\n" not in git(repo, "worktree", "list"))
+        wait_until(lambda: sum(task.state == "COMPLETED" for task in jobs.tasks.list()) == 4)
+        wait_until(lambda: "[agent/" not in git(repo, "worktree", "list"))
         shown = run_bus("crew", "status", "--json").out.splitlines()
         told = {role["name"]: role["status"] for role in map(json.loads, shown)}
-        assert told == {"planner": "running", "coder-1": "running", "coder-2": "running"}
+        assert told == dict.fromkeys(("planner", "coder-1", "coder-2", "integrator"), "running")
     finally:
         assert run_bus("crew", "stop").code == 0
-    names = [
-        git(repo, "diff", "--name-only", "main", str(each["head"])) for each in jobs.completions()
-    ]
-    assert sorted(names) == [f"file-{n}" for n in range(4)]
+    landed = git(repo, "ls-tree", "--name-only", "main").splitlines()
+    assert landed == ["file-0", "file-1", "file-2", "file-3", "first.txt"]
+    assert git(repo, "status", "--porcelain") == ""
