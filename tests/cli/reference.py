@@ -55,13 +55,17 @@ Exit codes:
 - `--config DIR`, the configuration, of the commands of the automation;
 - `--by A`, the actor on record, of those of `queue`, `job`, `dead` and `limit` that change
   something;
-- `--keys DIR`, the directory of keys, of `key` and `verify`.
+- `--keys DIR`, the directory of keys, of `key` and `verify`;
+- `--agent A`, who acts, and `--token N`, of the lease on the task, of those of `task`.
 
 """
 
 #: Options that are described once above, as they are written.
 _ABOVE = {"--dir", "--user", "--json", "--verbose", "--help", "[--by A]", "[--keys DIR]"}
 _ABOVE |= {"[--config DIR]"}
+
+#: Those of tasks are known by how their help begins: others have other options of these names.
+_OF_TASKS = ("The agent that acts. Default", "The token of the lease on the task.")
 
 #: Options that several commands have together, by the word for all of them.
 _SETS = {
@@ -130,10 +134,15 @@ def _entry(name: str, command: Any) -> str:
 def _options(command: Any) -> list[str]:
     """The options of a command, but for those that the top of the page has."""
     options = [p for p in command.params if p.param_type_name == "option"]
-    spelled = " ".join(_spelling(p) for p in options if not _ABOVE & {*p.opts, _spelling(p)})
+    spelled = " ".join(_spelling(p) for p in options if not _is_above(p))
     for name, together in _SETS.items():
         spelled = spelled.replace(together, name)
     return [spelled] if spelled else []
+
+
+def _is_above(option: Any) -> bool:
+    """Whether the top of the page has an option."""
+    return bool(_ABOVE & {*option.opts, _spelling(option)}) or option.help.startswith(_OF_TASKS)
 
 
 def _metavar(parameter: Any) -> str:
