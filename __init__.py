@@ -123,6 +123,19 @@ if TYPE_CHECKING:
     from .subscribers.requests import request_async as request_async
     from .subscribers.requests import wait_all as wait_all
     from .subscribers.requests import wait_all_async as wait_all_async
+    from .tasks.options import OnLost as OnLost
+    from .tasks.options import Review as Review
+    from .tasks.options import TaskState as TaskState
+    from .tasks.records.planned_jobs import PlannedJob as PlannedJob
+    from .tasks.records.task import Blocked as Blocked
+    from .tasks.records.task import NewTask as NewTask
+    from .tasks.records.task import Task as Task
+    from .tasks.steps.errors import TaskBlocked as TaskBlocked
+    from .tasks.steps.errors import TaskExists as TaskExists
+    from .tasks.steps.errors import TaskNotFound as TaskNotFound
+    from .tasks.steps.errors import WrongTaskState as WrongTaskState
+    from .tasks.steps.planning import NewJob as NewJob
+    from .tasks.steps.tasks import Tasks as Tasks
     from .workers.commands.json_contract import JsonCommand as JsonCommand
     from .workers.commands.raw_contract import RawCommand as RawCommand
     from .workers.worker import Worker as Worker
@@ -177,6 +190,12 @@ _NAMES = {
         "bus.reservations.reservations": "Conflict Reservation Reservations ReserveResult",
         "bus.waiting_limits": "WaitingLimit WaitingLimits",
     },
+    "Tasks on git branches": {
+        "tasks.steps.tasks": "Tasks",
+        "tasks.records.task": "Blocked NewTask Task",
+        "tasks.steps.planning": "NewJob",
+        "tasks.records.planned_jobs": "PlannedJob",
+    },
     "Export and import": {
         "export.jsonl.exporter": "Exporter",
         "export.jsonl.field_map": "FieldMap",
@@ -191,6 +210,7 @@ _NAMES = {
         "schema.choices": "Durability",
         "bus.options": "LimitKind ReservationMode",
         "subscribers.options": "AnswerState ClaimStatus EndStatus JobGate JobState Start",
+        "tasks.options": "OnLost Review TaskState",
     },
     "What a handler raises": {
         "subscribers.jobs.errors": "NeverRetry RetryLater",
@@ -207,6 +227,7 @@ _NAMES = {
             "ClaimLost JobNotFound QueueMismatch QueueNotFound QueueStuck TooManyHops "
             "WrongJobState "
         ),
+        "tasks.steps.errors": "TaskBlocked TaskExists TaskNotFound WrongTaskState",
         "export.jsonl.exporter": "ExporterRunning",
         "export.jsonl.conflict_markers": "ConflictMarkers",
         "export.jsonl.replaced_file": "NotImported",

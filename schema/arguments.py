@@ -65,7 +65,7 @@ _RULES: dict[str, Rule] = {
 }
 
 #: The names of what has several values of one type.
-_MANY = ("Iterable", "Sequence", "list")
+_MANY = ("Iterable", "Sequence", "list", "tuple")
 
 #: The names of words (`Literal`), which the calls look up, and what they are.
 _WORDS = {
@@ -73,6 +73,8 @@ _WORDS = {
     "EndStatus": "completed, failed or timed_out",
     "JobState": "a state of jobs",
     "LimitKind": "queue or inbox",
+    "OnLost": "requeue or fail",
+    "Review": "none, required or other",
     "Literal": "a word",
     "Start": "beginning, now or a seq",
     "TaskState": "a state of tasks",
@@ -183,7 +185,7 @@ def _fits(value: Any, head: str, inner: list[str]) -> bool:
     is_right, _ = _RULES[head]
     if not is_right(value):
         return False
-    if head == "tuple":
+    if head == "tuple" and inner[-1:] != ["..."]:
         return len(value) == len(inner) and all(map(_fits_text, value, inner))
     if head in _MANY and isinstance(value, list | tuple):
         return all(_fits_text(one, inner[0]) for one in value)

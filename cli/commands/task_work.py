@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
+    from ...tasks.options import Review
     from ...tasks.programs.agent_program import AgentProgram
-    from ...tasks.records.task import Review
     from ...tasks.roles.work import TaskWorker
 
 commands = Commands()

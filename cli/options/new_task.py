@@ -15,7 +15,7 @@ from .payload import raw_argument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...tasks.records.task import Review
+    from ...tasks.options import Review
 
 _PRIORITIES = ("interactive", "normal", "background")
 _REVIEWS: tuple[Review, ...] = ("none", "required", "other")

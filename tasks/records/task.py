@@ -8,17 +8,9 @@ from ...schema.message.times import format_ts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Literal
+    from typing import Any
 
-    #: The state of a task's newest attempt.
-    TaskState = Literal[
-        "ASSIGNED", "WORKING", "IN_REVIEW", "APPROVED", "COMPLETED", "CANCELLED", "FAILED"
-    ]
-    #: Whose approval a task needs before it is integrated: nobody's, anybody's, or that of another
-    #: agent than its worker.
-    Review = Literal["none", "required", "other"]
-    #: The meaning of a lost holder: another attempt, or the end of the task.
-    OnLost = Literal["requeue", "fail"]
+    from ..options import OnLost, Review, TaskState
 
 #: The states in their order, those that are final last.
 STATES: tuple[TaskState, ...] = (

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
-    from .task import TaskState
+    from ..options import TaskState
 
 #: More than any bus has.
 _ALL = 1 << 40

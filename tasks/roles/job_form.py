@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...schema.message.message import Message
-    from ..records.task import Review
+    from ..options import Review
 
 #: The kind of a job that says none, and the kinds whose work is committed.
 EXECUTE = "task.execute"

@@ -20,7 +20,8 @@ from ..trees.spawn import Spawn, Wish
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...subscribers.jobs.claims import Claim
-    from ..records.task import OnLost, Review, Task
+    from ..options import OnLost, Review
+    from ..records.task import Task
     from ..steps.tasks import Tasks
     from .job_form import JobForm
 

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
     from ...bus.leases import Lease
     from ...subscribers.jobs.claims import Claim
+    from ..options import OnLost
     from ..programs.agent_program import ProgramEnd
-    from ..records.task import OnLost, Task
+    from ..records.task import Task
     from .job_form import JobForm
     from .job_means import Means
 

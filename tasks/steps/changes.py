@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...schema.message.draft import Draft
     from ...schema.message.message import Receipt
-    from ..records.task import Task, TaskState
+    from ..options import TaskState
+    from ..records.task import Task
 
 #: Which step leads out of each state, for errors.
 _STEPS = {

@@ -12,7 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..records.task import Task, TaskState
+    from ..options import TaskState
+    from ..records.task import Task
 
 #: The agent to which the records of tasks are addressed, and the group that works on their queues.
 TASKS = "tasks"

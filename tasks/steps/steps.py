@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...schema.arguments import with_checked_arguments
 from ...schema.errors import LeaseLost
 from ...schema.message.times import format_ts
 from ..records.task import FINAL, lease_of
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from ..records.task import Task
 
 
+@with_checked_arguments
 class Steps:
     """Steps of the tasks of a bus. Each method is one transaction, and safe to repeat.
 

@@ -13,8 +13,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ..options import TaskState
     from ..records.planned_jobs import PlannedJob
-    from ..records.task import Task, TaskState
+    from ..records.task import Task
     from .planning import NewJob
 
 #: The agent in whose name lost holders and overdue questions are settled.

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...bus.leases import Lease
     from ...git.trees.tree_list import Tree
-    from ..records.task import OnLost, Review, Task
+    from ..options import OnLost, Review
+    from ..records.task import Task
 
 #: The branch of a task unless told otherwise.
 BRANCH = "{worker}/{task}"

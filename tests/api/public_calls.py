@@ -19,6 +19,7 @@ from ackbus import (
     Heart,
     Inbox,
     JsonCommand,
+    NewTask,
     Outcome,
     Policy,
     Queue,
@@ -26,8 +27,20 @@ from ackbus import (
     ReplyTypes,
     Request,
     Session,
+    Tasks,
     Trace,
     Worker,
+)
+
+NEW_TASK = NewTask(
+    task="t",
+    worker="a",
+    branch="a/t",
+    path="/trees/t",
+    repository="/repository/.git",
+    base_ref="main",
+    base="1" * 40,
+    target="main",
 )
 
 #: Values that a program may hand over by mistake, one of each type.
@@ -107,6 +120,9 @@ def public_calls(bus: Bus) -> Calls:
     note = {"type": "note", "from_agent": "a"}
     job, letters = queue.jobs, queue.dead_letters
     exporter, heart = Exporter(bus), bus.heart("a")
+    tasks, of_task = Tasks(bus), {"name": "t", "agent": "a"}
+    task = tasks.assign(NEW_TASK, agent="a")
+    held = of_task | {"token": task.token}
 
     def draft(**fields: Any) -> None:
         bus.publish_many([Draft(**fields)])  # the fields are checked when it is published
@@ -211,6 +227,7 @@ def public_calls(bus: Bus) -> Calls:
         job.retry: {"seq": 1},
         job.cancel: {"seq": 1},
         job.bury: {"why": "why"},
+        job.lose: {"seq": 1, "why": "why"},
         job.lose_running: {"why": "why"},
         job.limit: {"max_waiting": 5},
         job.list: {},
@@ -227,6 +244,7 @@ def public_calls(bus: Bus) -> Calls:
         RawCommand: {"bus": bus, "argv": ["true"], "group": "g"},
         bus.heartbeats.beat: {"agent": "a"},
         bus.heartbeats.get: {"agent": "a"},
+        bus.heartbeats.mark: {"agent": "a", "status": "offline"},
         bus.heartbeats.forget: {"agent": "nobody"},
         bus.heartbeats.list: {},
         Heart: {"bus": bus, "agent": "a"},
@@ -245,6 +263,23 @@ def public_calls(bus: Bus) -> Calls:
         bus.limits.set_for_queue: {"name": "q", "pattern": "q", "max_waiting": 5, "waiting": 0},
         bus.limits.clear: {"kind": "queue", "name": "q"},
         bus.limits.reached_by: {"type": "q", "to_agent": None},
+        tasks.assign: {"new": NEW_TASK, "agent": "a"},
+        tasks.get: {"name": "t"},
+        tasks.holder: {"task": task},
+        tasks.list: {},
+        tasks.start: held,
+        tasks.heartbeat: held,
+        tasks.block: held | {"question": "?"},
+        tasks.answer: of_task | {"words": "!"},
+        tasks.done: held | {"head": "1" * 40},
+        tasks.fail: of_task | {"reason": "no"},
+        tasks.approve: of_task,
+        tasks.reject: of_task | {"words": "no"},
+        tasks.send_back: of_task | {"attempt": 1, "reason": "no"},
+        tasks.land: of_task | {"attempt": 1, "commit": "1" * 40},
+        tasks.cancel: of_task,
+        tasks.plan: {"jobs": [], "agent": "a"},
+        tasks.mark_cleaned: {"name": "t"},
         exporter.export_once: {},
         exporter.rebuild: {},
         exporter.rotate: {"limit_bytes": 9_999},
