@@ -104,7 +104,7 @@ Fetch = Annotated[
 ]
 Copies = Annotated[
     list[str] | None,
-    optional("GLOB", "Files of the main work tree that new ones get; repeatable.", "--copy"),
+    optional("GLOB", "Files of the main work tree that new ones get; may be repeated.", "--copy"),
 ]
 Setup = Annotated[str | None, optional("CMD", "A command for each new work tree.")]
 PortRange = Annotated[

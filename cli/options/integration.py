@@ -32,7 +32,8 @@ class Integration:
         optional("CMD", "Must pass on each candidate; it may be repeated.", "--check"),
     ] = None
     flaky: Annotated[
-        list[str] | None, optional("CMD", "A check that is run twice before it fails.", "--flaky")
+        list[str] | None,
+        optional("CMD", "A check that is run twice before it fails; may be repeated.", "--flaky"),
     ] = None
     check_timeout: Annotated[
         str, typer.Option("--check-timeout", metavar="D", help="How long each check may take.")

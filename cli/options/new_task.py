@@ -40,7 +40,8 @@ class NewTaskOptions:
         str, typer.Option("--priority", metavar="P", help="interactive, normal or background.")
     ] = "normal"
     after: Annotated[
-        list[str] | None, optional("TASK", "It begins after this has landed.", "--after")
+        list[str] | None,
+        optional("TASK", "It begins after this has landed; may be repeated.", "--after"),
     ] = None
     attempts: Annotated[
         int, typer.Option("--max-attempts", metavar="N", min=1, help="Attempts in all.")
@@ -64,7 +65,8 @@ class NewTreeOptions:
         bool, typer.Option("--fetch", help="Begin at the target as its remote has it.")
     ] = False
     copy: Annotated[
-        list[str] | None, optional("GLOB", "Copy these files of the main tree too.", "--copy")
+        list[str] | None,
+        optional("GLOB", "Copy these files of the main tree too; may be repeated.", "--copy"),
     ] = None
     setup: Annotated[
         str | None, optional("CMD", "A shell command to set up the new tree.", "--setup")

@@ -36,10 +36,13 @@ _ARGUMENTS = {
     "key": ["1"],
     "name": ["n"],
     "paths": ["src", "--agent", "me"],
+    "place_of_line": ["a.py:1"],
     "program": ["claude"],
+    "question": ["why"],
     "ref": ["sha256-" + "0" * 64],
     "seq": ["1"],
     "seqs": ["1"],
+    "text": ["x"],
     "to": ["copy"],
     "type": ["t", "--from", "me"],
     "words": ["x"],
@@ -70,8 +73,16 @@ _OPTIONS = {
     "bus reservations release": ["--agent", "me"],
     "bus reservations renew": ["--agent", "me"],
     "bus run": ["--type", "t"],
+    "bus task fail": ["--reason", "r", "--token", "1"],
+    "bus task proof": ["t"],
+    "bus task reject": ["--message", "m"],
+    "bus task spawn": ["--worker", "me"],
+    "bus task work": ["--worker", "me", "--", "true"],
     "bus token create": ["--scope", "admin"],
 }
+
+#: Options of tasks that stand for nothing but who acts.
+_ACTS = "The agent that acts."
 
 #: Commands that use no bus but one of their own, or git's history alone.
 _ELSEWHERE = {"bus demo", "bus log"}
@@ -90,7 +101,9 @@ def command_lines() -> dict[str, list[str]]:
         needed = [p.name for p in command.params if p.param_type_name == "argument" and p.required]
         is_told = path.startswith(("bus ack", "bus parked"))
         words = [word for name in needed for word in _ARGUMENTS[name] if not is_told]
-        lines[path] = [*path.split()[1:], *_OPTIONS.get(path, []), *words]
+        acts = any(str(p.help).startswith(_ACTS) for p in command.params if hasattr(p, "help"))
+        who = ["--agent", "me"] if acts else []
+        lines[path] = [*path.split()[1:], *who, *_OPTIONS.get(path, []), *words]
     return lines
 
 
@@ -122,6 +135,7 @@ def test_every_command_refuses_a_bus_that_it_finds_and_another_user_owns(
     """With the line that would allow it; nothing in it is read, and nothing changed."""
     subprocess.run(["git", "init", "-q"], cwd=project, env=git_env(bus_env), check=True)
     (project / "lines.jsonl").write_text('{"id":"a","type":"t","from":"a"}')
+    (project / "crew.yaml").write_text("planner: {command: 'true'}")
     subprocess.run(["git", "add", "lines.jsonl"], cwd=project, env=git_env(bus_env), check=True)
     before = state(others_bus)
     lines = {path: line for path, line in command_lines().items() if path not in _ELSEWHERE}
@@ -139,7 +153,7 @@ def test_every_command_refuses_a_bus_that_it_finds_and_another_user_owns(
     *told, offered = json.loads(done.stdout)
     advice = f"'bus trust add {others_bus}'"
     refused = {path: end for path, end in zip(lines, told, strict=True) if path not in _SILENT}
-    assert {path: end for path, end in refused.items() if advice not in end[1]} == {}
+    assert [(path, end) for path, end in refused.items() if advice not in end[1]] == []
     codes = {path: code for path, (code, _) in refused.items() if code != 1}
     assert codes == {"bus hook": 0}  # an agent's program would take another for a fault of its own
     assert not any("secret" in text for _, text in told)
