@@ -90,6 +90,7 @@ def test_whole_way_of_a_task_by_commands(task: RunTask, main: Git) -> None:
 
 
 def test_attach_runs_a_command_in_the_tree(task: RunTask, main: Git) -> None:
+    """Q-25: each shell has a work tree of its own, and all have one bus."""
     record = spawn(task)
     told = task("attach", "fix", "--", "sh", "-c", 'echo "$PWD $BUS_TASK $BUS_TASK_TOKEN"; exit 7')
     assert (told.code, told.out) == (7, f"{record['path']} fix {record['token']}\n")

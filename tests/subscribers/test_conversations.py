@@ -181,7 +181,7 @@ print(time.monotonic())
 def test_answer_that_rings_no_bell_is_seen_within_the_bound(
     bus: Bus, bus_dir: Path, in_background: ThreadPoolExecutor
 ) -> None:
-    """P-70, P-71, X-10: with the wake path off, 250 ms and overhead."""
+    """P-70, P-71, X-10, Q-25: with the wake path off, 250 ms and overhead."""
     sent = Request.send(bus, "t.request", from_agent="me")
     asked = in_background.submit(lambda: (sent.wait(20), time.monotonic()))
     committed = float(run_program(_PLAIN_SQL_ANSWER, bus_dir / "bus.db", sent.id))
