@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 
 from ..repository import CommandFailed
@@ -9,6 +10,7 @@ from ..repository import CommandFailed
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..repository import Repository
+    from .repositories import Place
 
 #: No setting and no attribute of a user changes the form; without context, so that changes of
 #: others close by make no difference.
@@ -17,6 +19,9 @@ _DIFF = (
     *("--no-ext-diff", "--no-textconv", "--ignore-submodules=none", "--src-prefix=a/"),
     "--dst-prefix=b/",
 )
+
+#: The refs that keep what has landed.
+_KEPT = ("refs/heads", "refs/tags", "refs/remotes", "refs/ackbus/remote")
 
 #: The beginnings of lines in the header of a file that say what changes in it.
 _TOLD = (b"old mode", b"new mode", b"new file mode", b"deleted file mode", b"rename ", b"Binary ")
@@ -79,6 +84,15 @@ def contains(repository: Repository, commit: str, other: str) -> bool:
             return False
         raise
     return True
+
+
+def has_elsewhere(place: Place, commit: str, branch: str) -> bool:
+    """Return whether another ref than a branch has a commit: of here, or as a remote had it."""
+    if place.git.commit(commit) is None:
+        return False
+    command = ("for-each-ref", "--count=2", "--format=%(refname)", f"--contains={commit}", *_KEPT)
+    refs = os.fsdecode(place.git.run(*command)).split()
+    return any(ref != place.branch_ref(branch) for ref in refs)
 
 
 def last_changes(

@@ -138,7 +138,8 @@ class Place:
             InvalidInput: git takes no branch of such a name.
         """
         ref = f"refs/heads/{branch}"
-        is_plain = "\0" not in branch and not branch.startswith("-") and branch != "HEAD"
+        is_plain = "\0" not in branch and not branch.startswith("-") and branch not in ("HEAD", "@")
+        is_plain = is_plain and not branch.startswith("refs/")  # it would be refs/heads/refs/...
         if not is_plain or not _is_well_formed(ref):
             raise InvalidInput(f"{shown(branch)} can be no name of a branch")
         return ref

@@ -177,13 +177,17 @@ class Book:
             return "its claim is lost"
         return self.obstacle(entry)
 
-    def landed(self, entry: Entry, landing: Landing) -> Result:
+    def landed(self, entry: Entry, landing: Landing, reason: str = "") -> Result:
         """Store and tell that an entry has landed; and end its task, its claim, and the landing.
+
+        Args:
+            entry, landing: what has landed.
+            reason: why the target was not moved for it, if it was not.
 
         Raises:
             LeaseLost: the target is not held any more; whoever holds it finds what has landed.
         """
-        result = Result(entry, "landed", landing.candidate)
+        result = Result(entry, "landed", landing.candidate, (), reason)
         with self._bus.transaction():
             self._holding.check()
             if self.landings.end(landing.seq, "landed", self._bus.now_ms()):

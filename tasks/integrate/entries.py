@@ -112,7 +112,7 @@ class Result:
         outcome: what became of it.
         commit: the commit by which it has landed, or None.
         files: those that conflict.
-        reason: why, for people; "" where it has landed.
+        reason: why, for people; "" where it was moved there and has landed.
         others: the tasks that last changed the files, by file.
     """
 

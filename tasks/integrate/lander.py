@@ -153,7 +153,8 @@ class Lander:
         """End what the target has already."""
         for made in stack.there:
             (landing,) = self._book.intend([made], ())
-            self._tell(self._book.landed(made.entry, landing))
+            reason = f"{self._rules.target} had it already: nothing was moved, or checked"
+            self._tell(self._book.landed(made.entry, landing, reason))
 
     def _send_back(self, entry: Entry, conflict: Conflict, onto: str) -> Result:
         """End the attempt of an entry that has no candidate, unless the target moved meanwhile."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from ...git.branches.patches import has_elsewhere
 from ...git.branches.repositories import Place
 from ...git.repository import GitFailed
 from ...git.trees.occupants import occupants_of
@@ -125,6 +126,7 @@ class Clean:
         return remove(task.task, task.branch, landed=landed, keeps_files=keeps_files)
 
     def _has_landed(self, task: Task, place: Place) -> bool:
-        """Whether the target has the commit by which a task landed, as far as is known."""
-        is_recorded = task.state == "COMPLETED" and task.commit_id is not None
-        return is_recorded and place.git.commit(task.commit_id or "") is not None
+        """Whether the commit by which a task landed still is in the history of another branch."""
+        if task.state != "COMPLETED" or task.commit_id is None:
+            return False
+        return has_elsewhere(place, task.commit_id, task.branch)

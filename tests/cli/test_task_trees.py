@@ -122,6 +122,8 @@ def test_clean_prints_what_keeps_the_work(task: RunTask, main: Git) -> None:
         (["--branch", "main"], 3, "branch 'main' is there already"),
         (["--base", "--all"], 3, "'--all' is no commit of"),
         (["--branch", "-x"], 2, "'-x' can be no name of a branch"),
+        (["--branch", "@"], 2, "'@' can be no name of a branch"),
+        (["--branch", "refs/heads/main"], 2, "'refs/heads/main' can be no name of a branch"),
         (["--copy", "../x"], 2, "is no glob of files below"),
         (["--review", "maybe"], 2, "--review must be none, required or other"),
         (["--priority", "urgent"], 2, "--priority must be interactive, normal or background"),

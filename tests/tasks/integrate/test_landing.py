@@ -46,6 +46,15 @@ def test_author_is_the_tasks_and_the_committer_the_configured_one(
     assert yard.git.ok("log", "-1", "--format=%an %cn", "main") == "Ann Integra Tor"
 
 
+def test_work_that_the_target_has_already_is_said_to_be_unchecked(yard: Yard) -> None:
+    """Its worker moved the target: neither outcome nor proof hides that no check ran."""
+    task = yard.task("one", a=lines(l5="five"))
+    yard.git.ok("merge", "--quiet", "--ff-only", task.branch)
+    assert yard.integrate("false") == {"one": "landed"}
+    (outcome,) = yard.said("integration_outcome")
+    assert outcome.payload["reason"] == "main had it already: nothing was moved, or checked"
+
+
 def test_each_step_is_a_message_that_answers_the_completion(yard: Yard) -> None:
     """U-59: claimed and merged messages share the id of the completion."""
     yard.task("one", a=lines(l5="five"))

@@ -67,6 +67,14 @@ def test_landing_that_the_repository_does_not_have_is_no_landing(bus: Bus, main:
     assert cleaned.refs == [f"refs/ackbus/rescue/fix/{task.head}"]
 
 
+def test_landing_that_the_target_has_no_more_is_no_landing(bus: Bus, main: Git) -> None:
+    """A target that was reset behind what landed, while git still has the commit."""
+    task = landed(bus, main)
+    main.ok("reset", "--quiet", "--hard", "HEAD~1")
+    (cleaned,) = clean(bus)
+    assert cleaned.refs == [f"refs/ackbus/rescue/fix/{task.head}"]
+
+
 @pytest.mark.parametrize("end", ["cancel", "fail"])
 def test_work_of_a_task_that_did_not_land_is_kept_at_a_ref(bus: Bus, main: Git, end: str) -> None:
     task = worked(bus, main)
