@@ -73,6 +73,12 @@ class Place:
         """Git, run in the folder that all work trees share."""
         return repository_at(self.common_dir)
 
+    @cached_property
+    def outward(self) -> Repository:
+        """Git for fetch and push, run where a remote's relative address begins."""
+        has_tree = os.path.lexists(os.path.join(self.main, ".git"))
+        return repository_at(self.main) if has_tree else self.git
+
     @property
     def is_bare(self) -> bool:
         """Whether it has no main work tree."""

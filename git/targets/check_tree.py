@@ -44,6 +44,7 @@ class CheckTree:
         if tree is not None and tree.is_there:
             with suppress(CommandFailed):  # it is made afresh where something is wrong with it
                 self._check_out(commit)
+                repository_at(self.path).run("clean", "-ffdx", "--quiet", limit_s=_LIMIT_S)
                 return self.path
         self.remove()
         self._trees.make_folder(os.path.dirname(self.path))
@@ -52,6 +53,13 @@ class CheckTree:
             command = (*_NO_HOOKS, "worktree", "add", "--quiet", *options, self.path, commit)
             self._git.run(*command, limit_s=_LIMIT_S, kept=(held,))
         return self.path
+
+    def restore(self, commit: str) -> None:
+        """Take back what a check did to the files of the commit; what it built stays."""
+        try:
+            self._check_out(commit)
+        except CommandFailed:
+            self.put(commit)
 
     def remove(self) -> None:
         """Remove it with all that is in it; none is all right."""
@@ -62,10 +70,8 @@ class CheckTree:
             self._git.run(*command, limit_s=_LIMIT_S, kept=(held,))
 
     def _check_out(self, commit: str) -> None:
-        git = repository_at(self.path)
         checkout = (*_NO_HOOKS, "checkout", "--quiet", "--force", "--detach", commit)
-        git.run(*checkout, limit_s=_LIMIT_S)
-        git.run("clean", "-ffdx", "--quiet", limit_s=_LIMIT_S)
+        repository_at(self.path).run(*checkout, limit_s=_LIMIT_S)
 
     def _tree(self) -> Tree | None:
         found = (tree for tree in read_trees(self._trees.place) if tree.lock == self._reason)

@@ -59,7 +59,7 @@ class RemoteTarget(LocalTarget):
         options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
         try:
             command = ("fetch", *options, "--", self.remote, spec)
-            self.place.git.run(*command, limit_s=self.limit_s, kept=self.held)
+            self.place.outward.run(*command, limit_s=self.limit_s, kept=self.held)
         except CommandFailed as error:
             if "couldn't find remote ref" in error.reason:
                 raise Refused(
@@ -83,7 +83,7 @@ class RemoteTarget(LocalTarget):
         options = ("--porcelain", "--no-follow-tags", "--recurse-submodules=no", "--no-progress")
         push = ("push", *options, "--", self.remote, f"{candidate}:{self.ref}")
         try:
-            self.place.git.run(*push, limit_s=self.limit_s, kept=self.held)
+            self.place.outward.run(*push, limit_s=self.limit_s, kept=self.held)
         except GitFailed as error:
             if self.pin() != candidate:  # only the remote knows what became of it
                 self._explain(error, onto)

@@ -11,7 +11,7 @@ from ...workers.processes.run_process import run_process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from ...workers.processes.run_process import ProcessEnd
     from ...workers.processes.stop_switch import StopSwitch
@@ -78,6 +78,7 @@ def run_check(
     timeout_s: float = CHECK_TIMEOUT_S,
     stop: StopSwitch | None = None,
     supervisors: Supervisors | None = None,
+    restore: Callable[[], None] = lambda: None,
 ) -> CheckResult:
     """Run a check until nothing that it started is left.
 
@@ -88,6 +89,7 @@ def run_check(
         timeout_s: how long each run may take.
         stop: ends it early.
         supervisors: they end all that it starts, also when this process is killed.
+        restore: takes back what the first run did to the files, before the second.
     """
     env = {name: value for name, value in os.environ.items() if name not in ALONE}
     env |= {"GIT_TERMINAL_PROMPT": "0", **environment}
@@ -109,6 +111,7 @@ def run_check(
         )
         if end.exit_code == 0 or end.stopped or not check.is_flaky or runs > 1:
             return _result(check, end, kept.text(), runs, timeout_s)
+        restore()
 
 
 class _Output:

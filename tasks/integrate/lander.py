@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ...git.branches.candidates import Candidates
 from ...git.targets.refs import TargetBusy, TargetMoved, TargetRefused
 from .book import Stale
@@ -204,7 +206,10 @@ class Lander:
             return results
         candidate = made[-1].candidate
         folder = self._tree.put(candidate.commit)
+        restore = partial(self._tree.restore, candidate.commit)
         for check in self._rules.checks:
+            if results:
+                restore()
             result = run_check(
                 check,
                 folder,
@@ -212,6 +217,7 @@ class Lander:
                 timeout_s=self._rules.check_timeout_s,
                 stop=self._stop,
                 supervisors=self._supervisors,
+                restore=restore,
             )
             if result.was_stopped:
                 raise Stopped

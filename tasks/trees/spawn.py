@@ -196,7 +196,7 @@ class Spawn:
         """Fetch the target, and return the name by which its remote has it."""
         remote = place.text(f"branch.{target}.remote") or "origin"
         try:
-            place.git.run("fetch", "--quiet", remote, f"refs/heads/{target}", limit_s=300.0)
+            place.outward.run("fetch", "--quiet", remote, f"refs/heads/{target}", limit_s=300.0)
         except CommandFailed as error:
             raise GitFailed(f"{target} can't be fetched from {remote}: {error.reason}") from error
         return f"refs/remotes/{remote}/{target}"

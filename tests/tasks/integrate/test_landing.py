@@ -158,6 +158,22 @@ def test_one_bad_change_of_a_batch_is_found_and_the_others_land(yard: Yard, tmp_
     assert runs == 6  # of all 16, of the first 8, the next 4, 2, 1, and of the bad one
 
 
+@pytest.mark.parametrize("mend", ["echo five > b", "echo five > b; git commit -qam mended"])
+def test_check_that_changes_files_leaves_the_next_one_the_candidate(yard: Yard, mend: str) -> None:
+    """A formatter without --check: its files would not land, so they are not what is tested."""
+    before = yard.main
+    yard.task("one", a=lines(l5="five"))
+    checks = (f"{mend}; touch built", "test -e built && grep five b")
+    assert yard.integrate(*checks) == {"one": "check_failed"}
+    assert yard.main == before
+
+
+def test_flaky_check_that_changes_files_is_run_again_on_the_candidate(yard: Yard) -> None:
+    yard.task("one", a=lines(l5="five"))
+    check = Check("grep five b || { echo five > b; exit 1; }", is_flaky=True)
+    assert yard.integrate(check) == {"one": "check_failed"}
+
+
 def test_flaky_check_is_run_once_more(yard: Yard, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     yard.task("one", a=lines(l5="five"))

@@ -48,6 +48,14 @@ def test_pushed_commit_is_the_checked_one_and_the_local_branch_follows(
     assert yard.git.ok("status", "--porcelain") == ""
 
 
+def test_relative_address_of_a_remote_begins_at_the_main_tree(yard: Yard, remote: Git) -> None:
+    address = os.path.relpath(remote.path, yard.git.path)
+    yard.git.ok("remote", "set-url", "origin", address)
+    yard.task("one", a=lines(l5="five"))
+    assert yard.integrate(remote="origin") == {"one": "landed"}
+    assert remote.ok("rev-parse", "main") == yard.main
+
+
 def test_base_is_the_remotes_and_not_a_stale_local_branch(
     yard: Yard, remote: Git, other: Git
 ) -> None:
