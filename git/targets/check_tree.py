@@ -8,7 +8,7 @@ from contextlib import suppress
 from ..branches.repositories import repository_at
 from ..repository import CommandFailed
 from ..trees.tree_list import Tree, read_trees
-from ..trees.tree_names import safe_name
+from ..trees.tree_names import CHECK_MARK, safe_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class CheckTree:
         self._trees = trees
         self._git = trees.place.git
         self.path = os.path.join(os.path.realpath(trees.folder), f".check-{safe_name(target)}")
-        self._reason = f"ackbus check {safe_name(target)}"
+        self._reason = f"{CHECK_MARK}{safe_name(target)}"
 
     def put(self, commit: str) -> str:
         """Bring it to a commit, without anything that is not in that; return its path."""

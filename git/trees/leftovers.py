@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ...schema.processes import is_running
 from .tree_list import admin_folders, read_lock
-from .tree_names import is_marked
+from .tree_names import CHECK_MARK, is_marked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ class Leftover:
     """Something that nobody may need any more.
 
     Attributes:
-        kind: `folder`, `stub`, `unfinished`, `deleted`, `index_lock` or `dead_lock`.
+        kind: `folder`, `stub`, `unfinished`, `deleted`, `index_lock`, `dead_lock`,
+            or `check`.
         path: where it is.
         says: what it is, and what can be done.
         task: the task whose tree it is, or None.
@@ -45,6 +46,7 @@ def find_leftovers(trees: WorkTrees) -> list[Leftover]:
         *_strange_folders(trees.folder, {os.path.realpath(tree.path) for tree in known}),
         *_stubs(trees.place.common_dir),
         *(found for tree in known for found in _of_tree(tree)),
+        *_check_trees(trees, known),
     ]
 
 
@@ -65,6 +67,15 @@ def _stubs(common_dir: str) -> Iterator[Leftover]:
         if is_marked(read_lock(admin)) and not os.path.lexists(os.path.join(admin, "gitdir")):
             says = f"{admin} was left by a kill, and has nothing; spawn the task again or delete it"
             yield Leftover("stub", admin, says)
+
+
+def _check_trees(trees: WorkTrees, known: list[Tree]) -> Iterator[Leftover]:
+    for tree in known:
+        reason = tree.lock or ""
+        is_check = reason.startswith(CHECK_MARK)
+        if is_check and not trees.locks.is_integrated(reason.removeprefix(CHECK_MARK)):
+            says = f"{tree.path} was left by an integrator that was killed; the next one removes it"
+            yield Leftover("check", tree.path, says)
 
 
 def _of_tree(tree: Tree) -> Iterator[Leftover]:

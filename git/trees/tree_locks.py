@@ -63,6 +63,18 @@ class TreeLocks:
         with self._held(f"target-{safe_name(target)}.lock") as descriptor:
             yield descriptor
 
+    def is_integrated(self, name: str) -> bool:
+        """Whether somebody holds a branch that is integrated into, by its `safe_name`."""
+        path = os.path.join(self._folder, f"target-{name}.lock")
+        try:
+            with open(path, "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except FileNotFoundError:
+            return False
+        return False
+
     def forget(self, task: str) -> None:
         """Remove the lock of a task whose tree is gone; the caller holds it."""
         os.unlink(os.path.join(self._folder, f"task-{safe_name(task)}.lock"))

@@ -12,6 +12,9 @@ _MAX_BYTES = 120
 #: The beginning of the reason of git's lock on a tree of ours.
 _MARK = "ackbus task "
 
+#: The same for the tree in which a branch's candidates are checked.
+CHECK_MARK = "ackbus check "
+
 
 def safe_name(task: str) -> str:
     """Return a name for a file, and for a part of a ref, that no other task has.

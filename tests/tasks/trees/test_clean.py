@@ -8,7 +8,9 @@ import pytest
 
 from ackbus import Bus
 from ackbus.git.branches.repositories import Place
+from ackbus.git.targets.check_tree import CheckTree
 from ackbus.git.trees.rescue import Rescue
+from ackbus.git.trees.work_trees import WorkTrees
 from ackbus.tasks.records.task import Task
 from ackbus.tasks.steps.tasks import Tasks
 from ackbus.tasks.trees.clean import Clean, Cleaned
@@ -148,6 +150,18 @@ def test_leftovers_are_named_by_what_they_are(bus: Bus, main: Git, tmp_path: Pat
     Path(live.path).parent.joinpath("strange").mkdir()
     found = {(each.kind, each.task) for each in leftovers_of(bus)}
     assert found == {("over", "fix"), ("deleted", "gone"), ("dead_lock", None), ("folder", None)}
+
+
+def test_check_tree_of_a_killed_integrator_is_named(bus: Bus, main: Git) -> None:
+    spawned(bus, main)
+    trees = WorkTrees(Place.around(str(main.path)))
+    tree = CheckTree(trees, "main")
+    tree.put(main.head)
+    with trees.locks.of_target("main"):  # as an integrator that is at work has it
+        assert leftovers_of(bus) == []
+    assert [(each.kind, each.path) for each in leftovers_of(bus)] == [("check", tree.path)]
+    tree.remove()
+    assert leftovers_of(bus) == []
 
 
 def test_trees_of_tasks_that_this_bus_does_not_know_are_kept_and_named(
