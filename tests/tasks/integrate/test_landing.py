@@ -174,6 +174,46 @@ def test_flaky_check_that_changes_files_is_run_again_on_the_candidate(yard: Yard
     assert yard.integrate(check) == {"one": "check_failed"}
 
 
+def test_file_that_git_ignores_is_not_written_over(yard: Yard) -> None:
+    """Git overwrites what it ignores: a person's settings would be gone."""
+    yard.task("one", secret="theirs\n")
+    (yard.git.path / ".git/info/exclude").write_text("secret\n")
+    secret = yard.git.path / "secret"
+    secret.write_text("mine")
+    before = yard.main
+    with pytest.raises(TargetBusy, match="where secret would be overwritten"):
+        yard.integrate()
+    assert (secret.read_text(), yard.main) == ("mine", before)
+    secret.unlink()
+    assert yard.integrate() == {"one": "landed"}
+    assert secret.read_text() == "theirs\n"
+
+
+def test_folder_that_becomes_a_file_and_back_lands(yard: Yard) -> None:
+    (yard.git.path / "d").mkdir()
+    yard.git.commit("d/f")
+    aside = yard.git.path.parent / "swap"
+    for name, made in (("three", "d"), ("four", "d/f")):
+        yard.git.ok("worktree", "add", "--quiet", "-b", f"w/{name}", aside, "main")
+        there = Git(aside, yard.git.env)
+        there.ok("rm", "-rq", "d")
+        there.commit(made)
+        yard.git.ok("worktree", "remove", "--force", aside)
+        yard.approve(name, yard.git.ok("rev-parse", f"w/{name}"))
+        assert yard.integrate() == {name: "landed"}
+        assert yard.git.ok("status", "--porcelain") == ""
+
+
+def test_lock_of_an_index_in_the_way_is_named(yard: Yard) -> None:
+    yard.task("one", a=lines(l5="five"))
+    lock = yard.git.path / ".git/index.lock"
+    lock.touch()
+    with pytest.raises(TargetBusy, match=r"index\.lock is there: a git is at work"):
+        yard.integrate()
+    lock.unlink()
+    assert yard.integrate() == {"one": "landed"}
+
+
 def test_flaky_check_is_run_once_more(yard: Yard, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     yard.task("one", a=lines(l5="five"))
