@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from dataclasses import dataclass, field
 
 from ...schema.errors import InvalidInput, Refused, shown
@@ -278,7 +279,15 @@ class WorkTrees:
         """Take the steps that a user's programs may have a part in."""
         git = repository_at(tree.path, {} if new.has_large_files else {"GIT_LFS_SKIP_SMUDGE": "1"})
         reset = ("reset", "--hard", "--quiet", "--no-recurse-submodules")
-        git.run(*_PATIENT, *reset, limit_s=new.limit_s, kept=(held,))
+        try:
+            git.run(*_PATIENT, *reset, limit_s=new.limit_s, kept=(held,))
+        except CommandFailed as error:
+            if b"git-lfs" in error.said and shutil.which("git-lfs") is None:
+                raise GitFailed(
+                    f"{self.place.main} has large files, and git-lfs is not installed; install it,"
+                    " then try again"
+                ) from error
+            raise
         if new.has_hooks and self.place.has_hook("post-checkout"):
             _run_hook(git, new.limit_s)
         if new.has_submodules:

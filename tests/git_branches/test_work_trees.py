@@ -1,6 +1,7 @@
 """Work trees are made for tasks, in every form of repository, and nothing of others is touched."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -480,6 +481,18 @@ def test_variables_of_a_hook_lead_nowhere_else(
     monkeypatch.delenv("GIT_INDEX_FILE")
     assert trees.all() == [tree]
     assert other.ok("worktree", "list").count("\n") == 0
+
+
+@pytest.mark.skipif(shutil.which("git-lfs") is not None, reason="git-lfs is here")
+def test_large_files_without_git_lfs_are_said(main: Git, trees: WorkTrees) -> None:
+    main.commit("a.bin")
+    main.commit(".gitattributes", text="*.bin filter=lfs\n")
+    main.ok("config", "filter.lfs.process", "git-lfs filter-process")
+    main.ok("config", "filter.lfs.required", "true")
+    with pytest.raises(GitFailed, match="git-lfs is not installed; install it"):
+        make(trees)
+    main.ok("config", "--remove-section", "filter.lfs")
+    assert make(trees).is_made
 
 
 def test_no_repository_is_one_line(tmp_path: Path) -> None:
