@@ -1,10 +1,11 @@
 """A scripted stand-in for the models behind coding agents, in each form in which they are asked.
 
-It calls the tool `bus_inbox` where that is offered, once in a conversation; else it says that it is
-done. What it was asked is kept: there one sees what reaches a model's context.
+It calls one tool where that is offered, once in a conversation; else it says that it is done. What
+it was asked is kept: there one sees what reaches a model's context.
 """
 
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,14 +13,8 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-#: The tool that is called, by the end of its name: programs put the server's name before it.
-TOOL = "bus_inbox"
-
-#: What it is given: one message, so that the hook after it has another one to show.
-ARGUMENTS = {"limit": 1}
-
 #: How the call is known again in later requests.
-CALL = "call_of_the_inbox"
+CALL = "call_of_the_script"
 
 SAID = "I am done."
 
@@ -27,11 +22,28 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class Call:
+    """The call of a tool.
+
+    Attributes:
+        tool: its name; programs may put the name of a server before it.
+        arguments: what it is given.
+    """
+
+    tool: str
+    arguments: Json
+
+
+@dataclass(frozen=True)
 class Tool:
-    """A tool that a request offers; Codex keeps those of a server in a namespace."""
+    """A tool that a request offers, and what it is to be given.
+
+    Codex keeps the tools of a server in a namespace.
+    """
 
     name: str
     namespace: str | None
+    arguments: Json
 
 
 class ScriptedModel:
@@ -39,19 +51,21 @@ class ScriptedModel:
 
     Attributes:
         url: where it is.
+        call: what it answers the first request with.
         asked: the requests that offered the tool, in order: what the agent's own loop sent.
         before_call: called before the tool is.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, call: Call) -> None:
         self.url = url
+        self.call = call
         self.asked: list[Json] = []
         self.before_call: Callable[[], None] = lambda: None
         self._lock = threading.Lock()  # programs ask for titles meanwhile
 
     def answer(self, path: str, request: Json) -> str:
         """Return the answer to a request: a stream of server-sent events."""
-        tool = _offered(request.get("tools") or [])
+        tool = _offered(self.call, request.get("tools") or [])
         if tool is not None:
             with self._lock:
                 self.asked.append(request)
@@ -63,14 +77,15 @@ class ScriptedModel:
         return "".join(_event(event) for event in form(tool))
 
 
-def _offered(tools: list[Json], namespace: str | None = None) -> Tool | None:
+def _offered(call: Call, tools: list[Json], namespace: str | None = None) -> Tool | None:
     for tool in tools:
         inside = tool.get("functionDeclarations") or tool.get("tools")
         if inside:
-            found = _offered(inside, tool.get("name"))
+            found = _offered(call, inside, tool.get("name"))
         else:
             name = str(tool.get("function", tool).get("name"))
-            found = Tool(name, namespace) if name.endswith(TOOL) else None
+            is_it = re.fullmatch(rf"(.*[_/-])?{call.tool}", name)
+            found = Tool(name, namespace, call.arguments) if is_it else None
         if found:
             return found
     return None
@@ -90,7 +105,7 @@ def _messages(tool: Tool | None) -> list[Json]:
     delta: Json = {"type": "text_delta", "text": SAID}
     if tool is not None:
         block = {"type": "tool_use", "id": CALL, "name": tool.name, "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": json.dumps(ARGUMENTS)}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(tool.arguments)}
     begun: Json = {
         "id": "msg_1",
         "type": "message",
@@ -117,7 +132,12 @@ def _responses(tool: Tool | None) -> list[Json]:
     item: Json = {"type": "message", "id": "msg_1", "role": "assistant", "content": said}
     if tool is not None:
         called = {"call_id": CALL, "name": tool.name, "namespace": tool.namespace}
-        item = {"type": "function_call", "id": "fc_1", "arguments": json.dumps(ARGUMENTS), **called}
+        item = {
+            "type": "function_call",
+            "id": "fc_1",
+            "arguments": json.dumps(tool.arguments),
+            **called,
+        }
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
     response = {"id": "resp_1", "output": [item], "usage": usage}
     return [
@@ -131,7 +151,7 @@ def _completions(tool: Tool | None) -> list[Json]:
     """OpenAI's Chat Completions API."""
     delta: Json = {"role": "assistant", "content": SAID}
     if tool is not None:
-        function = {"name": tool.name, "arguments": json.dumps(ARGUMENTS)}
+        function = {"name": tool.name, "arguments": json.dumps(tool.arguments)}
         call = {"index": 0, "id": CALL, "type": "function", "function": function}
         delta = {"role": "assistant", "tool_calls": [call]}
     about = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "scripted"}
@@ -147,7 +167,7 @@ def _gemini(tool: Tool | None) -> list[Json]:
     """Google's Gemini API."""
     part: Json = {"text": SAID}
     if tool is not None:
-        part = {"functionCall": {"id": CALL, "name": tool.name, "args": ARGUMENTS}}
+        part = {"functionCall": {"id": CALL, "name": tool.name, "args": tool.arguments}}
     content = {"role": "model", "parts": [part]}
     usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
     candidate = {"content": content, "finishReason": "STOP", "index": 0}
@@ -167,7 +187,7 @@ _FORMS: dict[str, Callable[[Tool | None], list[Json]]] = {
 
 
 @contextmanager
-def scripted_model() -> Iterator[ScriptedModel]:
+def scripted_model(call: Call) -> Iterator[ScriptedModel]:
     """Serve a scripted model, on a port of its own, as long as the context lasts."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -184,7 +204,7 @@ def scripted_model() -> Iterator[ScriptedModel]:
             """Be silent."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        model = ScriptedModel(f"http://127.0.0.1:{server.server_port}")
+        model = ScriptedModel(f"http://127.0.0.1:{server.server_port}", call)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield model
         server.shutdown()
