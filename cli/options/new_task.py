@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 _PRIORITIES = ("interactive", "normal", "background")
 _REVIEWS: tuple[Review, ...] = ("none", "required", "other")
 
+PriorityName = Annotated[
+    str, typer.Option("--priority", metavar="P", help="interactive, normal or background.")
+]
+
 
 @dataclass(frozen=True, kw_only=True)
 class NewTaskOptions:
@@ -36,9 +40,7 @@ class NewTaskOptions:
         str, typer.Option("--review", metavar="R", help="Approval: none, required or other.")
     ] = "required"
     reviewer: Annotated[str | None, optional("A", "Who is asked for it.", "--reviewer")] = None
-    priority: Annotated[
-        str, typer.Option("--priority", metavar="P", help="interactive, normal or background.")
-    ] = "normal"
+    priority: PriorityName = "normal"
     after: Annotated[
         list[str] | None,
         optional("TASK", "It begins after this has landed; may be repeated.", "--after"),
@@ -93,10 +95,10 @@ def wish_of(name: str, worker: str, task: NewTaskOptions, tree: NewTreeOptions) 
         target=task.into,
         branch=tree.branch,
         fetches=tree.fetch,
-        prompt=None if task.prompt is None else _text(task.prompt),
+        prompt=None if task.prompt is None else text_of(task.prompt),
         review=_REVIEWS[_index(task.review, _REVIEWS, "--review")],
         reviewer=task.reviewer,
-        priority=_index(task.priority, _PRIORITIES, "--priority"),
+        priority=priority_of(task.priority),
         max_attempts=task.attempts,
         depends_on=tuple(task.after or ()),
         copies=tuple(tree.copy or ()),
@@ -107,7 +109,13 @@ def wish_of(name: str, worker: str, task: NewTaskOptions, tree: NewTreeOptions) 
     )
 
 
-def _text(argument: str) -> str:
+def priority_of(word: str) -> int:
+    """Return the number of a priority, or refuse a word that is none."""
+    return _index(word, _PRIORITIES, "--priority")
+
+
+def text_of(argument: str) -> str:
+    """Return the text of a prompt, which may be on the standard input or in a file."""
     try:
         return raw_argument(argument).decode()
     except UnicodeDecodeError as error:

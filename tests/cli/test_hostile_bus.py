@@ -147,6 +147,8 @@ READING = [
         ["task", "fail", f"task{EVIL}", "--reason", EVIL, "--agent", EVIL],
         ["task", "cancel", f"task{EVIL}", "--reason", EVIL, "--agent", EVIL],
         ["task", "settle"],
+        *(["task", "add", EVIL, "--prompt", EVIL, "--agent", a] for a in ("a", EVIL)),
+        ["task", "request", f"@/no/{EVIL}", "--agent", "a"],
         *(["task", "spawn", name, "--worker", EVIL, "--base", EVIL] for name in ("x", EVIL)),
         ["task", "spawn", "x", "--worker", "a", "--branch", EVIL, "-C", EVIL],
         ["task", "done", f"task{EVIL}", "--agent", EVIL, "--token", "1"],

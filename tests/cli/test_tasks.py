@@ -149,3 +149,26 @@ def test_settle_ends_the_attempts_of_lost_holders(run_bus: RunBus, bus: Bus, mad
     wait_until(lambda: bus.now_ms() > lease.until_ms)
     assert "attempt 2" not in run_bus("task", "settle").err
     assert Tasks(bus).get("fix-login").attempt == 2
+
+
+def test_request_prints_the_id_that_leads_to_all_that_comes_of_it(
+    run_bus: RunBus, bus_dir: object
+) -> None:
+    """U-01: a person's wish enters the queue of requests, without a warning."""
+    asked = run_bus("task", "request", "Users can search.", "--agent", "ann")
+    assert (asked.code, asked.err) == (0, "")
+    shown = json.loads(run_bus("show", asked.out.strip(), "--json").out)
+    assert (shown["type"], shown["payload"]["prompt"]) == ("task.request", "Users can search.")
+    assert "requests" in run_bus("queue", "list").out
+
+
+def test_added_task_waits_for_those_that_it_comes_after(run_bus: RunBus, bus: Bus) -> None:
+    first = run_bus("task", "add", "index", "--prompt", "Add an index.", "--agent", "ann")
+    assert (first.code, first.out, first.err) == (0, "index\n", "")
+    Tasks(bus).assign(new_task("index"), agent="lead")
+    second = ("task", "add", "search", "--prompt", "-", "--after", "index", "--json")
+    waits = run_bus(*second, stdin="Add search.", env=ME)
+    assert json.loads(waits.out)["state"] == "PLANNED"
+    (job,) = Tasks(bus).planned()
+    assert (job.task, job.payload["prompt"]) == ("search", "Add search.")
+    assert_error(run_bus(*second, stdin="x", env=ME), 3, "choose another name")
