@@ -43,7 +43,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "task": ("task", "Tasks: work of one agent on one git branch."),
         "integrate": (
             "integrate",
-            "Land what is approved: make a candidate, check it, move the target to it.",
+            "Land what is approved, once its checks pass.",
         ),
         "crew": ("crew", "Crew: planner, workers and integrator, kept running."),
     },

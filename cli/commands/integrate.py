@@ -44,7 +44,7 @@ def integrate(
     ] = None,
     place: Place = HERE,
 ) -> int:
-    """Land what is approved: make a candidate, check it, move the target to it.
+    """Land what is approved, once its checks pass.
 
     Checks run by sh in a work tree of the candidate. They are these options, or those of 'git
     config ackbus.check': no commit can change them, but what they run is the candidate's. Several

@@ -49,7 +49,7 @@ def test_jobs_for_another_keep_no_worker_from_coming_back(bus: Bus, ordering: st
     assert seqs(queue.claim("here", limit=2)) == [4]
 
 
-def test_x_03_a_job_brings_its_own_rule_for_a_lost_worker(bus: Bus, clock: Clock) -> None:
+def test_a_job_brings_its_own_rule_for_a_lost_worker(bus: Bus, clock: Clock) -> None:
     """X-03, U-51: requeue, fail and dead, each beside a queue that says otherwise."""
     queue = Queue.create(bus, "job", on_lost="requeue")
     for rule in ("fail", "dead", "requeue", None):

@@ -73,7 +73,7 @@ def test_a_token_of_one_agent_acts_for_it_alone(bus: Bus, serve: Serve) -> None:
     assert message.from_agent == "w1"
 
 
-def test_q_26_rates_and_limits_admit_no_more(bus: Bus, serve: Serve) -> None:
+def test_rates_and_limits_admit_no_more(bus: Bus, serve: Serve) -> None:
     """Q-26: a client over its rate, and a queue that is full, are told when to come again."""
     door = serve("--pushpals", "--open", "--max-rate", "0.5")
     get(door, "/jobs")

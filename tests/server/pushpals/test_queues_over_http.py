@@ -147,7 +147,7 @@ def test_u_75_status_over_http(door: httpx.Client) -> None:
     assert found["queues"]["requests"]["pending"] == 1
 
 
-def test_u_76_and_q_22_one_conversation_and_one_trace(door: httpx.Client, bus: Bus) -> None:
+def test_u_76_one_conversation_and_one_trace(door: httpx.Client, bus: Bus) -> None:
     """U-76, Q-22: a W3C traceparent goes in with the request, and is in every hop after it."""
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
     headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}

@@ -130,7 +130,7 @@ def test_u_13_a_cursor_that_is_ahead_or_none_begins_at_the_beginning(
         assert f'"cursor":{seqs[0]}' in str(socket.recv(20))
 
 
-def test_x_06_a_client_of_a_newer_bus_hears_all_of_a_restored_one(
+def test_a_client_of_a_newer_bus_hears_all_of_a_restored_one(
     bus: Bus, sessions: Sessions, tmp_path: Path, bus_env: dict[str, str]
 ) -> None:
     """X-06, U-13: its cursor is ahead of the restored bus, and begins at 0."""

@@ -212,7 +212,7 @@ def test_u_48_heartbeats_say_who_is_online(
         *[(120, "stale", False), (400, "dead", False)],
     ],
 )
-def test_x_11_one_worker_is_seen_through_both_views(
+def test_one_worker_is_seen_through_both_views(
     bus: Bus, workers: WorkerTable, clock: Clock, after_s: int, liveness: str, is_online: bool
 ) -> None:
     """X-11: at 0, 20, 40, 120 and 400 s; busy is stored as working."""
@@ -225,7 +225,7 @@ def test_x_11_one_worker_is_seen_through_both_views(
     assert (found.status, found.is_online) == ("busy", is_online)
 
 
-def test_x_11_workers_of_other_doors_are_seen_too(
+def test_workers_of_other_doors_are_seen_too(
     bus: Bus, workers: WorkerTable, jobs: JobQueue
 ) -> None:
     """X-11, U-48: who claims under a lease of the bus, or has served the queue before."""

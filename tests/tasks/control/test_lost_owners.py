@@ -48,7 +48,7 @@ def killed_after_claiming(bus: Bus, how: str) -> None:
     ("rule", "state"),
     [("requeue", "pending"), ("fail", "failed"), ("dead", "failed"), (None, "pending")],
 )
-def test_x_03_an_owner_is_killed_in_each_mode(tmp_path: Path, rule: str | None, state: str) -> None:
+def test_an_owner_is_killed_in_each_mode(tmp_path: Path, rule: str | None, state: str) -> None:
     """X-03: requeue, fail and dead by the job itself; without a rule the queue's, requeue."""
     clock = Clock()
     with Bus.init(tmp_path / "bus") as bus:
@@ -79,7 +79,7 @@ def test_u_51_the_job_of_a_killed_client_fails_by_the_sweep(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", QUEUES)
-def test_q_23_what_failed_for_good_is_a_dead_letter(bus: Bus, name: str) -> None:
+def test_what_failed_for_good_is_a_dead_letter(bus: Bus, name: str) -> None:
     """Q-23: of requests, jobs and completions: listed, shown, requeued, given up."""
     requests, jobs, completions = Requests(bus), JobQueue(bus), Completions(bus)
     for _ in range(2):
@@ -103,7 +103,7 @@ def test_q_23_what_failed_for_good_is_a_dead_letter(bus: Bus, name: str) -> None
     assert list(letters.find()) == []
 
 
-def test_q_26_every_transition_stays_on_record(jobs: JobQueue, bus: Bus, clock: Clock) -> None:
+def test_every_transition_stays_on_record(jobs: JobQueue, bus: Bus, clock: Clock) -> None:
     """Q-26: each claim with its holder, its times and its end; each act by hand with its actor."""
     queue = jobs.entries.queue
     entry, _ = jobs.entries.add({"taskId": "t"})

@@ -132,7 +132,7 @@ def test_u_49_a_sweep_is_asked_often_and_looks_every_five_seconds(
     assert len(sweep.when_due()) == 1
 
 
-def test_x_03_jobs_of_other_doors_keep_their_own_rule(
+def test_jobs_of_other_doors_keep_their_own_rule(
     bus: Bus, jobs: JobQueue, sweep: Sweep, told: Told, clock: Clock
 ) -> None:
     """X-03: a claim under a lease is not swept; a job that nobody wants to fail waits again."""

@@ -443,7 +443,7 @@ def test_program_is_told_its_task(jobs: Jobs, repo: Path, start_worker: RunWorke
     assert not [lease for lease in jobs.bus.leases.list() if lease.name.startswith("port.")]
 
 
-def test_q_22_program_is_in_the_trace_of_its_job(
+def test_program_is_in_the_trace_of_its_job(
     bus: Bus, jobs: Jobs, repo: Path, start_worker: RunWorker
 ) -> None:
     """Q-22: with a span of its own; and so is the completion."""

@@ -390,7 +390,7 @@ def test_transaction_that_fails_leaves_neither_row_nor_message(bus: Bus, tasks: 
     assert bus.stats().messages == before
 
 
-def test_q_22_the_trace_of_a_job_is_in_all_that_its_task_publishes(bus: Bus, tasks: Tasks) -> None:
+def test_the_trace_of_a_job_is_in_all_that_its_task_publishes(bus: Bus, tasks: Tasks) -> None:
     """Q-22: the same trace id at every hop, up to the completion; each is a span of its own."""
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
     headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
