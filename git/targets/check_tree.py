@@ -7,11 +7,11 @@ from contextlib import suppress
 
 from ..branches.repositories import repository_at
 from ..repository import CommandFailed
-from ..trees.tree_list import Tree, read_trees
 from ..trees.tree_names import CHECK_MARK, safe_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..trees.tree_list import Tree
     from ..trees.work_trees import WorkTrees
 
 #: How long git may take to write all files, in seconds.
@@ -74,5 +74,5 @@ class CheckTree:
         repository_at(self.path).run(*checkout, limit_s=_LIMIT_S)
 
     def _tree(self) -> Tree | None:
-        found = (tree for tree in read_trees(self._trees.place) if tree.lock == self._reason)
+        found = (tree for tree in self._trees.read() if tree.lock == self._reason)
         return next(found, None)

@@ -12,8 +12,8 @@ from ...schema.errors import Refused, shown
 from ..branches.patches import contains
 from ..branches.repositories import repository_at
 from ..repository import CommandFailed, GitFailed
-from ..trees.tree_list import read_trees
 from ..trees.tree_state import git_dir_of, named, operation_at
+from ..trees.work_trees import WorkTrees
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -134,10 +134,11 @@ class LocalTarget:
         """Return the work trees that have it checked out."""
         place = self.place
         own = [] if place.is_bare or place.default_branch() != self.branch else [place.main]
-        linked = [
-            tree.path for tree in read_trees(place) if tree.branch == self.branch and tree.is_there
+        trees = WorkTrees(place).read()
+        return [
+            *own,
+            *(tree.path for tree in trees if tree.branch == self.branch and tree.is_there),
         ]
-        return [*own, *linked]
 
     def _check_tree(self, tree: str) -> None:
         operation = operation_at(git_dir_of(tree))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ...schema.processes import is_running
 from .tree_list import admin_folders, read_lock
-from .tree_names import CHECK_MARK, is_marked
+from .tree_names import CHECK_MARK, is_check, is_marked
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,8 +72,7 @@ def _stubs(common_dir: str) -> Iterator[Leftover]:
 def _check_trees(trees: WorkTrees, known: list[Tree]) -> Iterator[Leftover]:
     for tree in known:
         reason = tree.lock or ""
-        is_check = reason.startswith(CHECK_MARK)
-        if is_check and not trees.locks.is_integrated(reason.removeprefix(CHECK_MARK)):
+        if is_check(reason) and not trees.locks.is_integrated(reason.removeprefix(CHECK_MARK)):
             says = f"{tree.path} was left by an integrator that was killed; the next one removes it"
             yield Leftover("check", tree.path, says)
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from ...schema.errors import Refused
 from ..branches.repositories import repository_at
 from .tree_list import admin_folders, admin_of, read_lock
-from .tree_names import is_marked, mark_of
+from .tree_names import is_check, is_marked, mark_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 #: How long git waits for the lock of a ref, in seconds; a git that lives has one for a moment.
 REF_WAIT_S = 10
+
+#: A head without a commit, as git writes it for a tree that is being made.
+_NO_HEAD = "ref: refs/heads/.invalid"
 
 
 def mend(tree: Tree, base: str, limit_s: float) -> None:
@@ -56,8 +59,13 @@ def complete_begun(place: Place) -> None:
     The caller holds the lock of all trees. With one of these empty, git lists no tree at all.
     """
     for admin in admin_folders(place.common_dir):
-        if is_marked(read_lock(admin)) and not _is_missing(os.path.join(admin, "gitdir")):
+        lock = read_lock(admin)
+        if _is_missing(os.path.join(admin, "gitdir")):
+            continue
+        if is_marked(lock) or is_check(lock):
             _write_missing(os.path.join(admin, "commondir"), "../..")
+        if is_check(lock):  # without a head git would not even remove it
+            _write_missing(os.path.join(admin, "HEAD"), _NO_HEAD)
 
 
 def drop_stubs(place: Place, task: str) -> None:

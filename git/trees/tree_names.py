@@ -51,3 +51,8 @@ def mark_of(task: str) -> str:
 def is_marked(reason: str | None) -> bool:
     """Whether the reason of a lock says that the tree is a task's."""
     return reason is not None and reason.startswith(_MARK)
+
+
+def is_check(reason: str | None) -> bool:
+    """Whether the reason of a lock says that candidates are checked in the tree."""
+    return reason is not None and reason.startswith(CHECK_MARK)
