@@ -282,6 +282,8 @@ class TaskMachine(RuleBasedStateMachine):
         elif model.state == "WORKING":
             self.act_as_holder(name, own=True, newest=True, act="done")
         elif model.state == "IN_REVIEW":
+            if model.review == "other":  # refused, and so nothing that the next step depends on
+                self.act_as_another(name, "approve", model.worker)
             self.act_as_another(name, "reject" if model.attempt == 1 else "approve", "rita")
         elif model.state == "APPROVED":
             self.act_as_another(name, "send_back" if model.attempt == 2 else "land", "rita")
