@@ -17,6 +17,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+#: The end of a copy's name until it is whole; no file of a repository has such a name.
+_BEGUN = ".ackbus-new"
+
 
 class SetupFailed(GitFailed):
     """The set-up command of a new work tree failed, or reached its time limit."""
@@ -51,8 +54,8 @@ def _copy(main: str, tree: str, name: str) -> bool:
         return False
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        shutil.copy2(source, target + ".new")
-        os.replace(target + ".new", target)
+        shutil.copy2(source, target + _BEGUN)
+        os.replace(target + _BEGUN, target)
     except OSError as error:
         raise Refused(f"{source} can't be copied to {tree}: {error.strerror}") from error
     return True

@@ -36,7 +36,10 @@ def usage_of(trees: list[Tree]) -> Usage:
 def _bytes_below(folder: str, seen: set[tuple[int, int]]) -> int:
     total = 0
     for entry in _entries(folder):
-        stat = entry.stat(follow_symlinks=False)
+        try:
+            stat = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:  # somebody is at work there
+            continue
         if stat.st_nlink == 1 or (stat.st_dev, stat.st_ino) not in seen:
             seen.add((stat.st_dev, stat.st_ino))
             total += stat.st_blocks * _BLOCK_BYTES

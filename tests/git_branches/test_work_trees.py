@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -283,6 +284,13 @@ class TestOthers:
         ):
             make(WorkTrees(Place.around(str(main.path))), "two", "w/two")
 
+    def test_files_that_go_while_they_are_counted(self, trees: WorkTrees) -> None:
+        """Agents work in the trees: here the descriptor of the listing itself is gone by then."""
+        if not os.path.isdir("/proc/self/fd"):
+            pytest.skip("the system has no such folder")
+        tree = replace(make(trees), path="/proc/self/fd")
+        assert usage_of([tree]).trees == 1
+
     def test_folder_that_cannot_be_made(self, main: Git, trees: WorkTrees) -> None:
         main.ok("config", "ackbus.trees", str(main.path / "file" / "below"))
         with pytest.raises(Refused, match="can't be made for work trees: Not a directory"):
@@ -348,6 +356,12 @@ class TestFilling:
         assert (tree / ".env").stat().st_mode & 0o777 == 0o600
         assert (tree / "local" / "deep" / "x").read_text() == "x"
         assert (tree / "file").read_text() == "first\n"
+
+    def test_copy_leaves_the_files_beside_it(self, main: Git, trees: WorkTrees) -> None:
+        main.commit("beside", "x.new", text="first\n")
+        (main.path / "x").write_text("x")
+        tree = Path(make(trees, copies=("x",)).path)
+        assert ((tree / "x").read_text(), (tree / "x.new").read_text()) == ("x", "first\n")
 
     @pytest.mark.parametrize("pattern", ["../*", "/etc/passwd", ".git/config", "a/../../b", ""])
     def test_no_file_from_elsewhere(self, trees: WorkTrees, pattern: str) -> None:
