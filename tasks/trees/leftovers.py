@@ -28,9 +28,7 @@ def leftovers_of(bus: Bus) -> list[Leftover]:
         if os.path.isdir(repository):
             trees = WorkTrees(Place.around(repository), wait_s=_WAIT_S)
             found += find_leftovers(trees)
-            named = {(each.kind, each.task) for each in found}
-            own = (_of_task(tree, tasks) for tree in trees.all())
-            found += [each for each in own if each and (each.kind, each.task) not in named]
+            found += [each for tree in trees.all() if (each := _of_task(tree, tasks))]
     return found
 
 

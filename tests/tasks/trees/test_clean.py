@@ -10,7 +10,7 @@ from ackbus import Bus
 from ackbus.git.branches.repositories import Place
 from ackbus.git.targets.check_tree import CheckTree
 from ackbus.git.trees.rescue import Rescue
-from ackbus.git.trees.work_trees import WorkTrees
+from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.tasks.records.task import Task
 from ackbus.tasks.steps.tasks import Tasks
 from ackbus.tasks.trees.clean import Clean, Cleaned
@@ -18,7 +18,7 @@ from ackbus.tasks.trees.finish import finish
 from ackbus.tasks.trees.leftovers import leftovers_of
 
 from ...cli.git import Git
-from ...git_branches.conftest import at
+from ...git_branches.conftest import at, repository
 from .conftest import spawned
 
 
@@ -174,3 +174,12 @@ def test_trees_of_tasks_that_this_bus_does_not_know_are_kept_and_named(
         found = [(each.kind, each.task) for each in leftovers_of(other)]
     assert found == [("unknown_task", "fix")]
     assert Rescue(Place.around(str(main.path))).kept() == []
+
+
+def test_unknown_task_is_named_in_each_repository(bus: Bus, main: Git, tmp_path: Path) -> None:
+    for git in (main, repository(tmp_path / "second")):
+        spawned(bus, git, f"of-{git.path.name}")
+        trees = WorkTrees(Place.around(str(git.path)))
+        trees.make(NewTree("theirs", "them/theirs", git.head))
+    found = [(each.kind, each.task) for each in leftovers_of(bus)]
+    assert found == [("unknown_task", "theirs")] * 2
