@@ -118,6 +118,6 @@ class ReviewSteps(Steps):
     def _approved(self, name: str, attempt: int) -> Task:
         task = self.get(name)
         if task.attempt != attempt:
-            self._changes.expect(replace(task, state="FAILED"), "APPROVED")
+            self._changes.expect(replace(task, state="FAILED", attempt=attempt), "APPROVED")
         self._changes.expect(task, "APPROVED")
         return task

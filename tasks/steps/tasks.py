@@ -75,7 +75,7 @@ class Tasks(WorkerSteps, ReviewSteps):
         """End the tasks whose question was not answered in time, and return them."""
         now_ms = self.bus.now_ms()
         overdue = [task for task in self._table.live() if _is_overdue(task, now_ms)]
-        return [self._settle_overdue(task) for task in overdue]
+        return [settled for task in overdue if (settled := self._settle_overdue(task))]
 
     def _lost(self) -> list[Task]:
         working = [task for task in self._table.live() if task.state == "WORKING"]
@@ -91,11 +91,11 @@ class Tasks(WorkerSteps, ReviewSteps):
                 task, _SETTLER, reason, is_final=task.on_lost == "fail", is_lost=True
             )
 
-    def _settle_overdue(self, seen: Task) -> Task:
+    def _settle_overdue(self, seen: Task) -> Task | None:
         with self.bus.transaction():
             task = self.get(seen.task)
             if task.blocked is None or not _is_overdue(task, self.bus.now_ms()):
-                return task
+                return None
             reason = f"no answer in time to: {task.blocked.question}"
             return self._changes.end_attempt(task, _SETTLER, reason, is_final=True)
 

@@ -340,6 +340,25 @@ def test_question_without_an_answer_in_time_fails_the_task(tasks: Tasks, clock: 
         tasks.answer("fix-login", agent="lead", words="late")
 
 
+def test_question_that_is_not_overdue_any_more_is_not_settled(
+    tasks: Tasks, bus: Bus, clock: Clock
+) -> None:
+    """Seen as overdue, and found otherwise in the transaction: here by a clock that is set back."""
+    task = to_state(tasks, "WORKING")
+    tasks.block("fix-login", agent="worker-1", token=task.token, question="?", deadline_s=60)
+    times = iter([clock() + 60_000])
+    with Bus.open(bus.directory, clock=lambda: next(times, clock())) as other:
+        assert list(Tasks(other).settle_deadlines()) == []
+    assert tasks.get("fix-login").blocked is not None
+
+
+def test_attempt_that_is_over_is_named_where_it_can_not_land(tasks: Tasks) -> None:
+    to_state(tasks, "IN_REVIEW")
+    tasks.reject("fix-login", agent="lead", words="again")
+    with pytest.raises(WrongTaskState, match="is FAILED in attempt 1, not APPROVED"):
+        tasks.land("fix-login", attempt=1, agent="integrator", commit=MERGED)
+
+
 # Log and table ---------------------------------------------------------------------------------
 
 
