@@ -85,13 +85,12 @@ class RemoteTarget(LocalTarget):
         try:
             self.place.outward.run(*push, limit_s=self.limit_s, kept=self.held)
         except GitFailed as error:
-            if self.pin() != candidate:  # only the remote knows what became of it
-                self._explain(error, onto)
+            if (now := self.pin()) != candidate:  # only the remote knows what became of it
+                self._explain(error, now, onto)
         self._follow(candidate, why)
 
-    def _explain(self, error: GitFailed, onto: str) -> NoReturn:
+    def _explain(self, error: GitFailed, now: str, onto: str) -> NoReturn:
         """Raise what a push that failed means."""
-        now = self.pin()
         if not isinstance(error, CommandFailed):
             raise TargetRefused(str(error)) from error
         lines = error.out.decode("utf-8", "replace").splitlines()
