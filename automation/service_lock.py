@@ -6,12 +6,10 @@ one nor takes its jobs for lost.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import time
 from contextlib import suppress
 
-from ..schema.directory.file_lock import FileLock
+from ..schema.directory.file_lock import FileLock, is_locked
 from ..schema.directory.folder import locate
 from ..schema.directory.layout import Layout
 from ..schema.directory.lock_holders import holders
@@ -23,10 +21,6 @@ if TYPE_CHECKING:
 
 #: The name of the lock file, in the state directory; its text is the number of the process.
 LOCK = "ductile.lock"
-
-#: For how long the lock is tried, and how often, in seconds: whoever asks whether a service runs
-#: holds it for a moment.
-_PATIENCE_S, _NAP_S = 0.2, 0.005
 
 
 class ServiceRuns(Refused):
@@ -64,14 +58,12 @@ class ServiceLock:
         Raises:
             ServiceRuns: another service has it.
         """
-        lock, end = self._open(), time.monotonic() + _PATIENCE_S
-        while not lock.try_acquire():
-            if time.monotonic() > end:
-                there = pid_in(self.path)
-                lock.close()
-                who = f"process {there}" if there else "another process"
-                raise ServiceRuns(f"a service runs already: {who} has {self.path}")
-            time.sleep(_NAP_S)
+        lock = self._open()
+        if not lock.try_beside_lookers():
+            there = pid_in(self.path)
+            lock.close()
+            who = f"process {there}" if there else "another process"
+            raise ServiceRuns(f"a service runs already: {who} has {self.path}")
         self._lock = lock
         self._write_pid()
 
@@ -148,9 +140,6 @@ def _is_held(path: Path) -> bool:
     folder, name = locate(str(path))
     try:
         with folder.read(name) as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+            return is_locked(file)
     except OSError:
         return False
-    return False

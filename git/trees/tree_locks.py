@@ -11,6 +11,7 @@ import os
 import time
 from contextlib import contextmanager
 
+from ...schema.directory.file_lock import is_locked
 from ...schema.errors import TimedOut
 from ..repository import GitFailed
 from .tree_names import safe_name
@@ -68,12 +69,9 @@ class TreeLocks:
         path = os.path.join(self._folder, f"target-{name}.lock")
         try:
             with open(path, "rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+                return is_locked(file)
         except FileNotFoundError:
             return False
-        return False
 
     def forget(self, task: str) -> None:
         """Remove the lock of a task whose tree is gone; the caller holds it."""

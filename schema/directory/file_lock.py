@@ -10,10 +10,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 
 from ..errors import BusBusy
 from ..processes import start_thread
 from .folder import locate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO
+
+#: How long somebody who only looks has a lock at most, and between two tries, in seconds.
+_LOOK_S, _NAP_S = 0.2, 0.005
 
 #: The descriptors of this process's locks. A forked child gives its copies back at once: with
 #: them it would keep a lock that its parent held when it was killed.
@@ -46,6 +54,18 @@ class FileLock:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
+        return True
+
+    def try_beside_lookers(self) -> bool:
+        """Take the lock unless somebody keeps it; say whether it was taken.
+
+        Whoever looks with `is_locked` has it for a moment, which is waited for.
+        """
+        end = time.monotonic() + _LOOK_S
+        while not self.try_acquire():
+            if time.monotonic() > end:
+                return False
+            time.sleep(_NAP_S)
         return True
 
     def acquire(self, timeout_s: float) -> None:
@@ -87,6 +107,15 @@ class FileLock:
         fd = folder.change(name)
         _descriptors.add(fd)
         return fd
+
+
+def is_locked(file: IO[bytes]) -> bool:
+    """Whether somebody has the lock on a file. Others who look at the same time are no matter."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
 
 
 def _close(fd: int) -> None:

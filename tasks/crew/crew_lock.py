@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import socket
@@ -11,7 +10,7 @@ from contextlib import suppress
 
 import orjson
 
-from ...schema.directory.file_lock import FileLock
+from ...schema.directory.file_lock import FileLock, is_locked
 from ...schema.directory.lock_holders import holders, is_known
 from ...schema.errors import NotFound, Refused, TimedOut
 from ...schema.processes import boot_id, has_run_for
@@ -25,9 +24,8 @@ if TYPE_CHECKING:
 #: The lock, and the state, in the bus directory.
 LOCK, STATE = "crew.lock", "crew.json"
 
-#: Seconds between two looks whether a crew has gone; and for how long a lock is tried, since
-#: somebody who only asks has it for a moment.
-_NAP_S, _PATIENCE_S = 0.02, 0.2
+#: Seconds between two looks whether a crew has gone.
+_NAP_S = 0.02
 
 
 class CrewRuns(Refused):
@@ -51,17 +49,15 @@ class CrewLock:
         Raises:
             CrewRuns: another process has it.
         """
-        lock, end = FileLock(self._bus.layout.files.path_of(LOCK)), time.monotonic() + _PATIENCE_S
-        while not lock.try_acquire():
-            if time.monotonic() > end:
-                lock.close()
-                who = running_pid(self._bus)
-                whose = f": process {who}" if who else ""
-                raise CrewRuns(
-                    f"a crew of this bus runs already{whose}; see 'bus crew status', or end it with"
-                    " 'bus crew stop'"
-                )
-            time.sleep(_NAP_S)
+        lock = FileLock(self._bus.layout.files.path_of(LOCK))
+        if not lock.try_beside_lookers():
+            lock.close()
+            who = running_pid(self._bus)
+            whose = f": process {who}" if who else ""
+            raise CrewRuns(
+                f"a crew of this bus runs already{whose}; see 'bus crew status', or end it with"
+                " 'bus crew stop'"
+            )
         self._lock = lock
 
     def tell(self, state: dict[str, Any]) -> None:
@@ -102,12 +98,9 @@ def is_running(bus: Bus) -> bool:
     """Whether a crew holds the lock of a bus: the kernel knows, whatever a file says."""
     try:
         with bus.layout.files.read(LOCK) as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+            return is_locked(file)
     except OSError:
         return False
-    return False
 
 
 def running_pid(bus: Bus) -> int | None:
