@@ -18,7 +18,7 @@ from ...tasks.trees.spawn import Spawn
 from .. import arguments
 from ..definition import Commands
 from ..options.common import HERE, Place
-from ..options.new_task import NewTaskOptions, NewTreeOptions, wish_of
+from ..options.new_task import NewTaskOptions, NewTreeOptions, spec_of
 from ..options.tasks import (
     LEASE,
     Actor,
@@ -61,9 +61,9 @@ def spawn(
     Exit code 3 when the name, the branch or the path is taken.
     """
     lease_s = arguments.seconds(lease, "--lease")
-    wish = wish_of(name, worker, task, tree)
+    spec = spec_of(name, worker, task, tree)
     with place.open() as bus:
-        made = Spawn(bus).spawn(wish, agent=arguments.doer(agent) or worker, lease_s=lease_s)
+        made = Spawn(bus).spawn(spec, agent=arguments.doer(agent) or worker, lease_s=lease_s)
         print_task(made, made.path)
     return 0
 

@@ -9,7 +9,7 @@ import typer
 
 from ...schema.errors import InvalidInput
 from ...tasks.records.task import MAX_ATTEMPTS
-from ...tasks.trees.spawn import Wish
+from ...tasks.trees.spawn import TaskSpec
 from ..definition import optional
 from .payload import raw_argument
 
@@ -81,13 +81,13 @@ class NewTreeOptions:
     ] = "."
 
 
-def wish_of(name: str, worker: str, task: NewTaskOptions, tree: NewTreeOptions) -> Wish:
-    """Return the wish for a task that options say.
+def spec_of(name: str, worker: str, task: NewTaskOptions, tree: NewTreeOptions) -> TaskSpec:
+    """Return the specification of a task that options say.
 
     Raises:
         InvalidInput: a word is none of those that an option takes, or the prompt can't be read.
     """
-    return Wish(
+    return TaskSpec(
         task=name,
         worker=worker,
         folder=tree.repository,

@@ -1,8 +1,8 @@
-"""The records of a task: its row, and the wishes for a new one."""
+"""The records of a task: its row, and the terms of a new one."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...schema.message.times import format_ts
 
@@ -57,8 +57,26 @@ class Blocked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewTask:
-    """The wishes for a new task.
+class TaskTerms:
+    """The terms of a new task, whatever its branch and its tree: each as for `NewTask`."""
+
+    task: str
+    worker: str
+    prompt: object = None
+    review: Review = "required"
+    reviewer: str | None = None
+    priority: int = 1
+    max_attempts: int = MAX_ATTEMPTS
+    on_lost: OnLost = "requeue"
+    depends_on: tuple[str, ...] = ()
+    from_queue: bool = False
+    correlation_id: str | None = None
+    in_reply_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTask(TaskTerms):
+    """A task to record.
 
     Attributes:
         task: its name: of 1 to 200 letters, digits, `.`, `_` and `-`; the first is a letter or a
@@ -80,24 +98,12 @@ class NewTask:
         in_reply_to: the message that asks for it, or None.
     """
 
-    task: str
-    worker: str
     branch: str
     path: str
     repository: str
     base_ref: str
     base: str
     target: str
-    prompt: object = None
-    review: Review = "required"
-    reviewer: str | None = None
-    priority: int = 1
-    max_attempts: int = MAX_ATTEMPTS
-    on_lost: OnLost = "requeue"
-    depends_on: tuple[str, ...] = field(default=())
-    from_queue: bool = False
-    correlation_id: str | None = None
-    in_reply_to: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

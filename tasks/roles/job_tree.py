@@ -15,7 +15,7 @@ from ...git.trees.tree_names import safe_name
 from ...git.trees.work_trees import WorkTrees
 from ...schema.errors import AckbusError, InvalidInput, Refused
 from ..records.task import HELD
-from ..trees.spawn import Spawn, Wish
+from ..trees.spawn import Spawn, TaskSpec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ class JobTrees:
             GitFailed: git failed.
         """
         message = claim.message
-        wish = replace(
-            self._wish(form.task),
+        spec = replace(
+            self._spec(form.task),
             base=form.base or self._settings.base,
             target=form.target or self._settings.target,
             branch=self._branch(message.id),
@@ -105,7 +105,7 @@ class JobTrees:
             correlation_id=message.conversation,
             in_reply_to=message.id,
         )
-        return self._spawn.spawn(wish, agent=message.from_agent, lease_s=lease_s)
+        return self._spawn.spawn(spec, agent=message.from_agent, lease_s=lease_s)
 
     def make(self, task: Task) -> None:
         """Make sure that the tree of a task is there, with what it had.
@@ -118,11 +118,11 @@ class JobTrees:
             raise Refused(
                 f"task {task.task!r} is of {task.repository}, not {self.place.common_dir}"
             )
-        self._spawn.mend(task, self._wish(task.task))
+        self._spawn.mend(task, self._spec(task.task))
 
-    def _wish(self, task: str) -> Wish:
+    def _spec(self, task: str) -> TaskSpec:
         settings = self._settings
-        return Wish(
+        return TaskSpec(
             task=task,
             worker=self._worker,
             folder=settings.folder,

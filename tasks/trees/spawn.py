@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 
 from ...git.branches.repositories import Place
 from ...git.repository import CommandFailed, GitFailed
@@ -15,7 +15,7 @@ from ...git.trees.work_trees import NewTree, WorkTrees
 from ...schema.directory.layout import BUS_DIR_VARIABLE
 from ...schema.errors import AckbusError, LeaseLost, Refused
 from ...schema.message.names import check_agent
-from ..records.task import LEASE_S, MAX_ATTEMPTS, NewTask, lease_of
+from ..records.task import LEASE_S, NewTask, TaskTerms, lease_of
 from ..steps.errors import TaskExists, TaskNotFound
 from ..steps.names import check_task_name
 from ..steps.tasks import Tasks
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...bus.leases import Lease
     from ...git.trees.tree_list import Tree
-    from ..options import OnLost, Review
     from ..records.task import Task
 
 #: The branch of a task unless told otherwise.
@@ -36,12 +35,10 @@ COPY_SETTING, SETUP_SETTING, BRANCH_SETTING = "ackbus.copy", "ackbus.setup", "ac
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """The wishes for a task with a tree.
+class TaskSpec(TaskTerms):
+    """The specification of a task, its branch and its tree: the terms of the task, and these.
 
     Attributes:
-        task, worker, prompt, review, reviewer, priority, max_attempts, on_lost, depends_on,
-            from_queue, correlation_id, in_reply_to: as for `NewTask`.
         folder: somewhere in the repository.
         base: the commit that the branch begins at, by any name; None: the target.
         target: the branch that the work is for; None: that of the main work tree.
@@ -53,23 +50,11 @@ class Wish:
         has_hooks, has_submodules, has_large_files, limit_s: as for `NewTree`.
     """
 
-    task: str
-    worker: str
     folder: str
     base: str | None = None
     target: str | None = None
     branch: str | None = None
     fetches: bool = False
-    prompt: object = None
-    review: Review = "required"
-    reviewer: str | None = None
-    priority: int = 1
-    max_attempts: int = MAX_ATTEMPTS
-    on_lost: OnLost = "requeue"
-    depends_on: tuple[str, ...] = field(default=())
-    from_queue: bool = False
-    correlation_id: str | None = None
-    in_reply_to: str | None = None
     copies: tuple[str, ...] = ()
     setup: tuple[str, ...] = ()
     has_hooks: bool = True
@@ -89,7 +74,7 @@ class Spawn:
         self._bus = bus
         self._tasks = Tasks(bus)
 
-    def spawn(self, wish: Wish, *, agent: str, lease_s: float = LEASE_S) -> Task:
+    def spawn(self, spec: TaskSpec, *, agent: str, lease_s: float = LEASE_S) -> Task:
         """Make a task, its branch and its tree, and give it to its worker under a lease.
 
         Repeated it returns the task as it is, mends its tree, and gives the worker a lease again
@@ -101,36 +86,36 @@ class Spawn:
             LeaseLost: another worker has the lease of this name.
             GitFailed: git, a hook or the set-up failed; a repetition goes on from there.
         """
-        check_task_name(wish.task)
-        check_agent(wish.worker, "worker")
-        trees = WorkTrees(Place.around(wish.folder))
-        there = self._found(wish.task)
+        check_task_name(spec.task)
+        check_agent(spec.worker, "worker")
+        trees = WorkTrees(Place.around(spec.folder))
+        there = self._found(spec.task)
         if there is not None:
-            return self._again(there, wish, trees, agent, lease_s)
-        new = self._new(wish, trees)
+            return self._again(there, spec, trees, agent, lease_s)
+        new = self._new(spec, trees)
         trees.place.branch_ref(new.branch)
-        lease = self._lease(wish, lease_s)
+        lease = self._lease(spec, lease_s)
         try:
-            self._make(new, wish, trees, is_known=False)
+            self._make(new, spec, trees, is_known=False)
         except AckbusError:
             with suppress(LeaseLost):
                 self._bus.leases.release(lease)
             raise
         with self._bus.transaction():
-            if self._found(wish.task) is None:  # else another process was as far as this
+            if self._found(spec.task) is None:  # else another process was as far as this
                 self._bus.leases.release(lease)
             return self._tasks.assign(new, agent=agent, lease_s=lease_s)
 
-    def mend(self, task: Task, wish: Wish | None = None) -> Tree:
+    def mend(self, task: Task, spec: TaskSpec | None = None) -> Tree:
         """Return the tree of a task, which is made again where it is gone.
 
         Args:
             task: as it is.
-            wish: how a new tree is filled.
+            spec: how a new tree is filled.
         """
         trees = WorkTrees(Place.around(task.repository))
-        wish = wish or Wish(task=task.task, worker=task.worker, folder=task.repository)
-        return self._make(task, wish, trees, is_known=True)
+        spec = spec or TaskSpec(task=task.task, worker=task.worker, folder=task.repository)
+        return self._make(task, spec, trees, is_known=True)
 
     def _found(self, name: str) -> Task | None:
         try:
@@ -138,59 +123,51 @@ class Spawn:
         except TaskNotFound:
             return None
 
-    def _again(self, there: Task, wish: Wish, trees: WorkTrees, agent: str, lease_s: float) -> Task:
-        branch = self._branch(wish, trees.place) if wish.branch else there.branch
+    def _again(
+        self, there: Task, spec: TaskSpec, trees: WorkTrees, agent: str, lease_s: float
+    ) -> Task:
+        branch = self._branch(spec, trees.place) if spec.branch else there.branch
         of_there = (there.branch, os.path.realpath(there.repository))
         if of_there != (branch, trees.place.common_dir) or (
-            there.worker != wish.worker and not there.from_queue
+            there.worker != spec.worker and not there.from_queue
         ):
             raise TaskExists(
                 f"task {there.task!r} exists: {there.worker} has it on branch {there.branch} of"
                 f" {there.repository}; choose another name"
             )
         if there.is_live:
-            self.mend(there, wish)
-        if there.worker != wish.worker:
+            self.mend(there, spec)
+        if there.worker != spec.worker:
             return there
         names = NewTask.__dataclass_fields__.keys() - {"in_reply_to"}
         same = NewTask(**{name: getattr(there, name) for name in names})
         return self._tasks.assign(same, agent=agent, lease_s=lease_s)
 
-    def _new(self, wish: Wish, trees: WorkTrees) -> NewTask:
+    def _new(self, spec: TaskSpec, trees: WorkTrees) -> NewTask:
         place = trees.place
-        target = wish.target or place.default_branch()
+        target = spec.target or place.default_branch()
         if target is None:
             raise Refused(
                 f"{place.main} is on no branch; name the branch that the work is for with --into"
             )
-        base_ref = wish.base or (self._fetched(place, target) if wish.fetches else target)
+        base_ref = spec.base or (self._fetched(place, target) if spec.fetches else target)
         base = None
         if base_ref == target and (base := place.git.commit(f"refs/heads/{target}")) is None:
             place.commit("HEAD")  # which says it where there is no commit at all
+        terms = {each.name: getattr(spec, each.name) for each in fields(TaskTerms)}
         return NewTask(
-            task=wish.task,
-            worker=wish.worker,
-            branch=self._branch(wish, place),
-            path=trees.path_of(wish.task),
+            **terms,
+            branch=self._branch(spec, place),
+            path=trees.path_of(spec.task),
             repository=place.common_dir,
             base_ref=base_ref,
             base=base or place.commit(base_ref),
             target=target,
-            prompt=wish.prompt,
-            review=wish.review,
-            reviewer=wish.reviewer,
-            priority=wish.priority,
-            max_attempts=wish.max_attempts,
-            on_lost=wish.on_lost,
-            depends_on=wish.depends_on,
-            from_queue=wish.from_queue,
-            correlation_id=wish.correlation_id,
-            in_reply_to=wish.in_reply_to,
         )
 
-    def _branch(self, wish: Wish, place: Place) -> str:
-        template = wish.branch or place.text(BRANCH_SETTING) or BRANCH
-        return template.replace("{worker}", wish.worker).replace("{task}", wish.task)
+    def _branch(self, spec: TaskSpec, place: Place) -> str:
+        template = spec.branch or place.text(BRANCH_SETTING) or BRANCH
+        return template.replace("{worker}", spec.worker).replace("{task}", spec.task)
 
     def _fetched(self, place: Place, target: str) -> str:
         """Fetch the target, and return the name by which its remote has it."""
@@ -201,19 +178,21 @@ class Spawn:
             raise GitFailed(f"{target} can't be fetched from {remote}: {error.reason}") from error
         return f"refs/remotes/{remote}/{target}"
 
-    def _lease(self, wish: Wish, lease_s: float) -> Lease:
+    def _lease(self, spec: TaskSpec, lease_s: float) -> Lease:
         """Return the lease of a new task: also one that the worker has of a spawn before."""
-        name = lease_of(wish.task)
+        name = lease_of(spec.task)
         with self._bus.transaction():
-            lease = self._bus.leases.acquire(name, wish.worker, lease_s=lease_s)
+            lease = self._bus.leases.acquire(name, spec.worker, lease_s=lease_s)
             held = lease or self._bus.leases.get(name)
-        if held is None or held.holder != wish.worker:
+        if held is None or held.holder != spec.worker:
             whose = held.holder if held else "another agent"
-            raise LeaseLost(f"task {wish.task!r} is being made by {whose}; choose another name")
+            raise LeaseLost(f"task {spec.task!r} is being made by {whose}; choose another name")
         return held if lease else self._bus.leases.renew(held, lease_s=lease_s)
 
-    def _make(self, task: Task | NewTask, wish: Wish, trees: WorkTrees, *, is_known: bool) -> Tree:
-        setup = wish.setup
+    def _make(
+        self, task: Task | NewTask, spec: TaskSpec, trees: WorkTrees, *, is_known: bool
+    ) -> Tree:
+        setup = spec.setup
         if not setup and (line := trees.place.text(SETUP_SETTING)):
             setup = ("sh", "-c", line)
         return trees.make(
@@ -223,13 +202,13 @@ class Spawn:
                 task.base,
                 path=task.path,
                 is_known=is_known,
-                copies=(*trees.place.texts(COPY_SETTING), *wish.copies),
+                copies=(*trees.place.texts(COPY_SETTING), *spec.copies),
                 setup=setup,
                 environment=self.environment(task),
-                has_hooks=wish.has_hooks,
-                has_submodules=wish.has_submodules,
-                has_large_files=wish.has_large_files,
-                limit_s=wish.limit_s,
+                has_hooks=spec.has_hooks,
+                has_submodules=spec.has_submodules,
+                has_large_files=spec.has_large_files,
+                limit_s=spec.limit_s,
             )
         )
 

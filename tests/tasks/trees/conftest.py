@@ -7,7 +7,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.tasks.records.task import Task
-from ackbus.tasks.trees.spawn import Spawn, Wish
+from ackbus.tasks.trees.spawn import Spawn, TaskSpec
 
 from ...cli.git import Git, git_env
 from ...git_branches.conftest import repository
@@ -28,10 +28,10 @@ def main(tmp_path: Path, alone: None) -> Git:
     return repository(tmp_path / "repo")
 
 
-def wish(main: Git, task: str = "fix", **more: object) -> Wish:
-    """The wish for a task of `worker-1`."""
-    return Wish(**({"task": task, "worker": "worker-1", "folder": str(main.path)} | more))  # type: ignore[arg-type]
+def spec(main: Git, task: str = "fix", **more: object) -> TaskSpec:
+    """The specification of a task of `worker-1`."""
+    return TaskSpec(**({"task": task, "worker": "worker-1", "folder": str(main.path)} | more))  # type: ignore[arg-type]
 
 
 def spawned(bus: Bus, main: Git, task: str = "fix", **more: object) -> Task:
-    return Spawn(bus).spawn(wish(main, task, **more), agent="lead")
+    return Spawn(bus).spawn(spec(main, task, **more), agent="lead")

@@ -16,7 +16,7 @@ from ackbus.tasks.trees.spawn import Spawn
 from ...cli.git import Git
 from ...git_branches.conftest import at
 from ...subscribers.conftest import Clock
-from .conftest import spawned, wish
+from .conftest import spawned, spec
 
 
 def test_spawn_makes_branch_tree_lease_and_message(bus: Bus, main: Git) -> None:
@@ -61,7 +61,7 @@ def test_repetition_brings_back_a_tree_that_was_deleted(bus: Bus, main: Git) -> 
 def test_repetition_after_the_lease_ran_out_grants_it_again(
     bus: Bus, main: Git, clock: Clock
 ) -> None:
-    task = Spawn(bus).spawn(wish(main), agent="lead", lease_s=10)
+    task = Spawn(bus).spawn(spec(main), agent="lead", lease_s=10)
     clock.advance(11)
     assert spawned(bus, main).token > task.token
 
