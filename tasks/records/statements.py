@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from ...schema.queries import Queries
+from .task import Task
 
 _PARTS = {
-    "{task}": (
-        "task, attempt, state, worker, branch, path, repository, base_ref, base, target, head,"
-        " token, review, reviewer, requester, priority, max_attempts, on_lost, depends_on,"
-        " from_queue, prompt, reason, blocked, commit_id, correlation_id, last_seq,"
-        " created_at_ms, changed_at_ms, cleaned_at_ms"
-    ),
+    "{task}": ", ".join(Task.__slots__),
     "{landing}": (
         "seq, repository, target, task, attempt, branch, head, onto, candidate, tree, patch_id,"
         " checks, state, completion_seq, intended_at_ms, ended_at_ms"

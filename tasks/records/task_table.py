@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from ..options import TaskState
 
+#: The columns, in the order of the statements.
+_NAMES = Task.__slots__
+
 #: More than any bus has.
 _ALL = 1 << 40
 
@@ -89,54 +92,23 @@ class TaskTable(Table):
 
 
 def _task(row: tuple[Any, ...]) -> Task:
-    (task, attempt, state, worker, branch, path, repository, base_ref, base, target, head) = row[
-        :11
-    ]
-    (token, review, reviewer, requester, priority, max_attempts, on_lost) = row[11:18]
-    (depends_on, from_queue, prompt, reason, blocked, commit_id, correlation_id) = row[18:25]
-    return Task(
-        task=task,
-        attempt=attempt,
-        state=state,
-        worker=worker,
-        branch=branch,
-        path=path,
-        repository=repository,
-        base_ref=base_ref,
-        base=base,
-        target=target,
-        head=head,
-        token=token,
-        review=review,
-        reviewer=reviewer,
-        requester=requester,
-        priority=priority,
-        max_attempts=max_attempts,
-        on_lost=on_lost,
-        depends_on=tuple(orjson.loads(depends_on)),
-        from_queue=bool(from_queue),
-        prompt=None if prompt is None else decode_stored(prompt),
-        reason=reason,
-        blocked=None if blocked is None else Blocked(**orjson.loads(blocked)),
-        commit_id=commit_id,
-        correlation_id=correlation_id,
-        last_seq=row[25],
-        created_at_ms=row[26],
-        changed_at_ms=row[27],
-        cleaned_at_ms=row[28],
-    )
+    stored = dict(zip(_NAMES, row, strict=True))
+    prompt, blocked = stored["prompt"], stored["blocked"]
+    stored["depends_on"] = tuple(orjson.loads(stored["depends_on"]))
+    stored["from_queue"] = bool(stored["from_queue"])
+    stored["prompt"] = None if prompt is None else decode_stored(prompt)
+    stored["blocked"] = None if blocked is None else Blocked(**orjson.loads(blocked))
+    return Task(**stored)
 
 
 def _row(task: Task) -> tuple[object, ...]:
-    return (
-        *(task.task, task.attempt, task.state, task.worker, task.branch, task.path),
-        *(task.repository, task.base_ref, task.base, task.target, task.head, task.token),
-        *(task.review, task.reviewer, task.requester, task.priority, task.max_attempts),
-        *(task.on_lost, _json(list(task.depends_on)), int(task.from_queue)),
-        *(_json(task.prompt), task.reason, _blocked_json(task.blocked), task.commit_id),
-        *(task.correlation_id, task.last_seq, task.created_at_ms, task.changed_at_ms),
-        task.cleaned_at_ms,
-    )
+    fields = {name: getattr(task, name) for name in _NAMES} | {
+        "depends_on": _json(list(task.depends_on)),
+        "from_queue": int(task.from_queue),
+        "prompt": _json(task.prompt),
+        "blocked": _blocked_json(task.blocked),
+    }
+    return tuple(fields.values())
 
 
 def _json(value: object) -> str:
