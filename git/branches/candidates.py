@@ -12,7 +12,7 @@ from ...schema.errors import Refused
 from ..repository import CommandFailed, GitFailed
 from .forecast import CRASHES, UNRELATED, plain_name
 from .patches import contains
-from .repositories import repository_at
+from .repositories import NOBODY_EVER, repository_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,13 +32,6 @@ _SIGNING_S = 30.0
 _NO_PROMPT: dict[str, str | None] = dict.fromkeys(
     ("DISPLAY", "WAYLAND_DISPLAY", "GPG_TTY", "SSH_ASKPASS")
 )
-
-#: The author and committer of a commit that is made to merge with, and thrown away.
-_NOBODY: dict[str, str | None] = {
-    **{f"GIT_{who}_{what}": "ackbus" for who in ("AUTHOR", "COMMITTER") for what in ("NAME",)},
-    **{f"GIT_{who}_EMAIL": "ackbus@localhost" for who in ("AUTHOR", "COMMITTER")},
-    **{f"GIT_{who}_DATE": "@0 +0000" for who in ("AUTHOR", "COMMITTER")},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +145,7 @@ class Candidates:
 
     def _picked(self, commit: str, parent: str, tree: str) -> str | Conflict:
         """Return the files of a tree with the change of a commit."""
-        aside = repository_at(self._place.common_dir, {**self._extra, **_NOBODY})
+        aside = repository_at(self._place.common_dir, {**self._extra, **NOBODY_EVER})
         base = aside.run("commit-tree", tree, "-p", parent, "-m", "onto").decode().strip()
         return self._merged(base, commit)
 
@@ -209,7 +202,7 @@ class Candidates:
             return False
         if told.strip() != b"true":
             return False
-        git = repository_at(self._place.common_dir, {**self._extra, **_NO_PROMPT, **_NOBODY})
+        git = repository_at(self._place.common_dir, {**self._extra, **_NO_PROMPT, **NOBODY_EVER})
         empty = git.run("mktree").decode().strip()
         try:
             git.run("commit-tree", empty, "-S", "-m", "to see", limit_s=_SIGNING_S)

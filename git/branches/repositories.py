@@ -23,6 +23,19 @@ ALONE: dict[str, str | None] = {
     "GIT_EDITOR": ":",
 }
 
+#: The author and committer of commits that no person makes.
+NOBODY: dict[str, str | None] = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "ackbus"), ("EMAIL", "ackbus@localhost"))
+}
+
+#: The same, and the time of commits that must be the same whenever they are made.
+NOBODY_EVER: dict[str, str | None] = {
+    **NOBODY,
+    **{f"GIT_{who}_DATE": "@0 +0000" for who in ("AUTHOR", "COMMITTER")},
+}
+
 #: The old value, for update-ref, of a ref that is not there.
 NOTHING = ""
 

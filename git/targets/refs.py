@@ -12,6 +12,7 @@ from ...schema.errors import Refused, shown
 from ..branches.patches import contains
 from ..branches.repositories import repository_at
 from ..repository import CommandFailed, GitFailed
+from ..trees.tree_mending import PATIENT
 from ..trees.tree_state import git_dir_of, named, operation_at
 from ..trees.work_trees import WorkTrees
 
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..branches.repositories import Place
-
-#: How long git waits for a ref that another git changes.
-_PATIENT = ("-c", "core.filesRefLockTimeout=10000", "-c", "core.packedRefsTimeout=10000")
 
 #: How long git may take to move a branch and the files of its tree, hooks included, in seconds.
 _LIMIT_S = 600.0
@@ -185,7 +183,7 @@ class LocalTarget:
                 )
 
     def _swap(self, candidate: str, onto: str, why: str) -> None:
-        command = (*_PATIENT, "update-ref", "-m", why, self.ref, candidate, onto)
+        command = (*PATIENT, "update-ref", "-m", why, self.ref, candidate, onto)
         try:
             self.place.git.run(*command, limit_s=_LIMIT_S, kept=self.held)
         except CommandFailed as error:

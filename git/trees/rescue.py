@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import dataclass
 
 from ...schema.errors import Refused
-from ..branches.repositories import NOTHING, repository_at
+from ..branches.repositories import NOBODY, NOBODY_EVER, NOTHING, repository_at
 from ..repository import CommandFailed
 from .tree_names import safe_name
 from .tree_state import git_dir_of, named
@@ -32,13 +32,6 @@ RESCUED = "refs/ackbus/rescue"
 
 #: How many commits get a ref each; more are gathered as the parents of one.
 _REFS_EACH = 4
-
-#: The author of commits that keep something.
-_AUTHOR: dict[str, str | None] = {
-    f"GIT_{who}_{what}": value
-    for who in ("AUTHOR", "COMMITTER")
-    for what, value in (("NAME", "ackbus"), ("EMAIL", "ackbus@localhost"))
-}
 
 #: A line of the history of a ref: the commit before, the one after, who, when, why.
 _MOVED = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) ")
@@ -101,10 +94,7 @@ class Rescue:
     def _gather(self, task: str, commits: Sequence[str]) -> str:
         """Return a commit that has all of them as its parents; the same for the same ones."""
         parents = sorted(commits)
-        git = repository_at(
-            self._place.common_dir,
-            {**_AUTHOR, "GIT_AUTHOR_DATE": "@0 +0000", "GIT_COMMITTER_DATE": "@0 +0000"},
-        )
+        git = repository_at(self._place.common_dir, NOBODY_EVER)
         options = [word for parent in parents for word in ("-p", parent)]
         words = f"Commits of task {task} that no branch had\n".encode("utf-8", "surrogateescape")
         made = git.run("commit-tree", f"{commits[0]}^{{tree}}", *options, "-F", "-", stdin=words)
@@ -169,7 +159,7 @@ class Rescue:
         """
         with tempfile.TemporaryDirectory(prefix="ackbus-rescue-") as folder:
             index = os.path.join(folder, "index")
-            git = repository_at(path, {**_AUTHOR, "GIT_INDEX_FILE": index})
+            git = repository_at(path, {**NOBODY, "GIT_INDEX_FILE": index})
             git.run("read-tree", head)  # afresh: no bit of the real one may hide a change
             git.run("-c", "advice.addEmbeddedRepo=false", "add", "--all", "--", ".")
             _refuse_repositories(git.run("diff-index", "--cached", "--raw", "-z", head), path)

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 #: How long git waits for the lock of a ref, in seconds; a git that lives has one for a moment.
 REF_WAIT_S = 10
 
+#: The settings by which git waits so long for a ref that another git changes.
+PATIENT = (
+    *("-c", f"core.filesRefLockTimeout={REF_WAIT_S * 1000}"),
+    *("-c", f"core.packedRefsTimeout={REF_WAIT_S * 1000}"),
+)
+
 #: A head without a commit, as git writes it for a tree that is being made.
 _NO_HEAD = "ref: refs/heads/.invalid"
 

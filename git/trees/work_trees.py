@@ -19,7 +19,7 @@ from .tree_files import copy_files, run_setup
 from .tree_list import Note, Tree, admin_of, checked_out_at, read_trees, write_note
 from .tree_locks import WAIT_S, TreeLocks
 from .tree_mending import (
-    REF_WAIT_S,
+    PATIENT,
     complete_begun,
     drop_dead_branch_lock,
     drop_stubs,
@@ -51,11 +51,7 @@ _NUMBER = re.compile(r"([0-9]{1,18})([kmg]?)")
 MAX_TREES = 100
 
 #: How long git waits for a ref that another git changes, and no process in the background.
-_PATIENT = (
-    *("-c", f"core.filesRefLockTimeout={REF_WAIT_S * 1000}"),
-    *("-c", f"core.packedRefsTimeout={REF_WAIT_S * 1000}"),
-    *("-c", "core.fsmonitor=false"),
-)
+_PATIENT = (*PATIENT, "-c", "core.fsmonitor=false")
 
 
 @dataclass(frozen=True, slots=True)
