@@ -283,9 +283,16 @@ def _program(
     elif permissions is not None:
         raise InvalidInput("--permissions goes with --program only")
     else:
-        chosen = AgentProgram(tuple(command or ()))
+        chosen = AgentProgram(_from_here(command or []))
     check_command(chosen.words[0])
     return chosen
+
+
+def _from_here(command: list[str]) -> list[str]:
+    """Return a command whose path is that of this folder: it runs in another one."""
+    if not command or os.sep not in command[0]:
+        return command
+    return [os.path.join(os.getcwd(), command[0]), *command[1:]]
 
 
 def _review(given: str) -> Review:

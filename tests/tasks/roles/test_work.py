@@ -421,6 +421,20 @@ def test_question_is_answered_and_the_program_goes_on(
     assert answer == "You asked: which colour?\nThe answer: blue"
 
 
+def test_path_of_a_program_is_that_of_the_folder_of_the_worker(
+    jobs: Jobs, repo: Path, run_bus: RunBus
+) -> None:
+    """The program runs in a work tree, where no such file is."""
+    program = repo / "agent.out"
+    program.write_text(f"#!/bin/sh\n{WRITES}\n")
+    program.chmod(0o755)
+    jobs.publish("new.txt hello", task="t")
+    run_bus("task", "work", "--worker", "w1", "--drain", "--", "./agent.out")
+    task = jobs.tasks.get("t")
+    assert task.head is not None, task
+    assert git(repo, "show", f"{task.head}:new.txt") == "hello"
+
+
 def test_program_is_told_its_task(jobs: Jobs, repo: Path, start_worker: RunWorker) -> None:
     """Its environment names bus, task, token, branch and base; its scratch folder goes after it."""
     jobs.publish("x", task="t")
