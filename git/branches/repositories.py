@@ -10,7 +10,7 @@ from ...schema.errors import InvalidInput, Refused, shown
 from ..repository import CommandFailed, Repository
 
 #: Variables that tie git to one repository or index: set in hooks, and of no use to us.
-_OF_ONE_PLACE = (
+OF_ONE_PLACE = (
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_INDEX_VERSION"),
     *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_PREFIX", "GIT_NAMESPACE"),
     *("GIT_CEILING_DIRECTORIES", "GIT_LITERAL_PATHSPECS", "GIT_GRAFT_FILE", "GIT_SHALLOW_FILE"),
@@ -18,7 +18,7 @@ _OF_ONE_PLACE = (
 
 #: No question is put to a person: nobody may be there.
 ALONE: dict[str, str | None] = {
-    **dict.fromkeys(_OF_ONE_PLACE),
+    **dict.fromkeys(OF_ONE_PLACE),
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_EDITOR": ":",
 }

@@ -10,6 +10,7 @@ import os
 import time
 from dataclasses import dataclass, field
 
+from ...git.branches.repositories import OF_ONE_PLACE
 from ...schema.directory.layout import BUS_DIR_VARIABLE
 from ...schema.errors import InvalidInput
 from ...workers.commands.raw_contract import EX_CONFIG, EX_TEMPFAIL, how_it_exited
@@ -34,10 +35,6 @@ if TYPE_CHECKING:
 
 #: How long a program may take unless it is told otherwise, in seconds.
 PROGRAM_TIMEOUT_S = 1800.0
-
-#: Variables of git that are about another repository than that of the work tree: a worker may be
-#: started by a hook.
-_OF_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR", "GIT_PREFIX")
 
 #: Variables that keep what a program runs from asking somebody.
 _ASKS_NOBODY = {"GIT_TERMINAL_PROMPT": "0"}
@@ -179,7 +176,8 @@ def _meaning(end: ProcessEnd, timeout_s: float | None) -> tuple[EndKind, str]:
 
 
 def _inherited() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name not in _OF_GIT}
+    """Return this process's variables but those of a hook that may have started it."""
+    return {name: value for name, value in os.environ.items() if name not in OF_ONE_PLACE}
 
 
 def _holds(word: str, place: str) -> bool:

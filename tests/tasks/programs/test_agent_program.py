@@ -79,7 +79,12 @@ def test_variables_of_another_repository_are_not_handed_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_DIR", "/elsewhere/.git")
-    end = shell(tmp_path, 'echo "${GIT_DIR-none} $BUS_TASK"', environment={"BUS_TASK": "t1"})
+    monkeypatch.setenv("GIT_OBJECT_DIRECTORY", "/elsewhere/quarantine")
+    end = shell(
+        tmp_path,
+        'echo "${GIT_DIR-}${GIT_OBJECT_DIRECTORY-none} $BUS_TASK"',
+        environment={"BUS_TASK": "t1"},
+    )
     assert end.tail == "none t1"
 
 
