@@ -145,6 +145,12 @@ def ender_in(body: Mapping[str, Any], field: str, principal: Principal) -> str |
     return None if named is None else principal.work_as(named)
 
 
+def status_asked(text: str | None) -> str | None:
+    """Return the status that a client asks for; None for all."""
+    wanted = (text or "all").strip().lower()
+    return None if wanted == "all" else wanted
+
+
 def ms_of(text: str | None, default: int) -> int:
     """Return how many milliseconds a client asks for; what is no positive number is the default."""
     try:

@@ -16,6 +16,7 @@ from .common import (
     name_in,
     none_left,
     ok,
+    status_asked,
     worker_in,
 )
 
@@ -58,6 +59,5 @@ def list_completions(
 ) -> Response:
     """List completions, with how many there are."""
     entries = Completions(bus).entries
-    wanted = (status or "all").strip().lower()
-    found = entries.list(None if wanted == "all" else wanted, limit_of(limit))
+    found = entries.list(status_asked(status), limit_of(limit))
     return ok(completions=[row(entry) for entry in found], counts=entries.counts()[0])

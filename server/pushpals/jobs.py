@@ -19,6 +19,7 @@ from .common import (
     name_in,
     none_left,
     ok,
+    status_asked,
     worker_in,
 )
 
@@ -103,8 +104,7 @@ def list_jobs(
 ) -> Response:
     """List jobs, with how many there are, what is next, and how it went."""
     sweep.when_due()
-    wanted = (status or "all").strip().lower()
-    found = jobs.entries.list(None if wanted == "all" else wanted, limit_of(limit))
+    found = jobs.entries.list(status_asked(status), limit_of(limit))
     by_status, by_priority = jobs.entries.counts()
     return ok(
         jobs=[jobs.row(entry) for entry in found],

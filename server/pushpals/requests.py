@@ -17,6 +17,7 @@ from .common import (
     name_in,
     none_left,
     ok,
+    status_asked,
     worker_in,
 )
 
@@ -60,8 +61,7 @@ def list_requests(
     requests: TheRequests, _: Reader, status: str | None = None, limit: str | None = None
 ) -> Response:
     """List requests, with how many there are, what is next, and how it went."""
-    wanted = (status or "all").strip().lower()
-    found = requests.entries.list(None if wanted == "all" else wanted, limit_of(limit))
+    found = requests.entries.list(status_asked(status), limit_of(limit))
     by_status, by_priority = requests.entries.counts()
     return ok(
         requests=[row(entry) for entry in found],
