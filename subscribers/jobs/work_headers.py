@@ -88,8 +88,8 @@ def work_headers(
         dedupe_key: what the message is about, 1 to 255 characters.
         dedupe_window_s: for how many seconds a success with this key keeps it out; a live job
             with the key does so too. None leaves the first to the queue, and the second be.
-        for_worker: the worker group that alone may claim its job; of what its queue has taken in it gets that
-            before others.
+        for_worker: the worker group that alone may claim its job; of what the queue has taken in
+            it gets that first.
         on_lost: what becomes of the job if its worker is lost; None leaves it to the queue.
 
     Raises:
