@@ -52,6 +52,7 @@ class ConfigFile:
             with open(self.path, encoding="utf-8", newline="") as file:
                 return file.read()
         except FileNotFoundError:
+            _check_links(self.path)
             return None
         except UnicodeDecodeError as error:
             raise InvalidInput(f"{self.path}: no UTF-8 text; left as it is") from error
@@ -93,6 +94,17 @@ class ConfigFile:
             return change(text)
         except AckbusError as error:
             raise type(error)(f"{self.path}: {error}; the file is left as it is") from error
+
+
+def _check_links(path: str) -> None:
+    """Refuse a path that is not there since a link on it leads nowhere: nothing is made there."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    if not os.path.exists(path):
+        target = os.readlink(path)
+        raise Refused(
+            f"{path} is a link to {target}, which is not there: make it, or drop the link"
+        )
 
 
 def _split(text: str) -> tuple[str, str]:

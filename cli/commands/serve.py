@@ -16,10 +16,10 @@ commands = Commands()
 
 HOST = "127.0.0.1"
 #: One that no well-known program listens on.
-PORT = 8765
+PORT = 8287
 
 
-@commands.command("serve", example="bus serve --port 8765")
+@commands.command("serve", example="bus serve --port 8287")
 def serve(
     host: Annotated[str, typer.Option(metavar="H", help="The address to listen on.")] = HOST,
     port: Annotated[

@@ -411,9 +411,25 @@ def test_file_that_is_read_only_is_refused_before_anything_is_changed(root: Path
 
 def test_file_that_cannot_be_written_is_named(root: Path) -> None:
     """And not the one beside it that was to take its place."""
-    (root / ".mcp.json").symlink_to("/proc/nowhere/mcp.json")
-    with pytest.raises(Refused, match=r"project/\.mcp\.json can't be written: "):
+    (root / ".claude").symlink_to("/proc")
+    with pytest.raises(Refused, match=r"\.claude/settings\.json can't be written: "):
         apply(installation("claude", root).additions())
+
+
+@pytest.mark.parametrize("link", [".mcp.json", ".claude", ".claude/settings.json", "AGENTS.md"])
+def test_link_that_leads_nowhere_is_refused_and_nothing_is_made_there(
+    link: str, root: Path
+) -> None:
+    """Issue 19, item 11: neither a file nor a folder, whatever the link leads to."""
+    elsewhere = root.parent / "elsewhere"
+    path = root / link
+    path.parent.mkdir(exist_ok=True)
+    path.symlink_to(elsewhere)
+    setup = installation("claude", root)
+    for changes in (setup.additions, setup.removals):
+        with pytest.raises(Refused, match=f"{link} is a link to {elsewhere}, which is not there"):
+            apply(changes())
+    assert (contents(root), elsewhere.exists()) == ({}, False)
 
 
 def test_mode_and_link_of_a_file_stay(root: Path) -> None:
