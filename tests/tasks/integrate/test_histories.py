@@ -7,6 +7,7 @@ conflicts there conflicts here, in the same files.
 import os
 import random
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -175,22 +176,51 @@ def test_picked_commits_are_those_of_git_cherry_pick(tmp_path: Path, seed: int) 
             onto = found.commit
 
 
-def test_own_history_of_this_repository_merges_as_recorded(tmp_path: Path) -> None:
-    """The merges of this repository, if it has any: the recorded files, or git's own conflicts."""
+def merged_without_a_tree(git: Git, into: str, head: str) -> tuple[str, ...] | str:
+    """What `merged_by_git` returns, of two commits."""
+    merge = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
+    done = git(*merge, into, head)
+    tree, *files = done.out.strip("\0").split("\0")
+    return tree if done.code == 0 else tuple(sorted(files))
+
+
+@pytest.mark.slow
+def test_the_history_of_this_repository_is_merged_again(tmp_path: Path) -> None:
+    """U-57: each merge gives the recorded files again, or conflicts in the files that git names."""
     root = Path(__file__).parents[3]
-    git = Git(root, dict(os.environ))
-    if git("rev-parse", "--git-dir").code:
-        pytest.skip("this is no clone")
-    merges = git.ok("rev-list", "--merges", "--max-count=30", "--parents", "HEAD").splitlines()
-    copy = tmp_path / "copy"
-    git.ok("clone", "--quiet", "--shared", "--no-checkout", root, copy)
-    Git(copy, git.env).ok("config", "user.name", "x")
-    candidates = Candidates(Place.around(str(copy)))
-    for line in merges:
-        merge, *parents = line.split()
-        if len(parents) != 2:
-            continue
-        found = candidates.make(parents[1], parents[0], "merge", "again\n")
-        if isinstance(found, Candidate) and found.commit != parents[0]:
-            again = git.ok("merge-tree", "--write-tree", *parents).splitlines()[0]
-            assert found.tree == again, merge
+    here = Git(root, dict(os.environ))
+    if (
+        here("rev-parse", "--git-dir").code
+        or here.ok("rev-parse", "--is-shallow-repository") != "false"
+    ):
+        pytest.skip("this is no whole clone")
+    git = Git(tmp_path / "repo", here.env)
+    here.ok("clone", "--quiet", "--shared", "--no-checkout", root, git.path)
+    git.ok("config", "user.name", "Integra Tor")
+    git.ok("config", "user.email", "integra@example.org")
+    merges = [
+        commits
+        for line in git.ok("rev-list", "--merges", "--parents", "HEAD").splitlines()
+        if len(commits := line.split()) == 3
+    ]
+    found: Counter[str] = Counter()
+    with Bus.init(tmp_path / "bus") as bus:
+        yard = Yard(git, bus)
+        for merge, into, head in merges:
+            target, topic = f"into-{merge}", f"topic-{merge}"
+            git.ok("branch", target, into)
+            git.ok("branch", topic, head)
+            yard.ask(topic, target=target)
+            yard.integrate(target=target)
+            by_git, result = merged_without_a_tree(git, into, head), yard.results[-1]
+            if isinstance(by_git, tuple):
+                assert (result.outcome, result.files) == ("conflict", by_git), merge
+                assert git.ok("rev-parse", target) == into
+                found["conflict"] += 1
+                continue
+            assert (result.outcome, result.reason) == ("landed", ""), merge
+            assert git.ok("rev-parse", f"{target}^{{tree}}") == by_git, merge
+            is_recorded = git.ok("rev-parse", f"{merge}^{{tree}}") == by_git
+            found["as recorded" if is_recorded else "recorded with changes by hand"] += 1
+    assert found.total() == len(merges)
+    assert not merges or found["as recorded"] > len(merges) / 4, found
