@@ -51,11 +51,14 @@ class Removal:
 
     Args:
         trees: the work trees of a repository.
+
+    Attributes:
+        place: the repository.
     """
 
     def __init__(self, trees: WorkTrees) -> None:
         self._trees = trees
-        self._place = trees.place
+        self.place = trees.place
         self._rescue = Rescue(trees.place)
 
     def remove(
@@ -92,68 +95,95 @@ class Removal:
         gone = branch if branch and not reason else None
         return Removed(tree.path if tree else None, gone, list(dict.fromkeys(kept)), reason)
 
+    def check(self, task: str, *, keeps_files: bool = False) -> None:
+        """Check that `remove` would remove the tree of a task. Changes nothing.
+
+        Raises:
+            Refused: the tree has to stay.
+        """
+        tree = self._trees.of(task)
+        if tree is None:
+            return
+        self._refuse_use(tree)
+        if os.path.lexists(tree.path) and not is_begun(tree):
+            _refuse_dirt(tree, keeps_files)
+
     def _files(self, task: str, tree: Tree, keeps_files: bool) -> list[str]:
         """Return the commit that has what is not committed, if something is.
 
         Raises:
             Refused: the tree has to stay.
         """
+        self._refuse_use(tree)
+        if is_begun(tree) or not (os.path.lexists(tree.path) or self._rescue.has_staged(tree)):
+            return []
+        mend(tree, tree.head or "", _LIMIT_S)
+        head = _refuse_dirt(tree, keeps_files)
+        return [] if head is None else [self._rescue.files_of(task, tree.path, head)]
+
+    def _refuse_use(self, tree: Tree) -> None:
+        """Refuse a tree that a git works in, or whose submodules have commits of their own."""
         if os.path.lexists(lock := os.path.join(tree.admin, "index.lock")):
             raise Refused(
                 f"a git is at work in {tree.path}, or was killed there; wait, or if there is none,"
                 f" take {lock} away"
             )
         _refuse_unpushed_submodules(tree)
-        if is_begun(tree) or not (os.path.lexists(tree.path) or self._rescue.has_staged(tree)):
-            return []
-        mend(tree, tree.head or "", _LIMIT_S)
-        state = read_state(tree.path)
-        if state.is_clean:
-            return []
-        if not keeps_files or state.head is None:
-            raise Refused(
-                f"{tree.path} is not clean: {state.dirt()}; commit or discard that, or have it kept"
-                " at a ref"
-            )
-        return [self._rescue.files_of(task, tree.path, state.head)]
 
     def _remove_tree(self, task: str, tree: Tree, files: list[str], held: int) -> None:
         """Remove a tree, all of which is committed or kept."""
         with self._trees.locks.of_all() as list_held:
             if tree.lock is not None:
-                self._place.git.run("worktree", "unlock", tree.path)
+                self.place.git.run("worktree", "unlock", tree.path)
             for commit in files:
                 self._refuse_changed(task, tree, commit)
             # By force alone git removes one that has submodules, kept files, or no index yet.
             force = ("--force",) if files or _needs_force(tree) else ()
             command = ("worktree", "remove", *force, tree.path)
-            self._place.git.run(*command, limit_s=_LIMIT_S, kept=(held, list_held))
+            self.place.git.run(*command, limit_s=_LIMIT_S, kept=(held, list_held))
 
     def _refuse_changed(self, task: str, tree: Tree, commit: str) -> None:
         """Refuse to delete files that are others by now than those that were kept."""
         now = self._rescue.files_of(task, tree.path, f"{commit}^")
         trees = [f"{each}^{{tree}}" for each in (commit, now)]
-        if len(set(self._place.git.describe(*trees))) != 1:
+        if len(set(self.place.git.describe(*trees))) != 1:
             raise Refused(f"somebody is at work in {tree.path}: its files changed meanwhile")
 
     def _remove_branch(
         self, task: str, branch: str, landed: Collection[str], kept: list[Kept]
     ) -> str | None:
         """Delete a branch if it still is where it was looked at; return why it stays, or None."""
-        ref = self._place.branch_ref(branch)
-        head = self._place.git.commit(ref)
+        ref = self.place.branch_ref(branch)
+        head = self.place.git.commit(ref)
         if head is None:
             return None
-        if (at := checked_out_at(self._place, branch, self._trees.read())) is not None:
+        if (at := checked_out_at(self.place, branch, self._trees.read())) is not None:
             return f"it is checked out at {at}"
         kept += self._rescue.keep(task, self._rescue.endangered(None, branch, landed))
         try:
-            self._place.git.run("update-ref", "-d", ref, head)
+            self.place.git.run("update-ref", "-d", ref, head)
         except CommandFailed as error:
             return f"it was moved meanwhile ({error.reason})"
         with suppress(CommandFailed):  # most have no settings
-            self._place.git.run("config", "--remove-section", f"branch.{branch}")
+            self.place.git.run("config", "--remove-section", f"branch.{branch}")
         return None
+
+
+def _refuse_dirt(tree: Tree, keeps_files: bool) -> str | None:
+    """Return the head of a tree whose files can be kept; None where all is committed.
+
+    Raises:
+        Refused: something is not committed, and is not to be kept, or has no commit to stand on.
+    """
+    state = read_state(tree.path)
+    if state.is_clean:
+        return None
+    if not keeps_files or state.head is None:
+        raise Refused(
+            f"{tree.path} is not clean: {state.dirt()}; commit or discard that, or have it kept"
+            " at a ref"
+        )
+    return state.head
 
 
 def is_begun(tree: Tree) -> bool:

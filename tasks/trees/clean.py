@@ -93,11 +93,14 @@ class Clean:
         return [self._one(task, keeps_files, is_dry) for task in wanted]
 
     def _one(self, task: Task, keeps_files: bool, is_dry: bool) -> Cleaned:
-        reason = self._use_of(task)
-        if reason is not None or is_dry:
-            return Cleaned(task.task, task.path, task.branch, reason is None, (), reason)
+        if (reason := self._use_of(task)) is not None:
+            return Cleaned(task.task, task.path, task.branch, False, (), reason)
         try:
-            removed = self._removed(task, keeps_files)
+            removal = Removal(WorkTrees(Place.around(task.repository)))
+            if is_dry:
+                removal.check(task.task, keeps_files=keeps_files)
+                return Cleaned(task.task, task.path, task.branch, True)
+            removed = self._removed(task, removal, keeps_files)
         except (Refused, GitFailed, TimedOut) as error:
             return Cleaned(task.task, task.path, task.branch, False, (), str(error))
         if removed.reason is None and task.cleaned_at_ms is None:
@@ -119,11 +122,9 @@ class Clean:
             return f"process {pids[0]} works in it"
         return None
 
-    def _removed(self, task: Task, keeps_files: bool) -> Removed:
-        trees = WorkTrees(Place.around(task.repository))
-        landed = [task.head] if task.head and self._has_landed(task, trees.place) else []
-        remove = Removal(trees).remove
-        return remove(task.task, task.branch, landed=landed, keeps_files=keeps_files)
+    def _removed(self, task: Task, removal: Removal, keeps_files: bool) -> Removed:
+        landed = [task.head] if task.head and self._has_landed(task, removal.place) else []
+        return removal.remove(task.task, task.branch, landed=landed, keeps_files=keeps_files)
 
     def _has_landed(self, task: Task, place: Place) -> bool:
         """Whether the commit by which a task landed still is in the history of another branch."""

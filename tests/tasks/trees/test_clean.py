@@ -77,6 +77,18 @@ def test_landing_that_the_target_has_no_more_is_no_landing(bus: Bus, main: Git) 
     assert cleaned.refs == [f"refs/ackbus/rescue/fix/{task.head}"]
 
 
+def test_dry_run_says_what_a_run_would_do_and_changes_nothing(bus: Bus, main: Git) -> None:
+    task = landed(bus, main)
+    assert [each.is_removed for each in clean(bus, is_dry=True)] == [True]
+    at(task.path).write("note", text="not committed\n")
+    (dry,) = clean(bus, is_dry=True)
+    assert not dry.is_removed
+    assert clean(bus) == [dry]
+    assert [each.is_removed for each in clean(bus, is_dry=True, keeps_files=True)] == [True]
+    assert Path(task.path, "note").exists()
+    assert not main.ok("for-each-ref", "refs/ackbus/rescue")
+
+
 @pytest.mark.parametrize("end", ["cancel", "fail"])
 def test_work_of_a_task_that_did_not_land_is_kept_at_a_ref(bus: Bus, main: Git, end: str) -> None:
     task = worked(bus, main)
