@@ -43,8 +43,11 @@ class CheckTree:
         tree = self._tree()
         if tree is not None and tree.is_there:
             with suppress(CommandFailed):  # it is made afresh where something is wrong with it
+                git = repository_at(self.path)
+                if _has_submodules(tree):  # what a check left in one is no file of this tree
+                    git.run("submodule", "--quiet", "deinit", "--all", "--force")
                 self._check_out(commit)
-                repository_at(self.path).run("clean", "-ffdx", "--quiet", limit_s=_LIMIT_S)
+                git.run("clean", "-ffdx", "--quiet", limit_s=_LIMIT_S)
                 return self.path
         self.remove()
         self._trees.make_folder(os.path.dirname(self.path))
@@ -70,9 +73,15 @@ class CheckTree:
             self._git.run(*command, limit_s=_LIMIT_S, kept=(held,))
 
     def _check_out(self, commit: str) -> None:
-        checkout = (*_NO_HOOKS, "checkout", "--quiet", "--force", "--detach", commit)
+        options = ("--quiet", "--force", "--recurse-submodules", "--detach")
+        checkout = (*_NO_HOOKS, "checkout", *options, commit)
         repository_at(self.path).run(*checkout, limit_s=_LIMIT_S)
 
     def _tree(self) -> Tree | None:
         found = (tree for tree in self._trees.read() if tree.lock == self._reason)
         return next(found, None)
+
+
+def _has_submodules(tree: Tree) -> bool:
+    """Whether a check has initialised submodules in a work tree."""
+    return os.path.isdir(os.path.join(tree.admin, "modules"))

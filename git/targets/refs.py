@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 #: How long git may take to move a branch and the files of its tree, hooks included, in seconds.
 _LIMIT_S = 600.0
 
+#: How many fields git's status has before the path, for a changed file and for one in conflict.
+_FIELDS = {b"1": 8, b"u": 10}
+
 
 class TargetMoved(Refused):
     """The target is elsewhere than where it was pinned; nothing was changed."""
@@ -198,7 +201,16 @@ class LocalTarget:
 
 
 def _changed(tree: str) -> list[str]:
-    """Return the files of git that differ from the head of a work tree, staged or not."""
-    options = ("--porcelain", "-z", "--untracked-files=no", "--no-renames")
+    """Return the files of git that differ from the head of a work tree, staged or not.
+
+    A submodule at another commit than the index has is left out: git leaves it alone, too, and
+    each landing that moves one would keep the next one out.
+    """
+    options = ("--porcelain=v2", "-z", "--untracked-files=no", "--no-renames")
     raw = repository_at(tree).run("-c", "core.fsmonitor=false", "status", *options)
-    return [os.fsdecode(entry[3:]) for entry in raw.split(b"\0") if entry]
+    changed = []
+    for entry in raw.split(b"\0")[:-1]:
+        kind, status, submodule, _ = entry.split(b" ", 3)
+        if not (submodule.startswith(b"S") and status.startswith(b".")):
+            changed.append(os.fsdecode(entry.split(b" ", _FIELDS[kind])[-1]))
+    return changed

@@ -177,7 +177,7 @@ def test_picked_commits_are_those_of_git_cherry_pick(tmp_path: Path, seed: int) 
 
 
 def merged_without_a_tree(git: Git, into: str, head: str) -> tuple[str, ...] | str:
-    """What `merged_by_git` returns, of two commits."""
+    """The result of `merged_by_git` for two commits."""
     merge = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
     done = git(*merge, into, head)
     tree, *files = done.out.strip("\0").split("\0")
