@@ -30,6 +30,7 @@ from ...workers.worker_replies import Answers
 from ..control.entries import Entries
 from ..control.job_schema import check_job
 from ..control.requests import Requests
+from ..control.sessions import Sessions
 from ..control.worker_table import WAIT_S, WorkerTable, pick_worker
 from ..crew.crew import WANTS_WORKER
 from ..steps.errors import TaskExists
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from ...schema.message.draft import Draft
     from ...schema.message.message import Message
     from ...subscribers.jobs.claims import Claim
-    from ..control.events import Tell
 
 #: How long a request is a planner's without a renewal, in seconds.
 LEASE_S = 60.0
@@ -89,19 +89,18 @@ class TaskPlanner:
     Args:
         bus: an open bus.
         settings: of it.
-        tell: tells the session of a request that it waited too long.
 
     Raises:
         InvalidInput: a setting breaks a rule.
     """
 
-    def __init__(self, bus: Bus, settings: PlanSettings, *, tell: Tell | None = None) -> None:
+    def __init__(self, bus: Bus, settings: PlanSettings) -> None:
         check_agent(settings.planner, "planner")
         self._bus, self._settings = bus, settings
         self._tasks = Tasks(bus)
         self._queue = open_queue(bus, REQUESTS)
         open_queue(bus, JOBS)
-        self._requests = Requests(bus) if tell is None else Requests(bus, tell)
+        self._requests = Requests(bus, Sessions(bus).tell)
         self._workers = WorkerTable(bus, Entries(bus, JOBS))
         self._answers = Answers(settings.planner, None, None)
         self._instance = f"{settings.planner[:96]}/{os.getpid()}-{secrets.token_hex(4)}"

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus
+from ackbus import Bus, Draft
+from ackbus.tasks.control.sessions import Sessions
 from ackbus.tasks.roles.plan import PlanSettings, TaskPlanner
 from ackbus.tasks.steps.messages import QUEUES
 
@@ -40,6 +41,21 @@ def test_request_becomes_jobs(jobs: Jobs, run_planner: RunPlanner, bus: Bus) -> 
     (answer,) = bus.read(conversation=id, to_agent="me")
     assert (answer.type, answer.payload) == ("task.done", "planned")
     assert jobs.states("requests") == ["succeeded"]
+
+
+def test_u_39_session_hears_that_its_request_waited_too_long(
+    jobs: Jobs, run_planner: RunPlanner, bus: Bus
+) -> None:
+    Sessions(bus).create("s1")
+    jobs.ask("in time")
+    payload = {"prompt": "late", "sessionId": "s1", "queueWaitBudgetMs": 5000}
+    draft = Draft("task.request", payload, from_agent="me", to_agent="tasks")
+    draft.ts_ms = bus.now_ms() - 6000
+    (late,) = bus.log.append([draft])
+    run_planner("pass")
+    (told,) = bus.read(type="session.assistant_message")
+    assert told.in_reply_to == late.id
+    assert "waited" in told.payload["payload"]["text"]
 
 
 def test_dependent_job_waits_until_the_others_have_landed(
