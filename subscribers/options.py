@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, TypedDict
 
 #: The states of a conversation, as its request is answered.
-AnswerState = Literal["pending", "success", "failure", "timed_out"]
+AnswerState = Literal["pending", "success", "failure", "timed_out", "answered"]
 
 #: The states of a job.
 JobState = Literal["queued", "running", "succeeded", "failed", "timed_out", "dead", "cancelled"]

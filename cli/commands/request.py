@@ -18,7 +18,7 @@ from ...schema.message.times import format_ts
 from .. import arguments
 from ..definition import Commands, optional
 from ..logs import show_logs
-from ..options.common import HERE, Place, PlaceOnly, conversation_named, since_time
+from ..options.common import HERE, Place, PlaceOnly, since_time
 from ..options.metadata import META, parse_meta
 from ..options.payload import STDIN, payload_of
 from ..show import output
@@ -122,7 +122,8 @@ def show_answer(
         str,
         typer.Argument(
             metavar="CONVERSATION",
-            help="Its id, which bus request printed on stderr, or the seq of a message in it.",
+            help="Its id, which bus request printed on stderr, or the seq of a message in it: "
+            "of one request, where it has several.",
         ),
     ],
     answers: AnswerTypes,
@@ -136,17 +137,18 @@ def show_answer(
 ) -> int:
     """Print whether a request has been answered, and how.
 
-    It doesn't wait. The types of the answers follow from the type of the request. Exit code 0 when
-    it was answered with success, or not at all (pending), 1 after a failure or a timeout of the
-    work, 4 when no message is in the conversation. If BUS_AGENT names the agent that asked, the
+    It doesn't wait. The types of the answers follow from the type of the request. Where there is
+    none of these, a reply of another type counts, by whom it was asked: the state is answered, or
+    what its ending tells. Exit code 0 also when it is pending, 1 after a failure or a timeout of
+    the work, 4 when no message is in the conversation. If BUS_AGENT names the agent that asked, the
     answer leaves its inbox when it is printed.
     """
-    from ...subscribers.conversations.answers import check, receive
+    from ...subscribers.conversations.answers import check, named, receive
 
     with place.open() as bus:
         which: Literal["first", "last"] = "first" if first else "last"
-        key = conversation_named(bus, conversation)
-        if next(bus.read(conversation=key), None) is None:
+        key = named(bus, conversation)
+        if key is None:
             raise NotFound(f"no message in a conversation {conversation!a}; see 'bus read'")
         answer = check(bus, key, which=which, **vars(answers))
         output.result(_record(answer), _state_line(answer, bus.now_ms()))

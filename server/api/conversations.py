@@ -78,7 +78,7 @@ class RequestRecord(ReceiptRecord):
 class AnswerRecord(BaseModel):
     """The state of a request, or of a conversation."""
 
-    state: Literal["pending", "success", "failure", "timed_out"]
+    state: Literal["pending", "success", "failure", "timed_out", "answered"]
     conversation_id: str
     message: MessageRecord | None = Field(None, description="The answer.")
 

@@ -1,15 +1,18 @@
 """Conversations: a request, and the first message that answers it.
 
 A request is an ordinary message, and so is its answer; nothing else is stored. Workers publish
-an answer only when the work is over for good, so the first one that comes is the answer.
+an answer only when the work is over for good, so the first one that comes is the answer. Its type
+says how the work ended. Where there is none of such a type, the word of who was asked counts.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...bus.log.finding import find_message
 from ...schema.arguments import checked
 from ...schema.errors import AckbusError, InvalidInput
+from .asked import Asked
 from .reply_types import REQUEST, ReplyTypes
 
 TYPE_CHECKING = False
@@ -26,10 +29,19 @@ PENDING: Final = "pending"
 SUCCESS: Final = "success"
 FAILURE: Final = "failure"
 TIMED_OUT: Final = "timed_out"
+#: By a reply of another type, of who was asked: how the work ended, its payload tells.
+ANSWERED: Final = "answered"
 
 #: Which answer `check` takes where there are several.
 FIRST: Final = "first"
 LAST: Final = "last"
+
+#: The states that the endings of other types tell.
+_BY_ENDING: Final[dict[str, AnswerState]] = {
+    "done": SUCCESS,
+    "failed": FAILURE,
+    "timed_out": TIMED_OUT,
+}
 
 #: How long the note that an answer was received waits for other writers, in seconds: the asker has
 #: the answer, and an unread copy of it costs less than a longer wait.
@@ -41,7 +53,8 @@ class Answer:
     """The state of a conversation.
 
     Attributes:
-        state: `pending`, `success`, `failure` or `timed_out`.
+        state: `pending`; `success`, `failure` or `timed_out`, by the type of the reply; or
+            `answered`, by a reply of another type.
         conversation: its id.
         reply: the message that answers it; None while it is pending.
         asker: the agent that asked; None while it is pending.
@@ -76,7 +89,7 @@ def check(
 
     Args:
         bus: an open bus.
-        conversation: its id.
+        conversation: its id; or the id of one request among several in a conversation.
         success_type, failure_type: the types of the answers; those left out follow the
             convention by the request's type.
         which: which answer counts where there are several: the `last` or the `first`.
@@ -92,10 +105,26 @@ def check(
         return Answer(PENDING, conversation)
     reply_types = ReplyTypes.of(asked.type, success_type, failure_type)
     reply_types.require(asked.type)
-    answers = list(answers_to(bus, conversation, asked.seq, reply_types))
+    answers = list(answers_to(bus, asked.conversation, asked.seq, reply_types))
     if not answers:
-        return Answer(PENDING, conversation)
+        return Answer(PENDING, asked.conversation)
     return answers[0 if which == FIRST else -1]
+
+
+def named(bus: Bus, key: str) -> str | None:
+    """Return what a key lets `check` look at: the id of a conversation, or of a request in it.
+
+    Args:
+        bus: an open bus.
+        key: the id of a conversation, which wins, or the seq or id of a message. That of a request
+            names it alone; any other message stands for its conversation. None: there is neither.
+    """
+    if next(bus.read(conversation=key), None) is not None:
+        return key
+    message = find_message(bus, key)
+    if message is None:
+        return None
+    return message.id if message.type.endswith(REQUEST) else message.conversation
 
 
 def receive(
@@ -123,22 +152,31 @@ def receive(
 
 
 def answered(bus: Bus, requests: Iterable[Message]) -> set[int]:
-    """Return the seqs of those requests that have an answer by the convention.
+    """Return the seqs of those requests that have an answer, by the convention of types.
 
     One walk for each conversation and type, over what came after the first of its requests.
     """
-    alike: dict[tuple[str, str], list[int]] = {}
-    for asked in requests:
-        alike.setdefault((asked.conversation, asked.type), []).append(asked.seq)
+    alike: dict[tuple[str, str], list[Message]] = {}
+    for request in requests:
+        alike.setdefault((request.conversation, request.type), []).append(request)
     found: set[int] = set()
-    for (conversation, type), seqs in alike.items():
-        for _, reply in _replies(bus, conversation, min(seqs), ReplyTypes.of(type)):
-            meant = _request_meant(bus, reply, type)
-            found.update(seq for seq in seqs if seq < reply.seq and meant in (None, seq))
+    asked = Asked.of(bus)
+    for (conversation, type), together in alike.items():
+        reply_types, first = ReplyTypes.of(type), min(each.seq for each in together)
+        for message in bus.read(conversation=conversation, after_seq=first):
+            if _state_by(message, reply_types) is None:
+                found.update(each.seq for each in together if asked.said(each, message))
+            else:
+                meant = _request_meant(bus, message, type)
+                before = (each.seq for each in together if each.seq < message.seq)
+                found.update(seq for seq in before if meant in (None, seq))
     return found
 
 
 def _request_of(bus: Bus, conversation: str) -> Message | None:
+    named = bus.get(conversation)
+    if named is not None and named.type.endswith(REQUEST):
+        return named
     first: Message | None = None
     for message in bus.read(conversation=conversation):
         if message.type.endswith(REQUEST):
@@ -153,22 +191,22 @@ def answers_to(
     """Yield every answer in a conversation to a request. Reads no more than what came after it.
 
     An answer may come by way of other messages, but not to another request of the same type.
+    Replies of other types by who was asked are answers where there is none of these types.
     """
-    asked = bus.get(request_seq)
-    assert asked is not None
-    for state, reply in _replies(bus, conversation, request_seq, reply_types):
-        if _request_meant(bus, reply, asked.type) in (None, request_seq):
-            yield Answer(state, conversation, reply, asked.from_agent)
-
-
-def _replies(
-    bus: Bus, conversation: str, after_seq: int, reply_types: ReplyTypes
-) -> Iterator[tuple[AnswerState, Message]]:
-    """Yield the messages that may answer a request in a conversation, and what they tell."""
-    for message in bus.read(conversation=conversation, after_seq=after_seq):
+    request = bus.get(request_seq)
+    assert request is not None
+    is_answered, asked, words = False, Asked.of(bus), []
+    for message in bus.read(conversation=conversation, after_seq=request_seq):
         state = _state_by(message, reply_types)
         if state is not None:
-            yield state, message
+            if _request_meant(bus, message, request.type) in (None, request_seq):
+                is_answered = True
+                yield Answer(state, conversation, message, request.from_agent)
+        elif not is_answered and asked.said(request, message):
+            state = _BY_ENDING.get(message.type.rpartition(".")[2], ANSWERED)
+            words.append(Answer(state, conversation, message, request.from_agent))
+    if not is_answered:
+        yield from words
 
 
 def _request_meant(bus: Bus, reply: Message, request_type: str) -> int | None:

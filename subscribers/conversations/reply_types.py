@@ -13,6 +13,9 @@ REQUEST = ".request"
 #: How the types of the answers end: the first two in its place, the last after it.
 _DONE, _FAILED, _TIMED_OUT = ".done", ".failed", ".timed_out"
 
+#: How the type of a message ends that says how far the work is: no answer.
+_PROGRESS = ".progress"
+
 
 @with_checked_arguments
 @dataclass(frozen=True, slots=True)
@@ -69,3 +72,8 @@ def request_type_of(reply_type: str) -> str | None:
         if reply_type.endswith(ending):
             return reply_type.removesuffix(ending) + REQUEST
     return None
+
+
+def is_word(type: str) -> bool:
+    """Whether a reply of a type may be an answer: neither a question nor news of the progress."""
+    return not type.endswith((REQUEST, _PROGRESS))

@@ -16,7 +16,13 @@ from ackbus.bus.reservations.reservations import EXCLUSIVE, SHARED
 from ackbus.bus.waiting_limits import INBOX, QUEUE
 from ackbus.schema.sqlite.database import Database
 from ackbus.schema.sqlite.settings import DURABILITIES
-from ackbus.subscribers.conversations.answers import FAILURE, PENDING, SUCCESS, TIMED_OUT
+from ackbus.subscribers.conversations.answers import (
+    ANSWERED,
+    FAILURE,
+    PENDING,
+    SUCCESS,
+    TIMED_OUT,
+)
 from ackbus.subscribers.jobs import jobs
 from ackbus.subscribers.jobs.claims import ACTIVE, ENDS, LOST
 from ackbus.subscribers.jobs.policy import CHOICES
@@ -138,7 +144,7 @@ def test_the_page_of_the_api_is_rendered_from_it() -> None:
 @pytest.mark.parametrize(
     ("words", "known"),
     [
-        (ackbus.AnswerState, {PENDING, SUCCESS, FAILURE, TIMED_OUT}),
+        (ackbus.AnswerState, {PENDING, SUCCESS, FAILURE, TIMED_OUT, ANSWERED}),
         (ackbus.Durability, set(DURABILITIES)),
         (ackbus.EndStatus, set(ENDS)),
         (ackbus.ClaimStatus, {ACTIVE, LOST, *ENDS}),

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 #: Classes that run statements and own no table: what of the tables of others they read or write.
 BESIDE_OWNERS = {
     "Appender": "writes `messages` for `Log`",
+    "Asked": "reads in `claims` which groups a request has asked",
     "Mail": "reads `messages` by the cursors and deliveries of an inbox",
     "Views": "reads `jobs` and `claims` for people",
 }

@@ -7,14 +7,14 @@ from typing import Annotated
 from anyio.from_thread import check_cancelled
 from pydantic import BaseModel, Field
 
-from ....schema.errors import InvalidInput
+from ....schema.errors import InvalidInput, NotFound
 from ....schema.message.draft import ABSENT
-from ....subscribers.conversations.answers import Answer, check, receive
+from ....subscribers.conversations.answers import Answer, check, named, receive
 from ....subscribers.conversations.reply_types import ReplyTypes
 from ....subscribers.requests import Request
 from ...access.principals import Scope
 from ..session import Session
-from .common import Body, Conversation, Wait, conversation_of, stranger, wait_for
+from .common import Body, Conversation, Wait, stranger, wait_for
 from .pages import alone
 from .quoted_messages import NOTICE, FramedMessage, shown
 from .tool import Arguments, Reply, Tool
@@ -64,7 +64,9 @@ def _request(session: Session, given: Ask) -> Reply:
 
 def _check(session: Session, given: Check) -> Reply:
     bus = session.bus
-    conversation = conversation_of(bus, given.conversation)
+    conversation = named(bus, given.conversation)
+    if conversation is None:
+        raise NotFound(f"there is no message {given.conversation[:80]!a}: give its seq or its id")
     try:
         answer = check(bus, conversation)
     except InvalidInput as error:  # its advice is for callers that can give types

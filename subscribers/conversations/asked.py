@@ -1,0 +1,33 @@
+"""The agents that a request asks: their word is its answer, whatever its type."""
+
+from __future__ import annotations
+
+from ...schema.queries import Queries, Table
+from .reply_types import is_word
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...schema.message.message import Message
+
+SQL = Queries(beside=__file__)
+
+
+class Asked(Table):
+    """Tells the word of an agent that was asked from what others say, by the table `claims`."""
+
+    def said(self, request: Message, message: Message) -> bool:
+        """Whether a message is the word of who was asked: a direct reply, and not to others.
+
+        Asked is the recipient of the request, and each worker group that has, or had, its job.
+        Such a group publishes events of its work to all: its word goes to the asker alone.
+        """
+        if message.in_reply_to != request.id or not is_word(message.type):
+            return False
+        if message.to_agent not in (None, request.from_agent):
+            return False
+        if self._has_worked(message.from_agent, request):
+            return message.to_agent is not None
+        return message.from_agent == request.to_agent
+
+    def _has_worked(self, agent: str, request: Message) -> bool:
+        return bool(self._engine.value(SQL["has_worked"], (request.seq, agent)))
