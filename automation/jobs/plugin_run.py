@@ -210,7 +210,8 @@ def read_end(job: PluginJob, end: ProcessEnd) -> RunEnd:
     if end.exit_code or response["status"] == "error":
         said = response.get("error") or how_it_exited(end)
         retry = None if response.get("retry", True) else False
-        return _failed(job, end, said, retry=retry, logs=response.get("logs"))
+        logs, after_s = response.get("logs"), response.get("retry_after_s")
+        return _failed(job, end, said, retry=retry, logs=logs, retry_after_s=after_s)
     result = response["result"]
     outcome = Outcome(
         exit_code=0, result=result, stderr=_text(end.stderr), logs=response.get("logs")
@@ -248,6 +249,7 @@ def _failed(
     status: EndStatus = FAILED,
     retry: bool | None = None,
     logs: list[Any] | None = None,
+    retry_after_s: float | None = None,
 ) -> RunEnd:
     if end.exit_code == EX_CONFIG or job.command in DIAGNOSTIC:
         retry = False
@@ -261,6 +263,7 @@ def _failed(
         result=_text(end.stdout),
         logs=logs,
         retry=retry,
+        retry_after_s=retry_after_s,
     )
     return RunEnd(
         outcome=outcome, stdout=_text(end.stdout), stderr=_text(end.stderr), run_s=end.run_s

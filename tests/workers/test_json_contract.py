@@ -184,6 +184,9 @@ def test_ok_is_answered_with_the_result(bus: Bus) -> None:
         ({**OK, "result": 5}, "result in the response is not of type str"),
         ({**OK, "error": {}}, "error in the response is not of type str"),
         ({**OK, "retry": "no"}, "retry in the response is not of type bool"),
+        ({**OK, "retry_after_s": "1"}, "retry_after_s in the response is not of type number"),
+        ({**OK, "retry_after_s": True}, "retry_after_s in the response is not a number from 0 on"),
+        ({**OK, "retry_after_s": -1}, "retry_after_s in the response is not a number from 0 on"),
         ({**OK, "events": {}}, "events in the response is not of type list"),
         ({**OK, "events": ["x"]}, "an event in the response is not an object"),
         ({**OK, "events": [{"payload": 1}]}, "type must be text"),
@@ -267,6 +270,13 @@ def test_errors_are_tried_again_unless_that_is_forbidden(
     assert len(answers(bus, seq)) == 1
     if count == 1:  # no other attempt is planned
         assert (job(queue, seq).attempt, job(queue, seq).gate) == (1, "open")
+
+
+def test_another_attempt_comes_after_the_pause_that_the_response_names(bus: Bus) -> None:
+    """Issue 19, item 13: in place of the queue's own, which would be an hour here."""
+    queue = Queue.create(bus, REQUEST, max_attempts=2, backoff_s=3600)
+    seq = respond(bus, {"status": "error", "error": "busy", "retry_after_s": 0}, queue)
+    assert statuses(queue, seq) == ["failed", "failed"]
 
 
 def test_killed_and_timed_out_plugins_are_tried_again(bus: Bus) -> None:

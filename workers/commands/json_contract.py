@@ -41,11 +41,12 @@ PROTOCOL = 2
 JSON_TIMEOUT_S = 120.0
 
 #: The fields of a response, and the type of each.
-_FIELDS: dict[str, type] = {
+_FIELDS: dict[str, type | tuple[type, ...]] = {
     "status": str,
     "result": str,
     "error": str,
     "retry": bool,
+    "retry_after_s": (int, float),
     "events": list,
     "state_updates": dict,
     "logs": list,
@@ -132,7 +133,7 @@ class JsonCommand(Command):
                 how_it_exited(end) if end.exit_code else "the command says error, and not which"
             )
             failure = self._failure(end, error)
-            return _with_response(failure, response, may_retry=response.get("retry", True))
+            return _with_response(failure, response)
         drafts = tuple(self._draft(message, event) for event in response.get("events", []))
         outcome = Outcome(
             exit_code=0,
@@ -183,7 +184,10 @@ def parse_response(
             del response[name]
     for name, kind in _FIELDS.items():
         if name in response and not isinstance(response[name], kind):
-            raise InvalidInput(f"{name} in the response is not of type {kind.__name__}")
+            named = kind.__name__ if isinstance(kind, type) else "number"
+            raise InvalidInput(f"{name} in the response is not of type {named}")
+    if isinstance(response.get("retry_after_s"), bool) or response.get("retry_after_s", 0) < 0:
+        raise InvalidInput("retry_after_s in the response is not a number from 0 on")
     if response.get("status") not in ("ok", "error"):
         raise InvalidInput("status in the response is neither ok nor error")
     if response["status"] == "ok" and "result" not in response:
@@ -230,9 +234,11 @@ def _event(message: Message) -> dict[str, object]:
     return event | {DEDUPE_KEY: key} if key is not None else event
 
 
-def _with_response(failure: Result, response: dict[str, Any], *, may_retry: bool) -> Result:
+def _with_response(failure: Result, response: dict[str, Any]) -> Result:
     assert failure.outcome is not None
-    outcome = replace(failure.outcome, logs=response.get("logs"))
-    if not may_retry:
+    outcome = replace(
+        failure.outcome, logs=response.get("logs"), retry_after_s=response.get("retry_after_s")
+    )
+    if not response.get("retry", True):
         outcome = replace(outcome, retry=False)
     return replace(failure, outcome=outcome)

@@ -16,6 +16,7 @@ import socket
 import sys
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from itertools import islice
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
@@ -23,6 +24,7 @@ from xml.etree import ElementTree
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from email.message import Message
     from typing import Any
 
 PROTOCOL = 2
@@ -39,11 +41,14 @@ MAX_ITEMS = 40_000
 #: How much all events of a poll hold, in characters of JSON: an answer has 10 MB.
 MAX_EVENTS_CHARS = 2_000_000
 
+#: How much of what a server says of an error is told, in bytes.
+MAX_SAID_BYTES = 500
+
+#: How long a pause a server may ask for, in seconds.
+MAX_PAUSE_S = 3_600
+
 #: Answers of a server that a later request may not get.
 PASSING = (408, 421, 425, 429)
-
-#: The fields that name an item of JSON, the first that is there.
-ID_FIELDS = ("id", "guid", "url", "link")
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 RSS_1 = "{http://purl.org/rss/1.0/}"
@@ -53,18 +58,15 @@ RDF_ABOUT = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}about"
 
 
 class Failure(Exception):
-    """The end of a run that did not work, and whether another attempt may work."""
+    """The end of a run that did not work, and whether and when another attempt may work."""
 
-    def __init__(self, error: str, *, retry: bool) -> None:
+    def __init__(self, error: str, *, retry: bool = False, **pause: int) -> None:
         super().__init__(error)
-        self.retry = retry
+        self.attempt = {"retry": retry, **pause}
 
 
 class Misconfigured(Failure):
     """A setting that is wrong."""
-
-    def __init__(self, error: str) -> None:
-        super().__init__(error, retry=False)
 
 
 class Settings:
@@ -108,14 +110,6 @@ class Settings:
         return value
 
 
-class Answer:
-    """An answer of a server: its body, None where nothing has changed, and its validators."""
-
-    def __init__(self, body: bytes | None, etag: str | None, modified: str | None) -> None:
-        self.body = body
-        self.validators = {"etag": etag, "last_modified": modified}
-
-
 class Redirects(urllib.request.HTTPRedirectHandler):
     """Follows where servers lead, but not out of HTTP, nor from elsewhere into this network."""
 
@@ -124,8 +118,8 @@ class Redirects(urllib.request.HTTPRedirectHandler):
         there = urlsplit(rest[-1])
         is_web = there.scheme in ("http", "https")
         if not is_web or (is_near(there.hostname) and not is_near(urlsplit(req.full_url).hostname)):
-            told = f"the server leads to {there.scheme}://{there.hostname}, which is not followed"
-            raise Failure(told, retry=False)
+            led = f"{there.scheme}://{there.hostname}"
+            raise Failure(f"the server leads to {led}, which is not followed")
         return super().redirect_request(req, fp, *rest)
 
 
@@ -138,11 +132,11 @@ def is_near(host: str | None) -> bool:
     return any(not ipaddress.ip_address(each).is_global for each in found)
 
 
-def fetch(settings: Settings, validators: Mapping[str, str | None]) -> Answer:
-    """Ask for the feed; with validators, only for one that has changed."""
-    request = urllib.request.Request(settings.url)
-    request.add_header("User-Agent", "ackbus-feed/1.0")
-    request.add_header("Accept", "application/feed+json, application/json, */*;q=0.5")
+def fetch(settings: Settings, validators: Mapping[str, Any]) -> tuple[bytes | None, Message]:
+    """Return the feed, None where nothing has changed since these validators, and its headers."""
+    usual = "application/feed+json, application/json, */*;q=0.5"
+    named = {"User-Agent": "ackbus-feed/1.0", "Accept": usual}
+    request = urllib.request.Request(settings.url, headers=named)
     for name, value in settings.headers.items():
         request.add_unredirected_header(name, value)  # no other server gets a secret of this one
     for header, name in (("If-None-Match", "etag"), ("If-Modified-Since", "last_modified")):
@@ -151,23 +145,32 @@ def fetch(settings: Settings, validators: Mapping[str, str | None]) -> Answer:
     try:
         opener = urllib.request.build_opener(Redirects)
         with opener.open(request, timeout=settings.timeout_s) as response:
-            body = response.read(settings.max_bytes + 1)
-            told = response.headers
+            body, told = response.read(settings.max_bytes + 1), response.headers
     except urllib.error.HTTPError as error:
         with error:
-            if error.code == 304:
-                told = error.headers
-                return Answer(None, told.get("ETag"), told.get("Last-Modified"))
-            message = f"the server answers {error.code} {error.reason}"
-            raise Failure(message, retry=error.code in PASSING or error.code >= 500) from None
+            if error.code != 304:
+                raise refusal(error) from None
+            return None, error.headers
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
         raise Failure(f"the feed can't be read: {reason}", retry=True) from None
     except ValueError as error:  # of the URL, or of a header
         raise Misconfigured(f"the feed can't be asked for: {error}") from None
     if len(body) > settings.max_bytes:
-        raise Failure(f"the feed is larger than max_bytes, {settings.max_bytes}", retry=False)
-    return Answer(body, told.get("ETag"), told.get("Last-Modified"))
+        raise Failure(f"the feed is larger than max_bytes, {settings.max_bytes}")
+    return body, told
+
+
+def refusal(error: urllib.error.HTTPError) -> Failure:
+    """Return the failure that an answer other than a feed is, with the server's own words."""
+    said = b""
+    with suppress(OSError, http.client.HTTPException):  # it broke off: its status is enough
+        said = error.read(MAX_SAID_BYTES)
+    line = " ".join(said.decode(errors="replace").split())
+    after = error.headers.get("Retry-After", "")
+    pause = {"retry_after_s": min(int(after[:9]), MAX_PAUSE_S)} if after.isdecimal() else {}
+    message = f"the server answers {error.code} {error.reason}" + (line and f": {line}")
+    return Failure(message, retry=error.code in PASSING or error.code >= 500, **pause)
 
 
 def items_of(body: bytes, settings: Settings) -> list[dict[str, Any]]:
@@ -176,7 +179,7 @@ def items_of(body: bytes, settings: Settings) -> list[dict[str, Any]]:
     if text[:1] in (b"{", b"["):
         return list(of_json(text, settings))
     if b"<!ENTITY" in body.replace(b"\0", b""):  # also in UTF-16
-        raise Failure("the feed defines entities, which are not expanded", retry=False)
+        raise Failure("the feed defines entities, which are not expanded")
     try:
         root = ElementTree.fromstring(body)
     except (ElementTree.ParseError, LookupError, ValueError) as error:
@@ -220,7 +223,7 @@ def at(value: Any, path: str) -> Any:
 
 def name_of(item: Any, field: str) -> str:
     """Return the identity of an item: its field, else the usual ones, else all of it."""
-    fields = (field,) if field else ID_FIELDS
+    fields = (field,) if field else ("id", "guid", "url", "link")  # the first that is there
     for found in (at(item, each) for each in fields):
         if isinstance(found, (str, int)) and not isinstance(found, bool) and found != "":
             return str(found)
@@ -253,7 +256,7 @@ def of_xml(root: ElementTree.Element) -> Iterator[dict[str, Any]]:
         return
     items = root.findall("channel/item") or root.findall(f"{RSS_1}item") or root.findall("item")
     if not items and root.tag not in ("rss", "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}RDF"):
-        raise Failure(f"{root.tag!r} is no feed: write the URL of RSS, Atom or JSON", retry=False)
+        raise Failure(f"{root.tag!r} is no feed: write the URL of RSS, Atom or JSON")
     feed = words(root, "channel/title", f"{RSS_1}channel/{RSS_1}title")
     for item in items:
         yield of_item(item, feed)
@@ -300,12 +303,8 @@ def with_id(item: dict[str, Any], element: ElementTree.Element) -> dict[str, Any
 
 def words(element: ElementTree.Element, *paths: str) -> str | None:
     """Return the text of the first element that is there and has some."""
-    for path in paths:
-        found = element.find(path)
-        text = "" if found is None else "".join(found.itertext()).strip()
-        if text:
-            return text
-    return None
+    found = (each for path in paths for each in element.findall(path)[:1])
+    return next(filter(None, ("".join(each.itertext()).strip() for each in found)), None)
 
 
 def known(**fields: Any) -> dict[str, Any]:
@@ -328,25 +327,26 @@ def poll(settings: Settings, state: Mapping[str, Any]) -> dict[str, Any]:
     is_known = state.get("place") == place
     seen = list(state.get("seen") or ()) if is_known else []
     validators = state.get("validators") or {} if is_known else {}
-    answer = fetch(settings, validators)
-    if answer.body is None:
+    body, told = fetch(settings, validators)
+    if body is None:
         return {"result": "nothing new: the server says that nothing has changed"}
     items: dict[str, dict[str, Any]] = {}
-    for item in items_of(answer.body, settings):
+    for item in items_of(body, settings):
         items.setdefault(digest(f"{settings.url}\n{item['id']}")[:16], item)
     if len(items) > MAX_ITEMS:
-        raise Failure(f"the feed has {len(items)} items; {MAX_ITEMS} are the most", retry=False)
+        raise Failure(f"the feed has {len(items)} items; {MAX_ITEMS} are the most")
     is_quiet = settings.skip_first and not is_known
     new = [] if is_quiet else [key for key in items if key not in set(seen)]
     new.reverse()  # feeds begin with the newest
     events = list(events_of(settings, {key: items[key] for key in new}))
     left = set(new[len(events) :])
+    validators = {"etag": told["ETag"], "last_modified": told["Last-Modified"]}
     here = [key for key in items if key not in left]
     gone = [key for key in seen if key not in items]
     update = {
         "place": place,
-        # Without validators the next poll gets what this one has left.
-        "validators": {} if left else answer.validators,
+        # Without them the next poll gets what this one has left.
+        "validators": {} if left else validators,
         "seen": here + gone[: settings.remember],
     }
     more = f", {len(left)} are left for the next poll" if left else ""
@@ -366,9 +366,9 @@ def events_of(settings: Settings, items: Mapping[str, Any]) -> Iterator[dict[str
         yield event
 
 
-def health(settings: Settings, _: Mapping[str, Any]) -> dict[str, Any]:
+def health(settings: Settings, state: Mapping[str, Any]) -> dict[str, Any]:
     """Read the feed."""
-    body = fetch(settings, {}).body
+    body, _ = fetch(settings, {})
     return {"result": f"the feed has {len(items_of(body or b'', settings))} items"}
 
 
@@ -389,7 +389,7 @@ def main() -> int:
         response = COMMANDS[request["command"]](settings, request.get("state") or {})
         response = {"status": "ok"} | response
     except Failure as failure:
-        response = {"status": "error", "error": str(failure), "retry": failure.retry}
+        response = {"status": "error", "error": str(failure)} | failure.attempt
         code = EX_CONFIG if isinstance(failure, Misconfigured) else 0
     text = json.dumps(response, ensure_ascii=False)
     sys.stdout.buffer.write(text.encode(errors="replace"))  # JSON may name half of a character

@@ -11,12 +11,18 @@ of_request() { printf '%s' "$request" | json "$@"; }
 field() { of_request want="$1"; }
 quoted() { printf '%s' "$1" | json mode=quote; }
 
-# Ends with an error that another attempt may mend, or not.
-try_again() { answer_error "$1" true; exit 0; }
+# Ends with an error that another attempt may mend, perhaps after a pause in seconds, or not.
+try_again() { answer_error "$1" "true${2:+, \"retry_after_s\": $2}"; exit 0; }
 give_up() { answer_error "$1" false; exit 0; }
 misconfigured() { answer_error "$1" false; exit 78; }
 answer_error() {
     printf '{"status": "error", "error": %s, "retry": %s}\n' "$(quoted "$1")" "$2"
+}
+
+# A colon, and the beginning of what a file says, in one line; nothing, where it says nothing.
+words_of() {
+    words=$(head -c 500 "$1" | iconv -c -f UTF-8 -t UTF-8 2>/dev/null | tr -s '\000-\040\177' ' ' | sed 's/^ //; s/ $//')
+    printf '%s' "${words:+: $words}"
 }
 
 # Sets $setting to a setting, which has to be a text; control characters are left out.
@@ -108,7 +114,8 @@ send_desktop() {
     if [ -z "$DBUS_SESSION_BUS_ADDRESS" ] && [ -S "$XDG_RUNTIME_DIR/bus" ]; then
         export DBUS_SESSION_BUS_ADDRESS="unix:path=$XDG_RUNTIME_DIR/bus"
     fi
-    notify-send -- "$title" "$text" >&2 || try_again "notify-send ends with exit code $?"
+    notify-send -- "$title" "$text" >"$folder/said" 2>&1 ||
+        try_again "notify-send ends with exit code $?$(words_of "$folder/said")"
 }
 
 send_mail() {
@@ -120,12 +127,14 @@ send_mail() {
         printf 'Content-Type: text/plain; charset=utf-8\nContent-Transfer-Encoding: base64\n\n'
         printf '%s\n' "$text" | base64 | tr -d '\n' | fold -w 76
         printf '\n'
-    } | sendmail -i ${from:+-f "$from"} -- "$to" >&2
+    } | sendmail -i ${from:+-f "$from"} -- "$to" >"$folder/said" 2>&1
     code=$?
     case $code in
         0) ;;
-        64 | 65 | 67 | 68 | 78) give_up "sendmail refuses it, with exit code $code" ;;
-        *) try_again "sendmail ends with exit code $code" ;;
+        64 | 65 | 67 | 68 | 78)
+            give_up "sendmail refuses it, with exit code $code$(words_of "$folder/said")"
+            ;;
+        *) try_again "sendmail ends with exit code $code$(words_of "$folder/said")" ;;
     esac
 }
 
@@ -138,24 +147,35 @@ $text")}"
         sent="{\"title\": $(quoted "$title"), \"text\": $(quoted "$text"),"
         sent="$sent \"event\": $(of_request mode=raw want=event)}"
     fi
-    content=$(mktemp) || try_again "no file can be made for the body"
-    trap 'rm -f "$content"' EXIT
-    printf '%s' "$sent" >"$content"
-    status=$(
+    printf '%s' "$sent" >"$folder/content"
+    {
         {
             printf 'url = "%s"\n' "$url"
             printf 'header = "Idempotency-Key: %s"\n' "$(printf '%s' "$key" | tr -c 'A-Za-z0-9:._\n-' _)"
             [ -z "$authorization" ] || printf 'header = "Authorization: %s"\n' "$authorization"
         } | curl --config - --silent --show-error --globoff --proto =http,https --max-time "$timeout_s" \
-            --header 'Content-Type: application/json' --data-binary "@$content" \
-            --output /dev/null --write-out '%{http_code}'
-    ) || try_again "curl ends with exit code $?: the webhook can't be reached"
+            --header 'Content-Type: application/json' --data-binary "@$folder/content" \
+            --dump-header "$folder/headers" 2>"$folder/said"
+        echo $? >"$folder/code"
+    } | {
+        head -c 500 >"$folder/answer"
+        cat >/dev/null # of a longer answer curl would not hear the end
+    }
+    [ "$(cat "$folder/code")" = 0 ] || try_again "the webhook can't be reached$(words_of "$folder/said")"
+    status=$(tr -d '\r' <"$folder/headers" | awk '/^HTTP\// { status = $2 } END { print status }')
+    answered="the webhook answers $status$(words_of "$folder/answer")"
     case $status in
         2??) ;;
-        408 | 425 | 429 | 5??) try_again "the webhook answers $status" ;;
+        408 | 425 | 429 | 5??) try_again "$answered" "$(retry_after)" ;;
         3??) misconfigured "url: the webhook answers $status; write where it leads to" ;;
-        *) give_up "the webhook answers $status" ;;
+        *) give_up "$answered" ;;
     esac
+}
+
+# The pause that the webhook asks for, in seconds: an hour at most; nothing where it names none.
+retry_after() {
+    tr -d '\r' <"$folder/headers" |
+        awk 'tolower($1) == "retry-after:" && $2 ~ /^[0-9]+$/ { print ($2 + 0 > 3600 ? 3600 : $2 + 0); exit }'
 }
 
 # The keys that were sent, the newest first, as a list of JSON.
@@ -173,6 +193,8 @@ handle() {
         return
     fi
     read_event
+    folder=$(mktemp -d) || try_again "no folder can be made for what $via says"
+    trap 'rm -rf "$folder"' EXIT
     "send_$via"
     printf '{"status": "ok", "result": %s, "state_updates": {"sent": %s}}\n' \
         "$(quoted "sent by $via: $title")" "$(quoted "$(remembered)")"

@@ -19,6 +19,7 @@ use constant {
     # A state has 1 MB: this leaves room for the rest of it.
     MAX_STATE_BYTES => 900_000,
     MAX_COMMITS     => 50,
+    MAX_SAID_CHARS  => 500,
     USUAL_REFS      => [qw(refs/heads refs/tags refs/remotes)],
 };
 
@@ -166,24 +167,38 @@ sub file_event {
 
 # Git -----------------------------------------------------------------------------------------------
 
-# Returns what git prints; the arguments come to no shell.
+# What git said of its last failure: a colon, and its words in a line; or nothing.
+my $SAID = '';
+
+# Returns what git prints, or nothing where it fails; the arguments come to no shell.
 sub git {
     my ($set, @words) = @_;
     local $ENV{GIT_TERMINAL_PROMPT} = 0;
     local $ENV{GIT_OPTIONAL_LOCKS}  = 0;
     local $ENV{LC_ALL}              = 'C';
     my @command = ('git', '-C', $set->{path}, @words);
-    open my $out, '-|', @command or misconfigured("git can't be run: $!");
+    open my $words, '+>', undef     or try_again("no file can be made for what git says: $!");
+    open my $own,   '>&', \*STDERR  or try_again("stderr can't be kept: $!");
+    open STDERR,    '>&', $words    or try_again("stderr can't be turned: $!");
+    my $is_run = open my $out, '-|', @command;
+    my $error  = $!;
+    open STDERR, '>&', $own or try_again("stderr can't be turned back: $!");
+    misconfigured("git can't be run: $error") unless $is_run;
     local $/;
     my $printed = <$out> // '';
-    return close($out) ? $printed : undef;
+    return $printed if close $out;
+    seek $words, 0, 0;
+    $SAID = substr text_of(join ' ', split ' ', <$words> // ''), 0, MAX_SAID_CHARS;
+    $SAID =~ s{//[^/\s@]+@}{//}g;    # an address may hold a password
+    $SAID = ": $SAID" if length $SAID;
+    return undef;
 }
 
 sub check_repository {
     my ($set) = @_;
     misconfigured("path: there is no folder $set->{place}") unless -d $set->{path};
     defined git($set, 'rev-parse', '--git-dir')
-        or misconfigured("path: $set->{place} is no git repository, or another user's");
+        or misconfigured("path: $set->{place} is no git repository, or another user's$SAID");
 }
 
 sub refs {
@@ -191,7 +206,7 @@ sub refs {
     my @beginnings = @{ $set->{refs} } ? @{ $set->{refs} } : @{ +USUAL_REFS };
     utf8::encode($_) for @beginnings;
     my $printed = git($set, 'for-each-ref', '--format=%(objectname) %(refname)%(if)%(symref)%(then) link%(end)', @beginnings);
-    try_again("the refs of $set->{place} can't be read") unless defined $printed;
+    try_again("the refs of $set->{place} can't be read$SAID") unless defined $printed;
     return { map { /^([0-9a-f]+) (\S+)$/ ? (text_of($2) => $1) : () } split /\n/, $printed };
 }
 
@@ -199,7 +214,7 @@ sub poll_git {
     my ($set, $state) = @_;
     check_repository($set);
     if ($set->{fetch} && !defined git($set, qw(fetch --quiet --all --tags --prune))) {
-        try_again("git fetch failed in $set->{place}");
+        try_again("git fetch failed in $set->{place}$SAID");
     }
     my ($before, $now) = ($state->{refs}, refs($set));
     my ($events, $after) = differences($set, $before, $now, sub {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from .asking import Plugin
-from .web import Site, etag_of
+from .web import Site, breaking_off, etag_of
 
 
 def rss(*names: str) -> bytes:
@@ -187,6 +187,31 @@ def test_an_answer_says_whether_another_attempt_may_help(
     site.statuses["/feed"] = status
     error, wanted = feed(site).fails()
     assert (f"the server answers {status}" in error, wanted) == (True, retry)
+
+
+@pytest.mark.parametrize(
+    ("said", "after_s"),
+    [("7", 7), ("86400", 3600), ("9" * 5000, 3600), ("soon", None), ("-1", None)],
+)
+def test_the_servers_own_words_and_the_pause_that_it_asks_for_are_told(
+    site: Site, said: str, after_s: int | None
+) -> None:
+    """Issue 19, item 13."""
+    site.pages["/feed"] = b'{"error":\n "slow down"}' + b" " * 200_000
+    site.statuses["/feed"] = 429
+    site.headers["/feed"] = {"Retry-After": said}
+    response = feed(site).ask("poll").response
+    assert response["error"] == 'the server answers 429 Too Many Requests: {"error": "slow down"}'
+    assert response.get("retry_after_s") == after_s
+
+
+@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 9\r\n\r\nno"])
+def test_a_connection_that_breaks_off_is_told_in_a_line_and_tried_again(said: bytes) -> None:
+    """Issue 19, item 13."""
+    with breaking_off(said) as url:
+        error, retry = Plugin("feed", {"url": url}).fails()
+    told = "the server answers 502 Bad Gateway: no" if said else "the feed can't be read: "
+    assert (error.startswith(told), retry, error.count("\n")) == (True, True, 0)
 
 
 def test_a_server_that_is_not_there_is_tried_again(site: Site) -> None:

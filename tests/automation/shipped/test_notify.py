@@ -3,6 +3,7 @@
 import email
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from email.header import decode_header, make_header
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from ...sizes import size
 from .asking import ENVIRON, SHIPPED, Plugin
-from .web import Site
+from .web import Site, breaking_off
 
 EVENT = {
     "type": "disk.full",
@@ -38,10 +39,11 @@ class Programs:
         self.path = folder
         folder.mkdir()
 
-    def add(self, name: str, code: int = 0) -> None:
+    def add(self, name: str, code: int = 0, says: str = "") -> None:
         keeping = f"cat >{self.path}/{name}.in\nprintf '%s\\0' \"$@\" >>{self.path}/{name}.args"
         program = self.path / name
-        program.write_text(f"#!/bin/sh\n{keeping}\nexit {code}\n")
+        complaint = f"printf '%s' {shlex.quote(says)} >&2"
+        program.write_text(f"#!/bin/sh\n{keeping}\n{complaint}\nexit {code}\n")
         program.chmod(0o755)
 
     def arguments(self, name: str) -> list[str]:
@@ -175,6 +177,58 @@ def test_answers_of_a_webhook_say_whether_another_attempt_may_help(
     site.statuses["/hook"] = status
     plugin = notify(programs, via="webhook", url=f"{site.url}/hook")
     assert plugin.fails("handle", event=EVENT) == (f"the webhook answers {status}", retry)
+
+
+@pytest.mark.parametrize(
+    ("via", "program", "told"),
+    [
+        ("desktop", "notify-send", 'notify-send ends with exit code 67: no "bus" here'),
+        ("mail", "sendmail", 'sendmail refuses it, with exit code 67: no "bus" here'),
+    ],
+)
+def test_a_programs_own_words_are_told_in_a_line(
+    via: str, program: str, told: str, programs: Programs
+) -> None:
+    """Issue 19, item 13."""
+    programs.add(program, 67, says='\n no "bus"\n\there\n')
+    plugin = notify(programs, via=via, to="me@x.example")
+    assert plugin.fails("handle", event=EVENT)[0] == told
+
+
+@pytest.mark.parametrize(
+    ("status", "page", "said"),
+    [
+        (404, b'{"error": "no_team"}', '{"error": "no_team"}'),
+        (502, b"<html>\r\n<h1>Bad\0gateway</h1>" + b"\n" * 200_000, "<html> <h1>Bad gateway</h1>"),
+        (500, "Grüße".encode() + b"\xff", "Grüße"),
+    ],
+)
+def test_a_webhooks_own_words_are_told_in_a_line(
+    status: int, page: bytes, said: str, programs: Programs, site: Site
+) -> None:
+    """Issue 19, item 13."""
+    site.pages["/hook"], site.statuses["/hook"] = page, status
+    plugin = notify(programs, via="webhook", url=f"{site.url}/hook")
+    assert plugin.fails("handle", event=EVENT)[0] == f"the webhook answers {status}: {said}"
+
+
+@pytest.mark.parametrize(("said", "after_s"), [("7", 7), ("86400", 3600), ("Fri, 31 Dec", None)])
+def test_a_webhook_is_tried_again_after_the_pause_that_it_asks_for(
+    said: str, after_s: int | None, programs: Programs, site: Site
+) -> None:
+    """Issue 19, item 13."""
+    site.statuses["/hook"], site.headers["/hook"] = 429, {"Retry-After": said}
+    plugin = notify(programs, via="webhook", url=f"{site.url}/hook")
+    response = plugin.ask("handle", event=EVENT).response
+    assert (response["retry"], response.get("retry_after_s")) == (True, after_s)
+
+
+def test_a_webhook_that_breaks_off_is_told_by_curls_own_words(programs: Programs) -> None:
+    """Issue 19, item 13; a prompt of 200 KB is no argument of curl."""
+    event = EVENT | {"payload": {"text": "words " * 34_000}}
+    with breaking_off(b"") as url:
+        error, retry = notify(programs, via="webhook", url=url).fails("handle", event=event)
+    assert (error.startswith("the webhook can't be reached: curl: ("), retry) == (True, True)
 
 
 def test_a_webhook_that_is_not_there_is_tried_again_and_one_that_leads_elsewhere_refused(

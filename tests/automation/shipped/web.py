@@ -1,6 +1,7 @@
 """A real server over HTTP, on a free port of this machine."""
 
 import hashlib
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,6 +36,23 @@ class Site:
     statuses: dict[str, int] = field(default_factory=dict)
     headers: dict[str, dict[str, str]] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
+
+
+@contextmanager
+def breaking_off(said: bytes) -> Iterator[str]:
+    """Serves one request: says so much of an answer, and ends the connection; yields the URL."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1_000_000)
+                connection.sendall(said)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/"
+        thread.join()
 
 
 def etag_of(page: bytes) -> str:
