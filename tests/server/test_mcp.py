@@ -107,7 +107,7 @@ def test_two_agents_are_two(connect: Connect, bus: Bus) -> None:
             (question,) = (await b.call("bus_inbox", wait_s=20))["messages"]
             assert (question["from"], question["to"]) == ("a", "b")
             reply = await b.call("bus_send", type="answer", body="!", reply_to=question["seq"])
-            assert (reply["to"], reply["conversation"]) == ("a", sent["conversation"])
+            assert (reply["to"], reply["conversation"]) == ("a", sent["id"])
             assert (await a.call("bus_inbox", wait_s=20))["messages"][0]["body"] == "!"
             assert await b.call("bus_ack", seq=2) == {"acknowledged": 2, "unread": 0}
             assert (await a.call("bus_status"))["unread"] == 1

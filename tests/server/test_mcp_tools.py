@@ -283,7 +283,7 @@ def test_long_body_comes_in_parts(bus: Bus, bus_dir: Path) -> None:
         begin = claim["message"]
         assert len(begin["body"]) == MAX_CHARS
         assert begin["part"] == f"characters 1 to {MAX_CHARS} of {len(long)}"
-        where = {"conversation": begin["conversation"]}
+        where = {"conversation": "2"}
         rest = await _rest(me, where, claim["next_cursor"], "bus_thread")
         assert begin["body"] + rest == long
 

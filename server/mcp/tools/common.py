@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from anyio.from_thread import check_cancelled
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from ....bus.bus import Bus
 from ....bus.doorbell import listen
@@ -17,8 +17,9 @@ from ....schema.message.message import Message
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.polling_pace import Pace
 from ..session import Session
-from .pages import MAX_PAGE, next_line
+from .pages import MAX_PAGE, next_page
 from .quoted_messages import NOTICE, FramedMessage, shown
+from .tool import Result
 
 #: The longest that a tool waits, in seconds: clients give a call up after 30.
 MAX_WAIT_S = 25
@@ -28,6 +29,9 @@ _NOTICE_S = 0.5
 
 #: How many unread messages are counted: more tell an agent nothing more.
 MAX_COUNTED = 100
+
+#: The advice to an agent for whom something waits.
+READ_IT = "bus_inbox shows what waits."
 
 Limit = Annotated[int, Field(ge=1, le=MAX_PAGE)]
 Next = Annotated[str | None, Field(description="A next_cursor.")]
@@ -39,18 +43,29 @@ Body = Annotated[Any, Field(description="Text or any JSON.")]
 T = TypeVar("T")
 
 
-class Page(BaseModel):
+class Page(Result):
     """Messages, and how to go on."""
 
     messages: list[FramedMessage]
     next_cursor: str | None = None
 
+    @classmethod
+    def of(
+        cls,
+        found: list[FramedMessage],
+        cursor: str | None,
+        *,
+        advice: str | None = None,
+        **facts: Any,
+    ) -> Self:
+        """Return a page, with the advice for what is on it, and what leads to the next one."""
+        steps = " ".join(each for each in (advice, next_page(cursor)) if each)
+        notice = NOTICE if found else None
+        return cls(messages=found, next_cursor=cursor, next=steps or None, notice=notice, **facts)
+
     def text(self, head: str) -> str:
         """Return the page as text, under a head line of the bus."""
-        if not self.messages:
-            return head
-        framed = "\n".join(each.text() for each in self.messages)
-        return f"{head} {NOTICE}\n{framed}{next_line(self.next_cursor)}"
+        return self.lines(head, *(each.text() for each in self.messages))
 
 
 def wait_for(

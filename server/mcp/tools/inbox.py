@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from itertools import dropwhile
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from ....schema.message.message import Message
 from ....schema.message.patterns import TypePattern
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.seen_mail import Shown
 from ..session import Session
-from .common import Limit, Next, Page, Wait, counted, unread_of, wait_for
+from .common import READ_IT, Limit, Next, Page, Wait, counted, unread_of, wait_for
 from .pages import PAGE, Cursor, page
 from .quoted_messages import FramedMessage
-from .tool import Arguments, Reply, Tool
+from .tool import Arguments, Reply, Result, Tool
 
 #: How many messages are read at a time.
 _READ = PAGE + 1
@@ -51,14 +51,15 @@ def _inbox(session: Session, given: Read) -> Reply:
 
     found, cursor = wait_for(session, look, lambda seen: seen[0], given.wait_s)
     unread = unread_of(bus, agent)
-    record = InboxPage(messages=found, next_cursor=cursor, unread=unread)
     if not found:
         more = f", but {counted(unread)} of other types" if pattern and unread else ""
-        return Reply(record, f"Nothing waits for {agent}{more}.")
+        head = f"Nothing waits for {agent}{more}."
+        return Reply(InboxPage.of(found, cursor, unread=unread), head)
     if pattern is None:  # else the hook after this tool may still have to show what is hidden
         _note_shown(Shown(bus, agent), found[-1].seq)
     advice = _what_to_acknowledge(inbox, begin, found, cursor, pattern)
-    return Reply(record, record.text(f"{counted(unread)} unread for {agent}. {advice}"))
+    record = InboxPage.of(found, cursor, advice=advice, unread=unread)
+    return Reply(record, record.text(f"{counted(unread)} unread for {agent}."))
 
 
 def _what_to_acknowledge(
@@ -119,7 +120,7 @@ class Ack(Arguments):
     seq: Annotated[int, Field(ge=1, description="The last that is handled.")]
 
 
-class Acked(BaseModel):
+class Acked(Result):
     """The result of `bus_ack`."""
 
     acknowledged: int
@@ -129,8 +130,9 @@ class Acked(BaseModel):
 def _ack(session: Session, given: Ack) -> Reply:
     bus, agent = session.bus, session.agent()
     position = Inbox(bus, agent).ack(given.seq)
-    record = Acked(acknowledged=position, unread=unread_of(bus, agent))
-    return Reply(record, f"Acknowledged up to {position}; {counted(record.unread)} unread.")
+    unread = unread_of(bus, agent)
+    record = Acked(acknowledged=position, unread=unread, next=READ_IT if unread else None)
+    return Reply(record, record.lines(f"Acknowledged up to {position}; {counted(unread)} unread."))
 
 
 TOOLS = (
@@ -141,7 +143,7 @@ TOOLS = (
         InboxPage,
         _inbox,
         only_reads=True,
-        spells_messages=True,
+        spells=(FramedMessage,),
     ),
     Tool("bus_ack", "Acknowledge a message and all before it.", Ack, Acked, _ack),
 )

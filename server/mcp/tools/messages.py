@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from ....bus import tracing
 from ....bus.bus import Bus
@@ -26,7 +26,7 @@ from .common import (
 )
 from .pages import PAGE, Cursor, page
 from .quoted_messages import FramedMessage, named
-from .tool import Arguments, Reply, Tool
+from .tool import Arguments, Reply, Result, Tool
 
 # bus_send ------------------------------------------------------------------------------------
 
@@ -44,15 +44,21 @@ class Send(Arguments):
     id: Annotated[str | None, Field(description="Sending it twice stores it once.")] = None
 
 
-class Sent(BaseModel):
+class Sent(Result):
     """The result of `bus_send`."""
 
     seq: int
     id: str
     to: str | None = None
-    conversation: str
+    conversation: str | None = None
     duplicate: bool = False
-    warning: str | None = None
+
+    def text(self) -> str:
+        """Return it for reading."""
+        done = "was sent before" if self.duplicate else "sent"
+        within = f", conversation {named(self.conversation)}" if self.conversation else ""
+        to = named(self.to) if self.to else "all"
+        return self.lines(f"{done}: seq {self.seq}, to {to}, id {named(self.id)}{within}.")
 
 
 def _send(session: Session, given: Send) -> Reply:
@@ -77,13 +83,11 @@ def _send(session: Session, given: Send) -> Reply:
         seq=receipt.seq,
         id=receipt.id,
         to=to,
-        conversation=stored.conversation if stored else receipt.id,
+        conversation=stored.conversation if stored and stored.conversation != stored.id else None,
         duplicate=receipt.duplicate,
         warning=warning,
     )
-    done = "was sent before" if sent.duplicate else "sent"
-    note = f" Warning: {warning}." if warning else ""
-    return Reply(sent, f"{done}: seq {sent.seq}, to {named(to) if to else 'all'}.{note}")
+    return Reply(sent, sent.text())
 
 
 # bus_thread ----------------------------------------------------------------------------------
@@ -97,15 +101,19 @@ class Thread(Arguments):
     cursor: Next = None
 
 
+class ThreadPage(Page):
+    """The result of `bus_thread`."""
+
+    conversation: str
+
+
 def _thread(session: Session, given: Thread) -> Reply:
-    found, cursor = thread(session.bus, given.conversation, given.limit, given.cursor)
-    record = Page(messages=found, next_cursor=cursor)
-    return Reply(record, record.text(f"{len(found)} messages, oldest first."))
+    record = thread(session.bus, given.conversation, given.limit, given.cursor)
+    head = f"{len(record.messages)} messages of {named(record.conversation)}, oldest first."
+    return Reply(record, record.text(head))
 
 
-def thread(
-    bus: Bus, key: str, limit: int, cursor: str | None
-) -> tuple[list[FramedMessage], str | None]:
+def thread(bus: Bus, key: str, limit: int, cursor: str | None) -> ThreadPage:
     """Return a page of a conversation.
 
     Raises:
@@ -113,7 +121,8 @@ def thread(
     """
     begin = Cursor.parse(cursor)
     conversation = conversation_of(bus, key)
-    return page(bus.read(conversation=conversation, after_seq=begin.after), begin, limit)
+    found, after = page(bus.read(conversation=conversation, after_seq=begin.after), begin, limit)
+    return ThreadPage.of([each.within() for each in found], after, conversation=conversation)
 
 
 # bus_search ----------------------------------------------------------------------------------
@@ -141,7 +150,7 @@ def _search(session: Session, given: Search) -> Reply:
     )
     found = [FramedMessage.of(hit.message, hit.snippet, "snippet") for hit in hits[start:wanted]]
     more = len(hits) > wanted and wanted < _MAX_HITS
-    record = Page(messages=found, next_cursor=str(wanted) if more else None)
+    record = Page.of(found, str(wanted) if more else None)
     head = f"{len(found)} found, the best first." if found else "Nothing found."
     return Reply(record, record.text(head))
 
@@ -161,7 +170,7 @@ TOOLS = (
         "bus_thread",
         "Read a conversation.",
         Thread,
-        Page,
+        ThreadPage,
         _thread,
         scope=Scope.MESSAGES_RO,
         only_reads=True,

@@ -78,8 +78,8 @@ def page(
     return framed, None
 
 
-def alone(message: Message) -> tuple[FramedMessage, str | None]:
-    """Return one message, framed, and the cursor that leads on in it by `bus_thread`, or None."""
+def beginning(message: Message) -> tuple[FramedMessage, str | None]:
+    """Return a message, framed, and the cursor that leads on in it by `bus_thread`, or None."""
     (framed,), cursor = page([message], Cursor(message.seq - 1), 1)
     return framed, cursor
 
@@ -88,6 +88,13 @@ def _part(begin: int, end: int, text: str) -> str:
     return f"characters {begin + 1} to {end} of {len(text)}"
 
 
-def next_line(cursor: str | None) -> str:
-    """Return the line about the next page, or an empty text."""
-    return "" if cursor is None else f"\nThere is more: call again with cursor {cursor!r}."
+def next_page(cursor: str | None) -> str | None:
+    """Return what leads to the next page, or None where there is none."""
+    return None if cursor is None else f"There is more: call again with cursor {cursor!r}."
+
+
+def rest_of(message: Message, cursor: str | None) -> str | None:
+    """Return what leads on in a message of which the beginning is shown, or None at its end."""
+    if cursor is None:
+        return None
+    return f"The rest: bus_thread(conversation={str(message.seq)!r}, cursor={cursor!r})."

@@ -11,10 +11,10 @@ from ....bus.presence.heartbeats import Heartbeat, Liveness
 from ....subscribers.inboxes.inbox import Inbox
 from ...access.principals import Scope
 from ..session import Session
-from .common import Next, counted, unread_of
-from .pages import MAX_PAGE, next_line
+from .common import READ_IT, Next, counted, unread_of
+from .pages import MAX_PAGE, next_page
 from .quoted_messages import NOTICE, barred, named
-from .tool import Arguments, Reply, Tool
+from .tool import Arguments, Reply, Result, Tool
 
 # bus_join, bus_status ------------------------------------------------------------------------
 
@@ -36,7 +36,7 @@ class Nothing(Arguments):
     """The arguments of a tool without any."""
 
 
-class Standing(BaseModel):
+class Standing(Result):
     """The status of an agent."""
 
     agent: str
@@ -45,7 +45,6 @@ class Standing(BaseModel):
     acknowledged: int
     reserved: list[str]
     others_alive: int
-    warning: str | None = None
 
     def text(self) -> str:
         """Return it for reading."""
@@ -53,11 +52,10 @@ class Standing(BaseModel):
         held = (
             f" You have reserved {', '.join(map(named, self.reserved))}." if self.reserved else ""
         )
-        note = f" Warning: {self.warning}." if self.warning else ""
         others = "1 other agent is" if self.others_alive == 1 else f"{self.others_alive} others are"
-        return (
+        return self.lines(
             f"You are {self.agent}: {counted(self.unread)} unread{parked}; acknowledged up to"
-            f" {self.acknowledged}; {others} alive.{held}{note}"
+            f" {self.acknowledged}; {others} alive.{held}"
         )
 
 
@@ -88,9 +86,11 @@ def _status(session: Session, given: Nothing) -> Reply:
 def _standing(bus: Bus, agent: str, warning: str | None = None) -> Standing:
     inbox = Inbox(bus, agent)
     alive = [each for each in bus.heartbeats.list() if each.liveness is Liveness.ALIVE]
+    unread = unread_of(bus, agent)
     return Standing(
+        next=READ_IT if unread else None,
         agent=agent,
-        unread=unread_of(bus, agent),
+        unread=unread,
         parked=len(inbox.parked()),
         acknowledged=inbox.position,
         reserved=[each.path for each in bus.reservations.list(agent=agent)][:MAX_PAGE],
@@ -126,7 +126,7 @@ class Seen(BaseModel):
         return f"{head}\n{barred(says)}" if says else head
 
 
-class Agents(BaseModel):
+class Agents(Result):
     """The result of `bus_agents`."""
 
     agents: list[Seen]
@@ -135,9 +135,8 @@ class Agents(BaseModel):
 
 def _agents(session: Session, given: Who) -> Reply:
     record = agents(session.bus, given.cursor)
-    head = f"{len(record.agents)} agents. {NOTICE}"
-    more = next_line(record.next_cursor)
-    return Reply(record, "\n".join([head, *(each.text() for each in record.agents)]) + more)
+    each = (agent.text() for agent in record.agents)
+    return Reply(record, record.lines(f"{len(record.agents)} agents.", *each))
 
 
 def agents(bus: Bus, cursor: str | None = None) -> Agents:
@@ -147,11 +146,12 @@ def agents(bus: Bus, cursor: str | None = None) -> Agents:
     records = [beats.get(name, {"agent": name}) for name in names[:MAX_PAGE]]
     shown_now = [Seen(**each, untrusted=True) for each in records]
     more = len(names) > MAX_PAGE
-    return Agents(agents=shown_now, next_cursor=shown_now[-1].agent if more else None)
+    cursor = shown_now[-1].agent if more else None
+    return Agents(agents=shown_now, next_cursor=cursor, next=next_page(cursor), notice=NOTICE)
 
 
 TOOLS = (
-    Tool("bus_join", "Do this first: say who you are.", Join, Standing, _join),
+    Tool("bus_join", "Do this first: say who you are.", Join, Standing, _join, spells=(Result,)),
     Tool(
         "bus_status",
         "Your status: unread, reserved, who is alive.",

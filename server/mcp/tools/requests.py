@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import Annotated
 
 from anyio.from_thread import check_cancelled
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from ....schema.errors import InvalidInput, NotFound
 from ....schema.message.draft import ABSENT
-from ....subscribers.conversations.answers import Answer, check, named, receive
+from ....subscribers.conversations.answers import Answer, check, receive
+from ....subscribers.conversations.answers import named as conversation_named
 from ....subscribers.conversations.reply_types import ReplyTypes
 from ....subscribers.requests import Request
 from ...access.principals import Scope
 from ..session import Session
 from .common import Body, Conversation, Wait, stranger, wait_for
-from .pages import alone
-from .quoted_messages import NOTICE, FramedMessage, shown
-from .tool import Arguments, Reply, Tool
+from .pages import beginning, rest_of
+from .quoted_messages import NOTICE, FramedMessage, named, shown
+from .tool import Arguments, Reply, Result, Tool
 
 #: How long `bus_request` waits unless the agent says so, in seconds.
 WAIT_S = 20
@@ -38,14 +39,13 @@ class Check(Arguments):
     conversation: Conversation
 
 
-class State(BaseModel):
+class State(Result):
     """The state of a request."""
 
     state: str
     conversation: str
     reply: FramedMessage | None = None
     next_cursor: str | None = None
-    warning: str | None = None
 
 
 def _request(session: Session, given: Ask) -> Reply:
@@ -64,7 +64,7 @@ def _request(session: Session, given: Ask) -> Reply:
 
 def _check(session: Session, given: Check) -> Reply:
     bus = session.bus
-    conversation = named(bus, given.conversation)
+    conversation = conversation_named(bus, given.conversation)
     if conversation is None:
         raise NotFound(f"there is no message {given.conversation[:80]!a}: give its seq or its id")
     try:
@@ -87,22 +87,24 @@ def _handed_over(
 
 
 def _reply(answer: Answer, warning: str | None = None) -> Reply:
-    reply, cursor = (None, None) if answer.reply is None else alone(answer.reply)
+    conversation = answer.conversation
+    if answer.reply is None:
+        later = f"Later: bus_check(conversation={shown(conversation)!r})."
+        record = State(state=answer.state, conversation=conversation, warning=warning, next=later)
+        return Reply(record, record.lines(f"{answer.state}: no answer yet."))
+    begun, cursor = beginning(answer.reply)
+    reply = begun.within()
     record = State(
         state=answer.state,
-        conversation=answer.conversation,
+        conversation=conversation,
         reply=reply,
         next_cursor=cursor,
         warning=warning,
+        next=rest_of(answer.reply, cursor),
+        notice=NOTICE,
     )
-    thread = f"conversation={shown(answer.conversation)!r}"
-    note = f" Warning: {warning}." if warning else ""
-    if reply is None:
-        text = f"{answer.state}: no answer yet. Later: bus_check({thread})."
-    else:
-        more = "" if cursor is None else f"\nThe rest: bus_thread({thread}, cursor={cursor!r})."
-        text = f"{answer.state}. {NOTICE}\n{reply.text()}{more}"
-    return Reply(record, text + note)
+    head = f"{answer.state}, conversation {named(conversation)}."
+    return Reply(record, record.lines(head, reply.text()))
 
 
 TOOLS = (

@@ -9,14 +9,20 @@ from pydantic import BaseModel, Field
 
 from ....bus.bus import Bus
 from ....bus.reservations.project_paths import paths_from_root
-from ....bus.reservations.reservations import DEFAULT_RESERVATION_S, Conflict
+from ....bus.reservations.reservations import DEFAULT_RESERVATION_S, Conflict, Reservation
 from ....schema.errors import InvalidInput
-from ....schema.message.times import format_ts
 from ...access.principals import Scope
 from ..session import Session
 from .pages import MAX_PAGE
 from .quoted_messages import NOTICE, barred, named
-from .tool import Arguments, Reply, Tool
+from .tool import Arguments, Reply, Result, Tool
+
+#: How many conflicts are shown.
+MAX_CONFLICTS = 10
+
+#: The next step with reserved files, and with those of others.
+RELEASE = "When done: bus_reserve again with mode='release'."
+WAIT = "Do not edit them now: work on something else, ask the holder with bus_send, or try later."
 
 
 class Reserve(Arguments):
@@ -38,14 +44,25 @@ class ReservedFile(BaseModel):
     until: str
     token: int
     reason: str | None = None
+    wanted: str | None = None
+
+    def text(self) -> str:
+        """Return what conflicts with a wanted path, with its holder's reason behind a bar."""
+        wanted = f"{named(self.wanted)}: " if self.wanted else ""
+        head = f"{wanted}{named(self.agent)} has {named(self.path)} until {self.until}"
+        return f"{head}\n{barred(self.reason)}" if self.reason else head
 
 
-class ReservedFiles(BaseModel):
+class ReservedFiles(Result):
     """The result of `bus_reserve`: the agent's reservations, or the conflicts with others."""
 
     granted: bool
     reservations: list[ReservedFile]
     conflicts: list[ReservedFile]
+
+    def listed(self) -> str:
+        """Return the agent's reservations as text."""
+        return ", ".join(f"{named(each.path)} until {each.until}" for each in self.reservations)
 
 
 def _reserve(session: Session, given: Reserve) -> Reply:
@@ -60,15 +77,12 @@ def _reserve(session: Session, given: Reserve) -> Reply:
         lease_s=given.minutes * 60,
         reason=given.reason,
     )
-    record = ReservedFiles(
-        granted=found.granted,
-        reservations=[ReservedFile(**each.record()) for each in found.reservations[:MAX_PAGE]],
-        conflicts=[ReservedFile(**each.held.record()) for each in found.conflicts],
-    )
     if not found.granted:
-        return Reply(record, _against(found.conflicts), refused=True)
-    until = record.reservations[0].until
-    return Reply(record, f"Reserved until {until}: {', '.join(map(named, paths[:MAX_PAGE]))}.")
+        return _refused(found.conflicts)
+    record = ReservedFiles(
+        granted=True, reservations=_files(found.reservations), conflicts=[], next=RELEASE
+    )
+    return Reply(record, record.lines(f"Reserved for {agent}: {record.listed()}."))
 
 
 def _from_root(path: str, session: Session) -> list[str]:
@@ -77,17 +91,28 @@ def _from_root(path: str, session: Session) -> list[str]:
     return paths_from_root(path, session.root())
 
 
-def _against(conflicts: Sequence[Conflict]) -> str:
-    lines = [
-        f"{named(each.path)}: {named(each.held.agent)} has {named(each.held.path)} until"
-        f" {format_ts(each.held.until_ms)}"
-        + (f"\n{barred(each.held.reason)}" if each.held.reason else "")
-        for each in conflicts[:10]
+def _files(held: Sequence[Reservation]) -> list[ReservedFile]:
+    return [ReservedFile(**each.record()) for each in held[:MAX_PAGE]]
+
+
+def _refused(conflicts: Sequence[Conflict]) -> Reply:
+    against = [
+        ReservedFile(
+            **each.held.record(), wanted=None if each.path == each.held.path else each.path
+        )
+        for each in conflicts[:MAX_CONFLICTS]
     ]
-    return (
-        "NOT reserved, none of them: do not edit them now. Work on something else, ask the holder"
-        f" with bus_send, or try again later. {NOTICE}\n" + "\n".join(lines)
+    more = len(conflicts) - len(against)
+    record = ReservedFiles(
+        granted=False,
+        reservations=[],
+        conflicts=against,
+        warning=f"{more} more conflicts are not shown" if more else None,
+        next=WAIT,
+        notice=NOTICE,
     )
+    text = record.lines("NOT reserved, none of them.", *(each.text() for each in against))
+    return Reply(record, text, refused=True)
 
 
 def _release(bus: Bus, agent: str, paths: Sequence[str]) -> Reply:
@@ -96,10 +121,15 @@ def _release(bus: Bus, agent: str, paths: Sequence[str]) -> Reply:
         own = [each for each in bus.reservations.list(agent=agent) if each.path in meant]
         for each in own:
             bus.reservations.release(each.token, agent)
-    left = [ReservedFile(**each.record()) for each in bus.reservations.list(agent=agent)[:MAX_PAGE]]
-    record = ReservedFiles(granted=True, reservations=left, conflicts=[])
-    given_back = ", ".join(named(each.path) for each in own) or "nothing: you had none of these"
-    return Reply(record, f"Given back: {given_back}. You have {len(left)} more.")
+    record = ReservedFiles(
+        granted=True,
+        reservations=_files(bus.reservations.list(agent=agent)),
+        conflicts=[],
+        warning=None if own else "you had none of these: nothing was given back",
+    )
+    given_back = f"Given back: {', '.join(named(each.path) for each in own)}." if own else ""
+    left = f"Reserved for {agent}: {record.listed() or 'nothing'}."
+    return Reply(record, record.lines(" ".join(each for each in (given_back, left) if each)))
 
 
 TOOLS = (

@@ -46,12 +46,11 @@ def _inbox(session: Session, agent: str) -> BaseModel:
     inbox = Inbox(session.bus, session.own(agent))
     begin = Cursor()
     found, cursor = page(waiting(inbox, begin, None), begin, MAX_PAGE)
-    return Page(messages=found, next_cursor=cursor)
+    return Page.of(found, cursor)
 
 
 def _conversation(session: Session, key: str) -> BaseModel:
-    found, cursor = thread(session.bus, key, MAX_PAGE, None)
-    return Page(messages=found, next_cursor=cursor)
+    return thread(session.bus, key, MAX_PAGE, None)
 
 
 KINDS = (

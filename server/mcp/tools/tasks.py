@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from ....bus.bus import Bus
 from ....schema.errors import InvalidInput
-from ....tasks.board.comments import comment, comments, place_in
+from ....schema.message.times import format_ts
+from ....tasks.board.comments import Comment, comment, comments, place_in
 from ....tasks.board.reserved import reserved_by_others
-from ....tasks.records.task import Task
+from ....tasks.records.task import Blocked, Task
 from ....tasks.steps.tasks import Tasks
 from ....tasks.trees.finish import finish
 from ...access.principals import Scope
 from ..session import Session
 from .pages import MAX_PAGE
-from .quoted_messages import NOTICE, barred, named, text_of
-from .tool import Arguments, Reply, Tool
+from .quoted_messages import NOTICE, barred, named, shown, text_of
+from .tool import Arguments, Reply, Result, Tool
 
 Action = Literal[
     "list",
@@ -44,29 +45,33 @@ class Act(Arguments):
     token: Annotated[int | None, Field(ge=1)] = None
 
 
-class Shown(BaseModel):
+class Shown(Result):
     """The result of `bus_task`: tasks, with the words of others in them."""
 
     tasks: list[dict[str, Any]]
+    seq: int | None = None
 
 
 def _act(session: Session, given: Act) -> Reply:
     bus, agent = session.bus, session.principal.work_as(session.agent())
     if given.action == "list":
-        return _listed(_of(bus, agent))
+        return _listed(_of(bus, agent), agent)
     if given.task is None:
         raise InvalidInput("name the task")
     tasks = Tasks(bus)
     if given.action == "show":
-        return _shown(bus, tasks.get(given.task))
+        return _shown(bus, tasks.get(given.task), agent)
     if given.action == "comment":
         if given.line is None:
             raise InvalidInput("give the line, like src/app.py:12")
         made = comment(bus, given.task, place_in(given.line), _text(given), agent=agent)
-        return Reply(Shown(tasks=[]), f"Seq {made.seq} tells the worker, about {named(made.text)}.")
+        told = Shown(tasks=[], seq=made.seq)
+        return Reply(
+            told, told.lines(f"Seq {made.seq} tells the worker, about {named(made.text)}.")
+        )
     if given.action == "done":
-        return _done(bus, finish(bus, given.task, agent=agent, token=_token(given)))
-    return _listed([_step(tasks, given, given.task, agent)])
+        return _done(bus, finish(bus, given.task, agent=agent, token=_token(given)), agent)
+    return _listed([_step(tasks, given, given.task, agent)], agent)
 
 
 def _step(tasks: Tasks, given: Act, name: str, agent: str) -> Task:
@@ -86,14 +91,13 @@ def _step(tasks: Tasks, given: Act, name: str, agent: str) -> Task:
     return tasks.fail(name, agent=agent, token=token, reason=_text(given))
 
 
-def _done(bus: Bus, task: Task) -> Reply:
+def _done(bus: Bus, task: Task, agent: str) -> Reply:
     """Return a task that is done, with the changed files that others have reserved."""
-    reply = _listed([task])
     lines = [
-        f"{named(each.conflict.path)} is reserved by {named(each.conflict.held.agent)}: tell it."
+        f"{named(each.conflict.path)} is reserved by {named(each.conflict.held.agent)}: tell it"
         for each in reserved_by_others(bus, [task])[:MAX_PAGE]
     ]
-    return Reply(reply.record, "\n".join([reply.text, *lines]))
+    return _listed([task], agent, warning="; ".join(lines) or None)
 
 
 def _token(given: Act) -> int:
@@ -119,45 +123,89 @@ def _of(bus: Bus, agent: str) -> list[Task]:
     ]
 
 
-def _listed(tasks: list[Task]) -> Reply:
+def _listed(tasks: list[Task], agent: str, *, warning: str | None = None) -> Reply:
     if not tasks:
-        return Reply(Shown(tasks=[]), "No live task is yours, or waits for you.")
-    shown = tasks[:MAX_PAGE]
-    lines = "\n".join(_lines(task) for task in shown)
-    more = f"\n{len(tasks) - MAX_PAGE} more." if len(tasks) > MAX_PAGE else ""
-    return Reply(Shown(tasks=[_record(task) for task in shown]), f"{NOTICE}\n{lines}{more}")
+        none = Shown(tasks=[], next="No live task is yours, or waits for you.")
+        return Reply(none, none.lines(""))
+    first = tasks[:MAX_PAGE]
+    if len(tasks) > MAX_PAGE:
+        warning = f"{len(tasks) - MAX_PAGE} more are not shown"
+    records = [_record(task, agent) for task in first]
+    record = Shown(tasks=records, warning=warning, notice=NOTICE)
+    return Reply(record, record.lines("", *(_lines(task, agent) for task in first)))
 
 
-def _shown(bus: Bus, task: Task) -> Reply:
+def _shown(bus: Bus, task: Task, agent: str) -> Reply:
     said = comments(bus, task.task)[-MAX_PAGE:]
-    record = _record(task) | {"comments": [each.record() for each in said], "prompt": task.prompt}
-    lines = [NOTICE, _lines(task), f"path {named(task.path)}, base {task.base[:12]}"]
+    facts = {"base": task.base, "comments": [_said(each) for each in said]}
+    if task.prompt is not None:
+        facts["prompt"] = task.prompt
+    record = Shown(tasks=[_record(task, agent) | facts], notice=NOTICE)
+    lines = [_lines(task, agent), f"base {task.base}"]
     if task.prompt is not None:
         lines.append(f"Its prompt:\n{barred(text_of(task.prompt))}")
     for each in said:
         now = "changed since" if each.now is None else f"now {each.now.file}:{each.now.line}"
-        where = named(f"{each.place.file}:{each.place.line}")
-        lines.append(f"{named(each.by)} on {where} ({named(now)}):\n{barred(each.words)}")
-    return Reply(Shown(tasks=[record]), "\n".join(lines))
+        where = f"{named(f'{each.place.file}:{each.place.line}')} ({named(now)})"
+        head = f"{named(each.by)} on {where}, {named(each.text)}, {format_ts(each.at_ms)}:"
+        lines.append(f"{head}\n{barred(each.words)}")
+    return Reply(record, record.lines("", *lines))
 
 
-def _record(task: Task) -> dict[str, Any]:
+#: The fields of a task that a result has, before the words of others and the next step.
+_FACTS = ("task", "attempt", "max_attempts", "state", "worker", "branch", "path", "target", "token")
+
+
+def _said(comment: Comment) -> dict[str, Any]:
+    whole = comment.record()
+    wanted = ("by", "at", "file", "line", "text", "comment", "now")
+    return _present({name: whole[name] for name in wanted})
+
+
+def _record(task: Task, agent: str) -> dict[str, Any]:
     whole = task.record()
-    wanted = ("task", "attempt", "state", "worker", "branch", "path", "target", "token")
-    words = {"reason": whole["reason"], "blocked": whole["blocked"], "untrusted": True}
-    return {name: whole[name] for name in wanted} | {
-        name: value for name, value in words.items() if value is not None
-    }
+    blocked = whole["blocked"] and _present(whole["blocked"])
+    words = {"reason": whole["reason"], "blocked": blocked, "untrusted": True}
+    facts = {name: whole[name] for name in _FACTS}
+    return facts | _present(words | {"next": _next(task, agent)})
 
 
-def _lines(task: Task) -> str:
-    state = "blocked" if task.blocked is not None else task.state
+def _present(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _next(task: Task, agent: str) -> str | None:
+    """Return the step that the agent is to take, or None."""
+    call = f"bus_task(task={shown(task.task)!r}"
+    if task.blocked is not None:
+        return f"{call}, action='answer', text=...)" if agent == task.requester else None
+    if task.state == "IN_REVIEW" and agent == (task.reviewer or task.requester):
+        return f"{call}, action='approve'), or action='reject' with a text"
+    steps = {"ASSIGNED": "start", "WORKING": "done"}
+    if agent != task.worker or task.state not in steps:
+        return None
+    return f"{call}, action={steps[task.state]!r}, token={task.token})"
+
+
+def _lines(task: Task, agent: str) -> str:
+    state = f"{task.state}{_blocked(task.blocked)}"
+    step = _next(task, agent)
     head = (
         f"{named(task.task)}: {state}, attempt {task.attempt} of {task.max_attempts},"
-        f" {named(task.worker)} on {named(task.branch)}, token {task.token}"
+        f" {named(task.worker)} on {named(task.branch)} for {named(task.target)},"
+        f" in {named(task.path)}, token {task.token}{f'. Next: {step}' if step else ''}"
     )
-    said = task.reason if task.blocked is None else f"Asks: {task.blocked.question}"
-    return f"{head}\n{barred(said)}" if said else head
+    said = [task.reason]
+    if task.blocked is not None:
+        said += [f"Asks: {task.blocked.question}", task.blocked.reason]
+    return "\n".join([head, *(barred(each) for each in said if each)])
+
+
+def _blocked(blocked: Blocked | None) -> str:
+    if blocked is None:
+        return ""
+    until = blocked.deadline_ms and f" until {format_ts(blocked.deadline_ms)}"
+    return f", blocked since {format_ts(blocked.since_ms)}{until or ''}"
 
 
 TOOLS = (

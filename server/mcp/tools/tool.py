@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from ...access.principals import Scope
 from ..session import Session
+from .quoted_messages import QUOTED, FramedMessage
 
 
 class Arguments(BaseModel):
@@ -18,6 +19,32 @@ class Arguments(BaseModel):
 
     # Agents give a seq as a number where an id, which is text, would do as well.
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+
+
+class Result(BaseModel):
+    """The structured output of a tool: all that its text says, since many agents see one of both.
+
+    Attributes:
+        next: what to do next.
+        warning: what the agent might not expect.
+        notice: how to take the words of others in it.
+    """
+
+    next: str | None = None
+    warning: str | None = None
+    notice: str | None = None
+
+    def lines(self, head: str, *quoted: str) -> str:
+        """Return the text of this result.
+
+        Args:
+            head: what happened, in a line of the bus.
+            quoted: the words of others, each line of them behind a bar.
+        """
+        warning = f"Warning: {self.warning}." if self.warning else None
+        notice = QUOTED if self.notice else None
+        said = [each for each in (head, warning, self.next, notice) if each]
+        return "\n".join([" ".join(said), *quoted])
 
 
 @dataclass(frozen=True)
@@ -30,7 +57,7 @@ class Reply:
         refused: whether the call was refused.
     """
 
-    record: BaseModel
+    record: Result
     text: str
     refused: bool = False
 
@@ -45,17 +72,17 @@ class Tool:
         act: does it; may block.
         scope: the scope that a token needs.
         only_reads: whether it leaves everything that other agents see unchanged.
-        spells_messages: whether its schema says what a message has; one tool does so for all.
+        spells: what its schema says for all tools: the fields of every result, those of a message.
     """
 
     name: str
     about: str
     takes: type[Arguments]
-    gives: type[BaseModel]
+    gives: type[Result]
     act: Callable[[Session, Any], Reply]
     scope: Scope = Scope.MESSAGES_RW
     only_reads: bool = False
-    spells_messages: bool = False
+    spells: tuple[type[BaseModel], ...] = ()
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
@@ -66,8 +93,11 @@ class Tool:
     def output_schema(self) -> dict[str, Any]:
         """The JSON Schema of its structured output, without the list of required fields."""
         schema = self.gives.model_json_schema(mode="serialization")
-        if not self.spells_messages and "FramedMessage" in schema.get("$defs", {}):
+        if FramedMessage not in self.spells and "FramedMessage" in schema.get("$defs", {}):
             schema["$defs"]["FramedMessage"] = {"type": "object"}
+        if Result not in self.spells:
+            for name in Result.model_fields:
+                del schema["properties"][name]
         return compact(schema, noise=(*_NOISE, "required"))
 
 
@@ -78,17 +108,18 @@ _NOISE = ("$defs", "title", "additionalProperties")
 def compact(schema: dict[str, Any], noise: Sequence[str] = _NOISE) -> dict[str, Any]:
     """Return a JSON Schema without the keywords that tell an agent nothing but cost context.
 
-    Definitions are inlined. Optional arguments are never null, so `null` is dropped from their
-    types, and so is `additionalProperties`: the refusal of an unknown argument says it.
+    Definitions are inlined, each where it comes first. `null` is dropped from types, since no
+    result has one, and so is `additionalProperties`: the refusal of an unknown argument says it.
     """
-    return _compact(schema, schema.get("$defs", {}), noise)
+    return _compact(schema, dict(schema.get("$defs", {})), noise)
 
 
 def _compact(
     schema: dict[str, Any], defined: dict[str, Any], noise: Sequence[str]
 ) -> dict[str, Any]:
     if "$ref" in schema:
-        return _compact(defined[schema["$ref"].rpartition("/")[2]], defined, noise)
+        name = schema["$ref"].rpartition("/")[2]
+        return _compact(defined.pop(name, {"type": "object"}), defined, noise)
     made: dict[str, Any] = {}
     for key, value in schema.items():
         if key == "properties":

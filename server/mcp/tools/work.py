@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from ....bus.bus import Bus
 from ....schema.errors import InvalidInput
@@ -21,9 +21,9 @@ from ....subscribers.queues.queue import Queue
 from ....subscribers.queues.queues import Queues
 from ...access.principals import Scope
 from ..session import Session
-from .pages import MAX_PAGE, alone
+from .pages import MAX_PAGE, beginning, rest_of
 from .quoted_messages import NOTICE, FramedMessage, named
-from .tool import Arguments, Reply, Tool
+from .tool import Arguments, Reply, Result, Tool
 
 #: How long a claim lasts unless the agent says so, in minutes: agents think long.
 LEASE_MIN = 15
@@ -39,11 +39,12 @@ class Take(Arguments):
     renew: Annotated[int | None, Field(description="Token of a claim to extend.")] = None
 
 
-class Taken(BaseModel):
+class Taken(Result):
     """The result of `bus_claim`: a claim, or nothing."""
 
     token: int | None = None
     attempt: int | None = None
+    max_attempts: int | None = None
     until: str | None = None
     message: FramedMessage | None = None
     next_cursor: str | None = None
@@ -58,10 +59,12 @@ def _claim(session: Session, given: Take) -> Reply:
             raise InvalidInput(f"claim {claim.token} is one of queue {claim.queue!a}")
         queue.renew(claim, lease_s=given.minutes * 60)
         until = format_ts(bus.now_ms() + round(given.minutes * 60_000))
-        return Reply(Taken(token=claim.token, until=until), f"Claim {claim.token} until {until}.")
+        renewed = Taken(token=claim.token, until=until, next=_end_of(claim))
+        return Reply(renewed, renewed.lines(f"Claim {claim.token} until {until}."))
     claims = queue.claim(agent, lease_s=given.minutes * 60)
     if not claims:
-        return Reply(Taken(), f"Queue {queue.name} has nothing to do now.")
+        nothing = Taken(next=f"Queue {named(queue.name)} has nothing to do now: claim again later.")
+        return Reply(nothing, nothing.lines(""))
     return _taken(claims[0])
 
 
@@ -80,25 +83,27 @@ def _queue(bus: Bus, name: str) -> Queue:
 
 
 def _taken(claim: Claim) -> Reply:
-    message, cursor = alone(claim.message)
+    message, cursor = beginning(claim.message)
+    rest = rest_of(claim.message, cursor)
     record = Taken(
         token=claim.token,
         attempt=claim.attempt,
+        max_attempts=claim.max_attempts,
         until=format_ts(claim.lease_until_ms),
         message=message,
         next_cursor=cursor,
+        next=" ".join(each for each in (rest, _end_of(claim)) if each),
+        notice=NOTICE,
     )
-    more = (
-        ""
-        if cursor is None
-        else (f"\nThe rest: bus_thread(conversation={message.conversation!r}, cursor={cursor!r}).")
-    )
-    return Reply(
-        record,
+    head = (
         f"Claim {claim.token} is yours until {record.until} (attempt {claim.attempt} of"
-        f" {claim.max_attempts}). End it with bus_finish(token={claim.token}). {NOTICE}\n"
-        f"{message.text()}{more}",
+        f" {claim.max_attempts})."
     )
+    return Reply(record, record.lines(head, message.text()))
+
+
+def _end_of(claim: Claim) -> str:
+    return f"End it with bus_finish(token={claim.token})."
 
 
 class Finish(Arguments):
@@ -112,7 +117,7 @@ class Finish(Arguments):
     error: Annotated[str | None, Field(description="Why it failed.")] = None
 
 
-class Finished(BaseModel):
+class Finished(Result):
     """The result of `bus_finish`."""
 
     job: str
@@ -133,7 +138,8 @@ def _finish(session: Session, given: Finish) -> Reply:
         answer = receipts[0].seq if receipts else None
     state = Jobs.of(bus).get(queue.info, claim.message.seq).state
     told = f" The answer is seq {answer}." if answer else ""
-    return Reply(Finished(job=state, answer_seq=answer), f"The job is {state} now.{told}")
+    record = Finished(job=state, answer_seq=answer)
+    return Reply(record, record.lines(f"The job is {state} now.{told}"))
 
 
 def _ended(queue: Queue, claim: Claim, outcome: Outcome, replies: list[Draft]) -> list[Receipt]:
