@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
+from importlib.metadata import version
 from typing import Any
 
 from anyio import CapacityLimiter
@@ -83,7 +84,9 @@ def create_app(
     app = FastAPI(
         title="ackbus",
         summary="A local-first message bus for coding agents.",
-        version="1",
+        version=version("ackbus"),
+        servers=[{"url": "/", "description": "The server that this document comes from."}],
+        redirect_slashes=False,  # a path with a slash at its end is another path, of nothing
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
         openapi_url=_DOCUMENT,
@@ -161,7 +164,11 @@ def _document_problems(app: FastAPI) -> None:
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
             made = get_openapi(
-                title=app.title, version=app.version, summary=app.summary, routes=app.routes
+                title=app.title,
+                version=app.version,
+                summary=app.summary,
+                servers=app.servers,
+                routes=app.routes,
             )
             schemas = made.setdefault("components", {}).setdefault("schemas", {})
             schemas["Problem"] = Problem.model_json_schema()

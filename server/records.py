@@ -186,3 +186,4 @@ class FoundList(BaseModel):
     """The messages that a search found, the best first."""
 
     found: list[FoundMessage]
+    next_cursor: str | None = Field(description="For the next page; null: this is the last.")

@@ -100,7 +100,7 @@ def _preferred(within: json_edits.Path, path: str) -> Iterator[Finding]:
 def _server(words: list[str], installation: Installation, bus: Bus) -> Finding:
     if not words:
         return Finding("mcp", False, "no server is configured")
-    probe = {"type": PROBE_TYPE, "body": _BODY, "to": PROBE_AGENT, "id": new_id()}
+    probe = {"type": PROBE_TYPE, "payload": _BODY, "to": PROBE_AGENT, "id": new_id()}
     started = time.monotonic()
     try:
         call_tool(words, installation.folder, "bus_send", probe)

@@ -88,11 +88,21 @@ class Search:
         words: Iterable[str],
         *,
         limit: int = SEARCH_LIMIT,
+        skip: int = 0,
+        upto_seq: int | None = None,
         by_age: bool = False,
         on_progress: Callable[[int], object] | None = None,
         **filters: Unpack[ReadFilters],
     ) -> list[Found]:
-        """Do as `Bus.search` does; `by_age`: the newest messages first, not the best."""
+        """Do as `Bus.search` does.
+
+        Args:
+            words, limit, filters: as there.
+            skip: how many of them to leave out, the first.
+            upto_seq: only messages up to here, so that what comes meanwhile moves no page.
+            by_age: the newest messages first, not the best.
+            on_progress: is called with the seq up to which messages are indexed.
+        """
         if limit < 1:
             raise InvalidInput(f"limit must be at least 1, not {limit}")
         check_progress(on_progress)
@@ -103,12 +113,16 @@ class Search:
             if lacking:
                 text = "%s messages can't be searched, some files are missing; %s"
                 _log.warning(text, lacking, _SEE)
-            found = (
-                Found(message, *asked.snippet(payload_text(message, self._blobs) or ""))
-                for seq in self._seqs(index, asked, wanted, by_age)
+            messages = (
+                message
+                for seq in self._seqs(index, asked, wanted, upto_seq, by_age)
                 if (message := self._message(seq)) is not None and wanted.fits(message)
             )
-            return list(islice(found, min(limit, MAX_COUNT)))
+            chosen = islice(messages, skip, skip + min(limit, MAX_COUNT))
+            return [
+                Found(each, *asked.snippet(payload_text(each, self._blobs) or ""))
+                for each in chosen
+            ]
 
     @contextmanager
     def _searched(self) -> Iterator[SearchIndex]:
@@ -126,13 +140,18 @@ class Search:
                 layout.files.close()
 
     def _seqs(
-        self, index: SearchIndex, words: Words, wanted: Wanted, by_age: bool
+        self,
+        index: SearchIndex,
+        words: Words,
+        wanted: Wanted,
+        upto_seq: int | None,
+        by_age: bool,
     ) -> Iterator[int]:
         """Yield the matches: the best of the newest first, then the best of those before them."""
         after = self._first_since(wanted.since_ms)
         phrases = [f"text : {phrase}" for phrase in words.as_phrases()]
         filters = _filters(wanted)
-        before = self._log.newest_seq() + 1
+        before = (self._log.newest_seq() if upto_seq is None else upto_seq) + 1
         while True:
             rated = index.newest(phrases, filters, after, before, RATED)
             rank = _newest_first if by_age else _best_first

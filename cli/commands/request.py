@@ -216,7 +216,7 @@ def _or_stdin(content: Content) -> str | None:
 
 
 def _tell_ids(sent: Request, type: str) -> None:
-    ids = {"message_id": sent.id, "conversation_id": sent.conversation, "type": type}
+    ids = {"message_id": sent.id, "conversation": sent.conversation, "type": type}
     if output.is_json():
         output.json_note({"event": "published", **ids})
     else:
@@ -237,7 +237,7 @@ def _print_payload(reply: Message) -> None:
 
 
 def _record(answer: Answer) -> dict[str, object]:
-    record: dict[str, object] = {"state": answer.state, "conversation_id": answer.conversation}
+    record: dict[str, object] = {"state": answer.state, "conversation": answer.conversation}
     reply = answer.reply
     if reply is None:
         return record
@@ -252,5 +252,5 @@ def _record(answer: Answer) -> dict[str, object]:
 def _state_line(answer: Answer, now_ms: int) -> str:
     reply = answer.reply
     at_ms = now_ms if reply is None else reply.ts_ms
-    line = f"[{format_ts(at_ms)}] {answer.state} conversation_id={answer.conversation}"
+    line = f"[{format_ts(at_ms)}] {answer.state} conversation={answer.conversation}"
     return line if reply is None else f"{line} message_id={reply.id} type={reply.type}"

@@ -15,7 +15,7 @@ through the bus, by MCP tools (bus_…) or, without them, by the command `bus` i
 | see what waits for you | bus_inbox | bus poll {agent} |
 | say that it is handled | bus_ack | bus ack {agent} SEQ |
 | send | bus_send | bus publish TYPE --from {agent} --to WHOM --file - |
-| answer | bus_send, reply_to | bus publish TYPE --from {agent} --to WHOM --reply-to ID --file - |
+| answer | bus_send in_reply_to | bus publish TYPE --from {agent} --to WHOM --reply-to ID --file - |
 | reserve files before you edit them | bus_reserve | bus reserve PATH --agent {agent} |
 | see how you stand | bus_status | bus inbox {agent} |
 | see who else is there | bus_agents | bus agents |

@@ -20,6 +20,7 @@ from ...schema.message.patterns import TypePattern
 from ...schema.message.times import format_ts
 from ...subscribers.jobs.claims import Claim, Claims, Outcome
 from ...subscribers.jobs.errors import ClaimLost
+from ...subscribers.jobs.json_records import claim_record, kept_result
 from ...subscribers.queues.claim_by_token import claim_of
 from ...subscribers.queues.queue import Queue
 from ..access.principals import Principal
@@ -36,7 +37,7 @@ from .common import (
     new_router,
     problems,
 )
-from .work_records import ClaimedList, ClaimInFull, attempt_record
+from .work_records import ClaimedList, ClaimInFull, ClaimRecord
 
 router = new_router("claims")
 
@@ -95,13 +96,6 @@ class EndRecord(BaseModel):
     receipts: list[ReceiptRecord] = Field(description="None when the job is tried again.")
 
 
-class RenewedRecord(BaseModel):
-    """An extended claim."""
-
-    token: int
-    lease_until: str
-
-
 @router.post("/queues/{queue:path}/claims", response_model=ClaimedList, responses=problems(409))
 async def claim_jobs(
     queue: QueueName,
@@ -144,7 +138,7 @@ def _record(claim: Claim) -> dict[str, object]:
         "group": claim.group,
         "worker": claim.instance,
         "claimed_at": format_ts(claim.claimed_at_ms),
-        "lease_until": format_ts(claim.lease_until_ms),
+        "until": format_ts(claim.lease_until_ms),
         "message": orjson.Fragment(claim.message.to_line()),
     }
     return record if claim.dedupe_key is None else record | {"dedupe_key": claim.dedupe_key}
@@ -157,19 +151,24 @@ def show_claim(token: ClaimToken, bus: TheBus, reader: WorkReader) -> Response:
     found = Claims.of(bus).get(token)
     assert found is not None
     message = orjson.Fragment(claim.message.to_json())
-    return json_of(attempt_record(found, bus.now_ms()) | {"message": message})
+    return json_of(claim_record(found, bus.now_ms()) | {"message": message})
 
 
-@router.post("/claims/{token}/renew", responses=problems(409))
+@router.post(
+    "/claims/{token}/renew",
+    response_model=ClaimRecord,
+    response_model_exclude_unset=True,
+    responses=problems(409),
+)
 def renew_claim(
     token: ClaimToken, renewal: RenewalGiven, bus: TheBus, worker: WorkWriter
-) -> RenewedRecord:
+) -> dict[str, object]:
     """Extend a claim to `lease_s` from now. Safe to repeat. A lost claim is a conflict."""
     queue, claim = _held(bus, token, worker)
     queue.renew(claim, lease_s=renewal.lease_s)
     found = Claims.of(bus).get(token)
     assert found is not None
-    return RenewedRecord(token=token, lease_until=format_ts(found.lease_until_ms))
+    return claim_record(found, bus.now_ms())
 
 
 @router.post("/claims/{token}/complete", responses=problems(409, 413))
@@ -181,7 +180,9 @@ def complete_claim(
     A reply goes to the message's sender, in its conversation. A lost claim is a conflict: the
     result is kept on the claim, and nothing is published.
     """
-    return _end(bus, token, worker, Outcome(result=result.result), result.replies, trace)
+    is_given = "result" in result.model_fields_set
+    outcome = Outcome(result=kept_result(result.result) if is_given else None)
+    return _end(bus, token, worker, outcome, result.replies, trace)
 
 
 @router.post("/claims/{token}/fail", responses=problems(409, 413))

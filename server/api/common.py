@@ -73,12 +73,14 @@ class _StrictRoute(APIRoute):
     FastAPI reads and decodes the body first: that work is done for admitted clients only. A
     mistyped parameter would be a filter without effect.
 
-    A slash in a name is written `%2F`: otherwise a mistyped path would be another name.
+    A slash in a name is written `%2F`: otherwise a mistyped path, or one that ends in a slash,
+    would be another name.
     """
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Whether a path has as many parts as this one, and is it in all of them."""
-        if scope["raw_path"].rstrip(b"/").count(b"/") != self.path.count("/"):
+        path: bytes = scope["raw_path"]
+        if path.endswith(b"/") or path.count(b"/") != self.path.count("/"):
             return Match.NONE, {}
         return super().matches(scope)
 

@@ -16,7 +16,7 @@ from ...schema.message.limits import MAX_SEQ
 from ...schema.message.names import check_agent
 from ...subscribers.conversations.answers import Answer, check, receive
 from ...subscribers.conversations.reply_types import ReplyTypes
-from ...subscribers.jobs.json_records import job_record
+from ...subscribers.jobs.json_records import claim_record, job_record
 from ...subscribers.overview.trace import Trace, Work
 from ...subscribers.requests import Request
 from ..access.access import needs
@@ -39,7 +39,7 @@ from .common import (
 )
 from .messages import Strict, page_of
 from .publishing import publish_all
-from .work_records import ActRecord, ClaimRecord, JobRecord, attempt_record
+from .work_records import ActRecord, ClaimRecord, JobRecord
 
 router = new_router("conversations")
 
@@ -71,7 +71,7 @@ class RequestGiven(MessageGiven):
 class RequestRecord(ReceiptRecord):
     """A published request, and the types of its answers."""
 
-    conversation_id: str
+    conversation: str
     reply_types: list[str] = Field(description="The types of the messages that answer it.")
 
 
@@ -79,7 +79,7 @@ class AnswerRecord(BaseModel):
     """The state of a request, or of a conversation."""
 
     state: Literal["pending", "success", "failure", "timed_out", "answered"]
-    conversation_id: str
+    conversation: str
     message: MessageRecord | None = Field(None, description="The answer.")
 
 
@@ -195,7 +195,7 @@ def trace(
 
 
 def _work(work: Work, now_ms: int) -> dict[str, Any]:
-    claims = [attempt_record(claim, now_ms) for claim in work.claims]
+    claims = [claim_record(claim, now_ms) for claim in work.claims]
     return job_record(work.job) | {"claims": claims, "acts": [act.record() for act in work.acts]}
 
 
@@ -232,7 +232,7 @@ async def publish_request(
     receipt.warning = receipt.warning or sent.unserved
     return RequestRecord(
         **receipt.model_dump(),
-        conversation_id=sent.conversation,
+        conversation=sent.conversation,
         reply_types=list(reply_types.all()),
     )
 
@@ -311,7 +311,7 @@ async def _handed_over(bus: Bus, call: Call, answer: Answer, reader: str | None)
 def _answer(answer: Answer) -> Response:
     record: dict[str, object] = {
         "state": answer.state,
-        "conversation_id": answer.conversation,
+        "conversation": answer.conversation,
     }
     if answer.reply is not None:
         record["message"] = orjson.Fragment(answer.reply.to_json())

@@ -19,7 +19,7 @@ from ...subscribers.jobs.claims import Claims
 from ...subscribers.jobs.errors import WrongJobState
 from ...subscribers.jobs.job_lists import list_jobs
 from ...subscribers.jobs.jobs import Job, Jobs
-from ...subscribers.jobs.json_records import job_record
+from ...subscribers.jobs.json_records import claim_record, job_record
 from ...subscribers.jobs.manual_acts import Acts
 from ...subscribers.queues.dead_letters import DeadLetters
 from ...subscribers.queues.job_control import JobControl
@@ -39,7 +39,7 @@ from .common import (
     new_router,
     problems,
 )
-from .work_records import JobInFull, JobList, JobRecord, attempt_record
+from .work_records import JobInFull, JobList, JobRecord
 
 router = new_router("jobs")
 
@@ -155,7 +155,7 @@ def _in_full(bus: Bus, name: str, seq: int, state: str | None) -> Response:
         job_record(job)
         | {
             "message": orjson.Fragment(message.to_json()),
-            "attempts": [attempt_record(claim, now_ms) for claim in attempts],
+            "attempts": [claim_record(claim, now_ms) for claim in attempts],
             "acts": [act.record() for act in acts],
         }
     )

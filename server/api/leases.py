@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Query
+from fastapi import Path, Query
 from pydantic import AliasChoices, BaseModel, Field
 
+from ...bus.bus import Bus
 from ...bus.leases import Lease
 from ...bus.reservations.reservations import DEFAULT_RESERVATION_S, Reservation
-from ...schema.errors import BusBusy
+from ...schema.errors import BusBusy, LeaseLost
+from ...schema.message.limits import MAX_SEQ
 from ..access.errors import Held, Reserved
 from ..access.principals import Principal
 from ..records import MAX_NAMED, OR_BOUND, Given, Name, Token
@@ -31,6 +33,9 @@ LeaseS = Annotated[
 FilePath = Annotated[str, Field(min_length=1, max_length=1024)]
 Holder = Annotated[Name | None, Field(description=f"The holder; {OR_BOUND}.")]
 Editor = Annotated[Name | None, Field(description=f"The editing agent; {OR_BOUND}.")]
+LeaseToken = Annotated[
+    int, Path(ge=1, le=MAX_SEQ, description="The token that its grant returned.")
+]
 ReservationTokens = Annotated[list[Token], Field(min_length=1, max_length=MAX_NAMED)]
 
 
@@ -42,8 +47,14 @@ class LeaseWanted(Given):
     lease_s: LeaseS = 60.0
 
 
+class Renewal(Given):
+    """The new end of a lease."""
+
+    lease_s: LeaseS = 60.0
+
+
 class LeaseHeld(Given):
-    """A lease as its holder knows it."""
+    """A lease as its holder knows it: the former form, by its name."""
 
     name: LeaseName
     holder: Holder = None
@@ -55,7 +66,7 @@ class LeaseHeld(Given):
 
 
 class LeaseRenewal(LeaseHeld):
-    """The new end of a lease."""
+    """The new end of a lease, in the former form."""
 
     lease_s: LeaseS = 60.0
 
@@ -96,16 +107,43 @@ def acquire_lease(wanted: LeaseWanted, bus: TheBus, holder: WorkWriter) -> Lease
     raise Held(text, record.model_dump())
 
 
-@router.post("/leases/renew", responses=problems(409))
-def renew_lease(held: LeaseRenewal, bus: TheBus, holder: WorkWriter) -> LeaseRecord:
-    """Extend a lease to `lease_s` from now. A lost lease is a conflict."""
+@router.post("/leases/{token}/renew", responses=problems(409))
+def renew_lease(
+    token: LeaseToken, renewal: Renewal, bus: TheBus, holder: WorkWriter
+) -> LeaseRecord:
+    """Extend a lease to `lease_s` from now. Safe to repeat. A lost lease is a conflict."""
+    renewed = bus.leases.renew(_held(bus, token, holder), lease_s=renewal.lease_s)
+    return LeaseRecord(**renewed.record())
+
+
+@router.post("/leases/{token}/release", status_code=204, responses=problems(409))
+def release_lease(token: LeaseToken, bus: TheBus, holder: WorkWriter) -> None:
+    """Release a lease. A lost lease is a conflict."""
+    bus.leases.release(_held(bus, token, holder))
+
+
+def _held(bus: Bus, token: int, holder: Principal) -> Lease:
+    """Return the lease of a token, which is of an agent that the principal may act as."""
+    lease = next((each for each in bus.leases.list() if each.token == token), None)
+    if lease is None:
+        raise LeaseLost(f"no lease has the token {token} now; acquire it again")
+    holder.act_as(lease.holder, "holder")
+    return lease
+
+
+# The former forms, for one version more.
+
+
+@router.post("/leases/renew", include_in_schema=False)
+def renew_lease_by_name(held: LeaseRenewal, bus: TheBus, holder: WorkWriter) -> LeaseRecord:
+    """Extend a lease, by its name and token."""
     renewed = bus.leases.renew(held.lease(holder), lease_s=held.lease_s)
     return LeaseRecord(**renewed.record())
 
 
-@router.post("/leases/release", status_code=204, responses=problems(409))
-def release_lease(held: LeaseHeld, bus: TheBus, holder: WorkWriter) -> None:
-    """Release a lease. A lost lease is a conflict."""
+@router.post("/leases/release", status_code=204, include_in_schema=False)
+def release_lease_by_name(held: LeaseHeld, bus: TheBus, holder: WorkWriter) -> None:
+    """Release a lease, by its name and token."""
     bus.leases.release(held.lease(holder))
 
 
@@ -126,15 +164,21 @@ class ReservationsWanted(Given):
     reason: str | None = Field(None, min_length=1, max_length=255, description="For people.")
 
 
+class ReservationRenewal(Given):
+    """The new end of a reservation."""
+
+    lease_s: LeaseS = DEFAULT_RESERVATION_S
+
+
 class ReservationsHeld(Given):
-    """Reservations of an agent: all that are named, or none."""
+    """Reservations of an agent, in the former form: all that are named, or none."""
 
     agent: Editor = None
     tokens: ReservationTokens
 
 
 class ReservationsRenewal(ReservationsHeld):
-    """The new end of reservations."""
+    """The new end of reservations, in the former form."""
 
     lease_s: LeaseS = DEFAULT_RESERVATION_S
 
@@ -192,7 +236,34 @@ def reserve_files(wanted: ReservationsWanted, bus: TheBus, editor: WorkWriter) -
     raise Reserved(f"{text}; nothing was reserved", conflicts)
 
 
-@router.post("/reservations/renew", responses=problems(409))
+@router.post("/reservations/{token}/renew", responses=problems(409))
+def renew_reservation(
+    token: LeaseToken, renewal: ReservationRenewal, bus: TheBus, editor: WorkWriter
+) -> ReservationRecord:
+    """Extend a reservation to `lease_s` from now. Safe to repeat. A lost one is a conflict."""
+    agent = _editor_of(bus, token, editor)
+    renewed = bus.reservations.renew(token, agent, lease_s=renewal.lease_s)
+    return ReservationRecord(**renewed.record())
+
+
+@router.post("/reservations/{token}/release", status_code=204, responses=problems(409))
+def release_reservation(token: LeaseToken, bus: TheBus, editor: WorkWriter) -> None:
+    """Release a reservation. A lost one is a conflict."""
+    bus.reservations.release(token, _editor_of(bus, token, editor))
+
+
+def _editor_of(bus: Bus, token: int, editor: Principal) -> str:
+    """Return the agent that has a reservation, and that the principal may act as."""
+    held = next((each for each in bus.reservations.list() if each.token == token), None)
+    if held is None:
+        raise LeaseLost(f"no reservation has the token {token} now; reserve again what you need")
+    return editor.act_as(held.agent)
+
+
+# The former forms, for one version more.
+
+
+@router.post("/reservations/renew", include_in_schema=False)
 def renew_reservations(
     held: ReservationsRenewal, bus: TheBus, editor: WorkWriter
 ) -> ReservationList:
@@ -205,7 +276,7 @@ def renew_reservations(
     return _list(renewed)
 
 
-@router.post("/reservations/release", status_code=204, responses=problems(409))
+@router.post("/reservations/release", status_code=204, include_in_schema=False)
 def release_reservations(held: ReservationsHeld, bus: TheBus, editor: WorkWriter) -> None:
     """Release reservations: all that are named, or none."""
     agent = editor.act_as(held.agent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from itertools import islice
 from typing import Annotated, Any
 
@@ -11,7 +12,8 @@ from fastapi import Header, Query, Response
 
 from ...bus.bus import Bus
 from ...bus.log.finding import find_message
-from ...schema.errors import NotFound
+from ...bus.search.search import Search
+from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.limits import MAX_SEQ
 from ...schema.message.message import Message
 from ..records import (
@@ -47,6 +49,9 @@ from .common import (
 from .publishing import publish_all
 
 router = new_router("messages")
+
+#: The place of a page in a search: the newest seq of the first page, and how many come before.
+_CURSOR = re.compile(r"([0-9]{1,18})\+([0-9]{1,9})")
 
 Before = Annotated[
     int | None, Query(ge=1, le=MAX_SEQ, description="Only what comes before this seq.")
@@ -178,21 +183,45 @@ def search_messages(
     agent: OfAgent = None,
     conversation: OfConversation = None,
     limit: Limit = 20,
+    cursor: Annotated[
+        str | None, Query(description="The `next_cursor` of the page before, as it came.")
+    ] = None,
 ) -> Response:
-    """Find the messages whose payloads have all these words, the best matches first.
+    """Find the messages whose payloads have all these words, the best matches first, by pages.
 
-    The first search after many messages indexes them, which takes some 20 s for a million.
+    What is published meanwhile is in no later page. The first search after many messages indexes
+    them, which takes some 20 s for a million.
     """
-    found = bus.search(*q, type=type, agent=agent, conversation=conversation, limit=limit)
+    upto, skip = _search_cursor(cursor) or (bus.log.newest_seq(), 0)
+    found = Search(bus).find(
+        q,
+        limit=limit + 1,
+        skip=skip,
+        upto_seq=upto,
+        type=type,
+        agent=agent,
+        conversation=conversation,
+    )
     records = [
         {
             "message": orjson.Fragment(each.message.to_line()),
             "snippet": each.snippet,
             "marks": each.marks,
         }
-        for each in found
+        for each in found[:limit]
     ]
-    return json_of({"found": records})
+    following = f"{upto}+{skip + limit}" if len(found) > limit else None
+    return json_of({"found": records, "next_cursor": following})
+
+
+def _search_cursor(text: str | None) -> tuple[int, int] | None:
+    """Return up to which seq a search looks, and how many of its matches come before a page."""
+    if text is None:
+        return None
+    parts = _CURSOR.fullmatch(text)
+    if parts is None:
+        raise InvalidInput(f"cursor {text[:40]!a} is none: give next_cursor back as it came")
+    return int(parts[1]), int(parts[2])
 
 
 @router.get(

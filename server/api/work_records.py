@@ -6,8 +6,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from ...subscribers.jobs.claims import ClaimRecord as Claim
-from ...subscribers.jobs.json_records import claim_record
 from ..records import MessageRecord
 
 
@@ -132,19 +130,13 @@ class ClaimRecord(BaseModel):
     worker: str = Field(description="The one process or thread of it.")
     available_at: str
     claimed_at: str
-    lease_until: str
+    until: str = Field(description="When its lease ended, or ends unless it is renewed.")
     ended_at: str | None = None
     exit_code: int | None = None
     error: str | None = None
     stderr: str | None = None
-    result: str | None = None
+    result: Any = Field(None, description="As it was given: text, or any JSON value.")
     logs: Any = None
-
-
-def attempt_record(claim: Claim, now_ms: int) -> dict[str, object]:
-    """Return an attempt as an object, with the field names of a claim's request."""
-    record = claim_record(claim, now_ms)
-    return {"worker" if name == "instance" else name: value for name, value in record.items()}
 
 
 class JobInFull(JobRecord):
@@ -172,7 +164,7 @@ class ClaimedRecord(BaseModel):
     group: str
     worker: str
     claimed_at: str
-    lease_until: str = Field(description="When it is lost unless it was renewed.")
+    until: str = Field(description="When it is lost unless it was renewed.")
     message: MessageRecord = Field(description="A large payload stays a reference to its blob.")
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from importlib.metadata import version
 
 from fastapi import FastAPI
 
@@ -61,7 +62,9 @@ def create_api(
     app = FastAPI(
         title="ackbus automation",
         summary="Triggers, jobs and events of a service of automation.",
-        version="1",
+        version=version("ackbus"),
+        servers=[{"url": "/", "description": "The service that this document comes from."}],
+        redirect_slashes=False,
         docs_url=None,  # its page loads scripts from elsewhere
         redoc_url=None,
         openapi_url=_DOCUMENT,

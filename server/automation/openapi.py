@@ -44,7 +44,13 @@ async def describe_plugin(plugin: PluginName, config: TheConfig) -> Response:
 
 def describe(app: FastAPI) -> None:
     """Have the document of an application describe each command of each plugin in force, too."""
-    made = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
+    made = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary=app.summary,
+        servers=app.servers,
+        routes=app.routes,
+    )
     for operations in made["paths"].values():
         for operation in operations.values():
             operation["responses"].pop("422", None)  # here wrong input is a bad request

@@ -36,7 +36,7 @@ def create_door(bus: Bus, access: Access) -> FastAPI:
         bus: what is served.
         access: authenticates requests.
     """
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
     app.state.bus = bus
     app.state.access = access
     app.state.sessions = sessions = Sessions(bus)

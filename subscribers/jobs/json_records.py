@@ -6,8 +6,11 @@ from dataclasses import asdict
 
 import orjson
 
+from ...schema.errors import InvalidInput
+from ...schema.message.canonical_json import decode
 from ...schema.message.priority import PRIORITY_NAMES
 from ...schema.message.times import format_ts
+from .output_limits import MAX_KEPT_CHARS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +90,13 @@ def _time(ms: int | None) -> str | None:
 def claim_record(claim: ClaimRecord, now_ms: int) -> dict[str, object]:
     """Return a claim as an object, with the state that its lease is in now."""
     first = {"token": claim.token, "state": claim.state(now_ms), "status": claim.status}
-    return _present(first | asdict(claim) | {"logs": _logs(claim.logs)})
+    fields = first | asdict(claim) | {"logs": _logs(claim.logs)}
+    record = {_NAMES.get(name, name): value for name, value in _present(fields).items()}
+    return record if claim.result is None else record | {"result": given_result(claim.result)}
+
+
+#: The names of a claim's fields in JSON, where they differ from those of its columns.
+_NAMES = {"instance": "worker", "lease_until": "until"}
 
 
 def _logs(text: str | None) -> object:
@@ -95,6 +104,28 @@ def _logs(text: str | None) -> object:
     try:
         return None if text is None else orjson.loads(text)
     except orjson.JSONDecodeError:
+        return text
+
+
+def kept_result(value: object) -> object:
+    """Return a result that was given as JSON, so that `given_result` returns it as it came.
+
+    Text that reads as JSON is kept as a JSON string, as far as it has room.
+    """
+    if value is None:
+        return "null"
+    if not isinstance(value, str) or given_result(value) == value:
+        return value
+    quoted = orjson.dumps(value).decode()
+    return value if len(quoted) > MAX_KEPT_CHARS else quoted
+
+
+def given_result(text: str) -> object:
+    """Return the value that a stored result is: text, unless it is JSON as the bus writes it."""
+    try:
+        value = decode(text)
+        return value if orjson.dumps(value) == text.encode() else text
+    except (InvalidInput, orjson.JSONEncodeError):
         return text
 
 

@@ -45,13 +45,13 @@ def answered(start_bus: StartBus, bus: Bus, served: None) -> Callable[..., Ended
 
 
 def test_ids_are_told_at_once_and_before_any_answer(start_bus: StartBus, bus: Bus) -> None:
-    """P-54, P-19: message_id and conversation_id on stderr, while it waits."""
+    """P-54, P-19: message_id and conversation on stderr, while it waits."""
     process = start_bus("request", "t.request", "?", *ME, "--to", "you", "--meta", "n=1")
     assert process.stderr is not None
     lines = [process.stderr.readline().decode() for _ in range(2)]
     (asked,) = bus.read()
     assert lines[0].startswith("bus: warning: the bus has never seen an agent 'you'")
-    ids = f"message_id={asked.id} conversation_id={asked.id} type=t.request"
+    ids = f"message_id={asked.id} conversation={asked.id} type=t.request"
     assert lines[1] == f"bus: published {ids}\n"
     assert (asked.from_agent, asked.to_agent, asked.payload) == ("me", "you", "?")
     assert asked.headers == {"meta": {"n": 1}}
@@ -68,7 +68,7 @@ def test_ids_are_json_for_programs(start_bus: StartBus, bus: Bus) -> None:
     assert told == {
         "event": "published",
         "message_id": asked.id,
-        "conversation_id": asked.id,
+        "conversation": asked.id,
         "type": "t.request",
     }
     reply = bus.publish("t.done", {"n": 1}, from_agent="you", in_reply_to=asked.id)
@@ -76,7 +76,7 @@ def test_ids_are_json_for_programs(start_bus: StartBus, bus: Bus) -> None:
     assert (process.returncode, err) == (0, b"")
     assert json.loads(out) == {
         "state": "success",
-        "conversation_id": asked.id,
+        "conversation": asked.id,
         "message_id": reply.id,
         "type": "t.done",
         "payload": {"n": 1},
@@ -195,7 +195,7 @@ def test_request_that_is_repeated_with_its_id_asks_once(run_bus: RunBus, bus: Bu
     bus.publish("t.done", "here", from_agent="you", in_reply_to="ask-1")
     again = run_bus(*line, "--timeout", "20")
     assert (again.code, again.out) == (0, "here\n")
-    assert "message_id=ask-1 conversation_id=ask-1" in again.err
+    assert "message_id=ask-1 conversation=ask-1" in again.err
     assert bus.log.newest_seq() == 2
     other = run_bus("request", "t.request", "!", *ME, "--id", "ask-1")
     assert_error(other, 3, "'ask-1'", "seq 1")
@@ -261,12 +261,12 @@ def test_check_says_how_a_conversation_stands(run_bus: RunBus, bus: Bus) -> None
     root = bus.publish("t.request", from_agent="me")
     pending = run_bus("check", root.id)
     assert (pending.code, pending.err) == (0, "")
-    assert re.fullmatch(rf"{TS} pending conversation_id={root.id}\n", pending.out)
+    assert re.fullmatch(rf"{TS} pending conversation={root.id}\n", pending.out)
     for type, state, code in (("t.failed", "failure", 1), ("t.done", "success", 0)):
         reply = bus.publish(type, f"body of {type}", from_agent="you", in_reply_to=root.id)
         done = run_bus("check", root.id)
         first, rest = done.out.split("\n", 1)
-        ids = f"conversation_id={root.id} message_id={reply.id} type={type}"
+        ids = f"conversation={root.id} message_id={reply.id} type={type}"
         assert re.fullmatch(rf"{TS} {state} {ids}", first)
         assert (done.code, rest, done.err) == (code, f"body of {type}\n", "")
     assert run_bus("check", root.id, "--first").code == 1
@@ -275,7 +275,7 @@ def test_check_says_how_a_conversation_stands(run_bus: RunBus, bus: Bus) -> None
 def test_check_as_json(run_bus: RunBus, bus: Bus) -> None:
     """P-63, P-64: pending has two keys; the latest answer counts, or with --first the first."""
     root = bus.publish("t.request", from_agent="me")
-    pending = {"state": "pending", "conversation_id": root.id}
+    pending = {"state": "pending", "conversation": root.id}
     assert json.loads(run_bus("check", root.id, "--json").out) == pending
     first = bus.publish("t.request.timed_out", from_agent="you", in_reply_to=root.id)
     last = bus.publish("t.done", [1], from_agent="you", in_reply_to=root.id)
@@ -296,7 +296,7 @@ def test_check_takes_the_id_or_the_seq_of_any_message(run_bus: RunBus, bus: Bus)
     root = bus.publish("t.request", from_agent="a")
     late = bus.publish("note", from_agent="b", in_reply_to=root.id)
     for key in (root.id, str(root.seq), late.id, str(late.seq)):
-        assert f"pending conversation_id={root.id}\n" in run_bus("check", key).out
+        assert f"pending conversation={root.id}\n" in run_bus("check", key).out
 
 
 def test_check_by_other_types(run_bus: RunBus, bus: Bus) -> None:

@@ -134,11 +134,11 @@ def test_job_is_shown_with_every_attempt(run_bus: RunBus, bus: Bus) -> None:
     assert (record["message"]["payload"], record["message"]["from"]) == ("body 0", "lead")
     first, second = record["attempts"]
     assert (first["status"], first["state"], first["exit_code"]) == ("failed", "terminal", 3)
-    assert (first["group"], first["instance"]) == ("reviewers", "worker-1")
+    assert (first["group"], first["worker"]) == ("reviewers", "worker-1")
     assert (first["logs"], first["stderr"]) == (failed.logs, failed.stderr)
     assert first["claimed_at"] <= first["ended_at"] <= second["claimed_at"] <= second["ended_at"]
     assert second["token"] > first["token"]
-    assert (second["status"], second["result"]) == ("completed", '{"ok":true}')
+    assert (second["status"], second["result"]) == ("completed", {"ok": True})
 
     shown = run_bus("job", "show", "1").out
     assert shown.startswith("queue:        review\nseq:          1\nstate:        succeeded\n")

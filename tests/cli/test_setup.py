@@ -37,7 +37,7 @@ for line in sys.stdin:
     if request["method"] == "tools/call":
         call = request["params"]["arguments"]
         if mode == "works":
-            subprocess.run([{bus!r}, "publish", call["type"], call["body"], "--to", call["to"],
+            subprocess.run([{bus!r}, "publish", call["type"], call["payload"], "--to", call["to"],
                             "--from", "claude", "--id", call["id"]],
                            check=True, stdout=subprocess.DEVNULL)
         result = {{"isError": mode == "fails", "content": [{{"type": "text", "text": "sorry"}}]}}

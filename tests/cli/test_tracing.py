@@ -69,7 +69,7 @@ def test_trace_as_json_is_one_object(run_bus: RunBus, reviewed: str) -> None:
         (1, "lost", "w", "went home"),
         (2, "completed", "w", None),
     ]
-    assert re.fullmatch(TIME, job["claims"][0]["lease_until"])
+    assert re.fullmatch(TIME, job["claims"][0]["until"])
     assert messages[2]["jobs"][0]["claims"] == []
     assert messages[3]["jobs"] == []
 
@@ -97,7 +97,7 @@ def test_inspect_shows_a_message_with_all_its_claims(run_bus: RunBus, reviewed: 
     first, second = (line for line in shown if "token=" in line)
     for line, state in ((first, "lost"), (second, "completed")):
         assert f" state=terminal status={state} " in line
-        for word in ("group=w", "instance=w-", "claimed_at=", "lease_until="):
+        for word in ("group=w", "worker=w-", "claimed_at=", "until="):
             assert word in line
     assert "error=went home" in first
     record = json.loads(run_bus("inspect", "1", "--json").out)
@@ -115,7 +115,7 @@ def test_inspect_tells_live_claims_from_expired_ones(
     raw_sql(bus_dir, "UPDATE claims SET lease_until_ms = 1577836800000")
     shown = run_bus("inspect", "1").out
     assert " state=expired_active status=active " in shown
-    assert "lease_until=2020-01-01T00:00:00.000Z" in shown
+    assert "until=2020-01-01T00:00:00.000Z" in shown
     assert "expired_active" in run_bus("trace", "1").out
     assert file_of(bus).value("SELECT status FROM claims") == "active"
 

@@ -35,7 +35,7 @@ def test_answer_is_pending_until_it_comes(one_client: httpx.Client, one_bus: Bus
     one_bus.publish("review.done", {"ok": 1}, from_agent="w", in_reply_to=request["id"])
     answer = one_client.get(url).json()
     assert (answer["state"], answer["message"]["payload"]) == ("success", {"ok": 1})
-    checked = one_client.get(f"/v1/conversations/{request['conversation_id']}/answer").json()
+    checked = one_client.get(f"/v1/conversations/{request['conversation']}/answer").json()
     assert checked == answer
 
 

@@ -92,7 +92,7 @@ def scene(doors: Doors, project: Path) -> Doors:
 def _over_mcp(doors: Doors) -> list[object]:
     page = in_process(doors.bus_dir, lambda me: me.call("bus_inbox"), name="asker")
     assert page["unread"] == len(page["messages"])
-    return [message["body"] for message in page["messages"]]
+    return [message["payload"] for message in page["messages"]]
 
 
 def _by_command(doors: Doors) -> list[object]:

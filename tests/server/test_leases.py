@@ -1,8 +1,14 @@
 """Leases and reservations over HTTP."""
 
+from pathlib import Path
+
 import httpx
 
-from .conftest import problem
+from ackbus import Bus
+from ackbus.server.access.principals import Scope
+from ackbus.server.access.tokens import Tokens
+
+from .conftest import Serve, problem
 
 WANTED = {"name": "deploy", "holder": "a", "lease_s": 60}
 
@@ -15,14 +21,54 @@ def test_lease_has_one_holder_and_the_conflict_names_it(one_client: httpx.Client
     assert "held by a" in problem(refused, 409, "held")
     assert refused.json()["held"] == lease
     assert lease in one_client.get("/v1/leases").json()["leases"]
-    held = {"name": "deploy", "holder": "a", "token": lease["token"]}
-    assert (
-        one_client.post("/v1/leases/renew", json=held | {"lease_s": 600}).json()["until"]
-        > (lease["until"])
-    )
-    assert one_client.post("/v1/leases/release", json=held).status_code == 204
+    renewed = one_client.post(f"/v1/leases/{lease['token']}/renew", json={"lease_s": 600}).json()
+    assert renewed == lease | {"until": renewed["until"]}
+    assert renewed["until"] > lease["until"]
+    assert one_client.post(f"/v1/leases/{lease['token']}/release").status_code == 204
     for act in ("renew", "release"):
-        problem(one_client.post(f"/v1/leases/{act}", json=held), 409, "lease-lost")
+        lost = one_client.post(f"/v1/leases/{lease['token']}/{act}", json={})
+        problem(lost, 409, "lease-lost")
+
+
+def test_renewals_are_alike(one_client: httpx.Client, one_bus: Bus) -> None:
+    """One path, body and result for leases, reservations and claims."""
+    one_bus.publish("alike.request", from_agent="lead")
+    assert one_client.put("/v1/queues/alike", json={"type": "alike.request"}).status_code == 201
+    wanted = {"paths": ["src/alike"], "agent": "a", "lease_s": 5}
+    granted = {
+        "leases": one_client.post("/v1/leases", json=WANTED | {"name": "alike"}).json(),
+        "reservations": one_client.post("/v1/reservations", json=wanted).json()["reservations"][0],
+        "claims": one_client.post("/v1/queues/alike/claims", json={"worker": "w"}).json()["claims"][
+            0
+        ],
+    }
+    for kind, before in granted.items():
+        url = f"/v1/{kind}/{before['token']}/renew"
+        renewed = one_client.post(url, json={"lease_s": 7200})
+        assert renewed.status_code == 200, renewed.text
+        after = renewed.json()
+        assert after["token"] == before["token"]
+        assert after["until"] > before["until"]
+        for body, why in (({"lease_s": 0}, "greater than 0"), ({"ttl": 5}, "ttl")):
+            assert why in problem(one_client.post(url, json=body), 422, "invalid-input")
+        none = one_client.post(f"/v1/{kind}/99999/renew", json={})
+        assert none.json()["type"] in ("urn:ackbus:lease-lost", "urn:ackbus:claim-not-found")
+
+
+def test_token_of_another_agent_renews_and_releases_nothing(
+    serve: Serve, bus: Bus, bus_dir: Path
+) -> None:
+    lease = bus.leases.acquire("deploy", "a", lease_s=60)
+    (held,) = bus.reservations.reserve(["src"], "a").reservations
+    assert lease is not None
+    token = Tokens.of(bus).create("b", [Scope.WORK_RW], agent="b")
+    client = serve(headers={"Authorization": f"Bearer {token}"})
+    for kind, number in (("leases", lease.token), ("reservations", held.token)):
+        for act in ("renew", "release"):
+            refused = client.post(f"/v1/{kind}/{number}/{act}", json={})
+            problem(refused, 403, "forbidden")
+    assert bus.leases.get("deploy") == lease
+    assert bus.reservations.list() == [held]
 
 
 def test_reserved_files_are_a_conflict_that_says_whose(one_client: httpx.Client) -> None:
@@ -38,15 +84,20 @@ def test_reserved_files_are_a_conflict_that_says_whose(one_client: httpx.Client)
     assert (conflict["path"], conflict["held"]["agent"]) == ("src/api/users.py", "a")
     listed = one_client.get("/v1/reservations", params={"agent": "b"})
     assert listed.json()["reservations"] == []  # all or none
-    held = {"agent": "a", "tokens": tokens}
-    renewed = one_client.post("/v1/reservations/renew", json=held | {"lease_s": 7200}).json()
-    assert [each["token"] for each in renewed["reservations"]] == tokens
-    assert one_client.post("/v1/reservations/release", json=held).status_code == 204
-    again = one_client.post("/v1/reservations/release", json=held)
+    for token in tokens:
+        assert one_client.post(f"/v1/reservations/{token}/release").status_code == 204
+    again = one_client.post(f"/v1/reservations/{tokens[0]}/release")
     problem(again, 409, "lease-lost")
 
 
-def test_ttl_s_is_understood_for_lease_s(one_client: httpx.Client) -> None:
+def test_former_renewals_are_understood(one_client: httpx.Client) -> None:
+    """By name, or several at once; `ttl_s` for `lease_s`."""
+    wanted = {"paths": ["former/a", "former/b"], "agent": "a"}
+    granted = one_client.post("/v1/reservations", json=wanted).json()["reservations"]
+    named = {"agent": "a", "tokens": [each["token"] for each in granted]}
+    renewed = one_client.post("/v1/reservations/renew", json=named | {"lease_s": 7200}).json()
+    assert [each["token"] for each in renewed["reservations"]] == named["tokens"]
+    assert one_client.post("/v1/reservations/release", json=named).status_code == 204
     granted = one_client.post("/v1/leases", json=WANTED | {"name": "old"}).json()
     held = {"name": "old", "holder": "a", "token": granted["token"]}
     renewed = one_client.post("/v1/leases/renew", json=held | {"ttl_s": 600}).json()

@@ -66,10 +66,10 @@ def test_every_tool_does_its_work(connect: Connect, bus: Bus) -> None:
         async with connect("me") as me:
             standing = await me.call("bus_join", name="me", task="tests")
             assert (standing["agent"], standing["unread"]) == ("me", 0)
-            sent = await me.call("bus_send", type="note.text", body={"n": [1, None]}, to="me")
+            sent = await me.call("bus_send", type="note.text", payload={"n": [1, None]}, to="me")
             assert sent["seq"] == 1
             (message,) = (await me.call("bus_inbox"))["messages"]
-            assert (message["from"], message["body"]) == ("me", {"n": [1, None]})
+            assert (message["from"], message["payload"]) == ("me", {"n": [1, None]})
             assert message["untrusted"] is True
             assert await me.call("bus_ack", seq=1) == {"acknowledged": 1, "unread": 0}
             reserved = await me.call("bus_reserve", paths=["src/a.py"], reason="tests")
@@ -77,15 +77,15 @@ def test_every_tool_does_its_work(connect: Connect, bus: Bus) -> None:
             status = await me.call("bus_status")
             assert (status["acknowledged"], status["reserved"]) == (1, ["src/a.py"])
 
-            asked = await me.call("bus_request", type="build.request", body="all", wait_s=0)
+            asked = await me.call("bus_request", type="build.request", payload="all", wait_s=0)
             assert asked["state"] == "pending"
             assert "no live worker serves 'build.request'" in asked["warning"]
             claim = await me.call("bus_claim", queue="build.request")
-            assert claim["message"]["body"] == "all"
+            assert claim["message"]["payload"] == "all"
             ended = await me.call("bus_finish", token=claim["token"], result={"ok": True})
             assert ended["job"] == "succeeded"
             answer = await me.call("bus_check", conversation=asked["conversation"])
-            assert (answer["state"], answer["reply"]["body"]) == ("success", {"ok": True})
+            assert (answer["state"], answer["reply"]["payload"]) == ("success", {"ok": True})
             thread = await me.call("bus_thread", conversation=2)
             assert [each["seq"] for each in thread["messages"]] == [2, 3]
             found = await me.call("bus_search", words="all")
@@ -103,12 +103,14 @@ def test_every_tool_does_its_work(connect: Connect, bus: Bus) -> None:
 def test_two_agents_are_two(connect: Connect, bus: Bus) -> None:
     async def act() -> None:
         async with connect("a") as a, connect("b") as b:
-            sent = await a.call("bus_send", type="question", body="?", to="b")
+            sent = await a.call("bus_send", type="question", payload="?", to="b")
             (question,) = (await b.call("bus_inbox", wait_s=20))["messages"]
             assert (question["from"], question["to"]) == ("a", "b")
-            reply = await b.call("bus_send", type="answer", body="!", reply_to=question["seq"])
+            reply = await b.call(
+                "bus_send", type="answer", payload="!", in_reply_to=question["seq"]
+            )
             assert (reply["to"], reply["conversation"]) == ("a", sent["id"])
-            assert (await a.call("bus_inbox", wait_s=20))["messages"][0]["body"] == "!"
+            assert (await a.call("bus_inbox", wait_s=20))["messages"][0]["payload"] == "!"
             assert await b.call("bus_ack", seq=2) == {"acknowledged": 2, "unread": 0}
             assert (await a.call("bus_status"))["unread"] == 1
             await b.call("bus_reserve", paths=["src"])
@@ -160,10 +162,10 @@ def test_client_without_a_session_goes_on_after_the_server_was_killed(
         with ExitStack() as servers:
             url = servers.enter_context(killed_at_the_end(0))
             async with agent_at(f"{url}/mcp?agent=me") as me:
-                await me.call("bus_send", type="t", body=1)
+                await me.call("bus_send", type="t", payload=1)
                 servers.close()
                 servers.enter_context(killed_at_the_end(int(url.rpartition(":")[2])))
-                assert (await me.call("bus_send", type="t", body=2))["seq"] == 2
+                assert (await me.call("bus_send", type="t", payload=2))["seq"] == 2
 
     asyncio.run(act())
     assert [each.payload for each in bus.read()] == [1, 2]
@@ -352,7 +354,7 @@ def test_stdout_is_the_protocols_whatever_others_print(
         {
             "id": 4,
             "method": "tools/call",
-            "params": {"name": "bus_send", "arguments": {"type": "t", "body": float("nan")}},
+            "params": {"name": "bus_send", "arguments": {"type": "t", "payload": float("nan")}},
         },
     ]
     process = subprocess.Popen(

@@ -60,7 +60,7 @@ def test_no_body_can_leave_its_frame(bus: Bus, bus_dir: Path, body: Any) -> None
     hidden = {char for char in text_of(result) if unicodedata.category(char)[0] == "C"}
     assert hidden <= {"\n"}
     (framed,) = result.structured_content["messages"]
-    assert (framed["body"], framed["untrusted"]) == (body, True)
+    assert (framed["payload"], framed["untrusted"]) == (body, True)
 
 
 def test_no_name_that_plain_sql_stored_can_leave_its_line(bus: Bus, bus_dir: Path) -> None:
@@ -111,7 +111,7 @@ def test_what_agents_say_of_themselves_stands_behind_bars(bus: Bus, bus_dir: Pat
 def test_word_for_everyone_is_no_recipient(bus: Bus, bus_dir: Path) -> None:
     async def act(me: Agent) -> None:
         for tool, type in (("bus_send", "t"), ("bus_request", "t.request")):
-            assert "leave `to` out" in await me.fail(tool, type=type, body="x", to="all")
+            assert "leave `to` out" in await me.fail(tool, type=type, payload="x", to="all")
 
     in_process(bus_dir, act)
     assert bus.log.newest_seq() == 0
@@ -175,7 +175,7 @@ def test_answer_is_in_the_trace_of_what_it_answers(bus: Bus, bus_dir: Path) -> N
     """Q-22: with a span of its own."""
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     bus.publish("ask", from_agent="a", headers={"traceparent": parent})
-    in_process(bus_dir, lambda me: me.call("bus_send", type="told", reply_to="1"))
+    in_process(bus_dir, lambda me: me.call("bus_send", type="told", in_reply_to="1"))
     (told,) = bus.read(type="told")
     assert told.headers["traceparent"][:35] == parent[:35]
     assert told.headers["traceparent"] != parent
@@ -184,11 +184,11 @@ def test_answer_is_in_the_trace_of_what_it_answers(bus: Bus, bus_dir: Path) -> N
 def test_no_body_and_a_body_of_null_differ(bus: Bus, bus_dir: Path) -> None:
     async def act(me: Agent) -> list[dict[str, Any]]:
         await me.call("bus_send", type="t", to="me")
-        await me.call("bus_send", type="t", to="me", body=None)
+        await me.call("bus_send", type="t", to="me", payload=None)
         found: list[dict[str, Any]] = (await me.call("bus_inbox"))["messages"]
         return found
 
-    assert ["body" in each for each in in_process(bus_dir, act)] == [False, True]
+    assert ["payload" in each for each in in_process(bus_dir, act)] == [False, True]
     assert [each.has_payload for each in bus.read()] == [False, True]
 
 
@@ -206,7 +206,7 @@ def test_pages_follow_one_another_without_a_gap(bus: Bus, bus_dir: Path) -> None
         cursor: dict[str, str] = {}
         while True:
             page = await me.call("bus_inbox", type="t.even", limit=7, **cursor)
-            found += [each["body"] for each in page["messages"]]
+            found += [each["payload"] for each in page["messages"]]
             if len(found) == 7:
                 await me.call("bus_ack", seq=5)
             if "next_cursor" not in page:
@@ -249,7 +249,7 @@ def test_mail_that_was_archived_unread_is_told_of(bus: Bus, bus_dir: Path) -> No
         assert "bus_ack(seq=3)" in await me.fail("bus_inbox")
         assert len((await me.call("bus_thread", conversation="2"))["messages"]) == 1
         await me.call("bus_ack", seq=3)
-        assert [each["body"] for each in (await me.call("bus_inbox"))["messages"]] == ["new"]
+        assert [each["payload"] for each in (await me.call("bus_inbox"))["messages"]] == ["new"]
 
     in_process(bus_dir, act)
 
@@ -278,14 +278,14 @@ def test_long_body_comes_in_parts(bus: Bus, bus_dir: Path) -> None:
         assert "When the rest of it is handled, too: bus_ack(seq=2)" in await me.read(
             "bus_inbox", cursor="1"
         )
-        assert (first["body"], second) == (0, long)
+        assert (first["payload"], second) == (0, long)
         claim = await me.call("bus_claim", queue="big.request")
         begin = claim["message"]
-        assert len(begin["body"]) == MAX_CHARS
+        assert len(begin["payload"]) == MAX_CHARS
         assert begin["part"] == f"characters 1 to {MAX_CHARS} of {len(long)}"
         where = {"conversation": "2"}
         rest = await _rest(me, where, claim["next_cursor"], "bus_thread")
-        assert begin["body"] + rest == long
+        assert begin["payload"] + rest == long
 
     in_process(bus_dir, act)
 
@@ -296,14 +296,14 @@ async def _rest(
     text = ""
     while cursor is not None:
         page = await me.call(tool, cursor=cursor, **where)
-        text += "".join(each["body"] for each in page["messages"])
+        text += "".join(each["payload"] for each in page["messages"])
         cursor = page.get("next_cursor")
     return text
 
 
 def test_own_broadcasts_do_not_come_back(bus: Bus, bus_dir: Path) -> None:
     async def act(me: Agent) -> None:
-        await me.call("bus_send", type="t", body="to all")
+        await me.call("bus_send", type="t", payload="to all")
         page = await me.call("bus_inbox")
         assert (page["messages"], page["unread"]) == ([], 0)
 
@@ -316,9 +316,9 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "an unknown argument": ("bus_send", {"type": "t", "too": "b"}, "too: Extra inputs"),
     "a bad type": ("bus_send", {"type": "t..u"}, "must be dotted words"),
     "a bad recipient": ("bus_send", {"type": "t", "to": "a\nb"}, "recipient"),
-    "an unknown parent": ("bus_send", {"type": "t", "reply_to": "zzz"}, "no message"),
-    "a taken id": ("bus_send", {"type": "t", "id": "taken", "body": 2}, "taken by seq 1"),
-    "half a character": ("bus_send", {"type": "t", "body": "\ud800"}, "not valid UTF-8"),
+    "an unknown parent": ("bus_send", {"type": "t", "in_reply_to": "zzz"}, "no message"),
+    "a taken id": ("bus_send", {"type": "t", "id": "taken", "payload": 2}, "taken by seq 1"),
+    "half a character": ("bus_send", {"type": "t", "payload": "\ud800"}, "not valid UTF-8"),
     "a seq past the end": ("bus_ack", {"seq": 99}, "the log holds 1 to 1"),
     "a seq of 0": ("bus_ack", {"seq": 0}, "greater than or equal to 1"),
     "a cursor that is none": ("bus_inbox", {"cursor": "1; --"}, "pass next_cursor back"),
@@ -433,7 +433,7 @@ def test_claims_are_renewed_released_and_failed(bus: Bus, bus_dir: Path) -> None
         assert "say in error" in await me.fail("bus_finish", token=again, outcome="failed")
         await me.call("bus_finish", token=again, outcome="failed", error="broken")
         answer = await me.call("bus_check", conversation=1)
-        assert (answer["state"], answer["reply"]["body"]) == ("failure", "broken")
+        assert (answer["state"], answer["reply"]["payload"]) == ("failure", "broken")
 
     in_process(bus_dir, act)
 
@@ -481,14 +481,14 @@ def test_bus_that_is_gone_is_told_of_and_used_again_when_it_is_back(bus_dir: Pat
     gone = bus_dir.with_name("gone")
 
     async def act(me: Agent) -> None:
-        await me.call("bus_send", type="t", body="lost")
+        await me.call("bus_send", type="t", payload="lost")
         bus_dir.rename(gone)  # at once: a server that exports meanwhile would make a file in it
         for tool, arguments in (("bus_send", {"type": "t"}), ("bus_status", {})):
             text = await me.fail(tool, **arguments)
             assert "no bus in" in text
             assert "bus init" in text
         Bus.init(bus_dir).close()
-        assert (await me.call("bus_send", type="t", body="kept"))["seq"] == 1
+        assert (await me.call("bus_send", type="t", payload="kept"))["seq"] == 1
 
     in_process(bus_dir, act)
     with Bus.open(bus_dir) as bus:
@@ -628,7 +628,7 @@ def test_waiting_ends_as_soon_as_something_comes(bus: Bus, bus_dir: Path) -> Non
         asked = asyncio.create_task(me.call("bus_inbox", wait_s=25))
         await me.call("bus_status")
         bus.publish("t", "now", from_agent="a")
-        assert (await asked)["messages"][0]["body"] == "now"
+        assert (await asked)["messages"][0]["payload"] == "now"
 
     in_process(bus_dir, act)
 

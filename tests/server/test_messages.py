@@ -184,6 +184,30 @@ def test_lists_leave_large_payloads_where_they_are(client: httpx.Client, bus: Bu
     assert len(client.get("/v1/messages/1").json()["payload"]) == 10_007
 
 
+def test_search_goes_on_where_its_page_ended(client: httpx.Client, bus: Bus) -> None:
+    """Each match once, the best first, whatever is published meanwhile."""
+    words = ["disk " * (1 + n % 5) + "full" for n in range(45)]
+    bus.publish_many(
+        Draft("t", text, from_agent="a" if n % 9 else "b") for n, text in enumerate(words)
+    )
+    whole = client.get("/v1/search", params={"q": "disk", "agent": "a", "limit": 100}).json()
+    wanted = [each["message"]["seq"] for each in whole["found"]]
+    assert (len(wanted), whole["next_cursor"]) == (40, None)
+    found, parameters = [], {"q": "disk", "agent": "a", "limit": 10}
+    for page in range(4):
+        answer = client.get("/v1/search", params=parameters).json()
+        found += [each["message"]["seq"] for each in answer["found"]]
+        assert (answer["next_cursor"] is None) == (page == 3)
+        parameters["cursor"] = answer["next_cursor"]
+        bus.publish("t", "disk disk disk disk disk", from_agent="a")
+    assert sorted(found) == sorted(wanted)
+    for cursor in ("", "7", "7+", "-1+0", "7+1 ", "\u0667+1", "9" * 19 + "+0"):
+        refused = client.get("/v1/search", params={"q": "disk", "cursor": cursor})
+        assert "next_cursor" in problem(refused, 422, "invalid-input")
+    beyond = client.get("/v1/search", params={"q": "disk", "cursor": "9+999999999"}).json()
+    assert beyond == {"found": [], "next_cursor": None}
+
+
 def test_client_that_has_a_message_is_not_sent_it_again(client: httpx.Client, bus: Bus) -> None:
     bus.publish("t", from_agent="a")
     tag = client.get("/v1/messages/1").headers["ETag"]

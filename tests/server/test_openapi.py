@@ -2,6 +2,7 @@
 
 import subprocess
 import sysconfig
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import httpx
 from ackbus import Bus, Queue
 from ackbus.server.access.principals import Scope
 from ackbus.server.access.tokens import Tokens
+from ackbus.server.mcp.tools.catalog import tools_of
 
+from ..field_names import SECOND_NAMES, fields
 from ..sizes import size
 from .conftest import problem
 
@@ -109,8 +112,66 @@ def test_health_is_there_for_those_who_read_no_body(one_client: httpx.Client) ->
 
 
 def test_whoever_is_lost_is_led_to_the_document(one_client: httpx.Client) -> None:
-    for path in ("/v1", "/v1/"):
-        found = one_client.get(path, follow_redirects=True)
-        assert found.json()["openapi"].startswith("3.")
-    missing = one_client.get("/v1/mesages")
-    assert "/v1/openapi.json" in problem(missing, 404, "not-found")
+    found = one_client.get("/v1", follow_redirects=True)
+    assert found.json()["openapi"].startswith("3.")
+    for path in ("/v1/", "/v1/mesages"):
+        assert "/v1/openapi.json" in problem(one_client.get(path), 404, "not-found")
+
+
+def test_document_names_its_server_and_the_version_of_the_package(
+    one_client: httpx.Client,
+) -> None:
+    document = one_client.get("/v1/openapi.json").json()
+    assert document["info"]["version"] == version("ackbus")
+    (server,) = document["servers"]
+    url = one_client.base_url.join(server["url"])
+    assert httpx.get(url.join("/healthz")).json()["ok"] is True
+
+
+#: What stands in the paths of the document here.
+VALUES = {
+    "agent": "ann",
+    "conversation": "c-1",
+    "id": "r-1",
+    "key": "1",
+    "kind": "inbox",
+    "name": "ann",
+    "queue": "work",
+    "ref": "sha256-" + "0" * 64,
+    "seq": "1",
+    "session": "s-1",
+    "token": "1",
+}
+
+
+def test_no_resource_answers_by_a_slash_at_its_end(one_client: httpx.Client, one_bus: Bus) -> None:
+    """Neither does a redirect lead to one, nor is it the name of another resource."""
+    paths = one_client.get("/v1/openapi.json").json()["paths"]
+    asked = [
+        (method, path.replace(":path", "").format_map(VALUES))
+        for path, operations in paths.items()
+        for method in operations
+    ]
+    assert len(asked) > 60
+    newest = one_bus.log.newest_seq()
+    for method, path in [*asked, ("get", "/mcp"), ("post", "/mcp"), ("get", "/v1/ws")]:
+        answer = one_client.request(method, f"{path}/")
+        assert answer.status_code == 404, (method, path, answer.text)
+        assert method == "head" or answer.json()["type"] == "urn:ackbus:not-found", path
+    assert one_bus.log.newest_seq() == newest
+    assert "work/" not in [each["queue"] for each in one_client.get("/v1/queues").json()["queues"]]
+    assert one_client.get("/v1/inboxes/ann%2F").json()["agent"] == "ann/"  # a name may end so
+
+
+def test_each_thing_has_one_name_at_every_door(one_client: httpx.Client) -> None:
+    """The fields of the API and of the tools of MCP; tests/automation has those of its API."""
+    document = one_client.get("/v1/openapi.json").json()
+    tools = [[each.input_schema, each.output_schema] for each in tools_of("full").values()]
+    for door in (document, tools):
+        names = set(fields(door))
+        assert {"type", "payload", "conversation", "in_reply_to", "until", "next_cursor"} <= names
+        assert names & SECOND_NAMES.keys() == set()
+    # A message is a line of bus.jsonl, which has another word for its conversation.
+    places = document["components"]["schemas"]
+    lines = {name for name, each in places.items() if "correlation_id" in each["properties"]}
+    assert lines == {"MessageGiven", "MessageRecord", "RequestGiven", "StepRecord"}

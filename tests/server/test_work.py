@@ -11,13 +11,20 @@ from functools import partial
 from pathlib import Path
 
 import httpx
+import orjson
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ackbus import Bus, Draft, Queue, Receipt
+from ackbus.schema.message.ids import new_id
 from ackbus.server.access.access import Access
 from ackbus.server.app import create_app
+from ackbus.subscribers.jobs.claims import Outcome
+from ackbus.subscribers.jobs.json_records import given_result, kept_result
 
 from ..conftest import wait_until
+from ..sizes import size
 from .conftest import problem, scrape, serving
 
 
@@ -48,11 +55,71 @@ def test_claim_is_completed_with_its_reply(one_client: httpx.Client, one_bus: Bu
     assert reply is not None
     assert (reply.from_agent, reply.to_agent, reply.in_reply_to) == ("w", "lead", asked.id)
     job = one_client.get(f"/v1/queues/{queue}/jobs/{asked.seq}").json()
-    assert (job["state"], job["attempts"][0]["result"]) == ("succeeded", '{"ok":1}')
+    assert (job["state"], job["attempts"][0]["result"]) == ("succeeded", {"ok": 1})
     assert job["message"]["id"] == asked.id
     again = one_client.post(f"/v1/claims/{claim['token']}/complete", json=body)
     problem(again, 409, "claim-lost")
     assert again.json()["ended_as"] == "completed"  # so it was done, if no answer came
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(codec="utf-8"))
+    # Text that could be taken for another value.
+    | st.sampled_from(["null", "0", "1.10", "-0.0", '"a"', '"\\"a\\""', "[]", "{}", "1e400", " 1"])
+    | st.integers().map(str),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=size(sample=60, whole=2000), deadline=None)
+@given(result=JSON)
+def test_result_comes_back_as_it_went_in(result: object) -> None:
+    """Also null, numbers that text could be, and text that numbers could be."""
+    kept = Outcome(result=kept_result(result)).row()[3]
+    assert isinstance(kept, str)
+    found = given_result(kept)
+    assert (orjson.dumps(found), type(found)) == (orjson.dumps(result), type(result))
+
+
+@pytest.mark.parametrize("result", [None, 2**63, 0.1, "12", '{"a":1}', {"b": 1, "a": [None]}, ""])
+def test_result_comes_back_at_each_door(
+    one_client: httpx.Client, one_bus: Bus, result: object
+) -> None:
+    queue = made(one_client, new_id())
+    asked = one_bus.publish(f"{queue}.request", from_agent="lead")
+    (claim,) = claimed(one_client, queue)
+    url = f"/v1/claims/{claim['token']}"
+    assert one_client.post(f"{url}/complete", json={"result": result}).status_code == 200
+    assert one_client.get(url).json()["result"] == result
+    job = one_client.get(f"/v1/queues/{queue}/jobs/{asked.seq}").json()
+    assert job["attempts"][0]["result"] == result
+    trace = one_client.get(f"/v1/trace/{asked.seq}").json()
+    assert trace["messages"][0]["jobs"][0]["claims"][0]["result"] == result
+
+
+def test_result_that_was_not_given_is_absent(one_client: httpx.Client, one_bus: Bus) -> None:
+    queue = made(one_client, "q14")
+    one_bus.publish("q14.request", from_agent="lead")
+    (claim,) = claimed(one_client, queue)
+    url = f"/v1/claims/{claim['token']}"
+    assert one_client.post(f"{url}/complete", json={}).status_code == 200
+    assert "result" not in one_client.get(url).json()
+
+
+def test_long_result_comes_back_cut_as_text(one_client: httpx.Client, one_bus: Bus) -> None:
+    queue = made(one_client, "q15")
+    for _ in range(2):
+        one_bus.publish("q15.request", from_agent="lead")
+    for given_now, kept in (("1" * 70_000, "1" * 65_536), (["a" * 70_000], '["' + "a" * 65_534)):
+        (claim,) = claimed(one_client, queue)
+        url = f"/v1/claims/{claim['token']}"
+        assert one_client.post(f"{url}/complete", json={"result": given_now}).status_code == 200
+        assert one_client.get(url).json()["result"] == kept
 
 
 def test_late_holder_changes_nothing_and_learns_it(one_client: httpx.Client, one_bus: Bus) -> None:
@@ -75,7 +142,7 @@ def test_late_holder_changes_nothing_and_learns_it(one_client: httpx.Client, one
     shown = one_client.get(f"/v1/claims/{claim['token']}").json()
     assert (shown["state"], shown["worker"]) == ("live_active", claim["worker"])
     renewed = one_client.post(f"/v1/claims/{claim['token']}/renew", json={"lease_s": 600})
-    assert renewed.json()["lease_until"] > claim["lease_until"]
+    assert renewed.json()["until"] > claim["until"]
 
 
 def test_job_handed_back_is_claimed_again_as_the_same_attempt(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from ....bus import tracing
 from ....bus.bus import Bus
@@ -14,11 +14,11 @@ from ....schema.message.priority import parse_priority
 from ...access.principals import Scope
 from ..session import Session
 from .common import (
-    Body,
     Conversation,
     Limit,
     Next,
     Page,
+    Payload,
     Type,
     conversation_of,
     message_of,
@@ -35,11 +35,18 @@ class Send(Arguments):
     """The arguments of `bus_send`."""
 
     type: Type
-    body: Body = None
+    payload: Payload = None
     to: Annotated[
-        str | None, Field(description="Agent. Left out: everyone, or the sender of reply_to.")
+        str | None, Field(description="Agent. Left out: everyone, or the sender of in_reply_to.")
     ] = None
-    reply_to: Annotated[str | None, Field(description="seq or id that this answers.")] = None
+    in_reply_to: Annotated[
+        str | None,
+        Field(
+            description="seq or id that this answers.",
+            # Its former name is understood for one version more.
+            validation_alias=AliasChoices("in_reply_to", "reply_to"),
+        ),
+    ] = None
     priority: Literal["interactive", "normal", "background"] = "normal"
     id: Annotated[str | None, Field(description="Sending it twice stores it once.")] = None
 
@@ -64,12 +71,12 @@ class Sent(Result):
 def _send(session: Session, given: Send) -> Reply:
     bus, agent = session.bus, session.agent()
     session.principal.check_may_send(given.type)
-    parent = None if given.reply_to is None else message_of(bus, given.reply_to)
+    parent = None if given.in_reply_to is None else message_of(bus, given.in_reply_to)
     to = given.to or (parent.from_agent if parent else None)
     warning = stranger(bus, to)
     draft = Draft(
         given.type,
-        given.body if "body" in given.model_fields_set else ABSENT,
+        given.payload if "payload" in given.model_fields_set else ABSENT,
         from_agent=agent,
         to_agent=to,
         in_reply_to=parent.id if parent else None,

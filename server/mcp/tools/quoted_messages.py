@@ -43,14 +43,14 @@ class FramedMessage(BaseModel):
     to: str | None = None
     type: str
     conversation: Annotated[str | None, Field(description="Left out where it is id.")] = None
-    body: Any = None
+    payload: Any = None
     part: str | None = None
     untrusted: Literal[True]
 
     @classmethod
-    def of(cls, message: Message, body: object, part: str | None = None) -> FramedMessage:
-        """Return a message with its body, or with the named part of it; ABSENT: no body."""
-        fields = {} if body is ABSENT else {"body": body}
+    def of(cls, message: Message, payload: object, part: str | None = None) -> FramedMessage:
+        """Return a message with its payload, or with the named part of it, or ABSENT."""
+        fields = {} if payload is ABSENT else {"payload": payload}
         begins = message.conversation == message.id
         return cls(
             seq=message.seq,
@@ -72,15 +72,16 @@ class FramedMessage(BaseModel):
     # Without a return type, by which the JSON Schema would be that of any object.
     @model_serializer(mode="wrap")
     def _with_null(self, others: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]
-        """Keep a body of null, while other null fields are left out."""
+        """Keep a payload of null, while other null fields are left out."""
         made = others(self)
-        return made | {"body": self.body} if "body" in self.model_fields_set else made
+        return made | {"payload": self.payload} if "payload" in self.model_fields_set else made
 
     def text(self) -> str:
         """Return the message as text: one line of the bus, and the body behind bars."""
-        if "body" not in self.model_fields_set:
-            return f"{self._head('')}, without a body"
-        return f"{self._head(f' ({self.part})' if self.part else '')}\n{barred(text_of(self.body))}"
+        if "payload" not in self.model_fields_set:
+            return f"{self._head('')}, without a payload"
+        part = f" ({self.part})" if self.part else ""
+        return f"{self._head(part)}\n{barred(text_of(self.payload))}"
 
     def _head(self, part: str) -> str:
         to = named(self.to) if self.to else "all"

@@ -15,7 +15,7 @@ from ....subscribers.conversations.reply_types import ReplyTypes
 from ....subscribers.requests import Request
 from ...access.principals import Scope
 from ..session import Session
-from .common import Body, Conversation, Wait, stranger, wait_for
+from .common import Conversation, Payload, Wait, stranger, wait_for
 from .pages import beginning, rest_of
 from .quoted_messages import NOTICE, FramedMessage, named, shown
 from .tool import Arguments, Reply, Result, Tool
@@ -28,7 +28,7 @@ class Ask(Arguments):
     """The arguments of `bus_request`."""
 
     type: Annotated[str, Field(description="Ends in .request")]
-    body: Body = None
+    payload: Payload = None
     to: Annotated[str | None, Field(description="Agent. Default: any worker.")] = None
     wait_s: Wait = WAIT_S
 
@@ -55,8 +55,8 @@ def _request(session: Session, given: Ask) -> Reply:
     if not reply_types.all():
         raise InvalidInput(f"type {given.type[:80]!a} asks for nothing: end it in .request")
     warning = stranger(bus, given.to)
-    body = given.body if "body" in given.model_fields_set else ABSENT
-    receipt = bus.publish(given.type, body, from_agent=agent, to_agent=given.to)
+    payload = given.payload if "payload" in given.model_fields_set else ABSENT
+    receipt = bus.publish(given.type, payload, from_agent=agent, to_agent=given.to)
     sent = Request.published(bus, receipt.seq, reply_types, is_new=not receipt.duplicate)
     answer = wait_for(session, sent.check, lambda seen: seen.reply, given.wait_s)
     return _handed_over(session, answer, sent.asker, warning or sent.unserved)

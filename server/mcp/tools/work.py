@@ -16,6 +16,7 @@ from ....subscribers.jobs.claims import Claim, Outcome
 from ....subscribers.jobs.errors import ClaimLost, QueueNotFound
 from ....subscribers.jobs.job_replies import answer_to
 from ....subscribers.jobs.jobs import Jobs
+from ....subscribers.jobs.json_records import kept_result
 from ....subscribers.queues.claim_by_token import claim_of
 from ....subscribers.queues.queue import Queue
 from ....subscribers.queues.queues import Queues
@@ -156,7 +157,8 @@ def _end(message: Message, agent: str, given: Finish) -> tuple[Outcome, list[Dra
     """Return an attempt's outcome, and the conventional answer to the message's sender."""
     types = ReplyTypes.of(message.type)
     if given.outcome == "done":
-        outcome, type = Outcome(result=given.result), types.success
+        result = None if given.result is None else kept_result(given.result)
+        outcome, type = Outcome(result=result), types.success
         body: object = given.result if "result" in given.model_fields_set else ABSENT
     else:
         outcome, type = Outcome(status="failed", error=given.error), types.failure

@@ -40,7 +40,7 @@ function actOf(act) {
 function attemptOf(claim) {
   const took = claim.ended_at
     ? ["took ", duration(new Date(claim.ended_at) - new Date(claim.claimed_at))]
-    : ["its lease ends in ", until(claim.lease_until)];
+    : ["its lease ends in ", until(claim.until)];
   const outputs = [["stderr", claim.stderr], ["result", claim.result]].filter(([, text]) => text);
   return h("section.attempt", { "aria-label": `Attempt ${claim.attempt}` },
     h("div.actions", {},

@@ -1,6 +1,7 @@
 """Discovery of what a service offers, by clients that know nothing of it."""
 
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from fastapi.routing import APIRoute
 from ackbus import Bus
 from ackbus.server.automation.app import ROUTERS
 
+from ...field_names import SECOND_NAMES, fields
 from ..conftest import Folder
 from ..running import OK
 from .serving import API, KEYS, Served, api_of, problem
@@ -131,3 +133,21 @@ def test_the_document_has_every_route_and_says_which_need_a_token(served: Served
         *("/", "/healthz", "/plugins", "/skills", "/.well-known/ai-plugin.json"),
         "/plugin/{plugin}/openapi.json",
     }
+
+
+def test_no_operation_answers_by_a_slash_at_its_end(served: Served) -> None:
+    client = served.client()
+    for path, operations in asked(served, "/openapi.json")["paths"].items():
+        for method in operations:
+            if path != "/":
+                ended = client.request(method, f"{path.replace('{', '').replace('}', '')}/")
+                problem(ended, 404, "not-found")
+
+
+def test_fields_have_the_names_of_the_other_doors(served: Served) -> None:
+    document = asked(served, "/openapi.json")
+    names = set(fields(document))
+    assert {"payload", "type"} <= names
+    assert names & SECOND_NAMES.keys() == set()
+    assert document["info"]["version"] == version("ackbus")
+    assert [each["url"] for each in document["servers"]] == ["/"]
