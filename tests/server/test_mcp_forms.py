@@ -81,7 +81,7 @@ def test_agent_joins_reads_answers_acknowledges_and_pages_on(
         rest = await see("bus_inbox", cursor=found(r"call again with cursor '(\d+)'", first))
         assert "question 20" in rest
         last = found(r"When these are handled: bus_ack\(seq=(\d+)\)", rest)
-        sent = await see("bus_send", type="answer", body="yes", reply_to=last)
+        sent = await see("bus_send", type="answer", payload="yes", in_reply_to=last)
         conversation = found(r"conversation\W+([\w-]+)", sent)
         assert "question 20" in await see("bus_thread", conversation=conversation)
         assert re.search(r"unread\W+0|\b0 unread", await see("bus_ack", seq=last))
@@ -125,7 +125,7 @@ def test_agent_asks_and_checks(
     bus: Bus, bus_dir: Path, sight: Callable[[CallToolResult], str]
 ) -> None:
     async def act(see: See) -> None:
-        asked = await see("bus_request", type="t.request", body="?", to="nobody", wait_s=0)
+        asked = await see("bus_request", type="t.request", payload="?", to="nobody", wait_s=0)
         assert "never seen" in asked
         conversation = found(r"bus_check\(conversation='([\w-]+)'\)", asked)
         bus.publish("t.done", "forty", from_agent="nobody", in_reply_to=conversation)
@@ -182,10 +182,10 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("bus_inbox", {"limit": 2}),
     ("bus_inbox", {"type": "big.*"}),
     ("bus_inbox", {"type": "none.*"}),
-    ("bus_send", {"type": "t", "body": {"a": 1}, "to": "lead"}),
+    ("bus_send", {"type": "t", "payload": {"a": 1}, "to": "lead"}),
     ("bus_send", {"type": "t", "to": "stranger", "id": "twice"}),
     ("bus_send", {"type": "t", "to": "stranger", "id": "twice"}),
-    ("bus_send", {"type": "t", "reply_to": "1"}),
+    ("bus_send", {"type": "t", "in_reply_to": "1"}),
     ("bus_thread", {"conversation": "1"}),
     ("bus_thread", {"conversation": "1", "limit": 1}),
     ("bus_search", {"words": "please"}),
