@@ -70,8 +70,10 @@ def test_spawn(directory: Path, main: Git, tmp_path: Path) -> None:
 
 
 def test_spawn_between_its_gits(directory: Path, main: Git) -> None:
-    """The same at statements of the bus, writes of its files, and files of ours."""
-    main.ok("config", "ackbus.maxTrees", "1000")
+    """The same at statements of the bus, writes of its files, and files of ours.
+
+    Each tree is removed again: with every one that is there, a spawn takes more steps.
+    """
     number, step, died = 0, 1, True
     while died:
         name = f"t{number}"
@@ -85,6 +87,9 @@ def test_spawn_between_its_gits(directory: Path, main: Git) -> None:
         with Bus.open(directory) as bus:
             spawned(bus, main, name)
             spawned_once(bus, main, name)
+            Tasks(bus).cancel(name, agent="lead")
+            (cleaned,) = Clean(bus).clean([name])
+            assert cleaned.is_removed, cleaned.reason
         number += 1
         step += size(sample=9, whole=1)
     assert step > 30
