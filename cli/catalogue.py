@@ -17,6 +17,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "ack": ("inbox", "Acknowledge a message and all before it."),
         "inbox": ("inbox", "Print the state of an inbox, and choose its broadcasts."),
         "listen": ("inbox", "Run a command for each message."),
+        "wake": ("wake", "Wake an idle agent that has unread mail."),
         "parked": ("inbox", "Messages set aside after too many failed deliveries."),
         "read": ("read", "Print the messages that match every option, in order."),
         "tail": ("read", "Print the newest messages, the oldest of them first."),

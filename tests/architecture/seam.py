@@ -50,6 +50,7 @@ CLOCKS = {
     "cli/commands/schedule.py": "shows the coming times of a rule, which need no bus",
     "cli/commands/webhook.py": "signs as a sender does, which has no bus",
     "bus/trust/keys.py": "notes when a key of this user was made, outside of any bus",
+    "wake/tmux.py": "compares the times of tmux, which are the host's",
     "torture/measures.py": "measures whether the clock was set",
 }
 

@@ -131,6 +131,7 @@ READING = [
         ["queue", "remove", EVIL],
     ),
     *(["heartbeat", EVIL], ["lease", "list"]),
+    *(["wake", "me"], ["wake", "me", "--json", "--", "true"], ["wake", EVIL, "--", EVIL]),
     *(
         *(["integrate", "--dry-run", "--repo", EVIL], ["integrate", "--into", EVIL, "--once"]),
         *(["task", "list"], ["task", "list", "--json"], ["task", "list", "--state", EVIL]),

@@ -34,6 +34,7 @@ from ackbus.schema.queries import file_of
 from ackbus.schema.sqlite.creation import create
 from ackbus.schema.sqlite.upgrade import upgrade
 from ackbus.subscribers.inboxes.seen_mail import Shown
+from ackbus.wake.notes import Notes
 
 #: Seconds after which an act counts as hung; the issue's own bound.
 HANG_S = 5.0
@@ -58,10 +59,10 @@ FILES = [
     *("bus-000001.jsonl", "bus-000001.jsonl.new", "bus-000009.jsonl"),
     *("doorbell", "write.lock", "export.lock", "archive.lock", "search.lock", ".gitignore"),
     *(f"archive/{segment_name(1)}", f"archive/{segment_name(11)}.new"),
-    *(f"shown/{_SHOWN}", "backup.json", "BLOB"),
+    *(f"shown/{_SHOWN}", f"woken/{_SHOWN}", "backup.json", "BLOB"),
 ]
 
-FOLDERS = ["blobs", "archive", "shown", "repair.new"]
+FOLDERS = ["blobs", "archive", "shown", "woken", "repair.new"]
 
 NAMES = [*SQLITE, *FILES, *FOLDERS]
 
@@ -109,6 +110,7 @@ def make_scene(root: Path) -> Scene:
             archiver.archive(10)
         bus.search("nothing")
         Shown(bus, "bob").note(3)
+        _woken(bus)
         ring(bus)
     return scene
 
@@ -231,6 +233,12 @@ def _shown(bus: Bus) -> None:
     shown.note(shown.upto() + 1)
 
 
+def _woken(bus: Bus) -> None:
+    notes = Notes(bus, "bob")
+    with notes.alone(0):
+        notes.write(notes.last().upto + 1)
+
+
 def _doctor(bus: Bus) -> None:
     list(examine(checks_of_place(bus.layout)))
     list(examine(checks_of_export(bus, full=True)))
@@ -264,6 +272,7 @@ ACTS: dict[str, Callable[[Bus], object]] = {
     "back up": _back_up,
     "collect": lambda bus: bus.collect_blobs(older_than_s=3600),
     "show": _shown,
+    "wake": _woken,
     "examine": _doctor,
 }
 

@@ -1,0 +1,184 @@
+"""Issue 19, item 9: a nudge reaches an agent's program in its own terminal, or types nothing."""
+
+import json
+import os
+import pty
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus
+from ackbus.schema.processes import is_running
+from ackbus.wake.nudge import TEXT
+
+from ..conftest import RunBus, wait_until
+from .conftest import AgentInTerminal, TmuxWindow
+
+pytestmark = pytest.mark.slow  # starts many processes
+
+
+def test_one_line_of_ours_is_typed(agent: AgentInTerminal, run_bus: RunBus) -> None:
+    """The mail and its sender say other things. It is typed again when it is asked for again."""
+    agent.start()
+    done = run_bus("wake", "me", "--json")
+    told = json.loads(done.out)
+    assert (told["agent"], told["woken"], told["seq"]) == ("me", True, 1)
+    wait_until(lambda: agent.read == f"{TEXT}\n")
+    assert run_bus("wake", "me", "--pace", "0s").code == 0
+    wait_until(lambda: agent.read == f"{TEXT}\n" * 2)
+
+
+def test_name_of_an_agent_is_not_typed(in_tmux: AgentInTerminal, run_bus: RunBus) -> None:
+    name = "$(touch owned); `touch owned` #{pane_id}"
+    in_tmux.start(agent=name)
+    assert run_bus("wake", name).code == 0
+    wait_until(lambda: in_tmux.read)
+    assert in_tmux.read == f"{TEXT}\n"
+
+
+def test_dry_run_types_nothing(agent: AgentInTerminal, run_bus: RunBus) -> None:
+    agent.start()
+    done = run_bus("wake", "me", "--dry-run")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("would wake me for message 1, by ")
+    assert run_bus("wake", "me").code == 0  # no pace was begun
+    wait_until(lambda: agent.read == f"{TEXT}\n")
+
+
+def test_line_that_somebody_began_is_left_as_it_is(agent: AgentInTerminal, run_bus: RunBus) -> None:
+    agent.start("draft")
+    done = run_bus("wake", "me")
+    assert (done.code, "takes no line now" in done.err) == (3, True)
+    agent.window.type("!")
+    wait_until(lambda: agent.read)
+    assert agent.read == "!\n"
+
+
+def test_question_is_not_answered(agent: AgentInTerminal, run_bus: RunBus) -> None:
+    """Neither by Enter, nor by a letter: `a` would mean always."""
+    agent.start("asks")
+    done = run_bus("wake", "me")
+    assert (done.code, "takes no line now" in done.err) == (3, True)
+    assert agent.read == "(\x7f"
+
+
+def test_shell_in_front_of_a_stopped_program_gets_nothing(
+    agent: AgentInTerminal, run_bus: RunBus
+) -> None:
+    agent.start()
+    agent.window.press("^Z")
+    wait_until(lambda: "topped" in agent.window.shown())
+    refused(agent, run_bus, "not in the foreground")
+
+
+def test_program_that_the_agent_s_has_started_gets_nothing(
+    agent: AgentInTerminal, run_bus: RunBus
+) -> None:
+    """An editor, say."""
+    agent.start("edits")
+    refused(agent, run_bus, "cat reads the terminal of python")
+
+
+def test_shell_gets_nothing_when_the_program_has_ended(
+    agent: AgentInTerminal, run_bus: RunBus, bus: Bus
+) -> None:
+    agent.start()
+    agent.window.press("^D")
+    wait_until(lambda: (beat := bus.heartbeats.get("me")) and not is_running(beat.pid or 1))
+    refused(agent, run_bus, "start it, or give a command")
+
+
+def test_window_that_is_gone(agent: AgentInTerminal, run_bus: RunBus, bus: Bus) -> None:
+    agent.start()
+    agent.window.close()
+    wait_until(lambda: (beat := bus.heartbeats.get("me")) and not is_running(beat.pid or 1))
+    done = run_bus("wake", "me")
+    assert (done.code, "start it, or give a command" in done.err) == (3, True)
+
+
+def test_server_of_tmux_that_is_gone(
+    in_tmux: AgentInTerminal, tmux: TmuxWindow, run_bus: RunBus
+) -> None:
+    in_tmux.start()
+    away = tmux.socket.rename(tmux.socket.with_name("away"))
+    done = run_bus("wake", "me")
+    away.rename(tmux.socket)
+    assert (done.code, "tmux refuses: " in done.err) == (3, True)
+    assert "Mail" not in tmux.shown()
+
+
+def test_pane_that_is_another_program_s(
+    in_tmux: AgentInTerminal, tmux: TmuxWindow, run_bus: RunBus
+) -> None:
+    """Its environment names one that it is not in, or that nothing is in."""
+    other = tmux.ask("split-window", "-dPF", "#{pane_id}", "sh").strip()
+    in_tmux.start("lines", "me", "env", f"TMUX_PANE={other}")
+    refused(in_tmux, run_bus, "is not, or no longer, its program's")
+    tmux.ask("kill-pane", "-t", other)
+    refused(in_tmux, run_bus, "is not, or no longer, its program's")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["copy-mode"], "is in copy mode"),
+        (["set-option", "-w", "synchronize-panes", "on"], "types into other panes as well"),
+    ],
+)
+def test_pane_that_does_not_pass_keys_to_the_program_alone(
+    words: list[str], reason: str, in_tmux: AgentInTerminal, tmux: TmuxWindow, run_bus: RunBus
+) -> None:
+    in_tmux.start()
+    tmux.ask(*words)
+    refused(in_tmux, run_bus, reason)
+
+
+def test_somebody_who_types_is_left_alone(
+    in_tmux: AgentInTerminal, tmux: TmuxWindow, run_bus: RunBus
+) -> None:
+    in_tmux.start()
+    pid, keys = pty.fork()
+    if not pid:
+        os.execvpe("tmux", ["tmux", "-S", str(tmux.socket), "attach"], tmux.env | {"TERM": "xterm"})
+    wait_until(lambda: tmux.ask("list-clients"))
+    os.write(keys, b"h")
+    refused(in_tmux, run_bus, "somebody is typing")
+    os.close(keys)
+    os.waitpid(pid, 0)
+
+
+@pytest.mark.parametrize("pid", [None, "own"])
+def test_heart_that_beats_elsewhere_leads_nowhere(
+    pid: str | None, in_tmux: AgentInTerminal, run_bus: RunBus, bus: Bus
+) -> None:
+    """An agent that writes into the bus can't choose where a nudge goes."""
+    in_tmux.start()
+    bus.heartbeats.beat("liar", pid=None if pid is None else os.getpid(), is_here=pid is not None)
+    bus.publish("t", from_agent="a", to_agent="liar")
+    done = run_bus("wake", "liar")
+    reason = "is not on this machine" if pid is None else "not beat in a 'bus mcp'"
+    assert (done.code, reason in done.err) == (3, True), done
+    assert in_tmux.read == ""
+
+
+def test_program_outside_of_tmux_and_screen(in_tmux: AgentInTerminal, run_bus: RunBus) -> None:
+    in_tmux.start("lines", "me", "env", "-u", "TMUX")
+    refused(in_tmux, run_bus, "neither tmux nor screen; give a command")
+
+
+def test_multiplexer_that_is_not_installed(
+    in_tmux: AgentInTerminal, run_bus: RunBus, tmp_path: Path
+) -> None:
+    in_tmux.start()
+    done = run_bus("wake", "me", env={"PATH": str(tmp_path)})
+    assert (done.code, "tmux can't be asked: " in done.err) == (3, True)
+
+
+def refused(agent: AgentInTerminal, run_bus: RunBus, reason: str) -> None:
+    """A wake is refused for a reason, in one line, and nothing is typed."""
+    before = agent.window.shown()
+    done = run_bus("wake", "me")
+    assert (done.code, done.out, reason in done.err) == (3, "", True), done
+    assert len(done.err.splitlines()) == 1
+    assert agent.window.shown() == before
+    assert agent.read == ""

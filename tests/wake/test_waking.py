@@ -1,0 +1,138 @@
+"""Issue 19, item 9: an agent is woken by itself, at a set pace, and by a command of one's own."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Inbox
+from ackbus.wake.nudge import Nudge
+from ackbus.wake.waking import Waking
+
+from ..cli.conftest import StartBus, assert_error
+from ..cli.conftest import start_bus as start_bus
+from ..conftest import RunBus, wait_until
+
+NOW = ("--pace", "0s", "--after", "0s")
+
+
+def mail(bus: Bus, priority: int = 0) -> int:
+    Inbox(bus, "me").join()
+    return bus.publish("t", from_agent="a", to_agent="me", priority=priority).seq
+
+
+def seqs(file: Path) -> list[int]:
+    return list(map(int, file.read_text().split())) if file.exists() else []
+
+
+@pytest.fixture
+def ran(tmp_path: Path) -> Path:
+    """The file to which the command writes the messages for which it was run."""
+    return tmp_path / "ran"
+
+
+@pytest.fixture
+def command(ran: Path) -> list[str]:
+    return ["--", "sh", "-c", f'echo $BUS_MESSAGE_SEQ >>{ran}; echo "$BUS_AGENT $BUS_DIR"']
+
+
+def test_command_is_told_of_the_agent_and_the_message(
+    bus: Bus, run_bus: RunBus, ran: Path, command: list[str]
+) -> None:
+    """What it prints is no result of ours."""
+    mail(bus, 2)
+    done = run_bus("wake", "me", *command)
+    assert (done.code, done.out) == (0, "woke me for message 1, by the command sh\n")
+    assert done.err == f"me {bus.layout.directory}\n"
+    assert seqs(ran) == [1]
+
+
+def test_no_shell_reads_the_command(bus: Bus, run_bus: RunBus, project: Path) -> None:
+    mail(bus)
+    assert run_bus("wake", "me", "--", "echo", "$(touch owned)").err == "$(touch owned)\n"
+    assert not (project / "owned").exists()
+
+
+def test_agent_without_mail_is_left_alone(
+    bus: Bus, run_bus: RunBus, ran: Path, command: list[str]
+) -> None:
+    Inbox(bus, "me").ack(mail(bus))
+    assert_error(run_bus("wake", "me", *command), 4, "nothing waits for me")
+    assert not ran.exists()
+
+
+def test_pace_holds_for_all_processes(
+    bus: Bus, run_bus: RunBus, ran: Path, command: list[str]
+) -> None:
+    mail(bus)
+    assert run_bus("wake", "me", *command).code == 0
+    mail(bus)
+    assert_error(run_bus("wake", "me", *command), 3, "try again in", "--pace")
+    assert_error(run_bus("wake", "me", "--dry-run", *command), 3, "try again in")
+    assert run_bus("wake", "me", "--pace", "0s", *command).code == 0
+    assert seqs(ran) == [1, 1]
+    assert "woken/" in (Path(bus.layout.directory) / ".gitignore").read_text().splitlines()
+
+
+def test_try_that_failed_counts_for_the_pace(bus: Bus, run_bus: RunBus) -> None:
+    """A command that fails is not repeated without a pause."""
+    mail(bus)
+    assert_error(run_bus("wake", "me", "--", "false"), 3, "exit status 1")
+    assert_error(run_bus("wake", "me", "--", "false"), 3, "try again in")
+    assert Waking(bus, "me", Nudge(bus, "me"), pace_s=0).unheeded(0) is not None
+
+
+def test_watcher_wakes_once_for_each_interactive_message(
+    bus: Bus, start_bus: StartBus, ran: Path, command: list[str]
+) -> None:
+    mail(bus, 1)
+    watcher = start_bus("wake", "me", "--watch", "--json", *NOW, *command)
+    first = mail(bus)
+    wait_until(lambda: seqs(ran) == [first])
+    mail(bus, 1)
+    second = mail(bus)
+    assert watcher.stdout is not None
+    told = [json.loads(watcher.stdout.readline()) for _ in range(2)]
+    assert [(each["woken"], each["seq"]) for each in told] == [(True, first), (True, second)]
+    assert seqs(ran) == [first, second]
+
+
+def test_agent_may_handle_its_mail_first(bus: Bus) -> None:
+    waking = Waking(bus, "me", Nudge(bus, "me"))
+    first, second = mail(bus), mail(bus)
+    assert waking.unheeded(3600) is None
+    found = waking.unheeded(0)
+    assert found is not None
+    assert found.seq == first
+    Inbox(bus, "me").ack(second)
+    assert waking.unheeded(0) is None
+
+
+def test_killed_watcher_wakes_at_most_once_more(
+    bus: Bus, start_bus: StartBus, ran: Path, tmp_path: Path
+) -> None:
+    """It is killed between the wake and its note."""
+    victim = tmp_path / "victim"
+    script = f"echo $BUS_MESSAGE_SEQ >>{ran}; [ ! -e {victim} ] || kill -9 $(cat {victim})"
+    watch = ("wake", "me", "--watch", *NOW, "--", "sh", "-c", script)
+    watcher = start_bus(*watch)
+    victim.write_text(str(watcher.pid))
+    first = mail(bus)
+    assert watcher.wait(30) == -signal.SIGKILL
+    victim.unlink()
+    start_bus(*watch)
+    wait_until(lambda: seqs(ran) == [first, first])
+    start_bus(*watch)
+    second = mail(bus)
+    wait_until(lambda: second in seqs(ran))
+    assert seqs(ran) == [first, first, second]
+
+
+def test_bad_lines_are_refused(bus: Bus, run_bus: RunBus) -> None:
+    mail(bus)
+    assert_error(run_bus("wake", "a\x1b[2J"), 2, "\\x1b")
+    assert_error(run_bus("wake", "me", "--", "no-such-command"), 2, "no-such-command")
+    assert_error(run_bus("wake", "me", "--watch", "--dry-run"), 2, "not both")
+    assert_error(run_bus("wake", "me", "--pace", "soon"), 2, "--pace")
+    assert_error(run_bus("wake", "me"), 3, "never beaten its heart", "-- CMD")

@@ -1,0 +1,116 @@
+"""Notes of when an agent was woken, so that it is not done again too soon, or for the same mail."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import math
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ..schema.directory.folder import Obstructed
+from ..schema.sqlite.creation import keep_out_of_git
+from .errors import NotWoken
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..bus.bus import Bus
+
+#: The folder of the bus directory that has the notes.
+_FOLDER = "woken"
+
+#: The form of a note, of one length, so that a new one overwrites the last in one write.
+_FORM, _BYTES = b"%016d %016d\n", 34
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """The last time that an agent was woken.
+
+    Attributes:
+        upto: the newest message of the log then.
+        at_ms: when, in epoch milliseconds; 0 for never.
+    """
+
+    upto: int = 0
+    at_ms: int = 0
+
+
+class Notes:
+    """The note of one agent, in a file of the bus directory. Losing it wakes once more.
+
+    Args:
+        bus, agent: the agent.
+    """
+
+    def __init__(self, bus: Bus, agent: str) -> None:
+        self._bus = bus
+        self._agent = agent
+        self._folder = bus.layout.files.folder(_FOLDER)
+        self._name = hashlib.sha256(agent.encode()).hexdigest()[:32]
+
+    def last(self) -> Note:
+        """Return the note, or one that says never."""
+        try:
+            with self._folder.read(self._name) as file:
+                upto, at_ms = map(int, file.read(_BYTES).split())
+        except (OSError, ValueError):  # there is none, or something else stands there
+            return Note()
+        return Note(upto, at_ms)
+
+    def write(self, upto: int) -> None:
+        """Note that the agent was woken now; in `alone`."""
+        fd = self._folder.change(self._name)
+        try:
+            os.pwrite(fd, _FORM % (upto, self._bus.now_ms()), 0)
+        finally:
+            os.close(fd)
+
+    @contextmanager
+    def alone(self, pace_s: float) -> Iterator[None]:
+        """Keep other processes from waking the agent meanwhile.
+
+        Args:
+            pace_s: how long ago the last time must be, in seconds.
+
+        Raises:
+            NotWoken: it is not so long ago, another process is at it, or no note can be written.
+        """
+        fd = self._open()
+        try:
+            self._lock(fd)
+            self.check_pace(pace_s)
+            yield
+        finally:
+            os.close(fd)
+
+    def check_pace(self, pace_s: float) -> None:
+        """Raise `NotWoken` where the last time is not so long ago."""
+        if left_s := self.left_s(pace_s):
+            reason = f"it was woken a short time ago; try again in {left_s} s, or give --pace"
+            raise NotWoken(self._agent, reason)
+
+    def left_s(self, pace_s: float) -> int:
+        """Return in how many seconds the last time is so long ago; 0 where it is."""
+        ago_s = (self._bus.now_ms() - self.last().at_ms) / 1000
+        return math.ceil(pace_s - ago_s) if 0 <= ago_s < pace_s else 0  # below 0: a clock set back
+
+    def _open(self) -> int:
+        try:
+            if self._bus.layout.files.look(_FOLDER) is None:
+                self._folder.make()
+                keep_out_of_git(self._bus.layout, f"{_FOLDER}/")
+            return self._folder.change(self._name)
+        except OSError as error:
+            path = self._folder.path_of(self._name)
+            reason = error if isinstance(error, Obstructed) else f"{path}: {error.strerror}"
+            raise NotWoken(self._agent, f"no note can be kept: {reason}") from error
+
+    def _lock(self, fd: int) -> None:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise NotWoken(self._agent, "another process is waking it at this moment") from error

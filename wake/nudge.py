@@ -1,0 +1,118 @@
+"""A nudge: one fixed line that is typed into the terminal of an agent's program.
+
+Text of messages and names of agents never become what is typed. A program may ask something just
+then: a letter or Enter would answer. So the first character is one that answers nothing; the others
+follow when it is shown where a line begins, and Enter when the whole line is.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+from .errors import NotWoken
+from .program import BY_COMMAND, program_of
+from .screen import Screen
+from .tmux import Tmux
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..bus.bus import Bus
+    from ..schema.message.message import Message
+
+#: All that is ever typed.
+TEXT = "(Mail waits on the bus: read your inbox.)"
+
+#: How long a program may take to show it, and how often it is looked for, in seconds.
+_SHOWN_WITHIN_S, _LOOK_S = 3.0, 0.05
+
+
+class Terminal(Protocol):
+    """A window of tmux or screen in which the program of an agent is."""
+
+    @property
+    def name(self) -> str:
+        """Its name, for people."""
+
+    def check(self) -> None:
+        """Raise `NotWoken` unless what is typed reaches the program, and nobody else types."""
+
+    def type(self, text: str) -> None:
+        """Type a text."""
+
+    def press_enter(self) -> None:
+        """Press Enter."""
+
+    def erase(self, count: int) -> None:
+        """Press Backspace so many times."""
+
+    def lines(self) -> list[str]:
+        """Return the lines that it shows."""
+
+
+class Nudge:
+    """The way to wake an agent by its terminal.
+
+    Args:
+        bus, agent: the agent.
+    """
+
+    def __init__(self, bus: Bus, agent: str) -> None:
+        self._bus = bus
+        self._agent = agent
+
+    def check(self) -> str:
+        """Return the name of the way, as it is now.
+
+        Raises:
+            NotWoken: nothing may be typed now.
+        """
+        return self._terminal().name
+
+    def wake(self, mail: Message) -> None:
+        """Type the line, and press Enter.
+
+        Raises:
+            NotWoken: the line was not taken; what was typed of it was erased.
+        """
+        self._type(TEXT[0], "")
+        self._type(TEXT[1:], TEXT[0])
+        self._terminal().press_enter()
+
+    def _type(self, text: str, typed: str) -> None:
+        """Type a part of the line behind what is typed already, and see that it stands there."""
+        terminal, line = self._terminal(), typed + text
+        before = _alone(line, terminal.lines())
+        terminal.type(text)
+        if not _is_shown(line, terminal, before):
+            terminal.erase(len(line))
+            raise NotWoken(
+                self._agent,
+                f"{terminal.name} takes no line now: it asks something, or has a line begun",
+            )
+
+    def _terminal(self) -> Terminal:
+        program = program_of(self._bus, self._agent)
+        for kind in (Tmux, Screen):
+            terminal: Terminal | None = kind.of(program)
+            if terminal is not None:
+                terminal.check()
+                return terminal
+        name = program.process.name
+        raise NotWoken(self._agent, f"{name} is in neither tmux nor screen; {BY_COMMAND}")
+
+
+def _is_shown(line: str, terminal: Terminal, before: int) -> bool:
+    """Wait until a line is shown once more than before; return whether it was in time."""
+    end = time.monotonic() + _SHOWN_WITHIN_S
+    while _alone(line, terminal.lines()) <= before:
+        if time.monotonic() > end:
+            return False
+        time.sleep(_LOOK_S)
+    return True
+
+
+def _alone(text: str, lines: list[str]) -> int:
+    """Return how many lines have a text, and nothing but a prompt or a frame beside it."""
+    parts = (line.split(text) for line in lines if text in line)
+    return sum(not any(map(str.isalnum, "".join(part))) for part in parts)

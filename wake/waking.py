@@ -1,0 +1,146 @@
+"""Waking an agent for the mail that waits for it: once, or whenever interactive mail comes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from time import monotonic
+from typing import Protocol
+
+from ..bus.doorbell import listen
+from ..schema.message.priority import Priority
+from ..subscribers.inboxes.inbox import Inbox
+from ..subscribers.inboxes.polling_pace import POLL_LIMIT, Pace
+from .errors import NotWoken
+from .notes import Notes
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..bus.bus import Bus
+    from ..schema.message.message import Message
+
+#: How long an agent is left alone after it was woken, in seconds.
+PACE_S = 600.0
+
+#: How long interactive mail waits for an agent that works, which sees it by itself, in seconds.
+PATIENCE_S = 15.0
+
+
+#: How long after a try that failed the next one is made, in seconds.
+RETRY_S = 30.0
+
+
+class Way(Protocol):
+    """A way to wake an agent."""
+
+    def check(self) -> str:
+        """Return its name; raise `NotWoken` where it can't be gone now."""
+
+    def wake(self, mail: Message) -> None:
+        """Wake the agent for mail that waits; raise `NotWoken` where that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Woken:
+    """An agent that was woken.
+
+    Attributes:
+        agent: its name.
+        seq: the message for which it was woken.
+        way: the way, for people.
+    """
+
+    agent: str
+    seq: int
+    way: str
+
+
+class Waking:
+    """Wakes one agent, at a set pace that all processes share.
+
+    Args:
+        bus, agent: the agent.
+        way: how it is woken.
+        pace_s: how long it is left alone after it was woken, in seconds.
+    """
+
+    def __init__(self, bus: Bus, agent: str, way: Way, *, pace_s: float = PACE_S) -> None:
+        self._bus = bus
+        self._agent = agent
+        self._inbox = Inbox(bus, agent)
+        self._notes = Notes(bus, agent)
+        self._way = way
+        self._pace_s = pace_s
+        # No interactive mail waits up to here that the agent was not woken for.
+        self._looked = 0
+
+    def once(self, *, dry_run: bool = False) -> Woken | None:
+        """Wake the agent if any mail waits for it; else return None.
+
+        Args:
+            dry_run: only say how it would be done.
+
+        Raises:
+            NotWoken: it could not be woken, or was a short time ago.
+        """
+        waiting = self._inbox.poll(1)
+        if not waiting:
+            return None
+        if not dry_run:
+            return self._wake(waiting[0])
+        self._notes.check_pace(self._pace_s)
+        return Woken(self._agent, waiting[0].seq, self._way.check())
+
+    def follow(
+        self, *, patience_s: float = PATIENCE_S, retry_s: float = RETRY_S
+    ) -> Iterator[Woken | NotWoken]:
+        """Wake the agent whenever interactive mail waits, once for each; yield each end of a try.
+
+        Of tries that fail for the same reason, only the first is yielded.
+
+        Args:
+            patience_s: how long the agent may take to handle the mail by itself, in seconds.
+            retry_s: how long after a try that failed the next one is made, in seconds.
+        """
+        pace, not_before, said = Pace(), 0.0, ""
+        with listen(self._bus) as listener:  # before the look: what comes after it is heard
+            while True:
+                mail = self.unheeded(patience_s) if monotonic() >= not_before else None
+                if mail is None:
+                    listener.wait(pace.next())
+                    continue
+                pace.reset()
+                end: Woken | NotWoken
+                try:
+                    end = self._wake(mail)
+                except NotWoken as error:
+                    end, not_before = error, monotonic() + retry_s
+                if str(end) != said:
+                    said = str(end)
+                    yield end
+
+    def unheeded(self, patience_s: float) -> Message | None:
+        """Return interactive mail that has waited so long, and for which a wake is due, or None."""
+        if self._notes.left_s(self._pace_s):
+            return None
+        self._looked = max(self._looked, self._notes.last().upto)
+        while page := self._inbox.poll_after(self._looked, POLL_LIMIT):
+            for mail in page:
+                if mail.priority == Priority.INTERACTIVE:
+                    has_waited_s = (self._bus.now_ms() - mail.ts_ms) / 1000
+                    return mail if has_waited_s >= patience_s else None
+                self._looked = mail.seq
+        return None
+
+    def _wake(self, mail: Message) -> Woken:
+        before, upto = self._notes.last().upto, self._bus.log.newest_seq()
+        with self._notes.alone(self._pace_s):
+            way = self._way.check()
+            try:
+                self._way.wake(mail)
+            except NotWoken:
+                self._notes.write(before)  # the try counts for the pace
+                raise
+            self._notes.write(upto)
+        return Woken(self._agent, mail.seq, way)
