@@ -40,7 +40,7 @@ def command(ran: Path) -> list[str]:
 def test_command_is_told_of_the_agent_and_the_message(
     bus: Bus, run_bus: RunBus, ran: Path, command: list[str]
 ) -> None:
-    """What it prints is no result of ours."""
+    """Its output is no result of ours."""
     mail(bus, 2)
     done = run_bus("wake", "me", *command)
     assert (done.code, done.out) == (0, "woke me for message 1, by the command sh\n")
