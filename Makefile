@@ -14,7 +14,7 @@ ASIDE   := -path bench -o -path build -o -path docs -o -path tests \
              -o -name '*.egg-info' -o -name __pycache__
 SOURCES := pyproject.toml $(shell find * \( $(ASIDE) \) -prune -o \
              -type d -printf '%p/. ' -o \
-             \( -name '*.py' -o -name '*.js' -o -name '*.sql' -o -name py.typed -o -path '*/static/*' -o -path '*/shipped/*' \) -print)
+             \( -name '*.py' -o -name '*.js' -o -name '*.json' -o -name '*.sql' -o -name py.typed -o -path '*/static/*' -o -path '*/shipped/*' \) -print)
 
 # Some tests wait for other processes: four share two cores. One without tests takes another's.
 SIDE_BY_SIDE := --numprocesses=4 --dist=worksteal

@@ -10,11 +10,13 @@ import sys
 
 from ...schema.errors import BusNotFound, InvalidInput
 from ...schema.message.names import check_agent
-from .. import arguments
 from ..extras import require
 from ..hints import AGENT_VARIABLE
-from ..logs import show_logs
 from ..show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...bus.bus import Bus
 
 
 def mcp(
@@ -31,21 +33,33 @@ def mcp(
 
     if profile not in PROFILES:
         raise InvalidInput(f"--profile must be {' or '.join(PROFILES)}, not {profile!a}")
-    arguments.named_by(directory, user)  # refuses both, before a program waits for an answer
+    if directory is not None and user:  # refused before a program waits for an answer
+        raise InvalidInput("give --dir or --user, not both")
     name = (os.environ.get(AGENT_VARIABLE) or None) if agent is None else agent
     if name is not None:
         check_agent(name)
-    show_logs()
-    if sys.stdin.isatty():
+    if sys.stdin is not None and sys.stdin.isatty():
         _explain_to_a_person(directory, user)
-    serve_stdio(lambda: arguments.open_bus(directory, user), agent=name, profile=profile)
+    serve_stdio(lambda: _open_bus(directory, user), agent=name, profile=profile, prepare=_show_logs)
     return 0
+
+
+def _open_bus(directory: str | None, user: bool) -> Bus:
+    from .. import arguments
+
+    return arguments.open_bus(directory, user)
+
+
+def _show_logs() -> None:
+    from ..logs import show_logs
+
+    show_logs()
 
 
 def _explain_to_a_person(directory: str | None, user: bool) -> None:
     """Tell a person at a terminal what this does, and the error that an agent would get later."""
     output.note("speaking MCP on stdin and stdout, as agents' programs do; Ctrl-C ends it")
     try:
-        arguments.open_bus(directory, user).close()
+        _open_bus(directory, user).close()
     except BusNotFound as error:
         output.note(f"warning: {error}")

@@ -1,35 +1,40 @@
-"""MCP over the standard streams of a process that the agent's program starts."""
+"""MCP over the standard streams of a process that the agent's program starts.
+
+The front answers first, and loads nothing. The SDK's server goes on where a line needs it: in the
+process of an agent that calls no tool it is never loaded.
+"""
 
 from __future__ import annotations
 
 import gc
-import io
-import logging
 import os
-import signal
-import warnings
+import select
 
-from ...bus.reservations.project_paths import project_root
-from ...schema.errors import AckbusError, InvalidInput, UnknownRecipientWarning
-from ...subscribers.jobs.errors import UnservedRequestWarning
+from .front import Front
+from .presence import Presence
 from .tools.profiles import DEFAULT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import TextIO
+    from typing import BinaryIO
 
     from ...bus.bus import Bus
-    from .joined_agents import Home
-    from .protocol import Protocol
 
-#: How long the last beats may take when a signal ends the process, in seconds: less than the grace
-#: of programs before they kill it.
-_GOODBYE_S = 1.5
+#: How long no line comes before the agent joins, in milliseconds. Clients ask their first questions
+#: at once, and are to have the processor for themselves; an agent's first turn takes far longer.
+_QUIET_MS = 200
+
+#: How much is read at a time, and the longest line that the front looks at, in bytes.
+_CHUNK_BYTES = 64 * 1024
 
 
 def serve_stdio(
-    open_bus: Callable[[], Bus], *, agent: str | None = None, profile: str = DEFAULT
+    open_bus: Callable[[], Bus],
+    *,
+    agent: str | None = None,
+    profile: str = DEFAULT,
+    prepare: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve tools over stdin and stdout until stdin ends, or a signal ends the process. Blocks.
 
@@ -41,81 +46,74 @@ def serve_stdio(
         open_bus: opens the bus.
         agent: the name under which the agent acts; None: it chooses one.
         profile: which tools it is offered.
+        prepare: is called before the first use of the bus, once.
     """
-    wire = _take_stdout()
-    # Here, since the SDK and what it needs might print as well. Hundreds of classes are made, and
-    # stay: to look again and again whether they are garbage takes a sixth of the start.
-    gc.disable()
-    import anyio
-
-    from .joined_agents import Home
-    from .protocol import Protocol
-    from .session import Session
-
-    gc.freeze()
-    gc.enable()
-    # The result says it, and the client would show it to nobody.
-    warnings.simplefilter("ignore", UnknownRecipientWarning)
-    warnings.simplefilter("ignore", UnservedRequestWarning)
-    home = Home(open_bus)
-    session = Session(home, agent, root=_root)
-    if agent is not None:
-        try:
-            home.beat(agent)
-        except AckbusError as error:
-            logging.getLogger("ackbus.mcp").warning("%s", error)
-    protocol = Protocol(lambda context: session, lambda context: profile)
+    source, sink = _take_stdin(), _take_stdout()
+    presence = Presence(open_bus, agent, prepare)
+    presence.end_by_signals()
+    front = Front(profile)
     try:
-        anyio.run(_serve, protocol, wire, home)
+        left = _converse(front, source, sink, presence.begin)
+        presence.begin()
+        if left:
+            home = presence.home()
+            # Hundreds of classes are made, and stay: to look again and again whether they are
+            # garbage takes a sixth of the time.
+            gc.disable()
+            from .sdk_server import go_on
+
+            gc.freeze()
+            gc.enable()
+            go_on(home, front, left, (source, sink), agent=agent, profile=profile)
     except* BrokenPipeError:
         pass  # the agent's program is gone
     finally:
-        home.close()
+        presence.close()
 
 
-async def _serve(protocol: Protocol, wire: TextIO, home: Home) -> None:
-    import anyio
-    from mcp.server.stdio import stdio_server
+def _converse(front: Front, source: int, sink: BinaryIO, when_quiet: Callable[[], None]) -> bytes:
+    """Answer lines until one is for the SDK, and return it with all that was read after it.
 
-    server = protocol.server()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_end_by_signal, home)
-        async with stdio_server(stdout=anyio.wrap_file(wire)) as (incoming, outgoing):
-            await server.run(incoming, outgoing, server.create_initialization_options())
-        tasks.cancel_scope.cancel()
-
-
-async def _end_by_signal(home: Home) -> None:
-    """On a signal, record the agent's stop, then end the process as the signal would have.
-
-    The process ends at once: a thread reads stdin, and only the end of stdin stops it.
+    Returns nothing when stdin has ended.
     """
-    import anyio
+    incoming = select.poll()
+    incoming.register(source, select.POLLIN)
+    read = b""
+    while True:
+        line, end, rest = read.partition(b"\n")
+        if not end:
+            if len(read) > _CHUNK_BYTES:
+                return read
+            if not incoming.poll(_QUIET_MS):
+                when_quiet()
+                incoming.poll()
+            more = os.read(source, _CHUNK_BYTES)
+            if not more:
+                return read
+            read += more
+            continue
+        answer = front.answer(line)
+        if answer is None:
+            return read
+        sink.write(answer)
+        sink.flush()
+        read = rest
 
-    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-        async for number in signals:
-            with anyio.move_on_after(_GOODBYE_S):
-                await anyio.to_thread.run_sync(home.close, abandon_on_cancel=True)
-            signal.signal(number, signal.SIG_DFL)
-            os.kill(os.getpid(), number)
 
-
-def _root(bus_directory: str) -> str:
-    """Return the folder from which paths count.
-
-    Some programs start their servers in any folder; then the bus names the project.
-    """
+def _take_stdin() -> int:
+    """Return stdin, and redirect it from the null device, for all others that read it."""
     try:
-        return project_root(bus_directory)
-    except InvalidInput:
-        return os.path.dirname(bus_directory)
+        wire = os.dup(0)
+    except OSError:  # stdin is closed
+        return os.open(os.devnull, os.O_RDONLY)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    return wire
 
 
-def _take_stdout() -> TextIO:
-    """Return stdout as a text file, and redirect stdout to stderr.
-
-    The SDK does so too, but gives it back at its end, when threads may still print.
-    """
+def _take_stdout() -> BinaryIO:
+    """Return stdout as a file, and redirect stdout to stderr."""
     wire = os.dup(1)
     try:
         os.dup2(2, 1)
@@ -123,4 +121,4 @@ def _take_stdout() -> TextIO:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, 1)
         os.close(nowhere)
-    return io.TextIOWrapper(os.fdopen(wire, "wb"), encoding="utf-8")
+    return os.fdopen(wire, "wb")

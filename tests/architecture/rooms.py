@@ -127,6 +127,7 @@ OPENING: dict[str, str] = {
     "workers/processes/process_session.py": "what the kernel tells in /proc",
     "workers/processes/supervisor.py": "what the kernel tells in /proc",
     "server/page/files.py": "the package's own page",
+    "server/mcp/front.py": "the package's own answers",
     "server/mcp/stdio.py": "the null device",
     "cli/commands/blob.py": "the file that its user names",
     "tasks/crew/crew_layers.py": "the file that its user names, and its layers beside it",

@@ -112,6 +112,6 @@ def test_person_who_starts_it_by_hand_is_told_what_it_does(
     assert "no bus in" in lines[1]
     process.send_signal(signal.SIGINT)  # what Ctrl-C sends
     assert process.communicate(timeout=30)[0] == b""
-    assert process.returncode in (0, 130)
+    assert process.returncode in (130, -signal.SIGINT)  # before it serves, or while it does
     os.close(ours)
     os.close(theirs)

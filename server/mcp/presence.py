@@ -1,0 +1,91 @@
+"""The presence of the agent that a program's server acts for: its first beat, and its last."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from threading import Thread
+    from types import FrameType
+
+    from ...bus.bus import Bus
+    from .joined_agents import Home
+
+#: How long the last beats may take when a signal ends the process, in seconds: less than the grace
+#: of programs before they kill it.
+_GOODBYE_S = 1.5
+
+
+class Presence:
+    """Opens the bus and joins the agent, in a thread, since a bus may be locked.
+
+    Args:
+        open_bus: opens the bus.
+        agent: the agent; None: it chooses a name later.
+        prepare: is called before anything of the bus is loaded.
+    """
+
+    def __init__(
+        self, open_bus: Callable[[], Bus], agent: str | None, prepare: Callable[[], None]
+    ) -> None:
+        self._open_bus = open_bus
+        self._agent = agent
+        self._prepare = prepare
+        self._thread: Thread | None = None
+        self._home: Home | None = None
+
+    def begin(self) -> None:
+        """Join the agent, if there is one; its heart beats from then on. Returns at once."""
+        if self._agent is not None and self._thread is None:
+            from ...schema.processes import start_thread
+
+            self._thread = start_thread(self._arrive, "arrival")
+
+    def home(self) -> Home:
+        """Return the bus, where the agent has joined."""
+        if self._thread is not None:
+            self._thread.join()
+        if self._home is None:  # nothing has begun, or it failed, and is to fail here
+            self._home = self._arrive()
+        return self._home
+
+    def close(self) -> None:
+        """Record that the agent has stopped."""
+        if self._thread is not None:
+            self._thread.join()
+        if self._home is not None:
+            self._home.close()
+
+    def end_by_signals(self) -> None:
+        """Make a signal to end end the process as it would, after the last beat.
+
+        The process ends at once: it may be reading stdin, and only its end would stop that.
+        """
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._end)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        if self._thread is not None or self._home is not None:
+            from ...schema.processes import start_thread
+
+            start_thread(self.close, "goodbye").join(_GOODBYE_S)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    def _arrive(self) -> Home:
+        self._prepare()
+        import logging
+
+        from ...schema.errors import AckbusError
+        from .joined_agents import Home
+
+        self._home = home = Home(self._open_bus)
+        if self._agent is not None:
+            try:
+                home.beat(self._agent)
+            except AckbusError as error:
+                logging.getLogger("ackbus.mcp").warning("%s", error)
+        return home
