@@ -119,7 +119,8 @@ class Protocol:
             with self._place(getattr(given, "wait_s", 0)) as limiter:
                 reply = await anyio.to_thread.run_sync(call, limiter=limiter)
         except Exception as error:  # whatever it is, the agent is to read it
-            return CallToolResult(content=[_text(explain(tool.name, error))], is_error=True)
+            why = explain(tool.name, error, tool.takes.model_fields)
+            return CallToolResult(content=[_text(why)], is_error=True)
         return _result(reply)
 
     @contextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Collection
 
 from pydantic import ValidationError
 
@@ -17,16 +19,32 @@ from ....schema.errors import (
     LeaseLost,
     LimitReached,
     MailArchived,
+    NotFound,
     UnknownParent,
     UnknownRecipient,
 )
 from ....subscribers.jobs.errors import ClaimLost, ClaimNotFound, QueueNotFound
+from ....tasks.steps.errors import TaskNotFound
 from ...access.errors import Forbidden
 from .quoted_messages import shown
 
+#: Parts of errors that speak of commands, and what agents with tools are told in their place.
+_COMMANDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), told)
+    for pattern, told in (
+        (r"; read (?:them|the others) with 'bus replay.*", ""),
+        (r"; go on after them with 'bus ack.*", ""),
+        (r"; wait for room with --wait.*", ""),
+        (r", such as 'bus search .*", ", such as bus_search(words='timeout')"),
+        (r"\. Store it with 'bus blob put'.*", "; send less, or a file's path"),
+        (r"'bus task cancel [^']*'", "bus_task(action='fail')"),
+        (r"[;:] see 'bus [^']*'", ""),
+    )
+)
+
 #: The advice for each kind of error, with its facts; the first that fits.
 _NEXT: tuple[tuple[type[AckbusError], str], ...] = (
-    (MailArchived, "Or go on after them: bus_ack(seq={error.last_seq})."),
+    (MailArchived, "bus_thread(conversation=SEQ) reads one; then bus_ack(seq={error.last_seq})."),
     (AckPastEnd, "bus_inbox shows the seqs that wait."),
     (IdConflict, "Send it under another id, or without one."),
     (UnknownRecipient, "Nothing was sent. That is: leave `to` out."),
@@ -34,8 +52,10 @@ _NEXT: tuple[tuple[type[AckbusError], str], ...] = (
     (LimitReached, "Nothing was stored. Let the readers catch up, and send it again later."),
     (ClaimLost, "Stop this work: the job is no longer yours. bus_claim gives another."),
     (ClaimNotFound, "Give the token that bus_claim gave."),
-    (LeaseLost, "Stop editing, and call bus_reserve again."),
+    (TaskNotFound, "bus_task lists yours."),
+    (LeaseLost, "Stop this work: bus_task and bus_status show what you still have."),
     (QueueNotFound, "Ask the owner of this project which queue is meant."),
+    (NotFound, "Give the seq or id of a message that bus_inbox or bus_send showed."),
     (BusBusy, "Nothing was changed. Call again in a few seconds."),
     (BusNotFound, "Ask the owner of this project to make one, or to name it with --dir."),
     (BusUnusable, "Ask the owner of this project to look at it with 'bus doctor'."),
@@ -49,17 +69,25 @@ _MAX_CHARS = 600
 _log = logging.getLogger("ackbus.mcp")
 
 
-def explain(tool: str, error: Exception) -> str:
-    """Return the error of a tool call as text: what happened, and what to do next."""
+def explain(tool: str, error: Exception, takes: Collection[str] = ()) -> str:
+    """Return the error of a tool call as text: what happened, and what to do next.
+
+    Args:
+        tool: the name of the tool.
+        error: what was raised.
+        takes: the names of the arguments of the tool.
+    """
     if isinstance(error, ValidationError):
-        wrong = "; ".join(_wrong(each["loc"], each["msg"]) for each in error.errors())
         return (
-            f"{tool}: {_short(wrong)}. Nothing was changed. Correct the arguments and call again."
+            f"{tool}: {_short(_refused(error, takes))} Nothing was changed."
+            " Correct the arguments and call again."
         )
     if isinstance(error, AckbusError):
         what = str(error)
         if isinstance(error, BusUnusable):  # how to go on without lost data is for people to read
             what = what.partition(", or ")[0]
+        for command, told in _COMMANDS:
+            what = command.sub(told, what)
         advice = next((text for kind, text in _NEXT if isinstance(error, kind)), "")
         return f"{tool}: {_short(what)}. {advice.format(error=error)}".rstrip()
     _log.error("%s failed", tool, exc_info=error)
@@ -72,6 +100,29 @@ def _short(what: str) -> str:
     return shown(what if len(what) <= _MAX_CHARS else f"{what[:_MAX_CHARS]}…")
 
 
-def _wrong(where: tuple[int | str, ...], what: str) -> str:
+def _refused(error: ValidationError, takes: Collection[str]) -> str:
+    """Return what is wrong with arguments: those that are none, then those that are amiss."""
+    unknown, amiss = [], []
+    for each in error.errors():
+        if each["type"] == "extra_forbidden":
+            unknown.append(str(each["loc"][0])[:80])
+        else:
+            amiss.append(_amiss(each["loc"], each["msg"]))
+    said = [_unknown(unknown, takes)] if unknown else []
+    return " ".join(said + ([f"{'; '.join(amiss)}."] if amiss else []))
+
+
+def _unknown(names: list[str], takes: Collection[str]) -> str:
+    from difflib import get_close_matches  # for mistakes alone
+
+    near = dict.fromkeys(
+        match for name in names for match in get_close_matches(name, takes, 1, cutoff=0.7)
+    )
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+    none = f"no argument {', '.join(map(ascii, names))}{hint}"
+    return f"{none} It takes {', '.join(takes) or 'none'}."
+
+
+def _amiss(where: tuple[int | str, ...], what: str) -> str:
     name = ".".join(map(str, where))
     return f"{name}: {what[:200]}" if name else what[:200]

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from ....schema.message.message import Message
-from ....schema.message.patterns import TypePattern
+from ....schema.message.patterns import TypePattern, check_pattern
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.seen_mail import Shown
 from ..session import Session
@@ -43,7 +43,7 @@ class InboxPage(Page):
 def _inbox(session: Session, given: Read) -> Reply:
     bus, agent = session.bus, session.agent()
     begin = Cursor.parse(given.cursor)
-    pattern = None if given.type is None else TypePattern(given.type)
+    pattern = None if given.type is None else _pattern(given.type)
     inbox = Inbox(bus, agent, with_work=given.with_work)
 
     def look() -> tuple[list[FramedMessage], str | None]:
@@ -60,6 +60,11 @@ def _inbox(session: Session, given: Read) -> Reply:
     advice = _what_to_acknowledge(inbox, begin, found, cursor, pattern)
     record = InboxPage.of(found, cursor, advice=advice, unread=unread)
     return Reply(record, record.text(f"{counted(unread)} unread for {agent}."))
+
+
+def _pattern(text: str) -> TypePattern:
+    check_pattern(text)
+    return TypePattern(text)
 
 
 def _what_to_acknowledge(

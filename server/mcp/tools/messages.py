@@ -10,6 +10,7 @@ from ....bus import tracing
 from ....bus.bus import Bus
 from ....schema.errors import InvalidInput
 from ....schema.message.draft import ABSENT, Draft
+from ....schema.message.patterns import check_pattern
 from ....schema.message.priority import parse_priority
 from ...access.principals import Scope
 from ..session import Session
@@ -33,6 +34,8 @@ from .tool import Arguments, Reply, Result, Tool
 
 class Send(Arguments):
     """The arguments of `bus_send`."""
+
+    meant = frozenset({"payload", "to"})
 
     type: Type
     payload: Payload = None
@@ -72,7 +75,7 @@ def _send(session: Session, given: Send) -> Reply:
     bus, agent = session.bus, session.agent()
     session.principal.check_may_send(given.type)
     parent = None if given.in_reply_to is None else message_of(bus, given.in_reply_to)
-    to = given.to or (parent.from_agent if parent else None)
+    to = parent.from_agent if parent and given.to is None else given.to
     warning = stranger(bus, to)
     draft = Draft(
         given.type,
@@ -152,6 +155,8 @@ _MAX_HITS = 1000
 def _search(session: Session, given: Search) -> Reply:
     start = Cursor.parse(given.cursor).after
     wanted = min(start + given.limit, _MAX_HITS)
+    if given.type is not None:
+        check_pattern(given.type)
     hits = session.bus.search(
         *_words(given.words), type=given.type, agent=given.agent, limit=wanted + 1
     )

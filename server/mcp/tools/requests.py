@@ -27,6 +27,8 @@ WAIT_S = 20
 class Ask(Arguments):
     """The arguments of `bus_request`."""
 
+    meant = frozenset({"payload", "to", "wait_s"})
+
     type: Annotated[str, Field(description="Ends in .request")]
     payload: Payload = None
     to: Annotated[str | None, Field(description="Agent. Default: any worker.")] = None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AliasChoices, BaseModel, ConfigDict, model_validator
+from pydantic.fields import FieldInfo
 
 from ...access.principals import Scope
 from ..session import Session
@@ -15,10 +16,40 @@ from .quoted_messages import QUOTED, FramedMessage
 
 
 class Arguments(BaseModel):
-    """The arguments of a tool; unknown ones are refused."""
+    """The arguments of a tool; unknown ones are refused.
+
+    Clients with strict schemas send every argument: an optional one of null, "" or 0 is absent.
+
+    Attributes:
+        meant: the optional arguments of which "" and 0 are values like others.
+    """
+
+    meant: ClassVar[frozenset[str]] = frozenset()
 
     # Agents give a seq as a number where an id, which is text, would do as well.
     model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_absent(cls, given: dict[str, Any]) -> dict[str, Any]:
+        optional = {
+            called: name
+            for name, field in cls.model_fields.items()
+            if not field.is_required()
+            for called in (name, *_former(field))
+        }
+        return {
+            called: value
+            for called, value in given.items()
+            if called not in optional
+            or not (value is None or (value in ("", 0) and optional[called] not in cls.meant))
+        }
+
+
+def _former(field: FieldInfo) -> list[str]:
+    """Return the other names under which an argument is taken."""
+    names = field.validation_alias
+    return [str(each) for each in names.choices] if isinstance(names, AliasChoices) else []
 
 
 class Result(BaseModel):

@@ -9,10 +9,10 @@ from pydantic import Field
 from ....bus.bus import Bus
 from ....schema.errors import InvalidInput
 from ....schema.message.draft import ABSENT, Draft
-from ....schema.message.message import Message, Receipt
+from ....schema.message.message import Message
 from ....schema.message.times import format_ts
 from ....subscribers.conversations.reply_types import ReplyTypes
-from ....subscribers.jobs.claims import Claim, Outcome
+from ....subscribers.jobs.claims import Claim, Claims, Outcome
 from ....subscribers.jobs.errors import ClaimLost, QueueNotFound
 from ....subscribers.jobs.job_replies import answer_to
 from ....subscribers.jobs.jobs import Jobs
@@ -110,6 +110,8 @@ def _end_of(claim: Claim) -> str:
 class Finish(Arguments):
     """The arguments of `bus_finish`."""
 
+    meant = frozenset({"result"})
+
     token: Token
     outcome: Annotated[
         Literal["done", "failed", "released"], Field(description="released hands the job back.")
@@ -132,25 +134,48 @@ def _finish(session: Session, given: Finish) -> Reply:
         raise InvalidInput("say in error why it failed")
     answer = None
     if given.outcome == "released":
-        queue.release(claim, given.error or f"handed back by {agent}")
+        _released(queue, claim, given.error or f"handed back by {agent}")
     else:
-        outcome, replies = _end(claim.message, agent, given)
-        receipts = _ended(queue, claim, outcome, replies)
-        answer = receipts[0].seq if receipts else None
+        answer = _ended(queue, claim, *_end(claim.message, agent, given))
     state = Jobs.of(bus).get(queue.info, claim.message.seq).state
     told = f" The answer is seq {answer}." if answer else ""
     record = Finished(job=state, answer_seq=answer)
     return Reply(record, record.lines(f"The job is {state} now.{told}"))
 
 
-def _ended(queue: Queue, claim: Claim, outcome: Outcome, replies: list[Draft]) -> list[Receipt]:
-    """End a claim; repeating it returns the same result, since the first response may be lost."""
+def _released(queue: Queue, claim: Claim, why: str) -> None:
+    """Release a claim; repeating it changes nothing, since the first response may be lost."""
     try:
-        return queue.end(claim, outcome, replies)
+        queue.release(claim, why)
+    except ClaimLost as error:
+        record = Claims.of(queue.bus).get(claim.token)
+        if error.ended_as is None or record is None or record.error != why:
+            raise
+
+
+def _ended(queue: Queue, claim: Claim, outcome: Outcome, replies: list[Draft]) -> int | None:
+    """End a claim, and return the seq of its answer; repeating it returns the same."""
+    try:
+        receipts = queue.end(claim, outcome, replies)
     except ClaimLost as error:
         if error.ended_as != outcome.status:
             raise
-        return []
+        return _answer_before(queue.bus, claim.message, replies)
+    return receipts[0].seq if receipts else None
+
+
+def _answer_before(bus: Bus, message: Message, replies: list[Draft]) -> int | None:
+    """Return the seq of the answer that an earlier call published, or None."""
+    for reply in replies:
+        for each in bus.read(
+            conversation=message.conversation,
+            after_seq=message.seq,
+            type=reply.type,
+            from_agent=reply.from_agent,
+        ):
+            if each.in_reply_to == message.id:
+                return each.seq
+    return None
 
 
 def _end(message: Message, agent: str, given: Finish) -> tuple[Outcome, list[Draft]]:
