@@ -14,12 +14,14 @@ from ..schema.errors import AckbusError, UnknownRecipientWarning
 from ..schema.message.ids import new_id
 from ..subscribers.inboxes.inbox import Inbox
 from . import json_edits
-from .edits import JsonHook, JsonServer, TomlServer
+from .edits import JsonHook, JsonServer
 from .files import ConfigFile
 from .installation import Installation
 from .mcp_probe import ProbeFailed, call_tool
+from .parts import Servers
 from .plugin import PluginFile
-from .programs import PROGRAMS, Servers, path_of
+from .programs import PROGRAMS, path_of
+from .text_edits import TomlServer
 
 #: The name of a probe's other end, which no agent has.
 PROBE_AGENT = "ackbus-check"

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from ..schema.errors import AckbusError, InvalidInput, Refused
-from .edits import Edit, JsonServer, TomlServer
+from .edits import Edit, JsonServer
+from .text_edits import TomlServer
 
 T = TypeVar("T")
 

@@ -7,10 +7,13 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ..schema.errors import AckbusError
-from .edits import Edit, Section, option_in
+from ..schema.errors import AckbusError, InvalidInput, Refused
+from .edits import Edit
 from .files import Change, ConfigFile
+from .ours import option_in
+from .parts import GLOBAL, LOCAL, PROJECT, Scope, Wanted
 from .programs import PROGRAMS, path_of
+from .text_edits import Section
 
 #: The section about the bus in AGENTS.md, for any agent.
 _POINTER = """\
@@ -36,7 +39,7 @@ class Installation:
         bus: the path of the `bus` command.
         root: the folder of the project, or of the person where it is for all projects.
         options: the options that name the bus; none where it is found from the working directory.
-        is_global: whether it is for all projects of the person.
+        scope: for whom it is set up.
         profile: which tools the server offers; None leaves it to the server.
     """
 
@@ -45,7 +48,7 @@ class Installation:
     bus: str
     root: str
     options: tuple[str, ...] = ()
-    is_global: bool = False
+    scope: Scope = PROJECT
     profile: str | None = None
 
     def as_it_stands(self) -> Installation:
@@ -63,16 +66,53 @@ class Installation:
             words += ["--agent", self.agent]
         if self.profile is not None:
             words += ["--profile", self.profile]
-        return shlex.join([*words, *(["--global"] if self.is_global else [])])
+        return shlex.join([*words, *([] if self.scope == PROJECT else [f"--{self.scope}"])])
 
     @property
     def folder(self) -> str:
         """The folder in which the program would run; for all projects, the working directory."""
-        return os.getcwd() if self.is_global else self.root
+        return os.getcwd() if self.scope == GLOBAL else self.root
+
+    @property
+    def note(self) -> str:
+        """The note about steps that are left to a person."""
+        program = PROGRAMS[self.name]
+        return program.local_note if self.scope == LOCAL else program.note
+
+    def check_scope(self) -> None:
+        """Refuse a scope that can't be had here, or beside which there is another one.
+
+        Raises:
+            InvalidInput: the program has no files of a project for one person.
+            Refused: the program is set up here by another scope, or would be in other work trees.
+        """
+        title = PROGRAMS[self.name].title
+        if self.scope == LOCAL and not PROGRAMS[self.name].has_local:
+            raise InvalidInput(
+                f"{title} has no files of a project for you alone: give --global, or leave out"
+                " --local and keep the files out of commits"
+            )
+        if self.scope == LOCAL and self.name == "claude" and self._is_linked():
+            raise Refused(
+                f"{title} has one list for all work trees of a repository: leave out --local here"
+            )
+        other = replace(self, scope=PROJECT if self.scope == LOCAL else LOCAL)
+        if self.scope != GLOBAL and other.is_there() and not self.is_there():
+            raise Refused(
+                f"{title} is set up here by '{other.command}': change that, or add --remove to it"
+            )
+
+    def _is_linked(self) -> bool:
+        """Whether the project is a linked work tree of git."""
+        return os.path.isfile(os.path.join(self.root, ".git"))
 
     def files(self) -> list[ConfigFile]:
         """Return the files of the setup."""
-        return self._configuration() + ([] if self.is_global else [self._pointer()])
+        return self._configuration() + ([self._pointer()] if self.scope == PROJECT else [])
+
+    def is_there(self) -> bool:
+        """Whether something of it is set up."""
+        return any(_is_set_up(file) for file in self._configuration())
 
     def additions(self) -> list[Change]:
         """Return the changes that make the setup."""
@@ -94,10 +134,14 @@ class Installation:
     def _configuration(self) -> list[ConfigFile]:
         edits: dict[str, list[Edit]] = {}
         besides: dict[str, dict[str, object]] = {}
+        command = [self.bus, "--agent", self.agent, *self.options]
+        wanted = Wanted(self.name, self.scope, self.root, command, self.profile)
         for part in PROGRAMS[self.name].parts:
-            path = path_of(part.person if self.is_global else part.project, self.root)
-            command = [self.bus, "--agent", self.agent, *self.options]
-            edits.setdefault(path, []).extend(part.edits(self.name, command, self.profile))
+            place = part.place(self.scope)
+            if place is None:
+                continue
+            path = path_of(place, self.root)
+            edits.setdefault(path, []).extend(part.edits(wanted))
             besides.setdefault(path, {}).update(part.besides)
         return [ConfigFile(path, each, besides[path]) for path, each in edits.items()]
 

@@ -9,102 +9,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .edits import ENTRY, Edit, JsonHook, JsonServer, TomlServer, hook_command, hook_mark
-from .plugin import PluginFile
-
-#: Our names of an agent's events, in their order.
-EVENTS = ("start", "tool", "stop")
+from .ours import ENTRY
+from .parts import Hooks, Part, Plugin, Servers
 
 #: How long a program waits for a hook, in seconds. One takes a twentieth of a second.
 _TIMEOUT_S = 10
-
-
-@dataclass(frozen=True)
-class Part:
-    """One configuration file of a program, and our entries in it.
-
-    Attributes:
-        project, person: the file, for a project and for all of a person's.
-    """
-
-    project: str
-    person: str
-
-    @property
-    def besides(self) -> Mapping[str, object]:
-        """Further members that a new file needs."""
-        return {}
-
-    def edits(self, program: str, command: list[str], profile: str | None) -> list[Edit]:
-        """Return the edits of the file.
-
-        Args:
-            program: the program.
-            command: `bus`, with the options for agent and bus.
-            profile: which tools a server is to offer; None leaves it to the server.
-        """
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Servers(Part):
-    """MCP servers.
-
-    Attributes:
-        within: the path to them in the file.
-        entry: how one is written there.
-        preferred: another program's file of a project, whose server of our name the program takes.
-    """
-
-    within: tuple[str, ...]
-    entry: Callable[[list[str]], dict[str, Any]]
-    preferred: str | None = None
-
-    def edits(self, program: str, command: list[str], profile: str | None) -> list[Edit]:
-        """Return the edit that adds our server."""
-        tools = () if profile is None else ("--profile", profile)
-        entry = self.entry([command[0], "mcp", *command[1:], *tools])
-        if self.project.endswith(".toml"):
-            return [TomlServer(self.within[0], entry)]
-        return [JsonServer(self.within, entry)]
-
-
-@dataclass(frozen=True)
-class Hooks(Part):
-    """Hooks: the program's names of our three events, and the form of a hook."""
-
-    events: tuple[str, str, str]
-    form: Callable[[str], dict[str, Any]]
-    is_versioned: bool = False
-
-    @property
-    def besides(self) -> Mapping[str, object]:
-        """Further members that a new file needs."""
-        return {"version": 1} if self.is_versioned else {}
-
-    def edits(self, program: str, command: list[str], profile: str | None) -> list[Edit]:
-        """Return the edits that add a hook for each event, all running one command."""
-        return [
-            JsonHook(
-                ("hooks", name),
-                self.form(hook_command([command[0], "hook", event, program, *command[1:]])),
-                hook_mark(event, program),
-            )
-            for event, name in zip(EVENTS, self.events, strict=True)
-        ]
-
-
-@dataclass(frozen=True)
-class Plugin(Part):
-    """A plugin, which a program has instead of hooks: the file is entirely ours."""
-
-    def edits(self, program: str, command: list[str], profile: str | None) -> list[Edit]:
-        """Return the edit that makes the plugin, which runs one command at each event."""
-        return [PluginFile.running(command)]
 
 
 @dataclass(frozen=True)
@@ -114,17 +26,23 @@ class Program:
     Attributes:
         title: its name, for people.
         parts: the files that configure the server, and hooks if the program has suitable ones.
-        note: a note about steps that are left to a person.
+        note, local_note: notes about steps that are left to a person, and those of its scope local.
     """
 
     title: str
     parts: tuple[Part, ...]
     note: str = ""
+    local_note: str = ""
 
     @property
     def delivers(self) -> bool:
         """Whether hooks deliver mail to its agents."""
         return any(not isinstance(part, Servers) for part in self.parts)
+
+    @property
+    def has_local(self) -> bool:
+        """Whether it can be set up for a project without a file that may be committed."""
+        return all(part.local for part in self.parts)
 
 
 def _plain(command: list[str]) -> dict[str, Any]:
@@ -166,15 +84,23 @@ PROGRAMS = {
     "claude": Program(
         "Claude Code",
         (
-            Servers(".mcp.json", "${CLAUDE_CONFIG_DIR:-.}/.claude.json", ("mcpServers",), _typed),
+            Servers(
+                ".mcp.json",
+                "${CLAUDE_CONFIG_DIR:-~}/.claude.json",
+                ("mcpServers",),
+                _typed,
+                local="${CLAUDE_CONFIG_DIR:-~}/.claude.json",
+            ),
             Hooks(
                 ".claude/settings.json",
                 "${CLAUDE_CONFIG_DIR:-.claude}/settings.json",
                 ("SessionStart", "PostToolUse", "Stop"),
                 _group,
+                local=".claude/settings.local.json",
             ),
         ),
         "Claude Code asks once whether it may use the server of a project's .mcp.json",
+        "keep .claude/settings.local.json out of commits: name it in .gitignore",
     ),
     "codex": Program(
         "Codex",
@@ -271,9 +197,11 @@ PROGRAMS = {
                 ".codeium/windsurf/mcp_config.json",
                 ("mcpServers",),
                 _plain,
+                shares=True,
+                local="~/.codeium/windsurf/mcp_config.json",
             ),
         ),
-        "Windsurf has one list of servers for all projects, and so one entry of ours",
+        "Windsurf starts the servers of all projects in each: switch off those of others",
     ),
 }
 

@@ -16,6 +16,7 @@ from ...schema.message.names import check_agent
 from ...server.mcp.tools.profiles import PROFILES
 from ...setup.checking import check
 from ...setup.installation import Installation
+from ...setup.parts import GLOBAL, LOCAL, PROJECT, Scope
 from ...setup.programs import PROGRAMS
 from .. import hints
 from ..definition import Commands, optional
@@ -83,6 +84,9 @@ class Act:
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Change nothing; print the changes as a diff.")
     ] = False
+    local: Annotated[
+        bool, typer.Option("--local", help="For you alone: change no file that is committed.")
+    ] = False
     everywhere: Annotated[
         bool, typer.Option("--global", help="For all your projects, each with its own bus.")
     ] = False
@@ -91,6 +95,8 @@ class Act:
         """Refuse options that contradict each other."""
         if sum((self.check, self.print, self.remove or self.dry_run)) > 1:
             raise InvalidInput("give only one of --check, --print, and --remove or --dry-run")
+        if self.local and self.everywhere:
+            raise InvalidInput("give --local or --global, not both")
 
 
 def _define(name: str) -> None:
@@ -115,7 +121,9 @@ def _define(name: str) -> None:
     ) -> int:
         act.validate()
         _check_chosen(agent, profile)
-        found = _installation(name, act, place).as_it_stands()
+        found = _installation(name, act, place)
+        found.check_scope()
+        found = found.as_it_stands()
         installation = replace(found, agent=agent or found.agent, profile=profile or found.profile)
         if act.print:
             return _print(installation)
@@ -141,7 +149,7 @@ def _installation(name: str, act: Act, place: Place) -> Installation:
     named = place.named()
     options = ("--user",) if place.user else ("--dir", named) if named is not None else ()
     if act.everywhere:
-        return Installation(name, name, own_path(), os.path.expanduser("~"), options, True)
+        return Installation(name, name, own_path(), os.path.expanduser("~"), options, GLOBAL)
     try:
         found = place.find()[0]
     except BusNotFound:
@@ -149,7 +157,8 @@ def _installation(name: str, act: Act, place: Place) -> Installation:
             raise
         found = os.path.join(os.getcwd(), ".")
     options = options or ("--dir", found)
-    return Installation(name, name, own_path(), project_root(found), options)
+    scope: Scope = LOCAL if act.local else PROJECT
+    return Installation(name, name, own_path(), project_root(found), options, scope)
 
 
 def _check_chosen(agent: str | None, profile: str | None) -> None:
@@ -181,7 +190,7 @@ def _change(installation: Installation, act: Act) -> int:
     if not changes and not output.is_json():
         output.line("nothing to do")
     if not act.remove and not act.dry_run:
-        _tell_what_is_left(PROGRAMS[installation.name].note if changes else "")
+        _tell_what_is_left(installation.note if changes else "")
     return 0
 
 

@@ -115,6 +115,33 @@ def test_global_goes_into_the_home_directory(
     assert [path for path in home.rglob("*") if path.is_file()] == []
 
 
+def test_local_setup_is_tried_and_stands_alone(bus: Bus, project: Path, run_bus: RunBus) -> None:
+    """Issue 19, item 11: beside the project's own all would be heard twice."""
+    done = run_bus("setup", "claude", "--local", "--agent", "me")
+    assert done.err.startswith("bus: keep .claude/settings.local.json out of commits")
+    assert sorted(path.name for path in project.iterdir()) == [".claude", ".worker-state"]
+    checked = run_bus("setup", "claude", "--local", "--check")
+    assert "ok  hook: a message arrived in " in checked.out
+    refused = run_bus("setup", "claude")
+    assert_error(refused, 3, "Claude Code is set up here by 'bus setup claude --local'")
+    assert run_bus("setup", "claude", "--local", "--remove").code == 0
+    assert sorted(path.name for path in project.iterdir()) == [".worker-state"]
+    assert run_bus("setup", "claude").code == 0
+    assert_error(run_bus("setup", "claude", "--local"), 3, "set up here by 'bus setup claude'")
+
+
+def test_local_setup_is_refused_where_it_can_not_be_had(
+    bus: Bus, project: Path, run_bus: RunBus
+) -> None:
+    """Issue 19, item 11: a linked work tree would take the name of the first."""
+    for name in ("codex", "gemini", "cursor", "copilot", "opencode"):
+        assert_error(run_bus("setup", name, "--local"), 2, "no files of a project for you alone")
+    assert_error(run_bus("setup", "claude", "--local", "--global"), 2, "not both")
+    (project / ".git").write_text("gitdir: /elsewhere\n")
+    assert_error(run_bus("setup", "claude", "--local"), 3, "all work trees of a repository")
+    assert sorted(path.name for path in project.iterdir()) == [".git", ".worker-state"]
+
+
 def test_check_tries_the_hook_of_a_plugin(bus: Bus, project: Path, run_bus: RunBus) -> None:
     run_bus("setup", "opencode")
     assert "ok  hook: a message arrived in " in run_bus("setup", "opencode", "--check").out

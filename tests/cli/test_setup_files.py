@@ -4,6 +4,7 @@ import json
 import os
 import tomllib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ def _without_comments(text: str) -> Iterator[str]:
 def without_ours(value: Any) -> Any:
     """A configuration without what is ours, and without what is empty."""
     if isinstance(value, dict):
-        inner = {key: without_ours(each) for key, each in value.items() if key != "ackbus"}
+        inner = {key: without_ours(each) for key, each in value.items() if "ackbus" not in key}
         return {key: each for key, each in inner.items() if each not in ({}, [])}
     if isinstance(value, list):
         kept = [without_ours(each) for each in value if BUS not in json.dumps(each)]
@@ -204,7 +205,9 @@ def test_pointer_is_a_marked_section(text: str, root: Path) -> None:
 def test_new_files_are_made_and_removed(name: str, is_global: bool, root: Path) -> None:
     """Nothing is left, not even a folder that is empty now."""
     home = root.parent / "home"
-    setup = installation(name, home if is_global else root, is_global=is_global, options=())
+    setup = installation(
+        name, home if is_global else root, scope="global" if is_global else "project", options=()
+    )
     made = apply(setup.additions())
     assert made
     assert all(os.path.isabs(path) for path in made)
@@ -230,10 +233,76 @@ def test_variable_of_the_program_moves_what_is_a_persons(
 ) -> None:
     moved = root.parent / "moved"
     monkeypatch.setenv(variable, str(moved))
-    apply(installation(name, root.parent / "home", is_global=True).additions())
+    apply(installation(name, root.parent / "home", scope="global").additions())
     assert sorted(contents(moved)) == files
     assert apply(installation(name, root).additions())
     assert sorted(contents(moved)) == files
+
+
+def test_windsurfs_second_project_leaves_the_first_alone(root: Path) -> None:
+    """Issue 19, item 11: its one file has the servers of all projects; names may be alike."""
+    home = root.parent / "home"
+    path = home / ".codeium" / "windsurf" / "mcp_config.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"mcpServers": {"ackbus-project": {"command": "mine"}}}')
+    projects = [root, root.parent / "other" / "Pro ject", root.parent / "more" / "project"]
+    before: list[str] = []
+    for project in projects:
+        project.mkdir(parents=True, exist_ok=True)
+        before.append(path.read_text())
+        setup = installation("windsurf", project, options=("--dir", f"{project}/.worker-state"))
+        apply(setup.additions())
+        assert setup.additions() == []
+        assert setup.as_it_stands() == setup
+    servers = json.loads(path.read_text())["mcpServers"]
+    assert [*servers] == [
+        "ackbus-project",
+        "ackbus-project-2",
+        "ackbus-pro-ject",
+        "ackbus-project-3",
+    ]
+    assert [entry["args"][-1] for entry in servers.values() if "args" in entry] == [
+        f"{project}/.worker-state" for project in projects
+    ]
+    for project, text in reversed([*zip(projects, before, strict=True)]):
+        setup = installation("windsurf", project, options=("--dir", f"{project}/.worker-state"))
+        apply(setup.removals())
+        assert path.read_text() == text
+
+
+def test_windsurfs_project_stays_the_one_that_it_was_when_another_goes(root: Path) -> None:
+    """Its entry is known by its bus, not by a name that would be free now."""
+    buses = ["/a/project/.worker-state", "/b/project/.worker-state"]
+    first, second = (installation("windsurf", root, options=("--dir", bus)) for bus in buses)
+    apply(first.additions())
+    apply(second.additions())
+    apply(first.removals())
+    apply(replace(second, agent="renamed").additions())
+    path = root.parent / "home" / ".codeium" / "windsurf" / "mcp_config.json"
+    (entry,) = json.loads(path.read_text())["mcpServers"].values()
+    assert entry["args"] == ["mcp", "--agent", "renamed", "--dir", buses[1]]
+
+
+@pytest.mark.parametrize("settings", [None, '{\n  "projects": {"/else": {"mcpServers": {}}}\n}\n'])
+def test_setup_for_one_person_changes_no_file_that_is_committed(
+    settings: str | None, root: Path
+) -> None:
+    """Issue 19, item 11: Claude Code has a person's own files of a project."""
+    own = root.parent / "home" / ".claude.json"
+    if settings is not None:
+        own.write_text(settings)
+    before = contents(root.parent)
+    link = root.parent / "link"
+    link.symlink_to(root)
+    setup = installation("claude", link, scope="local")
+    apply(setup.additions())
+    assert [*contents(root)] == [".claude/settings.local.json"]
+    servers = json.loads(own.read_text())["projects"][str(root)]["mcpServers"]
+    assert servers["ackbus"]["args"][:3] == ["mcp", "--agent", "me"]
+    assert setup.as_it_stands().agent == "me"
+    assert setup.additions() == []
+    apply(setup.removals())
+    assert contents(root.parent) == before
 
 
 def test_copilot_is_told_twice_of_the_server(root: Path) -> None:

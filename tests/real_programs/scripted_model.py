@@ -53,6 +53,7 @@ class ScriptedModel:
         url: where it is.
         call: what it answers the first request with.
         asked: the requests that offered the tool, in order: what the agent's own loop sent.
+        heard: all requests, in order; the tool may not be there yet.
         before_call: called before the tool is.
     """
 
@@ -60,12 +61,14 @@ class ScriptedModel:
         self.url = url
         self.call = call
         self.asked: list[Json] = []
+        self.heard: list[Json] = []
         self.before_call: Callable[[], None] = lambda: None
         self._lock = threading.Lock()  # programs ask for titles meanwhile
 
     def answer(self, path: str, request: Json) -> str:
         """Return the answer to a request: a stream of server-sent events."""
         tool = _offered(self.call, request.get("tools") or [])
+        self.heard.append(request)
         if tool is not None:
             with self._lock:
                 self.asked.append(request)

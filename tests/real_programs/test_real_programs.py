@@ -45,6 +45,19 @@ def test_agent_hears_of_its_mail_without_asking(
     assert Inbox(bus, "me").position == 0
 
 
+def test_claude_takes_what_is_set_up_for_one_person(
+    name: str, person: Person, model: ScriptedModel, bus: Bus, run_bus: RunBus, project: Path
+) -> None:
+    """Issue 19, item 11: its server and its hooks come from files that are not committed."""
+    if name != "claude":
+        pytest.skip("it has no such files")
+    assert run_bus("setup", name, "--local", "--agent", "me").code == 0
+    assert not (project / ".mcp.json").exists()
+    assert "ackbus" in person.run([name, "mcp", "list"])
+    person.run(person.driven.turn)
+    assert "You are the agent me here." in json.dumps(model.heard)
+
+
 def publishing(run_bus: RunBus, body: str) -> Callable[[], None]:
     def publish() -> None:
         run_bus("publish", "news", body, "--from", "lead", "--to", "me")

@@ -1,0 +1,136 @@
+"""The parts of a program's setup: its files, and the entries of ours in each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from .edits import Edit, JsonHook, JsonServer, JsonServerOfProject
+from .ours import hook_command, hook_mark
+from .plugin import PluginFile
+from .text_edits import TomlServer
+
+#: Our names of an agent's events, in their order.
+EVENTS = ("start", "tool", "stop")
+
+#: For all who have the project, for the person in the project, for all projects of the person.
+Scope = Literal["project", "local", "global"]
+PROJECT: Final = "project"
+LOCAL: Final = "local"
+GLOBAL: Final = "global"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The values that the entries of a program are to have.
+
+    Attributes:
+        program: the program, as `bus setup` calls it.
+        scope: for whom it is set up.
+        folder: the folder of the project.
+        command: `bus`, with the options for agent and bus.
+        profile: which tools a server is to offer; None leaves it to the server.
+    """
+
+    program: str
+    scope: Scope
+    folder: str
+    command: list[str]
+    profile: str | None
+
+
+@dataclass(frozen=True)
+class Part:
+    """One configuration file of a program, and our entries in it.
+
+    Attributes:
+        project, person: the file, for a project and for all of a person's.
+        local: the file for a project as one person has it, which is no part of a commit, if the
+            program has one.
+    """
+
+    project: str
+    person: str
+    local: str | None = field(default=None, kw_only=True)
+
+    @property
+    def besides(self) -> Mapping[str, object]:
+        """Further members that a new file needs."""
+        return {}
+
+    def place(self, scope: Scope) -> str | None:
+        """Return the file for a scope, or None."""
+        return {PROJECT: self.project, LOCAL: self.local, GLOBAL: self.person}[scope]
+
+    def edits(self, wanted: Wanted) -> list[Edit]:
+        """Return the edits of the file."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Servers(Part):
+    """MCP servers.
+
+    Attributes:
+        within: the path to them in the file.
+        entry: how one is written there.
+        preferred: another program's file of a project, whose server of our name the program takes.
+        shares: whether the file for a project has the servers of all projects, in one list.
+    """
+
+    within: tuple[str, ...]
+    entry: Callable[[list[str]], dict[str, Any]]
+    preferred: str | None = None
+    shares: bool = False
+
+    def edits(self, wanted: Wanted) -> list[Edit]:
+        """Return the edit that adds our server."""
+        bus, *options = wanted.command
+        tools = () if wanted.profile is None else ("--profile", wanted.profile)
+        entry = self.entry([bus, "mcp", *options, *tools])
+        if self.project.endswith(".toml"):
+            return [TomlServer(self.within[0], entry)]
+        if self.shares and wanted.scope != GLOBAL:
+            return [JsonServerOfProject(self.within, entry, os.path.basename(wanted.folder))]
+        if wanted.scope == LOCAL:  # one file has the servers of all projects, by their folders
+            folder = os.path.realpath(wanted.folder)
+            return [JsonServer(("projects", folder, *self.within), entry)]
+        return [JsonServer(self.within, entry)]
+
+
+@dataclass(frozen=True)
+class Hooks(Part):
+    """Hooks: the program's names of our three events, and the form of a hook."""
+
+    events: tuple[str, str, str]
+    form: Callable[[str], dict[str, Any]]
+    is_versioned: bool = False
+
+    @property
+    def besides(self) -> Mapping[str, object]:
+        """Further members that a new file needs."""
+        return {"version": 1} if self.is_versioned else {}
+
+    def edits(self, wanted: Wanted) -> list[Edit]:
+        """Return the edits that add a hook for each event, all running one command."""
+        bus, *options = wanted.command
+        program = wanted.program
+        return [
+            JsonHook(
+                ("hooks", name),
+                self.form(hook_command([bus, "hook", event, program, *options])),
+                hook_mark(event, program),
+            )
+            for event, name in zip(EVENTS, self.events, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Plugin(Part):
+    """A plugin, which a program has instead of hooks: the file is entirely ours."""
+
+    def edits(self, wanted: Wanted) -> list[Edit]:
+        """Return the edit that makes the plugin, which runs one command at each event."""
+        return [PluginFile.running(wanted.command)]
