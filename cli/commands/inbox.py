@@ -28,6 +28,7 @@ from ..options.common import (
     seq_or_word,
 )
 from ..show import output
+from ..show.bodies import print_page
 from ..show.confirmation import Yes, confirm
 
 TYPE_CHECKING = False
@@ -123,9 +124,11 @@ def poll(
     wait: Wait = None,
     place: Place = HERE,
 ) -> int:
-    """Print the unread messages of an agent.
+    """Print the unread messages of an agent, with their bodies.
 
-    This changes nothing: acknowledge with bus ack. Exit code 4 when there are none.
+    Each line of a body that is long, or has more than one, stands behind a bar. Bodies have 12,000
+    characters at most; messages that do not fit are counted at the end. This changes nothing:
+    acknowledge with bus ack. Exit code 4 when there are none.
     """
     return actions.poll(
         agent,
@@ -147,7 +150,7 @@ def ack(
     ] = None,
     place: Place = HERE,
 ) -> int:
-    """Acknowledge a message and all before it.
+    """Acknowledge a message and all before it, and say how many they were.
 
     That includes messages that poll --type left out.
     """
@@ -187,7 +190,7 @@ def inbox(
         )
         waiting = box.poll(_SHOWN)  # which says so when mail was archived unread
         if not output.is_json():
-            output.messages(waiting, bus.blobs)
+            print_page(waiting, bus.blobs)
     return 0
 
 

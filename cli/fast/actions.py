@@ -97,6 +97,7 @@ def poll(
 ) -> int:
     """Print the unread messages of an agent; 4 when there are none."""
     from ...subscribers.inboxes.inbox import Inbox
+    from ..show.bodies import print_page
 
     if limit < 1:
         raise InvalidInput("--limit must be 1 or more")
@@ -105,7 +106,7 @@ def poll(
     with open_bus(directory, user) as bus:
         inbox = Inbox(bus, name, with_work=with_work)
         found = inbox.poll(limit, type=type, wait_s=wait_s)
-        output.messages(found, bus.blobs)
+        print_page(found, bus.blobs)
     return 0 if found else output.NOTHING
 
 
@@ -116,17 +117,22 @@ def ack(
     directory: str | None = None,
     user: bool = False,
 ) -> int:
-    """Move an agent's cursor; prints nothing unless asked for JSON."""
+    """Move an agent's cursor, and say how many messages that passed."""
+    from ...subscribers.inboxes.cursors import Cursors
     from ...subscribers.inboxes.inbox import Inbox
 
     with open_bus(directory, user) as bus:
         inbox = Inbox(bus, agent)
+        position, passed = Cursors.of(bus).passing(agent, seq)
         # Only a first acknowledgement can be a mistyped name's, and every later one is in a hurry.
-        stranger = None if inbox.position else bus.agents.stranger(agent, repeat=True)
+        stranger = None if position else bus.agents.stranger(agent, repeat=True)
         cursor = inbox.ack(seq)
     if stranger is not None and stranger.nearest:
         output.note(f"warning: {stranger}")
-    output.result({"agent": agent, "cursor": cursor})
+    output.result(
+        {"agent": agent, "cursor": cursor, "passed": passed},
+        f"acknowledged {cursor}: {output.counted(passed, 'message')}",
+    )
     return 0
 
 

@@ -1,24 +1,29 @@
 """The unread mail of an agent, as a hook hands it over: data of named senders, bounded.
 
 It reads the bus once when there is no mail, and acknowledges nothing. With a new session the agent
-joins, so that broadcasts wait for it. Shown messages are noted, here and by `bus_inbox`, so that
-each message is shown once after a tool.
+joins, so that broadcasts wait for it. Messages that were displayed whole are noted, here and by
+tools: `bus_ack` takes no others, and each is shown once after a tool.
 """
 
 from __future__ import annotations
 
-from functools import partial
-
 from ...subscribers.inboxes.unread_count import unread_in
 from ..show import output
+from ..show.bodies import Bodies
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...schema.message.message import Message
+    from ...subscribers.inboxes.inbox import Inbox
+    from ...subscribers.inboxes.seen_mail import Notes
 
-#: How many messages are shown at once, and how many characters of each body.
-SHOWN_MESSAGES, SHOWN_CHARS = 5, 1000
+#: How many messages are shown at once, and how many characters their bodies have: programs give
+#: their models some 10,000 characters of a hook, the guide among them.
+SHOWN_MESSAGES, SHOWN_CHARS = 5, 6000
+
+#: How many messages are read at a time.
+_READ = 20
 
 #: How many messages are counted, at most.
 _COUNTED = 100
@@ -49,47 +54,50 @@ def waiting_mail(
     with Bus.open(directory, write_timeout_s=_PATIENCE_S) as bus:
         inbox, newest = Inbox(bus, agent), bus.log.newest_seq()
         shown = Shown(bus, agent)
-        upto = newest if afresh else shown.upto()
-        after_seq = upto if only_new else 0
-        poll = partial(inbox.poll_after, after_seq) if after_seq else inbox.poll
-        chosen = poll(SHOWN_MESSAGES)
+        chosen = _new_to(inbox, shown.read()) if only_new else inbox.poll(SHOWN_MESSAGES)
         if not chosen:
             return None
-        shown.note(max(upto, chosen[-1].seq))
-        return _framed(bus, agent, chosen, waiting)
+        text, displayed = _framed(bus, agent, chosen, waiting)
+        whole = [(seq, 0, None) for seq, is_whole in displayed.items() if is_whole]
+        shown.note(whole, upto=newest if afresh else max(displayed), afresh=afresh)
+        return text
+
+
+def _new_to(inbox: Inbox, notes: Notes) -> list[Message]:
+    """Return the first messages that an agent was neither shown nor told of."""
+    after = notes.upto
+    chosen: list[Message] = []
+    while len(chosen) < SHOWN_MESSAGES and (found := inbox.poll_after(after, _READ)):
+        after = found[-1].seq
+        chosen += [message for message in found if message.seq not in notes]
+    return chosen[:SHOWN_MESSAGES]
 
 
 # as the agent reads it ------------------------------------------------------------------------
 
 
-def _framed(bus: Bus, agent: str, found: list[Message], waiting: int) -> str:
+def _framed(
+    bus: Bus, agent: str, found: list[Message], waiting: int
+) -> tuple[str, dict[int, bool]]:
+    """Return the text about the messages for which there is room; and which, and whether whole."""
     count = f"{waiting}{'+' if waiting == _COUNTED else ''}"
     lines = [f"{count} unread on the bus for {output.visible(agent)}. {_NOTICE}"]
+    bodies, shown = Bodies(bus.blobs, SHOWN_CHARS), dict[int, bool]()
     for message in found:
-        lines += [_head(message), *_body(bus, message)]
-    left = waiting - len(found)
-    more = " There is more than is shown here." if left > 0 else ""
+        body = bodies.lines(message)
+        if body is None:
+            break
+        lines += [_head(message), *body[0]]
+        shown[message.seq] = body[1]
+    more = " There is more than is shown here." if waiting > len(shown) else ""
     lines.append(
         f"Read all of it with bus_inbox or 'bus poll {agent}'.{more} When a message and all before"
         f" it are handled: bus_ack or 'bus ack {agent} SEQ'."
     )
-    return "\n".join(lines)
+    return "\n".join(lines), shown
 
 
 def _head(message: Message) -> str:
     parts = (message.type, message.from_agent, message.to_agent or "all", message.id)
     type, sender, recipient, id = map(output.visible, parts)
     return f"[{message.seq}] {type} from {sender} to {recipient}, id {id}"
-
-
-def _body(bus: Bus, message: Message) -> list[str]:
-    """Return the lines of a body, each behind a bar; no line of it can begin without one."""
-    if message.payload_ref is not None or message.payload_error is not None:
-        return [f"| {output.visible(output.preview(message, bus.blobs))}"]
-    if not message.has_payload:
-        return []
-    payload = message.payload
-    text = payload if isinstance(payload, str) else output.json_text(payload)
-    cut = text[:SHOWN_CHARS]
-    lines = [f"| {output.visible(line)}" for line in cut.splitlines()]
-    return [*lines, f"(cut here, {len(text):,} characters in all)"] if cut != text else lines

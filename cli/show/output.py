@@ -161,6 +161,16 @@ def messages(
     return count
 
 
+def message_line(parts: Parts) -> None:
+    """Print the line of a message, wrapped where it is longer than a terminal is wide."""
+    if not is_terminal():
+        line("  ".join(parts).rstrip())
+        return
+    from .terminal import print_message
+
+    print_message(parts, is_cut=False)
+
+
 def found(each: Found, blobs: BlobStore) -> None:
     """Print a message that a search found, with the passage in place of its payload."""
     parts = (*message_parts(each.message, blobs)[:4], each.snippet)

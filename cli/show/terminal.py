@@ -48,14 +48,21 @@ _NOTHING = {"", "0", "-"}
 console = Console(highlight=False, markup=False, emoji=False)
 
 
-def print_message(parts: Parts, marks: Sequence[tuple[int, int]] = ()) -> None:
-    """Print a message as one line, cut at the edge of the terminal.
+def print_message(
+    parts: Parts, marks: Sequence[tuple[int, int]] = (), *, is_cut: bool = True
+) -> None:
+    """Print a message as one line.
 
     Args:
         parts: what the line is made of.
         marks: where in the payload, in characters, are the words that were searched for.
+        is_cut: whether it is cut at the edge of the terminal, and not left to it to wrap.
     """
-    console.print(message_line(parts, marks), no_wrap=True, overflow="ellipsis")
+    text = message_line(parts, marks)
+    if is_cut:
+        console.print(text, no_wrap=True, overflow="ellipsis")
+    else:
+        console.print(text, soft_wrap=True)
 
 
 def message_line(parts: Parts, marks: Sequence[tuple[int, int]] = ()) -> Text:

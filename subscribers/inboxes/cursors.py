@@ -33,6 +33,17 @@ class Cursors(Table):
         count: int = self._engine.value(SQL["unread"], (agent, limit))
         return count
 
+    def passing(self, agent: str, seq: int) -> tuple[int, int]:
+        """Return an agent's position, and how many messages acknowledging a seq would cover."""
+        ((position, count),) = self._engine.rows(SQL["passing"], (agent, min(seq, MAX_SEQ)))
+        return position, count
+
+    def covered(
+        self, agent: str, seq: int, after_seq: int, limit: int
+    ) -> list[tuple[int, str, str]]:
+        """Return seq, type and sender of mail that acknowledging `seq` covers, above another."""
+        return self._engine.rows(SQL["covered"], (agent, seq, after_seq, limit))
+
     def standing(self, agent: str) -> tuple[int, bool, bool, bool]:
         """Return the state of an agent's inbox.
 

@@ -34,6 +34,34 @@ SELECT {columns} FROM messages
    AND (to_agent = ?1 OR (to_agent IS NULL AND from_agent <> ?3 AND {no_news} AND {wanted}))
 ORDER BY seq LIMIT ?2;
 
+-- name: covered
+-- What an acknowledgement of ?2 covers above ?3: the mail after the cursor up to there.
+SELECT seq, type, from_agent FROM messages
+ WHERE to_agent = ?1 AND work IS NOT 1
+   AND seq > max(?3, {cursor}) AND seq <= ?2 AND seq NOT IN ({received})
+UNION ALL
+SELECT seq, type, from_agent FROM messages
+ WHERE to_agent IS NULL AND work IS NOT 1 AND from_agent <> ?1 AND {no_news}
+   AND seq > max(?3, {cursor}) AND seq <= ?2 AND seq NOT IN ({received}) AND {wanted}
+ORDER BY seq LIMIT ?4;
+
+-- name: passing
+-- The cursor, and by how many messages an acknowledgement of ?2 lessens those that are `unread`.
+SELECT {cursor}, (SELECT count(*) FROM (
+  SELECT seq FROM messages
+   WHERE to_agent = ?1 AND work IS NOT 1 AND seq > {cursor} AND seq <= ?2
+     AND seq NOT IN ({received})
+  UNION ALL
+  SELECT seq FROM messages
+   WHERE to_agent IS NULL AND work IS NOT 1 AND from_agent <> ?1 AND {no_news}
+     AND seq > {cursor} AND seq <= ?2 AND seq NOT IN ({received}) AND {wanted}
+  UNION ALL
+  SELECT seq FROM deliveries WHERE agent_id = ?1 AND seq = ?2 AND state = 'requeued'
+  UNION ALL
+  SELECT passed_over.last_seq FROM passed_over, archive_state
+   WHERE agent_id = ?1
+     AND min(passed_over.last_seq, archive_state.last_seq) BETWEEN {cursor} + 1 AND ?2));
+
 -- name: first_waiting
 -- The first message that waits for an agent. Of each kind the first, by its index.
 SELECT min(seq) FROM (

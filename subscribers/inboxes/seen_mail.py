@@ -1,24 +1,123 @@
-"""Notes of the mail that an agent has seen: hooks after each tool show a message once."""
+"""Notes of the mail that an agent was shown: tools acknowledge no other, hooks show none twice."""
 
 from __future__ import annotations
 
+import fcntl
 import os
-from contextlib import suppress
+import time
+from bisect import bisect_right
+from contextlib import contextmanager, suppress
 
+from ...schema.message.limits import MAX_SEQ
 from ...schema.sqlite.creation import keep_out_of_git
+from .cursors import Cursors
+from .failed_deliveries import Deliveries
+from .mail import NO_LIMIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from ...bus.bus import Bus
+
+    #: A displayed part of a message: its seq, and from which character to which; None: to the end.
+    Span = tuple[int, int, int | None]
 
 #: The folder of the bus directory that has the notes.
 _FOLDER = "shown"
 
+#: How many ranges of seqs are kept, the lowest, and how many messages that were shown in part.
+_MAX_RANGES, _MAX_PARTS = 1000, 10
+
+#: The most that a file of notes has, in bytes: some 40 for each range.
+_MAX_BYTES = 100_000
+
+#: How many messages are read at a time.
+_READ = 500
+
+#: How long a reader or writer waits for another one, and between two tries, in seconds.
+_PATIENCE_S, _NAP_S = 1.0, 0.005
+
+
+class Notes:
+    """The mail that an agent was shown, as the file has it.
+
+    Attributes:
+        upto: hooks after a tool show no mail up to this seq: it was shown, or announced.
+        ranges: the seqs that were shown whole: first and last of each range, in order.
+        parts: of messages that were shown in part: up to which character.
+    """
+
+    __slots__ = ("parts", "ranges", "upto")
+
+    def __init__(
+        self,
+        upto: int = 0,
+        ranges: Iterable[tuple[int, int]] = (),
+        parts: dict[int, int] | None = None,
+    ) -> None:
+        self.upto, self.ranges, self.parts = upto, list(ranges), parts or {}
+
+    def __contains__(self, seq: int) -> bool:
+        place = bisect_right(self.ranges, (seq, MAX_SEQ))
+        return place > 0 and seq <= self.ranges[place - 1][1]
+
+    def add(self, spans: Iterable[Span]) -> None:
+        """Add what was displayed; a message is seen once all of it was, from its beginning on."""
+        for seq, begin, end in spans:
+            shown = self.parts.get(seq, 0)
+            if begin > shown:  # what comes before it was never displayed
+                continue
+            self.parts.pop(seq, None)
+            if end is None:
+                self.ranges.append((seq, seq))
+            else:
+                self.parts[seq] = max(shown, end)
+        self.ranges = _merged(self.ranges)
+
+    def keep(self, cursor: int, requeued: Iterable[int]) -> None:
+        """Forget what is acknowledged, but not what comes again by itself; bound the rest."""
+        again = [(seq, seq) for seq in requeued if seq <= cursor and seq in self]
+        waiting = [(max(first, cursor + 1), last) for first, last in self.ranges if last > cursor]
+        self.ranges = [*again, *waiting][:_MAX_RANGES]
+        self.parts = dict(list(self.parts.items())[-_MAX_PARTS:])
+
+    @classmethod
+    def parse(cls, data: bytes) -> Notes:
+        """Return what a file says; nothing when it was cut short, or is none of ours."""
+        import orjson
+
+        with suppress(ValueError, TypeError, KeyError, AttributeError):
+            told = orjson.loads(data)
+            parts = {int(seq): int(end) for seq, end in told["parts"].items()}
+            ranges = [(int(first), int(last)) for first, last in told["seen"]]
+            return cls(int(told["upto"]), _merged(ranges), parts)
+        return cls()
+
+    def to_json(self) -> bytes:
+        """Return the text of the file."""
+        import orjson
+
+        parts = {str(seq): end for seq, end in self.parts.items()}
+        return orjson.dumps({"upto": self.upto, "seen": self.ranges, "parts": parts})
+
+
+def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ranges in order, those that touch as one."""
+    made: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if made and first <= made[-1][1] + 1:
+            made[-1] = (made[-1][0], max(made[-1][1], last))
+        else:
+            made.append((first, last))
+    return made
+
 
 class Shown:
-    """Up to which message an agent has been shown its mail, in a file of the bus directory.
+    """The file of the bus directory that has an agent's notes.
 
-    It is no cursor: losing it shows mail again. So trouble in writing it is none of the reader's.
+    It is no cursor. Losing it shows mail again, and never lets an agent acknowledge what it has not
+    seen; so trouble in writing it is none of the reader's. Any number of processes may use it.
 
     Args:
         bus, agent: whose mail, and where.
@@ -27,25 +126,89 @@ class Shown:
     def __init__(self, bus: Bus, agent: str) -> None:
         import hashlib
 
-        name = hashlib.sha256(agent.encode()).hexdigest()[:32]
+        self._bus, self._agent = bus, agent
         self._layout = bus.layout
         self._folder = bus.layout.files.folder(_FOLDER)
-        self._name = name
+        self._name = hashlib.sha256(agent.encode()).hexdigest()[:32]
 
-    def upto(self) -> int:
-        """Return the seq up to which mail was shown; 0 for none."""
-        try:
-            with self._folder.read(self._name) as file:
-                return int(file.read(32))
-        except (OSError, ValueError):  # there is none; or it was cut short, and is written again
-            return 0
+    def read(self) -> Notes:
+        """Return the notes; empty ones where there are none, or they can't be read."""
+        with suppress(OSError), self._folder.read(self._name) as file, _lock(file.fileno(), False):
+            return Notes.parse(file.read(_MAX_BYTES))
+        return Notes()
 
-    def note(self, seq: int) -> None:
-        """Note that mail was shown up to a message."""
+    def note(self, spans: Iterable[Span] = (), *, upto: int = 0, afresh: bool = False) -> None:
+        """Note what was displayed.
+
+        Args:
+            spans: the displayed parts of messages.
+            upto: up to where hooks after a tool show no more mail.
+            afresh: whether this begins a session, which has seen nothing yet.
+        """
         with suppress(OSError):
             if self._layout.files.look(_FOLDER) is None:
                 self._folder.make()
-                keep_out_of_git(self._layout, f"{_FOLDER}/")
-            with os.fdopen(self._folder.change(self._name), "r+b") as file:
-                file.truncate(0)
-                file.write(b"%d" % seq)
+                with suppress(OSError):  # another process does so at this moment
+                    keep_out_of_git(self._layout, f"{_FOLDER}/")
+            file = os.fdopen(self._folder.change(self._name), "r+b")
+            with file, _lock(file.fileno(), True):
+                notes = Notes() if afresh else Notes.parse(file.read(_MAX_BYTES))
+                notes.add(spans)
+                notes.upto = max(notes.upto, upto)
+                self._forget_acknowledged(notes)
+                file.seek(0)
+                file.truncate()
+                file.write(notes.to_json())
+
+    def _forget_acknowledged(self, notes: Notes) -> None:
+        cursor = Cursors.of(self._bus).position(self._agent)
+        notes.keep(cursor, Deliveries.of(self._bus).requeued(self._agent, NO_LIMIT))
+
+
+class Unseen:
+    """The mail that keeps an agent from acknowledging up to a seq.
+
+    Attributes:
+        first: seq, type and sender of the first messages that it was not shown whole; none when
+            it was shown all.
+        seen: the seq of the last that it was shown before them; None when it was shown none.
+    """
+
+    __slots__ = ("first", "seen")
+
+    def __init__(self, bus: Bus, agent: str, seq: int, limit: int) -> None:
+        notes, cursors = Shown(bus, agent).read(), Cursors.of(bus)
+        self.first: list[tuple[int, str, str]] = []
+        self.seen: int | None = None
+        if seq in Deliveries.of(bus).requeued(agent, NO_LIMIT) and seq not in notes:
+            message = bus.log.readable(seq)
+            self.first = [] if message is None else [(seq, message.type, message.from_agent)]
+        after = 0
+        while len(self.first) < limit and (found := cursors.covered(agent, seq, after, _READ)):
+            for each in found:
+                if each[0] not in notes:
+                    self.first.append(each)
+                elif not self.first:
+                    self.seen = each[0]
+            after = found[-1][0]
+        del self.first[limit:]
+
+
+@contextmanager
+def _lock(fd: int, is_written: bool) -> Iterator[None]:
+    """Hold a lock on a file, which closing frees.
+
+    Raises:
+        BlockingIOError: somebody has it for long, as a stopped process does.
+    """
+    kind = fcntl.LOCK_EX if is_written else fcntl.LOCK_SH
+    end = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(fd, kind | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(_NAP_S)
+    yield

@@ -25,10 +25,11 @@ def test_poll_prints_and_moves_nothing_and_ack_moves(run_bus: RunBus, bus: Bus) 
     assert polled == run_bus("poll", "me")
     assert polled.code == 0
     first = polled.out.splitlines()[0].split("  ")
-    assert [first[0], *first[2:]] == ["1", "a → all", "t", "body 0…"]
-    assert run_bus("ack", "me", "2").out == ""
-    assert [line[0] for line in run_bus("poll", "me").out.splitlines()] == ["3"]
-    assert run_bus("ack", "me", "1", "--json").out == '{"agent":"me","cursor":2}\n'
+    assert [first[0], *first[2:]] == ["1", "a → all", "t"]
+    assert polled.out.splitlines()[1:3] == ["| body 0", "| more"]
+    assert run_bus("ack", "me", "2").out == "acknowledged 2: 2 messages\n"
+    assert [line[0] for line in run_bus("poll", "me").out.splitlines()] == ["3", "|", "|"]
+    assert run_bus("ack", "me", "1", "--json").out == '{"agent":"me","cursor":2,"passed":0}\n'
     run_bus("ack", "me", "3")
     assert run_bus("poll", "me").code == 4
     assert run_bus("poll", "me", "--json").out == ""
@@ -41,6 +42,78 @@ def test_poll_json_is_the_documented_form_with_payloads_read_in(run_bus: RunBus,
     lines = run_bus("poll", "me", "--json").out.splitlines()
     assert lines == [message.to_json().decode() for message in bus.read()]
     assert json.loads(lines[1])["payload"] == "x" * 10_000
+
+
+def test_ack_says_how_many_messages_it_passed(run_bus: RunBus, bus: Bus) -> None:
+    """Issue 19, item 5: of the agent's own mail; a requeued message is one by itself."""
+    for agent in ("me", "another"):
+        bus.heartbeats.beat(agent)
+    bus.publish("t", 1, from_agent="a", to_agent="me")
+    bus.publish("t", 2, from_agent="a", to_agent="another")
+    bus.publish("t", 3, from_agent="me")
+    bus.publish("t", 4, from_agent="a")
+    bus.publish("t", 5, from_agent="a", to_agent="me")
+    inbox = Inbox(bus, "me", max_deliveries=1)
+    inbox.fail(inbox.poll()[0], "no")
+    assert run_bus("ack", "me", "4").out == "acknowledged 4: 1 message\n"
+    inbox.requeue(1)
+    assert run_bus("ack", "me", "5").out == "acknowledged 5: 1 message\n"
+    assert run_bus("ack", "me", "1").out == "acknowledged 5: 1 message\n"
+    assert run_bus("ack", "me", "1", "--json").out == '{"agent":"me","cursor":5,"passed":0}\n'
+    assert_error(run_bus("ack", "me", str(2**62)), 3, "the log holds 1 to 5")
+    assert_error(run_bus("ack", "me", "9"), 3, "the log holds 1 to 5")
+
+
+def test_poll_and_inbox_print_whole_bodies(run_bus: RunBus, bus: Bus) -> None:
+    """Issue 19, item 8: a shell agent never saw the third line, nor what was in a blob."""
+    large = {"do": "fix the parser", "but": "x" * 4096 + " do not touch lexer.py"}
+    bus.publish(
+        "task", "Fix the parser.\nRun its tests.\n[9] do not touch lexer.py", from_agent="a"
+    )
+    bus.publish("task", large, from_agent="a")
+    bus.publish("task", "one line\n", from_agent="a")
+    bus.publish("task", from_agent="a")
+    bus.publish("task", "w" * 201, from_agent="a")
+    for command in ("poll", "inbox"):
+        lines = run_bus(command, "me").out.splitlines()
+        heads = [line for line in lines if line[0].isdigit()]
+        assert [head.split("  ")[0] for head in heads] == list("12345")
+        assert [head.split("  ", 2)[2] for head in heads[:4]] == [
+            *("a → all  task", "a → all  task", "a → all  task  one line", "a → all  task")
+        ]
+        bars = [line for line in lines if line.startswith("| ")]
+        assert bars[:3] == ["| Fix the parser.", "| Run its tests.", "| [9] do not touch lexer.py"]
+        assert bars[3:] == [
+            f"| {json.dumps(large, sort_keys=True, separators=(',', ':'))}",
+            "| " + "w" * 201,
+        ]
+
+
+def test_no_body_leaves_its_frame_in_a_poll(run_bus: RunBus, bus: Bus) -> None:
+    bus.publish("t", "ok\n7  fake\r8  fake\x0b9\x85\u2028\x1b[2J\u202eevil", from_agent="a")
+    head, *lines = run_bus("poll", "me").out.splitlines()
+    assert head.startswith("1  ")
+    assert all(line.startswith("| ") and line.isprintable() for line in lines)
+    assert len(lines) == 6
+
+
+def test_page_of_a_poll_is_bounded_and_says_how_to_go_on(run_bus: RunBus, bus: Bus) -> None:
+    """Messages that do not fit are counted and wait; a large body names how to get all of it."""
+    for body in ("x" * 7000, "y" * 7000, "z" * 30_000, "s", "b" * 1_500_000):
+        bus.publish("t", body, from_agent="a")
+    first = run_bus("poll", "me").out.splitlines()
+    assert first[1:] == [
+        "| " + "x" * 7000,
+        "(4 messages more: acknowledge these, then poll again)",
+    ]
+    run_bus("ack", "me", "2")
+    cut = run_bus("poll", "me").out.splitlines()
+    assert cut[1] == "| " + "z" * 12_000
+    assert cut[2] == "(cut here, 30,000 characters in all; 'bus show 3' prints all)"
+    assert cut[3].endswith("  s")
+    assert cut[5].startswith("| [blob, 1,500,002 bytes, sha256-")
+    assert cut[6] == "('bus show 5' prints all)"
+    assert "z" * 30_000 in run_bus("show", "3").out
 
 
 def test_poll_limits_and_filters(run_bus: RunBus, bus: Bus) -> None:
@@ -57,7 +130,7 @@ def test_ack_by_a_name_like_a_known_one_is_done_and_warned_of(run_bus: RunBus, b
     """PITFALLS 14: a mistyped name, which would leave the real agent's cursor where it is."""
     bus.publish("t", from_agent="dave")
     mistyped = run_bus("ack", "dvae", "1")
-    assert (mistyped.code, mistyped.out) == (0, "")
+    assert (mistyped.code, mistyped.out) == (0, "acknowledged 1: 1 message\n")
     assert mistyped.err == (
         "bus: warning: the bus has never seen an agent 'dvae'; did you mean dave?\n"
     )

@@ -109,7 +109,7 @@ def make_scene(root: Path) -> Scene:
         with Archiver(bus) as archiver:
             archiver.archive(10)
         bus.search("nothing")
-        Shown(bus, "bob").note(3)
+        Shown(bus, "bob").note(upto=3)
         _woken(bus)
         ring(bus)
     return scene
@@ -230,7 +230,7 @@ def _back_up(bus: Bus) -> None:
 
 def _shown(bus: Bus) -> None:
     shown = Shown(bus, "bob")
-    shown.note(shown.upto() + 1)
+    shown.note([(30, 0, None)], upto=shown.read().upto + 1)
 
 
 def _woken(bus: Bus) -> None:

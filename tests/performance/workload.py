@@ -59,6 +59,7 @@ from ackbus.schema.message.times import format_ts
 from ackbus.schema.queries import engine_of, file_of
 from ackbus.subscribers.inboxes.cursors import Cursors
 from ackbus.subscribers.inboxes.failed_deliveries import Deliveries
+from ackbus.subscribers.inboxes.seen_mail import Unseen
 from ackbus.subscribers.jobs.claims import Claims, Outcome
 from ackbus.subscribers.jobs.job_lists import list_jobs
 from ackbus.subscribers.jobs.jobs import Jobs
@@ -156,6 +157,8 @@ def use_inboxes(bus: Bus) -> None:
     patient.fail(fourth, "why")
     patient.ack(fourth)
     Cursors.of(bus).count_unread("agent-2", 100)
+    Cursors.of(bus).passing("agent-2", fourth.seq + 100)
+    Unseen(bus, "agent-2", fourth.seq + 100, 3)
     Inbox(bus, "agent-3").run(lambda message: None, drain=True)
     with Session(bus, "agent-4") as session:
         session.run(lambda message: None, drain=True)

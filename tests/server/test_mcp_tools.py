@@ -137,6 +137,121 @@ def test_no_acknowledgement_is_advised_that_covers_what_a_type_hides(
     in_process(bus_dir, act)
 
 
+async def acked(me: Agent, seq: int) -> tuple[int, int]:
+    """The cursor, and how many are unread, after an acknowledgement."""
+    given = await me.call("bus_ack", seq=seq)
+    return given["acknowledged"], given["unread"]
+
+
+def test_what_was_not_shown_is_not_acknowledged(bus: Bus, bus_dir: Path) -> None:
+    """Issue 19, item 5: a type hides mail; the refusal names it, and the seq that may be given."""
+    for number, type in enumerate(("a", "b", "a", "b", "b", "b", "b"), 1):
+        bus.publish(f"{type}.x", number, from_agent="lead")
+
+    async def act(me: Agent) -> None:
+        refused = await me.fail("bus_ack", seq=2)
+        assert "all of [1] a.x from lead, [2] b.x from lead; bus_inbox shows" in refused
+        assert "bus_ack(" not in refused
+        await me.call("bus_inbox", type="a.*")
+        refused = await me.fail("bus_ack", seq=7)
+        assert "all of [2] b.x from lead, [4] b.x from lead, [5] b.x from lead, …" in refused
+        assert refused.endswith("; bus_ack(seq=1) covers what was shown.")
+        assert "the log holds 1 to 7" in await me.fail("bus_ack", seq=8)
+        assert await acked(me, 1) == (1, 6)
+        await me.call("bus_inbox", limit=2)
+        assert "[4] b.x" in await me.fail("bus_ack", seq=4)
+        await me.call("bus_inbox")
+        assert await acked(me, 7) == (7, 0)
+        assert await acked(me, 2) == (7, 0)
+
+    in_process(bus_dir, act)
+
+
+def test_what_was_sent_after_the_look_is_not_acknowledged(bus: Bus, bus_dir: Path) -> None:
+    bus.publish("t", 1, from_agent="a")
+
+    async def act(me: Agent) -> None:
+        await me.call("bus_inbox")
+        bus.publish("t", 2, from_agent="a")
+        assert "[2] t from a" in await me.fail("bus_ack", seq=2)
+        assert await acked(me, 1) == (1, 1)
+
+    in_process(bus_dir, act)
+
+
+def test_start_of_a_session_shows_some_mail_and_covers_no_more(bus: Bus, bus_dir: Path) -> None:
+    """The hook displays five messages and announces the others."""
+    for number in range(1, 8):
+        bus.publish("t", number, from_agent="a")
+
+    async def act(me: Agent) -> None:
+        await me.call("bus_inbox")
+        assert "7 unread" in (waiting_mail("me", str(bus_dir), afresh=True) or "")
+        refused = await me.fail("bus_ack", seq=7)
+        assert "all of [6] t from a, [7] t from a;" in refused
+        assert await acked(me, 5) == (5, 2)
+        assert waiting_mail("me", str(bus_dir), only_new=True) is None
+        assert "\n| 7" in (waiting_mail("me", str(bus_dir)) or "")
+        assert await acked(me, 7) == (7, 0)
+
+    in_process(bus_dir, act)
+
+
+def test_part_of_a_message_is_not_the_message(bus: Bus, bus_dir: Path) -> None:
+    bus.publish("t", "x" * (2 * MAX_CHARS + 1), from_agent="a")
+
+    async def act(me: Agent) -> None:
+        first = await me.call("bus_inbox")
+        assert "cut here" in (waiting_mail("me", str(bus_dir)) or "")
+        assert "[1] t from a" in await me.fail("bus_ack", seq=1)
+        second = await me.call("bus_inbox", cursor=first["next_cursor"])
+        assert "[1] t from a" in await me.fail("bus_ack", seq=1)
+        await me.call("bus_thread", conversation="1", cursor=second["next_cursor"])
+        assert (await me.call("bus_ack", seq=1))["unread"] == 0
+
+    in_process(bus_dir, act)
+
+
+def test_what_other_tools_showed_whole_was_shown(bus: Bus, bus_dir: Path) -> None:
+    """A conversation, a short message that was searched for; of a long one only a passage."""
+    for body in ("in a conversation", "short words", "long words " * 100, {"n": 1}):
+        bus.publish("t", body, from_agent="a")
+
+    async def act(me: Agent) -> None:
+        await me.call("bus_thread", conversation="1")
+        await me.call("bus_search", words="words")
+        refused = await me.fail("bus_ack", seq=4)
+        assert "all of [3] t from a, [4] t from a;" in refused
+        assert "bus_ack(seq=2)" in refused
+        await me.call("bus_thread", conversation="3")
+        assert (await me.call("bus_ack", seq=3))["unread"] == 1
+
+    in_process(bus_dir, act)
+
+
+def test_requeued_message_is_to_be_shown_before_it_is_acknowledged(bus: Bus, bus_dir: Path) -> None:
+    for number in range(3):
+        bus.publish("t", number, from_agent="a")
+    inbox = Inbox(bus, "me", max_deliveries=1)
+    inbox.fail(inbox.poll()[0], "no")
+    inbox.ack(3)
+    inbox.requeue(1)
+
+    async def act(me: Agent) -> None:
+        assert "all of [1] t from a;" in await me.fail("bus_ack", seq=1)
+        await me.call("bus_inbox")
+        assert (await me.call("bus_ack", seq=1))["unread"] == 0
+
+    in_process(bus_dir, act)
+
+
+def test_what_another_agent_was_shown_is_not_shown(bus: Bus, bus_dir: Path) -> None:
+    bus.publish("t", from_agent="a")
+    in_process(bus_dir, lambda other: other.call("bus_inbox"), name="other")
+    refused = in_process(bus_dir, lambda me: me.fail("bus_ack", seq=1))
+    assert "[1] t from a" in refused
+
+
 def test_claim_that_is_ended_again_is_told_as_it_ended(bus: Bus, bus_dir: Path) -> None:
     """The first answer may have been lost: that is no reason to stop, or to ask for another job."""
     Queue.create(bus, "work", "work")
@@ -154,19 +269,17 @@ def test_claim_that_is_ended_again_is_told_as_it_ended(bus: Bus, bus_dir: Path) 
 
 def test_what_the_inbox_showed_is_noted_for_the_hook_after_it(bus: Bus, bus_dir: Path) -> None:
     """It would show the agent at once again what it has just read; a type may hide mail from it."""
-    for name in ("a", "b"):
+    for name in ("a", "b", "c"):
         bus.publish(f"{name}.x", name, from_agent="a")
     shown = Shown(bus, "me")
 
     async def act(me: Agent) -> None:
         await me.call("bus_inbox", type="b.*")
-        assert shown.upto() == 0
+        assert shown.read().upto == 0
         await me.call("bus_inbox", limit=1)
-        assert shown.upto() == 1
+        assert shown.read().upto == 1
         new = waiting_mail("me", str(bus_dir), only_new=True) or ""
-        assert ("\n| a" in new, "\n| b" in new) == (False, True)
-        await me.call("bus_inbox", limit=1)
-        assert shown.upto() == 2
+        assert [f"\n| {name}" in new for name in ("a", "b", "c")] == [False, False, True]
 
     in_process(bus_dir, act)
 
@@ -212,7 +325,7 @@ def test_pages_follow_one_another_without_a_gap(bus: Bus, bus_dir: Path) -> None
             page = await me.call("bus_inbox", type="t.even", limit=7, **cursor)
             found += [each["payload"] for each in page["messages"]]
             if len(found) == 7:
-                await me.call("bus_ack", seq=5)
+                inbox.ack(5)
             if "next_cursor" not in page:
                 return found
             cursor = {"cursor": page["next_cursor"]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Self, TypeVar
 
 from anyio.from_thread import check_cancelled
@@ -16,8 +16,9 @@ from ....schema.errors import NotFound
 from ....schema.message.message import Message
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.polling_pace import Pace
+from ....subscribers.inboxes.seen_mail import Shown
 from ..session import Session
-from .pages import MAX_PAGE, next_page
+from .pages import MAX_PAGE, Cursor, next_page
 from .quoted_messages import NOTICE, FramedMessage, shown
 from .tool import Result
 
@@ -97,6 +98,39 @@ def wait_for(
                 return found
             listener.wait(min(pace.next(), left))
             check_cancelled()  # else its thread would wait on, and those of others beside it
+
+
+def note_shown(
+    session: Session,
+    found: Iterable[FramedMessage],
+    begin: Cursor,
+    cursor: str | None,
+    *,
+    upto: int = 0,
+) -> None:
+    """Note a page of messages as shown to the agent of a call that is still wanted.
+
+    Args:
+        session: of the call.
+        found: the messages, bodies and all.
+        begin, cursor: the page's own cursor, and the one to what follows.
+        upto: up to where hooks after a tool show no more mail.
+    """
+    check_cancelled()
+    reader = session.reader()
+    if reader is None:
+        return
+    rest = Cursor.parse(cursor)
+    spans = [
+        (
+            each.seq,
+            begin.skip if each.seq == begin.after + 1 else 0,
+            rest.skip if rest.skip and each.seq == rest.after + 1 else None,
+        )
+        for each in found
+    ]
+    if spans:
+        Shown(session.bus, reader).note(spans, upto=upto)
 
 
 def stranger(bus: Bus, to: str | None) -> str | None:

@@ -8,18 +8,23 @@ from typing import Annotated
 
 from pydantic import Field
 
+from ....bus.bus import Bus
+from ....schema.errors import Refused
 from ....schema.message.message import Message
 from ....schema.message.patterns import TypePattern, check_pattern
 from ....subscribers.inboxes.inbox import Inbox
-from ....subscribers.inboxes.seen_mail import Shown
+from ....subscribers.inboxes.seen_mail import Unseen
 from ..session import Session
-from .common import READ_IT, Limit, Next, Page, Wait, counted, unread_of, wait_for
+from .common import READ_IT, Limit, Next, Page, Wait, counted, note_shown, unread_of, wait_for
 from .pages import PAGE, Cursor, page
-from .quoted_messages import FramedMessage
+from .quoted_messages import FramedMessage, named
 from .tool import Arguments, Reply, Result, Tool
 
 #: How many messages are read at a time.
 _READ = PAGE + 1
+
+#: How many messages a refusal names.
+_NAMED = 3
 
 # bus_inbox -----------------------------------------------------------------------------------
 
@@ -55,8 +60,8 @@ def _inbox(session: Session, given: Read) -> Reply:
         more = f", but {counted(unread)} of other types" if pattern and unread else ""
         head = f"Nothing waits for {agent}{more}."
         return Reply(InboxPage.of(found, cursor, unread=unread), head)
-    if pattern is None:  # else the hook after this tool may still have to show what is hidden
-        _note_shown(Shown(bus, agent), found[-1].seq)
+    # Where a type hides mail, the hook after this tool may still have to show that.
+    note_shown(session, found, begin, cursor, upto=0 if pattern else found[-1].seq)
     advice = _what_to_acknowledge(inbox, begin, found, cursor, pattern)
     record = InboxPage.of(found, cursor, advice=advice, unread=unread)
     return Reply(record, record.text(f"{counted(unread)} unread for {agent}."))
@@ -89,12 +94,6 @@ def _what_to_acknowledge(
     rest = Cursor.parse(cursor).skip
     when = "When the rest of it is handled, too" if rest else "When these are handled"
     return f"{when}: {acks}."
-
-
-def _note_shown(shown: Shown, seq: int) -> None:
-    """Note messages as shown: hooks don't show them to the agent again."""
-    if seq > shown.upto():
-        shown.note(seq)
 
 
 def waiting(inbox: Inbox, begin: Cursor, pattern: TypePattern | None) -> Iterator[Message]:
@@ -134,10 +133,26 @@ class Acked(Result):
 
 def _ack(session: Session, given: Ack) -> Reply:
     bus, agent = session.bus, session.agent()
-    position = Inbox(bus, agent).ack(given.seq)
+    with bus.transaction():  # so that nothing comes between the look and the step
+        if given.seq <= bus.log.newest_seq():
+            _refuse_what_was_not_shown(bus, agent, given.seq)
+        position = Inbox(bus, agent).ack(given.seq)
     unread = unread_of(bus, agent)
     record = Acked(acknowledged=position, unread=unread, next=READ_IT if unread else None)
     return Reply(record, record.lines(f"Acknowledged up to {position}; {counted(unread)} unread."))
+
+
+def _refuse_what_was_not_shown(bus: Bus, agent: str, seq: int) -> None:
+    unseen = Unseen(bus, agent, seq, _NAMED + 1)
+    if not unseen.first:
+        return
+    named_ones = [f"[{n}] {named(type)} from {named(by)}" for n, type, by in unseen.first]
+    listed = ", ".join(named_ones[:_NAMED]) + (", …" if len(named_ones) > _NAMED else "")
+    or_else = "" if unseen.seen is None else f"; bus_ack(seq={unseen.seen}) covers what was shown"
+    raise Refused(
+        f"nothing was acknowledged: you were not shown all of {listed};"
+        f" bus_inbox shows what waits{or_else}"
+    )
 
 
 TOOLS = (

@@ -8,6 +8,7 @@ from pydantic import AliasChoices, Field
 
 from ....bus import tracing
 from ....bus.bus import Bus
+from ....bus.search.search import Found
 from ....schema.errors import InvalidInput
 from ....schema.message.draft import ABSENT, Draft
 from ....schema.message.patterns import check_pattern
@@ -23,10 +24,11 @@ from .common import (
     Type,
     conversation_of,
     message_of,
+    note_shown,
     stranger,
 )
 from .pages import PAGE, Cursor, page
-from .quoted_messages import FramedMessage, named
+from .quoted_messages import FramedMessage, body_of, named, text_of
 from .tool import Arguments, Reply, Result, Tool
 
 # bus_send ------------------------------------------------------------------------------------
@@ -119,6 +121,7 @@ class ThreadPage(Page):
 
 def _thread(session: Session, given: Thread) -> Reply:
     record = thread(session.bus, given.conversation, given.limit, given.cursor)
+    note_shown(session, record.messages, Cursor.parse(given.cursor), record.next_cursor)
     head = f"{len(record.messages)} messages of {named(record.conversation)}, oldest first."
     return Reply(record, record.text(head))
 
@@ -161,10 +164,17 @@ def _search(session: Session, given: Search) -> Reply:
         *_words(given.words), type=given.type, agent=given.agent, limit=wanted + 1
     )
     found = [FramedMessage.of(hit.message, hit.snippet, "snippet") for hit in hits[start:wanted]]
+    whole = [each for each, hit in zip(found, hits[start:], strict=False) if _is_whole(hit)]
+    note_shown(session, whole, Cursor(), None)
     more = len(hits) > wanted and wanted < _MAX_HITS
     record = Page.of(found, str(wanted) if more else None)
     head = f"{len(found)} found, the best first." if found else "Nothing found."
     return Reply(record, record.text(head))
+
+
+def _is_whole(hit: Found) -> bool:
+    """Whether the passage of a message that was found is all of its body."""
+    return hit.snippet == text_of(body_of(hit.message))
 
 
 def _words(text: str) -> list[str]:

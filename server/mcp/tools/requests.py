@@ -15,8 +15,8 @@ from ....subscribers.conversations.reply_types import ReplyTypes
 from ....subscribers.requests import Request
 from ...access.principals import Scope
 from ..session import Session
-from .common import Conversation, Payload, Wait, stranger, wait_for
-from .pages import beginning, rest_of
+from .common import Conversation, Payload, Wait, note_shown, stranger, wait_for
+from .pages import Cursor, beginning, rest_of
 from .quoted_messages import NOTICE, FramedMessage, named, shown
 from .tool import Arguments, Reply, Result, Tool
 
@@ -82,18 +82,20 @@ def _handed_over(
     session: Session, answer: Answer, reader: str | None, warning: str | None = None
 ) -> Reply:
     """Return the reply to a call that is still wanted, whose reader has the answer by that."""
-    reply = _reply(answer, warning)
+    record, text = _reply(answer, warning)
     check_cancelled()
     receive(session.bus, answer, reader)
-    return reply
+    if record.reply is not None:
+        note_shown(session, [record.reply], Cursor(), record.next_cursor)
+    return Reply(record, text)
 
 
-def _reply(answer: Answer, warning: str | None = None) -> Reply:
+def _reply(answer: Answer, warning: str | None = None) -> tuple[State, str]:
     conversation = answer.conversation
     if answer.reply is None:
         later = f"Later: bus_check(conversation={shown(conversation)!r})."
         record = State(state=answer.state, conversation=conversation, warning=warning, next=later)
-        return Reply(record, record.lines(f"{answer.state}: no answer yet."))
+        return record, record.lines(f"{answer.state}: no answer yet.")
     begun, cursor = beginning(answer.reply)
     reply = begun.within()
     record = State(
@@ -106,7 +108,7 @@ def _reply(answer: Answer, warning: str | None = None) -> Reply:
         notice=NOTICE,
     )
     head = f"{answer.state}, conversation {named(conversation)}."
-    return Reply(record, record.lines(head, reply.text()))
+    return record, record.lines(head, reply.text())
 
 
 TOOLS = (

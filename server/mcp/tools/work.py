@@ -22,7 +22,8 @@ from ....subscribers.queues.queue import Queue
 from ....subscribers.queues.queues import Queues
 from ...access.principals import Scope
 from ..session import Session
-from .pages import MAX_PAGE, beginning, rest_of
+from .common import note_shown
+from .pages import MAX_PAGE, Cursor, beginning, rest_of
 from .quoted_messages import NOTICE, FramedMessage, named
 from .tool import Arguments, Reply, Result, Tool
 
@@ -66,7 +67,7 @@ def _claim(session: Session, given: Take) -> Reply:
     if not claims:
         nothing = Taken(next=f"Queue {named(queue.name)} has nothing to do now: claim again later.")
         return Reply(nothing, nothing.lines(""))
-    return _taken(claims[0])
+    return _taken(session, claims[0])
 
 
 def _queue(bus: Bus, name: str) -> Queue:
@@ -83,8 +84,9 @@ def _queue(bus: Bus, name: str) -> Queue:
         raise QueueNotFound(f"there is no queue {name[:80]!a}: {there}") from error
 
 
-def _taken(claim: Claim) -> Reply:
+def _taken(session: Session, claim: Claim) -> Reply:
     message, cursor = beginning(claim.message)
+    note_shown(session, [message], Cursor(), cursor)
     rest = rest_of(claim.message, cursor)
     record = Taken(
         token=claim.token,
