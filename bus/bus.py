@@ -9,7 +9,6 @@ from ..schema.arguments import with_checked_arguments
 from ..schema.directory.discovery import find_bus
 from ..schema.errors import UnknownRecipientWarning
 from ..schema.message.draft import ABSENT, Draft
-from ..schema.message.names import check_agent
 from ..schema.message.priority import Priority
 from ..schema.sqlite.database import Database
 from .doorbell import Doorbell, listen
@@ -205,8 +204,8 @@ class Bus:
             IdConflict: the id is taken by a message with other content.
             UnknownParent: `in_reply_to` is not in the log.
             BlobMissing: `payload_ref` is not in the blob store.
-            UnknownRecipient: the bus has never seen `to_agent`, and `strict`, or the name is a
-                word for everyone.
+            UnknownRecipient: the bus has never seen `to_agent`, and `strict`, or the name means
+                several: a word for everyone, or a list. `Draft.to_each` takes several names.
             LimitReached: a queue or an inbox that it goes to is full; nothing was stored.
             BusBusy: other writers kept the bus for too long; nothing was stored.
         """
@@ -260,7 +259,6 @@ class Bus:
 
     def _publish(self, drafts: list[Draft], strict: bool, wait_s: float) -> list[Receipt]:
         for recipient in {d.to_agent for d in drafts if isinstance(d.to_agent, str)}:
-            check_agent(recipient, "recipient")
             stranger = self.agents.check_recipient(recipient, strict=strict, repeat=False)
             if stranger is not None:  # attributed to whoever called publish or publish_many
                 warnings.warn(UnknownRecipientWarning(str(stranger)), stacklevel=4)

@@ -80,6 +80,9 @@ _WORDS = {
     "TaskState": "a state of tasks",
 }
 
+#: The calls that take several values where an argument takes one.
+_FOR_SEVERAL = {"to_agent": "; for several, bus.publish_many(draft.to_each(names))"}
+
 
 def checked(call: Call) -> Call:
     """Check the arguments of a call against their annotations, before it begins.
@@ -162,7 +165,8 @@ class _Parameter:
             self.sure.add(type(value))
         elif not any(_fits(value, *each) for each in self._alternatives):
             wanted = " or ".join(_said(*each) for each in self._alternatives)
-            raise InvalidInput(f"{self._name} must be {wanted}, not {_shown(value)}")
+            hint = _FOR_SEVERAL.get(self._name, "") if _is_iterable(value) else ""
+            raise InvalidInput(f"{self._name} must be {wanted}, not {_shown(value)}{hint}")
 
 
 def check_types(call: Callable[..., Any], given: Any) -> None:

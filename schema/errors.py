@@ -131,12 +131,17 @@ class UnknownParent(Refused):
     """The message that is to be answered is not in the log."""
 
 
-#: Names for every agent: the one that is shown, and the one that other tools write.
-EVERYONE = ("all", "*")
+#: Words for every agent, in small letters: the first is how it is shown.
+EVERYONE = ("all", "everyone", "everybody", "*")
+
+
+def stands_for_several(recipient: str) -> bool:
+    """Whether a name is a word for everyone, or a list of names: no agent would read its inbox."""
+    return "," in recipient or recipient.casefold() in EVERYONE
 
 
 class UnknownRecipient(Refused):
-    """An agent was named that the bus has never seen, by strict publishing or by a word for all.
+    """An agent was named that the bus has never seen: strictly, or by a name that means several.
 
     Attributes:
         agent: the name that was given.
@@ -146,8 +151,10 @@ class UnknownRecipient(Refused):
     def __init__(self, agent: str, nearest: list[str]) -> None:
         self.agent, self.nearest = agent, nearest
         hint = f"; did you mean {', '.join(nearest)}?" if nearest else ""
-        if agent in EVERYONE:
-            hint = "; to reach everyone, name no recipient"
+        if stands_for_several(agent):
+            listed = "," in agent
+            hint = "name several one by one" if listed else "to reach everyone, name no recipient"
+            hint = f"; {hint}"
         super().__init__(f"the bus has never seen an agent {agent!r}{hint}")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ..schema.message.draft import ABSENT, Draft
@@ -22,6 +22,19 @@ Seq = Annotated[int, Field(ge=1, le=MAX_SEQ)]
 Token = Annotated[int, Field(ge=1, le=MAX_SEQ)]
 #: The default of fields that name the acting agent.
 OR_BOUND = "left out: the agent that the token is bound to"
+
+
+def _one_or_several(given: Any) -> Any:
+    """Refuse in one line, where pydantic would say of each form what is wrong."""
+    if given is None or isinstance(given, str):
+        return given
+    if isinstance(given, list) and all(isinstance(name, str) for name in given):
+        return given
+    raise PydanticCustomError("recipients", "it must be a name, or a list of names")
+
+
+#: One recipient, or several, of which each gets a message; the draft checks the names.
+Recipients = Annotated[str | list[str] | None, BeforeValidator(_one_or_several)]
 PriorityGiven = Literal["interactive", "normal", "background"]
 
 #: The most messages that one request publishes.
@@ -57,7 +70,9 @@ class MessageGiven(Given):
     from_agent: Name | None = Field(
         None, alias="from", description=f"The sender; {OR_BOUND}.", examples=["lead"]
     )
-    to_agent: Name | None = Field(None, alias="to", description="The recipient; none: all.")
+    to_agent: Recipients = Field(
+        None, alias="to", description="The recipient, or a list: a message for each. None: all."
+    )
     payload: Any = Field(None, description="Any JSON value; left out: a message without one.")
     payload_ref: str | None = Field(None, description="The name of a blob, instead of `payload`.")
     id: Id | None = Field(None, description="Publishing it again then stores nothing.")
@@ -66,14 +81,13 @@ class MessageGiven(Given):
     priority: PriorityGiven = Field("normal", description="How urgent it is.")
     headers: dict[str, Any] | None = Field(None, description="Metadata.")
 
-    def draft(self, principal: Principal) -> Draft:
-        """Return the message as a draft, from a sender that the principal may act as."""
+    def drafts(self, principal: Principal) -> list[Draft]:
+        """Return the message for each recipient, from a sender that the principal may act as."""
         principal.check_may_send(self.type)
-        return Draft(
+        draft = Draft(
             self.type,
             self.payload if "payload" in self.model_fields_set else ABSENT,
             from_agent=principal.act_as(self.from_agent, "from"),
-            to_agent=self.to_agent,
             id=self.id,
             in_reply_to=self.in_reply_to,
             correlation_id=self.correlation_id,
@@ -81,6 +95,7 @@ class MessageGiven(Given):
             headers=self.headers,
             payload_ref=self.payload_ref,
         )
+        return _to_each(draft, self.to_agent)
 
 
 class MessagesGiven(Given):
@@ -93,22 +108,21 @@ class ReplyGiven(Given):
     """A reply to a message; it goes to that message's sender unless `to` says otherwise."""
 
     type: Type = Field(description="Its routing word.", examples=["task.done"])
-    to_agent: Name | None = Field(None, alias="to", description="Null: all.")
+    to_agent: Recipients = Field(None, alias="to", description="One, or a list. Null: all.")
     payload: Any = Field(None, description="Any JSON value.")
     payload_ref: str | None = Field(None, description="The name of a blob, instead of `payload`.")
     id: Id | None = Field(None, description="Its identity.")
     headers: dict[str, Any] | None = Field(None, description="Metadata.")
 
-    def draft(self, message: Message, sender: str, principal: Principal) -> Draft:
-        """Return the reply as a draft, in the message's conversation and trace."""
+    def drafts(self, message: Message, sender: str, principal: Principal) -> list[Draft]:
+        """Return the reply to each recipient, in the message's conversation and trace."""
         principal.check_may_send(self.type)
         given = self.model_fields_set
         headers = carried_on(message) | (self.headers or {})
-        return Draft(
+        draft = Draft(
             self.type,
             self.payload if "payload" in given else ABSENT,
             from_agent=sender,
-            to_agent=self.to_agent if "to_agent" in given else message.from_agent,
             id=self.id,
             in_reply_to=message.id,
             correlation_id=message.conversation,
@@ -116,6 +130,15 @@ class ReplyGiven(Given):
             headers=headers or None,
             payload_ref=self.payload_ref,
         )
+        return _to_each(draft, self.to_agent if "to_agent" in given else message.from_agent)
+
+
+def _to_each(draft: Draft, to: str | list[str] | None) -> list[Draft]:
+    """Return a draft for each recipient; without one it is a broadcast."""
+    if isinstance(to, list):
+        return draft.to_each(to)
+    draft.to_agent = to
+    return [draft]
 
 
 class ReceiptRecord(BaseModel):

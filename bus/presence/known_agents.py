@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...schema.errors import EVERYONE, UnknownRecipient
+from ...schema.errors import UnknownRecipient, stands_for_several
+from ...schema.message.names import check_recipient
 from ..statements import SQL
 
 TYPE_CHECKING = False
@@ -57,10 +58,12 @@ class Agents:
             repeat: whether to repeat a warning that this process has had before.
 
         Raises:
-            UnknownRecipient: the bus has never seen it, and `strict`, or it is a word for everyone,
-                such as "all": no agent would read that inbox.
+            InvalidInput: it is no name.
+            UnknownRecipient: the bus has never seen it, and `strict`, or it means several, such as
+                "all" and "ann,bob": no agent would read that inbox.
         """
-        is_refused = strict or agent in EVERYONE
+        check_recipient(agent)
+        is_refused = strict or stands_for_several(agent)
         stranger = self.stranger(agent, repeat=repeat or is_refused)
         if stranger is not None and is_refused:
             raise stranger

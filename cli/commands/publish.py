@@ -31,7 +31,10 @@ File = Annotated[
     str | None, optional("F", "Read the text of the payload from a file, instead of BODY.")
 ]
 From = Annotated[str | None, optional("A", "The sender. Default: $BUS_AGENT.", "--from")]
-To = Annotated[str | None, optional("B", "The recipient. Default: all.", "--to")]
+To = Annotated[
+    list[str] | None,
+    optional("B", "The recipient; may be repeated: each gets a message. Default: all.", "--to"),
+]
 Id = Annotated[
     str | None,
     optional("ID", "The message's id: publishing it again with the same content stores nothing."),
@@ -93,13 +96,12 @@ Jsonl = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Content:
-    """The options of any message: its payload, sender, recipient and id."""
+    """The options of any message: its payload, sender and id."""
 
     body: Body = None
     data: Data = None
     file: File = None
     from_agent: From = None
-    to_agent: To = None
     id: Id = None
 
 
@@ -107,6 +109,7 @@ class Content:
 class Publication(Content):
     """The options of one published message."""
 
+    to_agents: To = None
     reply_to: ReplyTo = None
     conversation: Conversation = None
     priority: PriorityName = "normal"
@@ -132,7 +135,8 @@ class Publication(Content):
         wishes = ("headers", "meta", "at", "dedupe_key", "dedupe_window")
         headers = message_headers(**{name: given.pop(name) for name in wishes})
         delay_s = None if delay is None else arguments.seconds(delay, "--delay")
-        return given | {"headers": headers, "header": self.header or (), "delay_s": delay_s}
+        lists = {"header": self.header or (), "to_agents": self.to_agents or ()}
+        return given | lists | {"headers": headers, "delay_s": delay_s}
 
 
 @commands.command(
@@ -147,7 +151,7 @@ def publish(
     jsonl: Jsonl = False,
     place: Place = HERE,
 ) -> int:
-    """Publish a message and print its id.
+    """Publish a message and print its id; with several --to, one to each, in one conversation.
 
     Exit code 3 when a queue or an inbox that it goes to is still full after --wait.
     """

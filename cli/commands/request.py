@@ -35,6 +35,9 @@ commands = Commands()
 RequestType = Annotated[
     str, typer.Argument(metavar="TYPE", help="Dotted words, like review.request.")
 ]
+AskedOne = Annotated[
+    str | None, optional("B", "The agent that is asked. Default: any worker.", "--to")
+]
 SuccessType = Annotated[
     str | None,
     optional("S", "The type of the answer after success. Default: of x.request, x.done."),
@@ -66,6 +69,7 @@ def ask(
     type: RequestType,
     *,
     content: Content,
+    to_agent: AskedOne = None,
     priority: PriorityName = "normal",
     answers: AnswerTypes,
     wait: WaitForRoom = None,
@@ -75,7 +79,8 @@ def ask(
 ) -> int:
     """Publish a request, wait for its first answer, and print that.
 
-    An answer is a message in the conversation of the request. Without BODY, the body is read from
+    An answer is a message in the conversation of the request. To ask several agents, publish to
+    them, and 'bus check' the id of each. Without BODY, the body is read from
     a pipe or a file on stdin. The ids of the message and its conversation go to stderr at once,
     the body of the answer to stdout. If no live worker serves TYPE, and there is no --to, a
     warning says so at once, and the command waits all the same. Exit code 1 when the answer is a
@@ -97,7 +102,7 @@ def ask(
             type,
             payload,
             from_agent=sender,
-            to_agent=content.to_agent,
+            to_agent=to_agent,
             id=content.id,
             priority=parse_priority(priority),
             headers={META: parse_meta(meta)} if meta else None,

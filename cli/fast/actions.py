@@ -6,7 +6,7 @@ import os
 
 from ...bus.log.finding import find_message
 from ...schema.errors import InvalidInput
-from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW
+from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW, Draft
 from ...schema.message.priority import parse_priority
 from ...subscribers.inboxes.polling_pace import POLL_LIMIT
 from ..arguments import open_bus, reader, seconds, sender
@@ -30,7 +30,7 @@ def publish(
     data: str | None = None,
     file: str | None = None,
     from_agent: str | None = None,
-    to_agent: str | None = None,
+    to_agents: Sequence[str] = (),
     id: str | None = None,
     reply_to: str | None = None,
     conversation: str | None = None,
@@ -44,7 +44,7 @@ def publish(
     directory: str | None = None,
     user: bool = False,
 ) -> int:
-    """Publish one message and print its id."""
+    """Publish one message, or one for each recipient, and print the ids."""
     from ..options.payload import payload_of
 
     from_agent = sender(from_agent)
@@ -52,21 +52,21 @@ def publish(
     with open_bus(directory, user) as bus:
         if delay_s is not None:
             headers = {**(headers or {}), AVAILABLE_AT: bus.now_ms() + round(1000 * delay_s)}
-        receipt = bus.publish(
+        draft = Draft(
             type,
             payload,
             from_agent=from_agent,
-            to_agent=to_agent,
             id=id,
             in_reply_to=reply_to and id_named(bus, reply_to),
             correlation_id=conversation,
             priority=parse_priority(priority),
             headers=_headers(header, headers),
             payload_ref=payload_ref,
-            strict=strict,
-            wait_s=wait_s,
         )
-    print_receipt(receipt)
+        drafts = draft.to_each(to_agents) if to_agents else [draft]
+        receipts = bus.publish_many(drafts, strict=strict, wait_s=wait_s)
+    for receipt in receipts:
+        print_receipt(receipt)
     return 0
 
 

@@ -23,7 +23,7 @@ OPTIONS = {
         "--data": "data",
         "--file": "file",
         "--from": "from_agent",
-        "--to": "to_agent",
+        "--to": "to_agents",
         "--id": "id",
         "--reply-to": "reply_to",
         "--conversation": "conversation",
@@ -51,7 +51,7 @@ WORDS = {
 
 _FLAGS = {"user", "json", "strict"}
 _NUMBERS = {"limit", "seq"}
-_REPEATABLE = {"header"}
+_REPEATABLE = {"header", "to_agents"}
 
 
 def parse(arguments: Sequence[str]) -> Callable[[], int] | None:

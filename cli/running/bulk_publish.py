@@ -83,7 +83,7 @@ def _publish(
     drafts = []
     for number, line in batch:
         try:
-            drafts.append((number, _draft(line, sender)))
+            drafts += [(number, draft) for draft in _drafts(line, sender)]
         except AckbusError as error:
             raise _Refused(number, error) from error
     try:
@@ -104,7 +104,8 @@ def _publish_singly(bus: Bus, drafts: list[tuple[int, Draft]], strict: bool) -> 
     return receipts
 
 
-def _draft(line: bytes, sender: str | None) -> Draft:
+def _drafts(line: bytes, sender: str | None) -> list[Draft]:
+    """Return the message of a line, or one for each recipient in its list."""
     if len(line) == MAX_LINE_BYTES:
         raise InvalidInput(f"it is longer than {MAX_LINE_BYTES} bytes")
     record = decode(line, "it")
@@ -118,11 +119,12 @@ def _draft(line: bytes, sender: str | None) -> Draft:
     fields: dict[str, Any] = record
     if isinstance(fields.get("headers"), dict):
         check_headers(fields["headers"])
-    return Draft(
+    to = fields.get("to")
+    draft = Draft(
         fields["type"],
         fields.get("payload", ABSENT),
         from_agent=fields.get("from") or agent_or_default(sender),
-        to_agent=fields.get("to"),
+        to_agent=None if isinstance(to, list) else to,
         id=fields.get("id"),
         in_reply_to=fields.get("in_reply_to"),
         correlation_id=fields.get("correlation_id"),
@@ -130,6 +132,7 @@ def _draft(line: bytes, sender: str | None) -> Draft:
         headers=fields.get("headers"),
         payload_ref=fields.get("payload_ref"),
     )
+    return draft.to_each(to) if isinstance(to, list) else [draft]
 
 
 def _batches(file: BinaryIO) -> Iterator[list[tuple[int, bytes]]]:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import orjson
 
-from ..arguments import check_types
+from ..arguments import check_types, checked
 from ..errors import InvalidInput, shown
 from . import canonical_json as json
 from .ids import new_id
 from .limits import INLINE_PAYLOAD_BYTES, MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES
-from .names import check_agent, check_id, check_type
+from .names import check_agent, check_id, check_recipient, check_type
 from .priority import Priority
 from .times import MAX_TS_MS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Final
 
     from .message import Message
@@ -129,6 +129,23 @@ class Draft:
         self.payload_ref = payload_ref
         self.ts_ms = ts_ms
 
+    @checked
+    def to_each(self, recipients: Iterable[str]) -> list[Draft]:
+        """Return a message for each of several recipients, for `Bus.publish_many`.
+
+        They are one conversation. The first keeps the id; the others have it with `:` and the name
+        of their recipient, if it was given, so that publishing them again stores nothing.
+
+        Args:
+            recipients: their names; a name that comes twice counts once.
+
+        Raises:
+            InvalidInput: there is none, or one that can't be a name; or the draft has another.
+        """
+        from .recipients import for_each  # most publishers need it not
+
+        return for_each(self, recipients)
+
     def prepare(self, now_ms: int) -> Row:
         """Check every field and return the row to store; writes nothing.
 
@@ -147,7 +164,7 @@ class Draft:
         check_type(self.type)
         check_agent(self.from_agent, "sender")
         if self.to_agent is not None:
-            check_agent(self.to_agent, "recipient")
+            check_recipient(self.to_agent)
         if self.id is not None:
             check_id(self.id)
         if self.in_reply_to is not None:

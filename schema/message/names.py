@@ -14,6 +14,13 @@ def check_agent(name: object, what: str = "agent name") -> None:
         _check(name, what, MAX_AGENT_CHARS)
 
 
+def check_recipient(name: object) -> None:
+    """Refuse what can't be the name of a recipient."""
+    if name == "":
+        raise InvalidInput("recipient must not be empty: to reach everyone, name no recipient")
+    check_agent(name, "recipient")
+
+
 def check_id(name: object, what: str = "id") -> None:
     """Refuse what can't be a message or conversation id: printable, 1 to 255 characters."""
     _check(name, what, MAX_ID_CHARS)

@@ -222,6 +222,6 @@ def _end(
 ) -> EndRecord:
     queue, claim = _held(bus, token, worker)
     message: Message = claim.message
-    drafts = [reply.draft(message, claim.group, worker) for reply in replies]
+    drafts = [draft for reply in replies for draft in reply.drafts(message, claim.group, worker)]
     receipts = queue.end(claim, outcome, tracing.traced(drafts, trace))
     return EndRecord(receipts=[ReceiptRecord.of(receipt, None) for receipt in receipts])

@@ -11,7 +11,7 @@ from fastapi import Request as Call
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...bus.bus import Bus
-from ...schema.errors import NotFound
+from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.limits import MAX_SEQ
 from ...schema.message.names import check_agent
 from ...subscribers.conversations.answers import Answer, check, receive
@@ -222,10 +222,14 @@ async def publish_request(
     Repeating it with the same `id` and content is safe: it asks no second time, and has no such
     warning.
     """
-    draft = asked.draft(writer)
+    if isinstance(asked.to_agent, list):
+        raise InvalidInput(
+            "a request waits for one answer: name one recipient, or ask several by /v1/messages"
+        )
+    drafts = asked.drafts(writer)
     reply_types = ReplyTypes.of(asked.type, asked.success_type, asked.failure_type)
     reply_types.require(asked.type)
-    (receipt,) = await publish_all(bus, [draft], trace, response, strict=strict, waiter=waiter)
+    (receipt,) = await publish_all(bus, drafts, trace, response, strict=strict, waiter=waiter)
     sent = await in_thread(
         partial(Request.published, bus, receipt.seq, reply_types, is_new=not receipt.duplicate)
     )

@@ -203,8 +203,8 @@ def complete_message(
     """
     box = Inbox(bus, writer.act_as(agent))
     message = _message(bus, done.seq)
-    replies = [reply.draft(message, agent, writer) for reply in done.replies]
-    receipts = box.complete(message, *tracing.traced(replies, trace))
+    drafts = [draft for reply in done.replies for draft in reply.drafts(message, agent, writer)]
+    receipts = box.complete(message, *tracing.traced(drafts, trace))
     return CompletionRecord(
         agent=agent,
         cursor=box.position,

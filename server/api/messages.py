@@ -17,6 +17,7 @@ from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.limits import MAX_SEQ
 from ...schema.message.message import Message
 from ..records import (
+    MAX_BATCH,
     FoundList,
     MessageGiven,
     MessageList,
@@ -63,7 +64,7 @@ Strict = Annotated[bool, Query(description="Refuse a recipient that was never se
     "/messages",
     status_code=201,
     responses={
-        200: {"model": ReceiptRecord, "description": "It was there already."},
+        200: {"model": ReceiptRecord | ReceiptList, "description": "It was there already."},
         **problems(409, 413),
     },
 )
@@ -75,15 +76,17 @@ async def publish(
     response: Response,
     waiter: TheWaiter,
     strict: Strict = False,
-) -> ReceiptRecord:
+) -> ReceiptRecord | ReceiptList:
     """Publish one message. When this returns, it is committed, and waiting readers are woken.
+
+    For a list of recipients each gets one, in one conversation, and there is a list of receipts.
 
     Repeating it with the same `id` and content is safe: it returns the first seq, with status 200.
     It is refused if a queue or inbox that it goes to is still full after `wait_s`.
     """
-    drafts = [message.draft(writer)]
-    (receipt,) = await publish_all(bus, drafts, trace, response, strict=strict, waiter=waiter)
-    return receipt
+    drafts = message.drafts(writer)
+    receipts = await publish_all(bus, drafts, trace, response, strict=strict, waiter=waiter)
+    return ReceiptList(receipts=receipts) if isinstance(message.to_agent, list) else receipts[0]
 
 
 @router.post(
@@ -105,9 +108,14 @@ async def publish_batch(
 ) -> ReceiptList:
     """Publish messages in one transaction: all of them, or none when one is refused.
 
-    Repeating it is safe where all have ids.
+    Repeating it is safe where all have ids. A message for several recipients has a receipt for
+    each.
     """
-    drafts = [message.draft(writer) for message in batch.messages]
+    drafts = [draft for message in batch.messages for draft in message.drafts(writer)]
+    if len(drafts) > MAX_BATCH:
+        raise InvalidInput(
+            f"{len(drafts)} messages are more than {MAX_BATCH}: publish fewer at once"
+        )
     return ReceiptList(
         receipts=await publish_all(bus, drafts, trace, response, strict=strict, waiter=waiter)
     )

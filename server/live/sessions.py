@@ -33,7 +33,7 @@ class Said(Given):
     from_agent: Name | None = Field(
         None, alias="from", description=f"The speaker; {OR_BOUND}, or else {_SPEAKER!r}."
     )
-    to_agent: Name | None = Field(None, alias="to", description="The recipient; none: all.")
+    to_agent: str | None = Field(None, alias="to", description="The recipient; none: all.")
     id: Id | None = Field(None, description="Saying it again then stores nothing.")
 
 

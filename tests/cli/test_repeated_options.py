@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("bus_dir")
         "poll me --limit 1 --limit 2",
         "poll me --limit=1 --limit=2",
         "publish note body --from a --from b",
-        "publish note body --from a --to b --to c",
+        "request t.request body --from a --to b --to c",
         "queue create q --max-attempts 1 --max-attempts 2",
         "agents --online 1s --online 2s",
     ],

@@ -111,7 +111,7 @@ def test_what_agents_say_of_themselves_stands_behind_bars(bus: Bus, bus_dir: Pat
 def test_word_for_everyone_is_no_recipient(bus: Bus, bus_dir: Path) -> None:
     async def act(me: Agent) -> None:
         for tool, type in (("bus_send", "t"), ("bus_request", "t.request")):
-            assert "leave `to` out" in await me.fail(tool, type=type, payload="x", to="all")
+            assert "Leave `to` out" in await me.fail(tool, type=type, payload="x", to="all")
 
     in_process(bus_dir, act)
     assert bus.log.newest_seq() == 0

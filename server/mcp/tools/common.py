@@ -12,6 +12,7 @@ from pydantic import AliasChoices, Field
 from ....bus.bus import Bus
 from ....bus.doorbell import listen
 from ....bus.log.finding import find_message
+from ....bus.presence.heartbeats import Liveness
 from ....schema.errors import NotFound
 from ....schema.message.message import Message
 from ....subscribers.inboxes.inbox import Inbox
@@ -19,7 +20,7 @@ from ....subscribers.inboxes.polling_pace import Pace
 from ....subscribers.inboxes.seen_mail import Shown
 from ..session import Session
 from .pages import MAX_PAGE, Cursor, next_page
-from .quoted_messages import NOTICE, FramedMessage, shown
+from .quoted_messages import NOTICE, FramedMessage, named, shown
 from .tool import Result
 
 #: The longest that a tool waits, in seconds: clients give a call up after 30.
@@ -33,6 +34,9 @@ MAX_COUNTED = 100
 
 #: The advice to an agent for whom something waits.
 READ_IT = "bus_inbox shows what waits."
+
+#: How many agents that are there a warning names.
+_NAMED = 5
 
 Limit = Annotated[int, Field(ge=1, le=MAX_PAGE)]
 Next = Annotated[str | None, Field(description="A next_cursor.")]
@@ -133,14 +137,23 @@ def note_shown(
         Shown(session.bus, reader).note(spans, upto=upto)
 
 
-def stranger(bus: Bus, to: str | None) -> str | None:
-    """Return a warning if the bus has never seen a recipient.
+def stranger(bus: Bus, *recipients: str | None, me: str) -> str | None:
+    """Return a warning if the bus has never seen a recipient, with the agents that are there.
 
     Raises:
-        UnknownRecipient: it is a word for everyone, such as "all".
+        InvalidInput: one is no name.
+        UnknownRecipient: one means several, such as "all".
     """
-    unknown = None if to is None else bus.agents.check_recipient(to)
-    return None if unknown is None else shown(str(unknown))
+    named_ones = [each for each in recipients if each is not None]
+    unknown = [each for each in map(bus.agents.check_recipient, named_ones) if each is not None]
+    if not unknown:
+        return None
+    beats = bus.heartbeats.list()
+    there = [each.agent for each in beats if each.liveness is Liveness.ALIVE and each.agent != me]
+    more = f" and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
+    alive = f"alive now: {', '.join(map(named, there[:_NAMED]))}{more}"
+    told = "; ".join(map(str, unknown))
+    return shown(f"{told}; {alive if there else 'no other agent is alive'}")
 
 
 def message_of(bus: Bus, key: str) -> Message:

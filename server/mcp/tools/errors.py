@@ -47,7 +47,7 @@ _NEXT: tuple[tuple[type[AckbusError], str], ...] = (
     (MailArchived, "bus_thread(conversation=SEQ) reads one; then bus_ack(seq={error.last_seq})."),
     (AckPastEnd, "bus_inbox shows the seqs that wait."),
     (IdConflict, "Send it under another id, or without one."),
-    (UnknownRecipient, "Nothing was sent. That is: leave `to` out."),
+    (UnknownRecipient, "Nothing was sent. Leave `to` out for everyone; name several as a list."),
     (UnknownParent, "Give the seq or id of a message that bus_inbox or bus_thread showed."),
     (LimitReached, "Nothing was stored. Let the readers catch up, and send it again later."),
     (ClaimLost, "Stop this work: the job is no longer yours. bus_claim gives another."),

@@ -42,7 +42,8 @@ class Send(Arguments):
     type: Type
     payload: Payload = None
     to: Annotated[
-        str | None, Field(description="Agent. Left out: everyone, or the sender of in_reply_to.")
+        str | list[str] | None,
+        Field(description="Agent, or several. Left out: everyone, or the sender of in_reply_to."),
     ] = None
     in_reply_to: Annotated[
         str | None,
@@ -62,6 +63,7 @@ class Sent(Result):
     seq: int
     id: str
     to: str | None = None
+    seqs: dict[str, int] | None = None
     conversation: str | None = None
     duplicate: bool = False
 
@@ -69,34 +71,38 @@ class Sent(Result):
         """Return it for reading."""
         done = "was sent before" if self.duplicate else "sent"
         within = f", conversation {named(self.conversation)}" if self.conversation else ""
-        to = named(self.to) if self.to else "all"
-        return self.lines(f"{done}: seq {self.seq}, to {to}, id {named(self.id)}{within}.")
+        seqs = self.seqs or {self.to or "all": self.seq}
+        where = "; ".join(f"seq {seq}, to {named(name)}" for name, seq in seqs.items())
+        return self.lines(f"{done}: {where}, id {named(self.id)}{within}.")
 
 
 def _send(session: Session, given: Send) -> Reply:
     bus, agent = session.bus, session.agent()
     session.principal.check_may_send(given.type)
     parent = None if given.in_reply_to is None else message_of(bus, given.in_reply_to)
-    to = parent.from_agent if parent and given.to is None else given.to
-    warning = stranger(bus, to)
     draft = Draft(
         given.type,
         given.payload if "payload" in given.model_fields_set else ABSENT,
         from_agent=agent,
-        to_agent=to,
         in_reply_to=parent.id if parent else None,
         priority=parse_priority(given.priority),
         id=given.id,
         headers=tracing.child_trace(parent.headers) if parent else None,
     )
-    receipt = bus.log.append([draft])[0]
-    stored = bus.get(receipt.seq)
+    to = parent.from_agent if given.to is None and parent else given.to
+    drafts = [draft] if to is None else draft.to_each([to] if isinstance(to, str) else to)
+    warning = stranger(bus, *(each.to_agent for each in drafts), me=agent)
+    receipts = bus.log.append(drafts)
+    stored = bus.get(receipts[0].seq)
+    pairs = zip(drafts, receipts, strict=True)
+    seqs = {str(each.to_agent): receipt.seq for each, receipt in pairs}
     sent = Sent(
-        seq=receipt.seq,
-        id=receipt.id,
-        to=to,
+        seq=receipts[0].seq,
+        id=receipts[0].id,
+        to=drafts[0].to_agent if len(drafts) == 1 else None,
+        seqs=seqs if len(drafts) > 1 else None,
         conversation=stored.conversation if stored and stored.conversation != stored.id else None,
-        duplicate=receipt.duplicate,
+        duplicate=all(receipt.duplicate for receipt in receipts),
         warning=warning,
     )
     return Reply(sent, sent.text())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from anyio.from_thread import check_cancelled
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from ....schema.errors import InvalidInput, NotFound
 from ....schema.message.draft import ABSENT
@@ -24,6 +25,15 @@ from .tool import Arguments, Reply, Result, Tool
 WAIT_S = 20
 
 
+def _one(to: Any) -> Any:
+    """Refuse several agents, with the tools that are for that."""
+    if isinstance(to, list):
+        raise PydanticCustomError(
+            "one", "a request waits for one answer: bus_send asks several, bus_check(seq) each"
+        )
+    return to
+
+
 class Ask(Arguments):
     """The arguments of `bus_request`."""
 
@@ -31,7 +41,9 @@ class Ask(Arguments):
 
     type: Annotated[str, Field(description="Ends in .request")]
     payload: Payload = None
-    to: Annotated[str | None, Field(description="Agent. Default: any worker.")] = None
+    to: Annotated[
+        str | None, BeforeValidator(_one), Field(description="Agent. Default: any worker.")
+    ] = None
     wait_s: Wait = WAIT_S
 
 
@@ -56,7 +68,7 @@ def _request(session: Session, given: Ask) -> Reply:
     reply_types = ReplyTypes.of(given.type)
     if not reply_types.all():
         raise InvalidInput(f"type {given.type[:80]!a} asks for nothing: end it in .request")
-    warning = stranger(bus, given.to)
+    warning = stranger(bus, given.to, me=agent)
     payload = given.payload if "payload" in given.model_fields_set else ABSENT
     receipt = bus.publish(given.type, payload, from_agent=agent, to_agent=given.to)
     sent = Request.published(bus, receipt.seq, reply_types, is_new=not receipt.duplicate)

@@ -158,8 +158,8 @@ def _compact(
         elif key == "items":
             made[key] = _compact(value, defined, noise)
         elif key == "anyOf":
-            (left,) = (each for each in value if each != {"type": "null"})
-            made |= _compact(left, defined, noise)
+            left = [_compact(each, defined, noise) for each in value if each != {"type": "null"}]
+            made |= left[0] if len(left) == 1 else {"anyOf": left}
         elif not (key in noise or (key == "default" and not value)):
             made[key] = value
     if "const" in made or "enum" in made:
