@@ -51,8 +51,10 @@ VERSION = "1"
 #: back at once, and those that wait for others, which must not keep the first from running.
 QUICK, WAITING = 8, 64
 
-#: Hints for programs that ask before a call: without a hint, a tool counts as destructive.
-_READS, _ADDS = ToolAnnotations(read_only_hint=True), ToolAnnotations(destructive_hint=False)
+#: Hints for programs that ask before a call: without one, a tool counts as destructive, and as one
+#: that reaches beyond this machine. Codex, where it asks nobody, refuses such tools.
+_READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+_ADDS = ToolAnnotations(destructive_hint=False, open_world_hint=False)
 
 #: Returns the session of a request, by what the SDK knows of it.
 Sessions = Callable[[Any], Session]

@@ -1,7 +1,8 @@
 """A scripted stand-in for the models behind coding agents, in each form in which they are asked.
 
-It calls one tool where that is offered, once in a conversation; else it says that it is done. What
-it was asked is kept: there one sees what reaches a model's context.
+It calls the tools of its script where they are offered, one after the other, once in a
+conversation; else it says that it is done. What it was asked is kept: there one sees what reaches a
+model's context.
 """
 
 import json
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-#: How the call is known again in later requests.
+#: How a call is known again in later requests, with its number.
 CALL = "call_of_the_script"
 
 SAID = "I am done."
@@ -27,20 +28,29 @@ class Call:
 
     Attributes:
         tool: its name; programs may put the name of a server before it.
-        arguments: what it is given.
+        arguments: what it is given; or a function of what the model was sent, as JSON.
     """
 
     tool: str
-    arguments: Json
+    arguments: Json | Callable[[str], Json]
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool that a request offers, and what it is to be given.
+    """A tool that a request offers.
 
     Codex keeps the tools of a server in a namespace.
     """
 
+    name: str
+    namespace: str | None
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call of a tool that a request offers, as an answer has it."""
+
+    id: str
     name: str
     namespace: str | None
     arguments: Json
@@ -51,44 +61,61 @@ class ScriptedModel:
 
     Attributes:
         url: where it is.
-        call: what it answers the first request with.
-        asked: the requests that offered the tool, in order: what the agent's own loop sent.
+        script: the calls that it answers with, in order.
+        asked: the requests that offered the first tool, in order: what the agent's own loop sent.
         heard: all requests, in order; the tool may not be there yet.
-        before_call: called before the tool is.
+        failure: why the script can't go on, or None.
+        before_call: called before the first tool is.
     """
 
-    def __init__(self, url: str, call: Call) -> None:
+    def __init__(self, url: str, *script: Call) -> None:
         self.url = url
-        self.call = call
+        self.script = script
         self.asked: list[Json] = []
         self.heard: list[Json] = []
+        self.failure: str | None = None
         self.before_call: Callable[[], None] = lambda: None
         self._lock = threading.Lock()  # programs ask for titles meanwhile
 
     def answer(self, path: str, request: Json) -> str:
         """Return the answer to a request: a stream of server-sent events."""
-        tool = _offered(self.call, request.get("tools") or [])
+        call = None
         self.heard.append(request)
-        if tool is not None:
+        if _offered(self.script[0].tool, request.get("tools") or []):
             with self._lock:
                 self.asked.append(request)
-                if CALL in json.dumps(request):
-                    tool = None
-                else:
-                    self.before_call()
+                call = self._next(request)
         form = next(form for end, form in _FORMS.items() if end in path)
-        return "".join(_event(event) for event in form(tool))
+        return "".join(_event(event) for event in form(call))
+
+    def _next(self, request: Json) -> ToolCall | None:
+        """Return the first call of the script that the conversation has not had yet."""
+        seen = json.dumps(request)
+        done = sum(f"{CALL}_{number}" in seen for number in range(len(self.script)))
+        if done == len(self.script):
+            return None
+        if not done:
+            self.before_call()
+        call = self.script[done]
+        tool = _offered(call.tool, request.get("tools") or [])
+        try:
+            assert tool is not None, f"{call.tool} is not offered"
+            arguments = call.arguments(seen) if callable(call.arguments) else call.arguments
+        except AssertionError as error:  # raised here, it would be seen by the program alone
+            self.failure = str(error)
+            return None
+        return ToolCall(f"{CALL}_{done}", tool.name, tool.namespace, arguments)
 
 
-def _offered(call: Call, tools: list[Json], namespace: str | None = None) -> Tool | None:
+def _offered(wanted: str, tools: list[Json], namespace: str | None = None) -> Tool | None:
     for tool in tools:
         inside = tool.get("functionDeclarations") or tool.get("tools")
         if inside:
-            found = _offered(call, inside, tool.get("name"))
+            found = _offered(wanted, inside, tool.get("name"))
         else:
             name = str(tool.get("function", tool).get("name"))
-            is_it = re.fullmatch(rf"(.*[_/-])?{call.tool}", name)
-            found = Tool(name, namespace, call.arguments) if is_it else None
+            is_it = re.fullmatch(rf"(.*[_/-])?{wanted}", name)
+            found = Tool(name, namespace) if is_it else None
         if found:
             return found
     return None
@@ -102,13 +129,13 @@ def _event(event: Json) -> str:
 # forms ---------------------------------------------------------------------------------------
 
 
-def _messages(tool: Tool | None) -> list[Json]:
+def _messages(call: ToolCall | None) -> list[Json]:
     """Anthropic's Messages API."""
     block: Json = {"type": "text", "text": ""}
     delta: Json = {"type": "text_delta", "text": SAID}
-    if tool is not None:
-        block = {"type": "tool_use", "id": CALL, "name": tool.name, "input": {}}
-        delta = {"type": "input_json_delta", "partial_json": json.dumps(tool.arguments)}
+    if call is not None:
+        block = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(call.arguments)}
     begun: Json = {
         "id": "msg_1",
         "type": "message",
@@ -118,7 +145,7 @@ def _messages(tool: Tool | None) -> list[Json]:
         "stop_reason": None,
         "usage": {"input_tokens": 1, "output_tokens": 1},
     }
-    ended = {"stop_reason": "tool_use" if tool else "end_turn", "stop_sequence": None}
+    ended = {"stop_reason": "tool_use" if call else "end_turn", "stop_sequence": None}
     return [
         {"type": "message_start", "message": begun},
         {"type": "content_block_start", "index": 0, "content_block": block},
@@ -129,16 +156,16 @@ def _messages(tool: Tool | None) -> list[Json]:
     ]
 
 
-def _responses(tool: Tool | None) -> list[Json]:
+def _responses(call: ToolCall | None) -> list[Json]:
     """OpenAI's Responses API."""
     said = [{"type": "output_text", "text": SAID, "annotations": []}]
     item: Json = {"type": "message", "id": "msg_1", "role": "assistant", "content": said}
-    if tool is not None:
-        called = {"call_id": CALL, "name": tool.name, "namespace": tool.namespace}
+    if call is not None:
+        called = {"call_id": call.id, "name": call.name, "namespace": call.namespace}
         item = {
             "type": "function_call",
             "id": "fc_1",
-            "arguments": json.dumps(tool.arguments),
+            "arguments": json.dumps(call.arguments),
             **called,
         }
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
@@ -150,15 +177,15 @@ def _responses(tool: Tool | None) -> list[Json]:
     ]
 
 
-def _completions(tool: Tool | None) -> list[Json]:
+def _completions(call: ToolCall | None) -> list[Json]:
     """OpenAI's Chat Completions API."""
     delta: Json = {"role": "assistant", "content": SAID}
-    if tool is not None:
-        function = {"name": tool.name, "arguments": json.dumps(tool.arguments)}
-        call = {"index": 0, "id": CALL, "type": "function", "function": function}
-        delta = {"role": "assistant", "tool_calls": [call]}
+    if call is not None:
+        function = {"name": call.name, "arguments": json.dumps(call.arguments)}
+        made = {"index": 0, "id": call.id, "type": "function", "function": function}
+        delta = {"role": "assistant", "tool_calls": [made]}
     about = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "scripted"}
-    last = {"index": 0, "delta": {}, "finish_reason": "tool_calls" if tool else "stop"}
+    last = {"index": 0, "delta": {}, "finish_reason": "tool_calls" if call else "stop"}
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
     return [
         {**about, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]},
@@ -166,11 +193,11 @@ def _completions(tool: Tool | None) -> list[Json]:
     ]
 
 
-def _gemini(tool: Tool | None) -> list[Json]:
+def _gemini(call: ToolCall | None) -> list[Json]:
     """Google's Gemini API."""
     part: Json = {"text": SAID}
-    if tool is not None:
-        part = {"functionCall": {"id": CALL, "name": tool.name, "args": tool.arguments}}
+    if call is not None:
+        part = {"functionCall": {"id": call.id, "name": call.name, "args": call.arguments}}
     content = {"role": "model", "parts": [part]}
     usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
     candidate = {"content": content, "finishReason": "STOP", "index": 0}
@@ -178,7 +205,7 @@ def _gemini(tool: Tool | None) -> list[Json]:
 
 
 #: By what a path has in it.
-_FORMS: dict[str, Callable[[Tool | None], list[Json]]] = {
+_FORMS: dict[str, Callable[[ToolCall | None], list[Json]]] = {
     "/messages": _messages,
     "/responses": _responses,
     "/chat/completions": _completions,
@@ -190,7 +217,7 @@ _FORMS: dict[str, Callable[[Tool | None], list[Json]]] = {
 
 
 @contextmanager
-def scripted_model(call: Call) -> Iterator[ScriptedModel]:
+def scripted_model(*script: Call) -> Iterator[ScriptedModel]:
     """Serve a scripted model, on a port of its own, as long as the context lasts."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -207,7 +234,7 @@ def scripted_model(call: Call) -> Iterator[ScriptedModel]:
             """Be silent."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        model = ScriptedModel(f"http://127.0.0.1:{server.server_port}", call)
+        model = ScriptedModel(f"http://127.0.0.1:{server.server_port}", *script)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield model
         server.shutdown()
