@@ -92,6 +92,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "prime": ("setup", "Print a short guide to the bus for an agent."),
         "hook": ("setup", "Answer an event of an agent's program, as set up."),
         "mcp": ("mcp", "Serve a coding agent that speaks MCP, over stdin and stdout."),
+        "forward": ("forward", "Post messages to a URL, each until it is taken, in order."),
         "serve": ("serve", "Serve the bus over HTTP, until Ctrl-C or SIGTERM."),
         "token": ("token", "Access tokens for the server of the bus."),
         "ui": ("ui", "Open the page of the bus in the browser."),

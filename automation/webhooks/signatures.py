@@ -20,7 +20,7 @@ from ..config.signing_keys import key_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ..config.webhooks import WebhookEndpoint
 
@@ -114,13 +114,19 @@ def sign(endpoint: WebhookEndpoint, body: bytes, *, id: str, now_s: float) -> di
     header, time = endpoint.signature_header, str(int(now_s))
     key = next(_keys(endpoint))
     if endpoint.signature_format == "standard":
-        signature = base64.b64encode(_hmac(key, f"{id}.{time}.".encode() + body)).decode()
         beside = _beside(header)
-        return {header: f"v1,{signature}", beside[0]: id, beside[1]: time}
+        signature = standard_signature([key], id, time, body)
+        return {header: signature, beside[0]: id, beside[1]: time}
     if endpoint.signature_format == "stripe":
         return {header: f"t={time},v1={_hmac(key, f'{time}.'.encode() + body).hex()}"}
     prefix = USUAL_PREFIX if endpoint.signature_prefix is None else endpoint.signature_prefix
     return {header: prefix + _hmac(key, body).hex()}
+
+
+def standard_signature(keys: Iterable[bytes], id: str, time: str, body: bytes) -> str:
+    """Return the signature of the standard form: one with each key, any of which may be known."""
+    signed = f"{id}.{time}.".encode() + body
+    return " ".join(f"v1,{base64.b64encode(_hmac(key, signed)).decode()}" for key in keys)
 
 
 def _plain(endpoint: WebhookEndpoint, headers: Mapping[str, str]) -> _Claim:

@@ -61,12 +61,16 @@ class Cursors(Table):
             SQL["standing"], (agent,)
         )
         if position < passed_over:
-            discarded = self._engine.value(SQL["discarded_upto"])
-            raise MailArchived(agent, position, passed_over, discarded)
+            raise MailArchived(agent, position, passed_over, self.discarded_upto())
         if not has_deliveries:
             return position, False, False, chooses
         ((failing, requeued),) = self._engine.rows(SQL["comes_again"], (agent,))
         return position, failing, requeued, chooses
+
+    def discarded_upto(self) -> int:
+        """Return the last seq that was discarded from the archive; 0 where nothing was."""
+        seq: int | None = self._engine.value(SQL["discarded_upto"])
+        return seq or 0
 
     def acknowledge(self, agent: str, seq: int) -> int | None:
         """Move an agent's cursor to a seq of the log in one step, and return where it is.

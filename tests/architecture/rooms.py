@@ -49,6 +49,7 @@ FOLDERS: dict[str, list[str]] = {
         "schedules",
         "routes",
         "webhooks",
+        "forwarding",
     ],
     "export": ["jsonl", "backup", "pictures"],
     "git": ["branches", "trees", "targets"],
@@ -133,6 +134,7 @@ OPENING: dict[str, str] = {
     "tasks/crew/crew_layers.py": "the file that its user names, and its layers beside it",
     "cli/fast/git_drivers.py": "the files that git hands over",
     "cli/options/payload.py": "the file that its user names",
+    "cli/options/secrets.py": "the file that its user names",
     "cli/commands/graph.py": "the file that its user names",
     "cli/ending.py": "the null device",
 }

@@ -46,12 +46,14 @@ _ARGUMENTS = {
     "text": ["x"],
     "to": ["copy"],
     "type": ["t", "--from", "me"],
+    "url": ["http://127.0.0.1:9/"],
     "words": ["x"],
 }
 
 #: What some need besides, or instead.
 _OPTIONS = {
     "bus ack": ["me", "1"],
+    "bus forward": ["--allow-private", "--agent", "me", "--drain"],
     "bus dead drop": ["1"],
     "bus dead requeue": ["1"],
     "bus graph": ["--agents"],

@@ -1,0 +1,127 @@
+"""Forwarding: post messages to a URL."""
+
+from __future__ import annotations
+
+import signal
+from typing import Annotated
+
+import typer
+
+from ...automation.forwarding.forwarder import TIMEOUT_S, Forwarder
+from ...automation.forwarding.subscription import Subscription
+from ...automation.forwarding.targets import Target
+from ...schema.errors import InvalidInput
+from ...subscribers.inboxes.cursors import Cursors
+from ...subscribers.inboxes.inbox import MAX_DELIVERIES
+from .. import arguments
+from ..definition import Commands, optional
+from ..logs import show_logs
+from ..options.common import HERE, TYPE_HELP, PlaceOnly, seq_or_word
+from ..options.secrets import SECRETS_VARIABLE, signing_keys
+from ..show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import FrameType
+
+commands = Commands()
+
+#: The signals that end it after the request under way; a second one ends it at once.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+#: Where a new subscription begins: a whole history is seldom what a receiver expects.
+_NOW = "now"
+
+
+@commands.command(
+    "forward",
+    example="bus forward https://ci.example.org/hook --agent ci-hook --type 'task.>' "
+    "--secret-file hook.secret",
+)
+def forward(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Where to, like https://host/path.")],
+    agent: Annotated[
+        str,
+        typer.Option(metavar="A", help="The subscription: a name of its own, which has a cursor."),
+    ],
+    types: Annotated[
+        list[str] | None, optional("P", f"{TYPE_HELP} May be repeated.", "--type")
+    ] = None,
+    secret_file: Annotated[
+        str | None,
+        optional(
+            "F",
+            "The file with the secrets (whsec_…), one a line, for you alone to read; each signs. "
+            f"Default: the secrets in ${SECRETS_VARIABLE}.",
+        ),
+    ] = None,
+    allow_private: Annotated[
+        bool,
+        typer.Option(
+            "--allow-private",
+            help="Allow addresses that are not public, such as this machine's, and http://.",
+        ),
+    ] = False,
+    start: Annotated[
+        str,
+        typer.Option(metavar="S", help="Where a new one begins: now, beginning, or a seq."),
+    ] = _NOW,
+    drain: Annotated[bool, typer.Option("--drain", help="End when nothing is left.")] = False,
+    max_deliveries: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="Park a message after so many failed deliveries."),
+    ] = MAX_DELIVERIES,
+    retry_pause: Annotated[
+        str,
+        typer.Option(
+            metavar="S", help="The first pause after a failure, like 500ms; doubles up to a minute."
+        ),
+    ] = "1s",
+    timeout: Annotated[
+        str, typer.Option(metavar="S", help="How long a request may take: seconds, or like 10s.")
+    ] = f"{TIMEOUT_S:g}s",
+    place: PlaceOnly = HERE,
+) -> int:
+    """Post messages to a URL, each until it is taken, in order.
+
+    Each is a CloudEvent (application/cloudevents+json), signed by Standard Webhooks; webhook-id is
+    the same however often it is posted. An answer 2xx acknowledges it. One of 400, 409, 413, 415,
+    422, 500, 501 is about the message, which is parked after some ('bus parked list A'); 410 ends
+    with exit code 3; after any other, and after none, the message waits and is posted again, for
+    3 h, which counts as a failed delivery. Redirects are not followed. SIGTERM and Ctrl-C end it
+    after the request under way. Exit code 3 as well while another process forwards for A.
+    """
+    target = Target.parse(url, allow_private=allow_private)
+    retry_pause_s = _positive(retry_pause, "--retry-pause")
+    timeout_s = _positive(timeout, "--timeout")
+    show_logs()
+    with place.open() as bus:
+        keys = signing_keys(secret_file)
+        subscription = Subscription(
+            bus, agent, types or (), max_deliveries=max_deliveries, retry_pause_s=retry_pause_s
+        )
+        if start != _NOW and agent in Cursors.of(bus).positions():
+            output.note(f"{agent} goes on after message {subscription.position}: it is not new")
+        subscription.join(start=seq_or_word(start))
+        forwarder = Forwarder(subscription, target, keys, timeout_s=timeout_s)
+        _stop_by_signal(forwarder)
+        forwarder.run(drain=drain)
+    return 0
+
+
+def _positive(text: str, option: str) -> float:
+    seconds = arguments.seconds(text, option)
+    if not seconds:
+        raise InvalidInput(f"{option} must be more than 0")
+    return seconds
+
+
+def _stop_by_signal(forwarder: Forwarder) -> None:
+    """End well by a first signal, and at once by a second one."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        forwarder.stop()
+
+    for number in _SIGNALS:
+        signal.signal(number, stop)

@@ -1,0 +1,171 @@
+"""Which URLs and addresses messages may be posted to."""
+
+import socket
+import ssl
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ackbus import Bus
+from ackbus.automation.config.signing_keys import key_of
+from ackbus.automation.forwarding import targets
+from ackbus.automation.forwarding.forwarder import Forwarder
+from ackbus.automation.forwarding.subscription import Subscription
+from ackbus.automation.forwarding.targets import Target, Unreachable, is_public
+from ackbus.schema.errors import InvalidInput
+
+from .receivers import SECRET, receiving
+
+PRIVATE = [
+    *("127.0.0.1", "127.1.2.3", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1"),
+    *("169.254.169.254", "100.64.0.1", "224.0.0.1", "255.255.255.255", "240.0.0.1", "192.0.2.1"),
+    *("::1", "::", "fe80::1", "fe80::1%lo", "fc00::1", "ff02::1", "::ffff:127.0.0.1"),
+    *("::ffff:10.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe"),
+    *("2002:7f00:1::", "2002:a00:1::1", "2001:0:7f00:1::", "2001:db8::1"),
+]
+PUBLIC = ["1.1.1.1", "8.8.8.8", "2606:4700:4700::1111", "64:ff9b::808:808"]
+
+#: Forms of this machine's address, of which the resolver knows some.
+LOOPBACK = ["127.0.0.1", "2130706433", "0x7f000001", "127.1", "017700000001", "[::1]", "localhost"]
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_addresses_that_are_not_public_are_refused(address: str) -> None:
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_public_addresses_are_taken(address: str) -> None:
+    assert is_public(address)
+
+
+@given(st.ip_addresses(v=4).filter(lambda each: not each.is_global))
+def test_address_is_no_better_inside_one_of_version_6(address: Any) -> None:
+    number = int(address)
+    for inside in (f"::ffff:{address}", f"64:ff9b::{number >> 16:x}:{number & 0xFFFF:x}"):
+        assert not is_public(inside)
+
+
+@pytest.mark.parametrize("host", LOOPBACK)
+def test_this_machine_is_refused_in_every_form(host: str) -> None:
+    with pytest.raises(Unreachable, match=r"no public address; --allow-private|has no address"):
+        Target.parse(f"https://{host}:9/").connect(time.monotonic() + 10)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("https://example.org/a b", "percent-encoded"),
+        ("https://example.org/\r\nX: y", "percent-encoded"),
+        ("https://exämple.org/", "percent-encoded"),
+        ("ftp://example.org/", "like https://"),
+        ("example.org/hook", "like https://"),
+        ("https:///hook", "like https://"),
+        ("", "like https://"),
+        ("https://example.org:99999/", "Port out of range"),
+        ("https://[::1/", "Invalid IPv6"),
+        ("https://me:secret@example.org/", "a name or a password"),
+        ("https://example.org/#x", "fragment"),
+        ("http://example.org/", "--allow-private"),
+    ],
+)
+def test_url_that_is_none_is_refused_and_not_repeated(url: str, why: str) -> None:
+    with pytest.raises(InvalidInput, match=why) as refused:
+        Target.parse(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_name_is_resolved_once_and_its_checked_address_is_connected_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A name that stands for another address at the next look leads nowhere else."""
+    looks = []
+
+    def resolve(host: str, port: int, **options: Any) -> list[Any]:
+        looks.append(host)
+        address = "192.0.2.7" if len(looks) == 1 else "127.0.0.1"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))]
+
+    connected = []
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(targets, "is_public", lambda text: text == "192.0.2.7")
+    monkeypatch.setattr(socket.socket, "connect", lambda self, address: connected.append(address))
+    Target("http", "rebind.example", 80, "/").connect(time.monotonic() + 10).close()
+    assert (looks, connected) == (["rebind.example"], [("192.0.2.7", 80)])
+    with pytest.raises(Unreachable, match="no public address"):
+        Target("http", "rebind.example", 80, "/").connect(time.monotonic() + 10)
+    assert len(connected) == 1
+
+
+def test_of_several_addresses_the_public_ones_are_connected_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or a private one beside a public one would be reached when that is down."""
+    found = [
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443))
+        for address in ("127.0.0.1", "1.1.1.1", "10.0.0.1")
+    ]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **options: found)
+    assert Target.parse("https://mixed.example/")._addresses() == [
+        (socket.AF_INET, ("1.1.1.1", 443))
+    ]
+
+
+def certificate(directory: Path, name: str) -> tuple[Path, Path]:
+    """A certificate of its own, and its key."""
+    files = directory / "cert.pem", directory / "key.pem"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}"),
+            *("-out", files[0], "-keyout", files[1]),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return files
+
+
+@pytest.mark.parametrize(
+    ("name", "is_known", "why"),
+    [
+        ("localhost", True, None),
+        ("localhost", False, "its certificate is not good: self-signed certificate"),
+        ("other.example", True, "its certificate is not good: Hostname mismatch"),
+    ],
+)
+def test_certificate_of_a_target_must_be_good(
+    bus: Bus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
+    is_known: bool,
+    why: str | None,
+) -> None:
+    cert, key = certificate(tmp_path, name)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(cert, key)
+    if is_known:
+        monkeypatch.setenv("SSL_CERT_FILE", str(cert))
+    targets._certificates.cache_clear()
+    bus.publish("t", 1, from_agent="a")
+    subscription = Subscription(bus, "hook", retry_pause_s=0.001, max_deliveries=1)
+    with receiving(wrap=lambda plain: server.wrap_socket(plain, server_side=True)) as receiver:
+        url = receiver.url.replace("http://127.0.0.1", "https://localhost")
+        target = Target.parse(url, allow_private=True)
+        Forwarder(
+            subscription, target, [key_of(SECRET, "standard")], timeout_s=20, patience_s=0.05
+        ).run(drain=True)
+    targets._certificates.cache_clear()
+    parked = subscription.parked()
+    if why is None:
+        assert (receiver.data, parked) == ([1], [])
+    else:
+        assert (receiver.data, len(parked)) == ([], 1)
+        assert why in parked[0].error
