@@ -64,9 +64,9 @@ def check(installation: Installation, bus: Bus) -> Iterator[Finding]:
             if isinstance(edit, (JsonServer, TomlServer)):
                 yield _server(file.server_words(), installation, bus)
             elif isinstance(edit, PluginFile):
-                yield _hook(edit.hook_in(text, "stop"), installation, bus)
+                yield _hook(edit.command_in(text), installation, bus)
             elif isinstance(edit, JsonHook) and edit.mark.split()[1] == "stop":
-                yield _hook(_hook_command(edit, text), installation, bus)
+                yield _hook(_understood(edit, text), installation, bus)
 
 
 def _text(path: str) -> str:
@@ -164,15 +164,9 @@ def _answer_of_hook(command: str, installation: Installation, id: str) -> Findin
     return Finding("hook", True, f"a message arrived in {took_ms:.0f} ms")
 
 
-def _hook_command(edit: JsonHook, text: str) -> str | None:
-    """Return the command as it stands in the file, or None."""
+def _understood(edit: JsonHook, text: str) -> str | None:
+    """Return the command of a hook as it stands, or None: the configuration is found fault with."""
     try:
-        node = json_edits.find(text, edit.path) if text else None
+        return edit.command_in(text)
     except AckbusError:
         return None
-    for item in node.value if node and isinstance(node.value, list) else ():
-        hooks = item.get("hooks", [item]) if isinstance(item, dict) else []
-        for hook in hooks if isinstance(hooks, list) else ():
-            if isinstance(hook, dict) and edit.mark in str(hook.get("command")):
-                return str(hook["command"])
-    return None

@@ -142,6 +142,15 @@ class JsonHook:
         found = self._find(text)
         return self if found is None else replace(self, item=found[0].value[found[1]])
 
+    def command_in(self, text: str) -> str | None:
+        """Return the command of the hook that stands in the text, or None."""
+        found = self._find(text) if text else None
+        if found is None:
+            return None
+        item = found[0].value[found[1]]
+        hooks = item.get("hooks", [item])
+        return next(str(hook["command"]) for hook in hooks if self._is_ours(hook))
+
     def _find(self, text: str) -> tuple[Node, int] | None:
         """Return the array and the index of our own hook."""
         array = json_edits.find(text, self.path)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from ..schema.errors import AckbusError, InvalidInput, Refused
-from .edits import Edit, JsonServer
+from .edits import Edit, JsonHook, JsonServer
+from .plugin import PluginFile
 from .text_edits import TomlServer
 
 T = TypeVar("T")
@@ -64,6 +65,15 @@ class ConfigFile:
             _, text = _split(self.read() or "")
             servers = [edit for edit in self.edits if isinstance(edit, (JsonServer, TomlServer))]
             return next(filter(None, (server.words_in(text) for server in servers)), [])
+        except AckbusError:  # changing or checking the file reports it
+            return []
+
+    def hook_commands(self) -> list[str]:
+        """Return the command lines of the hooks as they stand; empty where none is understood."""
+        try:
+            _, text = _split(self.read() or "")
+            hooks = [edit for edit in self.edits if isinstance(edit, (JsonHook, PluginFile))]
+            return list(filter(None, (hook.command_in(text) for hook in hooks)))
         except AckbusError:  # changing or checking the file reports it
             return []
 

@@ -41,6 +41,7 @@ class Installation:
         options: the options that name the bus; none where it is found from the working directory.
         scope: for whom it is set up.
         profile: which tools the server offers; None leaves it to the server.
+        bodies: whether hooks show bodies of messages.
     """
 
     name: str
@@ -50,13 +51,16 @@ class Installation:
     options: tuple[str, ...] = ()
     scope: Scope = PROJECT
     profile: str | None = None
+    bodies: bool = True
 
     def as_it_stands(self) -> Installation:
-        """Return the setup with the name and the profile of the configured server, if any."""
+        """Return the setup with the name, the profile and the hooks that are configured, if any."""
         found = (file.server_words() for file in self._configuration())
         words = next(filter(None, found), [])
         agent = option_in(words, "--agent") or self.agent
-        return replace(self, agent=agent, profile=option_in(words, "--profile"))
+        hooks = [hook for file in self._configuration() for hook in file.hook_commands()]
+        bodies = not any("--no-bodies" in hook.split() for hook in hooks)
+        return replace(self, agent=agent, profile=option_in(words, "--profile"), bodies=bodies)
 
     @property
     def command(self) -> str:
@@ -66,6 +70,8 @@ class Installation:
             words += ["--agent", self.agent]
         if self.profile is not None:
             words += ["--profile", self.profile]
+        if not self.bodies:
+            words.append("--no-bodies")
         return shlex.join([*words, *([] if self.scope == PROJECT else [f"--{self.scope}"])])
 
     @property
@@ -74,10 +80,11 @@ class Installation:
         return os.getcwd() if self.scope == GLOBAL else self.root
 
     @property
-    def note(self) -> str:
-        """The note about steps that are left to a person."""
+    def notes(self) -> list[str]:
+        """Notes for a person: the steps that are left, and the role of what hooks say."""
         program = PROGRAMS[self.name]
-        return program.local_note if self.scope == LOCAL else program.note
+        steps = program.local_note if self.scope == LOCAL else program.note
+        return [note for note in (steps, program.roles if self.bodies else "") if note]
 
     def check_scope(self) -> None:
         """Refuse a scope that can't be had here, or beside which there is another one.
@@ -135,7 +142,7 @@ class Installation:
         edits: dict[str, list[Edit]] = {}
         besides: dict[str, dict[str, object]] = {}
         command = [self.bus, "--agent", self.agent, *self.options]
-        wanted = Wanted(self.name, self.scope, self.root, command, self.profile)
+        wanted = Wanted(self.name, self.scope, self.root, command, self.profile, self.bodies)
         for part in PROGRAMS[self.name].parts:
             place = part.place(self.scope)
             if place is None:

@@ -32,6 +32,7 @@ class Wanted:
         folder: the folder of the project.
         command: `bus`, with the options for agent and bus.
         profile: which tools a server is to offer; None leaves it to the server.
+        bodies: whether hooks show bodies of messages.
     """
 
     program: str
@@ -39,6 +40,12 @@ class Wanted:
     folder: str
     command: list[str]
     profile: str | None
+    bodies: bool
+
+    @property
+    def of_hooks(self) -> list[str]:
+        """The options of hooks."""
+        return self.command[1:] + ([] if self.bodies else ["--no-bodies"])
 
 
 @dataclass(frozen=True)
@@ -115,12 +122,11 @@ class Hooks(Part):
 
     def edits(self, wanted: Wanted) -> list[Edit]:
         """Return the edits that add a hook for each event, all running one command."""
-        bus, *options = wanted.command
-        program = wanted.program
+        bus, program = wanted.command[0], wanted.program
         return [
             JsonHook(
                 ("hooks", name),
-                self.form(hook_command([bus, "hook", event, program, *options])),
+                self.form(hook_command([bus, "hook", event, program, *wanted.of_hooks])),
                 hook_mark(event, program),
             )
             for event, name in zip(EVENTS, self.events, strict=True)
@@ -133,4 +139,4 @@ class Plugin(Part):
 
     def edits(self, wanted: Wanted) -> list[Edit]:
         """Return the edit that makes the plugin, which runs one command at each event."""
-        return [PluginFile.running(wanted.command)]
+        return [PluginFile.running([wanted.command[0], *wanted.of_hooks])]

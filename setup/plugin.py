@@ -45,7 +45,7 @@ class PluginFile:
         """Return the plugin in the text."""
         return replace(self, text=text.rstrip()) if _is_ours(text) else self
 
-    def hook_in(self, text: str, event: str) -> str | None:
+    def command_in(self, text: str, event: str = "stop") -> str | None:
         """Return the command line that the plugin in a text runs at an event, or None."""
         found = _COMMAND.search(text)
         if found is None:

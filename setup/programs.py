@@ -27,12 +27,15 @@ class Program:
         title: its name, for people.
         parts: the files that configure the server, and hooks if the program has suitable ones.
         note, local_note: notes about steps that are left to a person, and those of its scope local.
+        roles: a note about the role by which its model gets what hooks say, if it may be another
+            one than the user's, or that of a tool.
     """
 
     title: str
     parts: tuple[Part, ...]
     note: str = ""
     local_note: str = ""
+    roles: str = ""
 
     @property
     def delivers(self) -> bool:
@@ -80,6 +83,11 @@ def _with_all_tools(command: list[str]) -> dict[str, Any]:
 
 _CODE = "Library/Application Support" if sys.platform == "darwin" else "${XDG_CONFIG_HOME:-.config}"
 
+_UNKNOWN_ROLES = (
+    "the model may get what hooks say by another role than the user's: --no-bodies leaves out what"
+    " others wrote"
+)
+
 PROGRAMS = {
     "claude": Program(
         "Claude Code",
@@ -101,6 +109,7 @@ PROGRAMS = {
         ),
         "Claude Code asks once whether it may use the server of a project's .mcp.json",
         "keep .claude/settings.local.json out of commits: name it in .gitignore",
+        "the model gets what a hook says at the start by the system's role: no body is in it",
     ),
     "codex": Program(
         "Codex",
@@ -119,6 +128,8 @@ PROGRAMS = {
             ),
         ),
         "Codex reads a project's .codex where the project is trusted; review the hooks by /hooks",
+        roles="the model gets what a hook says by the developer's role, but for the end of a turn:"
+        " bodies are in that alone",
     ),
     "gemini": Program(
         "Gemini CLI",
@@ -151,6 +162,7 @@ PROGRAMS = {
             ),
         ),
         "Cursor lists the server in its settings, where it may have to be switched on",
+        roles=_UNKNOWN_ROLES,
     ),
     "copilot": Program(
         "GitHub Copilot, in VS Code and as a command",
@@ -173,6 +185,7 @@ PROGRAMS = {
         ),
         "Copilot asks whether it may trust the folder; it reads Claude Code's files, too, and"
         " prefers them: set up one of the two in a folder",
+        roles=f"in VS Code {_UNKNOWN_ROLES}",
     ),
     "opencode": Program(
         "opencode",

@@ -117,6 +117,14 @@ def _define(name: str) -> None:
             str | None,
             optional("P", "Which tools they have: default (6) or full (13); it is kept."),
         ] = None,
+        bodies: Annotated[
+            bool | None,
+            typer.Option(
+                "--bodies/--no-bodies",
+                help="Whether hooks show bodies of messages, or only what waits; it is kept.",
+                show_default=False,
+            ),
+        ] = None,
         place: Place = HERE,
     ) -> int:
         act.validate()
@@ -124,7 +132,12 @@ def _define(name: str) -> None:
         found = _installation(name, act, place)
         found.check_scope()
         found = found.as_it_stands()
-        installation = replace(found, agent=agent or found.agent, profile=profile or found.profile)
+        installation = replace(
+            found,
+            agent=agent or found.agent,
+            profile=profile or found.profile,
+            bodies=found.bodies if bodies is None else bodies,
+        )
         if act.print:
             return _print(installation)
         if act.check:
@@ -190,13 +203,13 @@ def _change(installation: Installation, act: Act) -> int:
     if not changes and not output.is_json():
         output.line("nothing to do")
     if not act.remove and not act.dry_run:
-        _tell_what_is_left(installation.note if changes else "")
+        _tell_what_is_left(installation.notes if changes else [])
     return 0
 
 
-def _tell_what_is_left(note: str) -> None:
+def _tell_what_is_left(notes: list[str]) -> None:
     """Print the steps that are left to a person."""
-    if note:
+    for note in notes:
         output.note(note)
     if not are_installed("mcp"):
         output.note(f"warning: the server can't start before you run: {installing('mcp')}")
@@ -242,6 +255,9 @@ def hook(
         str, typer.Argument(metavar="PROGRAM", help=f"{', '.join(hook_action.ANSWERS)}.")
     ],
     agent: Annotated[str | None, optional("NAME", "Whose mail. Default: $BUS_AGENT.")] = None,
+    no_bodies: Annotated[
+        bool, typer.Option("--no-bodies", help="Say what waits, and show no body.")
+    ] = False,
     place: PlaceOnly = HERE,
 ) -> int:
     """Answer an event of an agent's program, as set up.
@@ -251,4 +267,11 @@ def hook(
     nothing without mail, and reports errors on stderr with exit code 0: the agent goes on without
     the bus.
     """
-    return hook_action.hook(event, program, agent=agent, directory=place.directory, user=place.user)
+    return hook_action.hook(
+        event,
+        program,
+        agent=agent,
+        directory=place.directory,
+        user=place.user,
+        no_bodies=no_bodies,
+    )

@@ -19,7 +19,7 @@ from .waiting_mail import waiting_mail
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Set
     from typing import Any
 
 #: How much of what the agent's program says of the event is read, in characters.
@@ -33,6 +33,7 @@ def hook(
     agent: str | None = None,
     directory: str | None = None,
     user: bool = False,
+    no_bodies: bool = False,
 ) -> int:
     """Answer an event in an agent, in the form of its program; print nothing when nothing waits."""
     answers = ANSWERS.get(program)
@@ -49,7 +50,8 @@ def hook(
     if told.get("agent_id") or (event == "stop" and _has_gone_on(told)):
         return 0  # a sub-agent has no mail of its own, and would keep it from the agent
     found = user_bus() if user else directory if directory is not None else find_bus()
-    text = EVENTS[event](agent, found)
+    shows = frozenset() if no_bodies else EVENTS.keys() - _ABOVE_USERS.get(program, ())
+    text = EVENTS[event](agent, found, shows)
     if text:
         output.json_line(answers[event](text))
     return 0
@@ -58,33 +60,37 @@ def hook(
 # what to say ---------------------------------------------------------------------------------
 
 
-def _at_start(agent: str, directory: str) -> str:
+def _at_start(agent: str, directory: str, shows: Set[str]) -> str:
     """Return the guide for the agent, and its unread mail."""
     from .prime import instruction
 
-    waiting = waiting_mail(agent, directory, afresh=True)
+    waiting = waiting_mail(agent, directory, afresh=True, bodies="start" in shows)
     return f"{instruction(agent)}\n{waiting or 'Nothing waits for you now.'}"
 
 
-def _after_tool(agent: str, directory: str) -> str | None:
+def _after_tool(agent: str, directory: str, shows: Set[str]) -> str | None:
     """Return the mail that came since the last that was shown."""
-    return waiting_mail(agent, directory, only_new=True)
+    return waiting_mail(agent, directory, only_new=True, bodies="tool" in shows)
 
 
-def _at_stop(agent: str, directory: str) -> str | None:
+def _at_stop(agent: str, directory: str, shows: Set[str]) -> str | None:
     """Return the mail that is still to be handled."""
-    waiting = waiting_mail(agent, directory)
+    waiting = waiting_mail(agent, directory, bodies="stop" in shows)
     if waiting is None:
         return None
     return f"Before you end: handle what waits on the message bus, and acknowledge it.\n{waiting}"
 
 
-#: The text of each event, or None.
-EVENTS: dict[str, Callable[[str, str], str | None]] = {
+#: The text of each event, or None, for an agent, a bus, and the events that show bodies.
+EVENTS: dict[str, Callable[[str, str, Set[str]], str | None]] = {
     "start": _at_start,
     "tool": _after_tool,
     "stop": _at_stop,
 }
+
+
+#: The events whose text a program gives to its model by the role of the system or a developer.
+_ABOVE_USERS = {"claude": ("start",), "codex": ("start", "tool")}
 
 
 # how each program is told --------------------------------------------------------------------

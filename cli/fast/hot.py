@@ -35,7 +35,12 @@ OPTIONS = {
     "poll": {**_COMMON, "--limit": "limit", "--type": "type", "--wait": "wait"},
     "ack": {**_COMMON},
     "prompt": {**_COMMON, "--format": "format"},
-    "hook": {"--dir": "directory", "--user": "user", "--agent": "agent"},
+    "hook": {
+        "--dir": "directory",
+        "--user": "user",
+        "--agent": "agent",
+        "--no-bodies": "no_bodies",
+    },
     "mcp": {"--dir": "directory", "--user": "user", "--agent": "agent", "--profile": "profile"},
 }
 
@@ -49,7 +54,7 @@ WORDS = {
     "mcp": ((), 0),
 }
 
-_FLAGS = {"user", "json", "strict"}
+_FLAGS = {"user", "json", "strict", "no_bodies"}
 _NUMBERS = {"limit", "seq"}
 _REPEATABLE = {"header", "to_agents"}
 

@@ -13,6 +13,7 @@ import pytest
 from ackbus import Bus, Draft, Inbox, Queue, Request
 from ackbus.cli.fast import agent_hooks as hooks
 from ackbus.cli.fast.waiting_mail import SHOWN_MESSAGES
+from ackbus.subscribers.inboxes.seen_mail import Unseen
 
 from ..conftest import Ended, RunBus
 from ..programs import run_program
@@ -89,9 +90,9 @@ def test_agent_hears_of_its_mail_without_asking(program: str, bus: Bus, run_bus:
     assert "Nothing waits for you now." in start
     assert agent.hears("tool") == agent.hears("stop", first) == ""
     receipt = bus.publish("review.request", "Please look", from_agent="lead", to_agent="me")
-    assert f"[1] review.request from lead to me, id {receipt.id}\n| Please look\n" in agent.hears(
-        "tool"
-    )
+    head = f"[1] review.request from lead to me, id {receipt.id}\n"
+    body = "" if program == "codex" else "| Please look\n"
+    assert head + body in agent.hears("tool")
     assert agent.hears("tool") == ""
     assert receipt.id in agent.hears("stop", first)
     assert agent.hears("stop", again) == ""
@@ -180,6 +181,35 @@ def test_bodies_are_framed_and_bounded(bus: Bus, run_bus: RunBus) -> None:
     cut = "\n(cut here, 100,000 characters in all; 'bus show 205' prints all)\n"
     assert cut in (last := agent.hears("stop"))
     assert max(map(len, (text, again, last))) < 7000
+
+
+#: The events of each program whose text its model gets by the role of the system or a developer:
+#: tests/real_programs looks.
+ABOVE_USERS = {"claude": {"start"}, "codex": {"start", "tool"}}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_no_body_comes_by_a_role_above_the_users(program: str, bus: Bus, run_bus: RunBus) -> None:
+    """Issue 19, item 10: there is said what waits, from whom, and how to read it."""
+    agent = Agent(run_bus, program)
+    for event, told in (("start", None), ("tool", None), ("stop", STOPS[program][0])):
+        receipt = bus.publish("t", "the body", from_agent="lead", to_agent="me")
+        text = agent.hears(event, told)
+        assert f"[{receipt.seq}] t from lead to me, id {receipt.id}\n" in text
+        assert "bus_inbox" in text
+        is_shown = event not in ABOVE_USERS.get(program, ())
+        assert ("| the body" in text, "Lines behind |" in text) == (is_shown, is_shown)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_hooks_without_bodies_say_only_what_waits(program: str, bus: Bus, run_bus: RunBus) -> None:
+    """Issue 19, item 10; and what was not displayed can't be acknowledged by a tool."""
+    for event, told in (("start", {}), ("tool", {}), ("stop", STOPS[program][0])):
+        receipt = bus.publish("t", "the body", from_agent="lead", to_agent="me")
+        line = ("hook", event, program, "--agent", "me", "--no-bodies")
+        text = text_of(json.loads(run_bus(*line, stdin=json.dumps(told)).out))
+        assert (receipt.id in text, "the body" in text) == (True, False)
+    assert [seq for seq, _, _ in Unseen(bus, "me", 3, 9).first] == [1, 2, 3]
 
 
 def test_each_message_is_shown_once_after_a_tool(bus: Bus, run_bus: RunBus) -> None:

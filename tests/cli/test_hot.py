@@ -53,6 +53,7 @@ LINES = [
     "prompt a --format=[{}] --dir d",
     "prompt --json --user a",
     "hook stop claude --agent a",
+    "hook stop claude --agent a --no-bodies",
     "mcp",
     "mcp --agent a --dir d --profile full",
 ]

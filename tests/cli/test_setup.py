@@ -142,6 +142,28 @@ def test_local_setup_is_refused_where_it_can_not_be_had(
     assert sorted(path.name for path in project.iterdir()) == [".git", ".worker-state"]
 
 
+@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "cursor", "copilot", "opencode"])
+def test_hooks_without_bodies_stay_until_bodies_are_wanted(
+    name: str, bus: Bus, project: Path, run_bus: RunBus
+) -> None:
+    """Issue 19, item 10."""
+
+    def hooks() -> list[str]:
+        files = [path for path in project.rglob("*") if path.is_file()]
+        texts = [path.read_text() for path in files if ".worker-state" not in path.parts]
+        return [line for text in texts for line in text.splitlines() if "no-bodies" in line]
+
+    said = run_bus("setup", name).err
+    assert ("role" in said) == (name in ("claude", "codex", "cursor", "copilot"))
+    assert hooks() == []
+    run_bus("setup", name, "--no-bodies")
+    assert len(hooks()) == (1 if name == "opencode" else 3)
+    assert run_bus("setup", name).out == "nothing to do\n"
+    assert "ok  hook: a message arrived in " in run_bus("setup", name, "--check").out
+    run_bus("setup", name, "--bodies")
+    assert hooks() == []
+
+
 def test_check_tries_the_hook_of_a_plugin(bus: Bus, project: Path, run_bus: RunBus) -> None:
     run_bus("setup", "opencode")
     assert "ok  hook: a message arrived in " in run_bus("setup", "opencode", "--check").out

@@ -13,6 +13,7 @@ from ackbus import Bus, Inbox
 
 from ..conftest import RunBus, wait_until
 from .person import Person
+from .roles import ABOVE_USERS, TOOL, roles_of
 from .scripted_model import Call, ScriptedModel
 
 
@@ -25,7 +26,10 @@ def call() -> Call:
 def test_agent_hears_of_its_mail_without_asking(
     name: str, person: Person, model: ScriptedModel, bus: Bus, run_bus: RunBus
 ) -> None:
-    """Issue 7, items 6 and 7: the tools work, the hooks deliver, the end is put off once."""
+    """Issue 7, items 6 and 7: the tools work, the hooks deliver, the end is put off once.
+
+    Issue 19, item 10: no body comes by the role of the system or of a developer.
+    """
     assert run_bus("setup", name, "--agent", "me").code == 0
     bus.heartbeats.beat("me")
     early = bus.publish("news", "early", from_agent="lead", to_agent="me")
@@ -41,7 +45,11 @@ def test_agent_hears_of_its_mail_without_asking(
     assert [each.count("Before you end:") for each in asked] == [0, 0, 1]
     assert asked[0].count(early.id) == 1
     assert asked[1].count(early.id) > 1, "bus_inbox has not answered"
-    assert ["| late" in each for each in asked] == [False, True, True]
+    assert ["| late" in each for each in asked] == [False, name != "codex", True]
+    bodies = ("| early", "| late", '"early"', '"late"')
+    roles = {role for each in model.asked for body in bodies for role in roles_of(body, each)}
+    assert roles & {"user", TOOL}
+    assert roles.isdisjoint(ABOVE_USERS), "text of others would be the system's, or a developer's"
     assert Inbox(bus, "me").position == 0
 
 
