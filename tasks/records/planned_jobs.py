@@ -48,7 +48,7 @@ class PlannedJob:
             "depends_on": list(self.depends_on),
             "priority": self.priority,
             "planned_by": self.planned_by,
-            "correlation_id": self.correlation_id,
+            "conversation": self.correlation_id,
             "planned": format_ts(self.planned_at_ms),
         }
 

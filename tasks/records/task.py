@@ -192,7 +192,7 @@ class Task:
             "blocked": None if self.blocked is None else self.blocked.record(),
             "base_ref": self.base_ref,
             "repository": self.repository,
-            "correlation_id": self.correlation_id,
+            "conversation": self.correlation_id,
             "seq": self.last_seq,
             "created": format_ts(self.created_at_ms),
             "changed": format_ts(self.changed_at_ms),
