@@ -144,23 +144,23 @@ VALUES = {
 }
 
 
-def test_no_resource_answers_by_a_slash_at_its_end(one_client: httpx.Client, one_bus: Bus) -> None:
+def test_no_resource_answers_by_a_slash_at_its_end(client: httpx.Client, bus: Bus) -> None:
     """Neither does a redirect lead to one, nor is it the name of another resource."""
-    paths = one_client.get("/v1/openapi.json").json()["paths"]
+    paths = client.get("/v1/openapi.json").json()["paths"]
     asked = [
         (method, path.replace(":path", "").format_map(VALUES))
         for path, operations in paths.items()
         for method in operations
     ]
     assert len(asked) > 60
-    newest = one_bus.log.newest_seq()
+    newest = bus.log.newest_seq()
     for method, path in [*asked, ("get", "/mcp"), ("post", "/mcp"), ("get", "/v1/ws")]:
-        answer = one_client.request(method, f"{path}/")
+        answer = client.request(method, f"{path}/")
         assert answer.status_code == 404, (method, path, answer.text)
         assert method == "head" or answer.json()["type"] == "urn:ackbus:not-found", path
-    assert one_bus.log.newest_seq() == newest
-    assert "work/" not in [each["queue"] for each in one_client.get("/v1/queues").json()["queues"]]
-    assert one_client.get("/v1/inboxes/ann%2F").json()["agent"] == "ann/"  # a name may end so
+    assert bus.log.newest_seq() == newest
+    assert "work/" not in [each["queue"] for each in client.get("/v1/queues").json()["queues"]]
+    assert client.get("/v1/inboxes/ann%2F").json()["agent"] == "ann/"  # a name may end so
 
 
 def test_each_thing_has_one_name_at_every_door(one_client: httpx.Client) -> None:
