@@ -106,7 +106,10 @@ if TYPE_CHECKING:
     from .subscribers.options import JobGate as JobGate
     from .subscribers.options import JobState as JobState
     from .subscribers.options import PolicyRules as PolicyRules
+    from .subscribers.options import ReadState as ReadState
     from .subscribers.options import Start as Start
+    from .subscribers.overview.read_receipts import ReadReceipt as ReadReceipt
+    from .subscribers.overview.read_receipts import read_receipts as read_receipts
     from .subscribers.overview.trace import Step as Step
     from .subscribers.overview.trace import Trace as Trace
     from .subscribers.overview.trace import Work as Work
@@ -159,6 +162,7 @@ _NAMES = {
         "subscribers.inboxes.inbox": "Inbox",
         "subscribers.inboxes.session": "Session",
         "subscribers.inboxes.failed_deliveries": "Parked",
+        "subscribers.overview.read_receipts": "ReadReceipt read_receipts",
     },
     "Requests and their answers": {
         "subscribers.requests": (
@@ -209,7 +213,7 @@ _NAMES = {
     "Words of arguments and states": {
         "schema.choices": "Durability",
         "bus.options": "LimitKind ReservationMode",
-        "subscribers.options": "AnswerState ClaimStatus EndStatus JobGate JobState Start",
+        "subscribers.options": "AnswerState ClaimStatus EndStatus JobGate JobState ReadState Start",
         "tasks.options": "OnLost Review TaskState",
     },
     "What a handler raises": {

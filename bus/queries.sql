@@ -32,6 +32,9 @@ SELECT {columns} FROM messages WHERE seq = ?;
 -- The newest message never leaves the table.
 SELECT max(seq) FROM messages;
 
+-- name: is_work
+SELECT work = 1 FROM messages WHERE seq = ?;
+
 -- name: work_between
 SELECT type FROM messages WHERE seq > ? AND seq <= ? AND work = 1;
 

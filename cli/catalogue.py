@@ -24,6 +24,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "search": ("search", "Print the messages with all these words, the best first."),
         "replay": ("read", "Print a range of the log."),
         "show": ("read", "Print one message in full."),
+        "receipts": ("read", "Print who has acknowledged a message."),
         "inspect": ("trace", "Print a message with its jobs and claims in every queue."),
         "trace": ("trace", "Print all that led to a message or came of it, as a tree."),
         "graph": ("graph", "Draw a conversation, or the agents that talk to each other."),

@@ -10,6 +10,10 @@ AnswerState = Literal["pending", "success", "failure", "timed_out", "answered"]
 #: The states of a job.
 JobState = Literal["queued", "running", "succeeded", "failed", "timed_out", "dead", "cancelled"]
 
+#: The states of a message in an inbox: it waits; the cursor passed it; it was set aside after
+#: failures; it was taken as the answer to a request; it was archived unread.
+ReadState = Literal["unread", "acknowledged", "parked", "received", "passed_over"]
+
 #: The reason why a queued job waits: for a worker, its time, or others with its key.
 JobGate = Literal["open", "time", "key"]
 

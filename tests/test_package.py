@@ -32,7 +32,7 @@ SURFACE = {
         "Settings",
         "Stats",
     },
-    "Reading with acknowledgement": {"Inbox", "Parked", "Session"},
+    "Reading with acknowledgement": {"Inbox", "Parked", "ReadReceipt", "Session", "read_receipts"},
     "Requests and their answers": {
         "Answer",
         "ReplyTypes",
@@ -99,6 +99,7 @@ SURFACE = {
         "JobState",
         "LimitKind",
         "OnLost",
+        "ReadState",
         "ReservationMode",
         "Review",
         "Start",

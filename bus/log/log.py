@@ -147,6 +147,11 @@ class Log:
         seq: int | None = self._engine.value(SQL["newest_seq"])
         return seq or 0
 
+    def is_work(self, seq: int) -> bool | None:
+        """Whether a message is work; None for one that is not in the file any more, or was not."""
+        found = self._engine.row(SQL["is_work"], (seq,))
+        return None if found is None else bool(found[0])
+
     def work_between(self, after_seq: int, upto_seq: int) -> set[str]:
         """Return the types of the messages in a range that are work; a walk over the range."""
         return {type for (type,) in self._engine.rows(SQL["work_between"], (after_seq, upto_seq))}

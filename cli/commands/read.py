@@ -140,6 +140,24 @@ def show(
     return 0
 
 
+@commands.command("receipts", example="bus receipts 17")
+def receipts(
+    key: Annotated[str, typer.Argument(metavar="SEQ|ID", help="The seq or the id of a message.")],
+    place: Place = HERE,
+) -> int:
+    """Print who has acknowledged a message.
+
+    Of its recipient, or of all readers that want the broadcast: unread, acknowledged, parked,
+    received (as the answer to a request) or passed_over (archived unread). Of each queue that takes
+    it in: the state of its job. Cursors say so: no message is sent for it. Exit code 4 when there
+    is no such message, or nobody reads it.
+    """
+    from ...subscribers.overview.read_receipts import read_receipts
+
+    with place.open() as bus:
+        return output.results([each.record() for each in read_receipts(bus, key)])
+
+
 @commands.command("tail", example="bus tail -n 20 --follow")
 def tail(
     lines: Annotated[

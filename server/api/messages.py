@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 from itertools import islice
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import orjson
-from fastapi import Header, Query, Response
+from fastapi import Header, Path, Query, Response
+from pydantic import BaseModel, Field
 
 from ...bus.bus import Bus
 from ...bus.log.finding import find_message
@@ -16,6 +17,7 @@ from ...bus.search.search import Search
 from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.limits import MAX_SEQ
 from ...schema.message.message import Message
+from ...subscribers.overview.read_receipts import read_receipts
 from ..records import (
     MAX_BATCH,
     FoundList,
@@ -53,6 +55,24 @@ router = new_router("messages")
 
 #: The place of a page in a search: the newest seq of the first page, and how many come before.
 _CURSOR = re.compile(r"([0-9]{1,18})\+([0-9]{1,9})")
+
+
+class ReceiptOfReader(BaseModel):
+    """The state of a message at one reader."""
+
+    kind: Literal["inbox", "queue"]
+    name: str = Field(description="Whose inbox, or which queue.")
+    state: str = Field(
+        description="`unread`, `acknowledged`, `parked`, `received` (as an answer) or `passed_over`"
+        " (archived unread); in a queue the state of its job."
+    )
+
+
+class ReceiptOfReaderList(BaseModel):
+    """The state of a message at each of its readers."""
+
+    receipts: list[ReceiptOfReader]
+
 
 Before = Annotated[
     int | None, Query(ge=1, le=MAX_SEQ, description="Only what comes before this seq.")
@@ -230,6 +250,17 @@ def _search_cursor(text: str | None) -> tuple[int, int] | None:
     if parts is None:
         raise InvalidInput(f"cursor {text[:40]!a} is none: give next_cursor back as it came")
     return int(parts[1]), int(parts[2])
+
+
+@router.get("/receipts/{key:path}", responses=problems())
+def list_receipts(
+    key: Annotated[str, Path(min_length=1, description="The seq or id of a message.")],
+    bus: TheBus,
+    _: MessageReader,
+) -> ReceiptOfReaderList:
+    """List the state of a message at each of its readers: inboxes by name, then queues."""
+    found = [ReceiptOfReader.model_validate(each.record()) for each in read_receipts(bus, key)]
+    return ReceiptOfReaderList(receipts=found)
 
 
 @router.get(

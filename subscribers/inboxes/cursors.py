@@ -44,6 +44,12 @@ class Cursors(Table):
         """Return seq, type and sender of mail that acknowledging `seq` covers, above another."""
         return self._engine.rows(SQL["covered"], (agent, seq, after_seq, limit))
 
+    def read_states(
+        self, seq: int, type: str, sender: str, recipient: str | None
+    ) -> list[tuple[str, str]]:
+        """Return the readers of a message by name, and its state at each: a `ReadState`."""
+        return sorted(self._engine.rows(SQL["read_states"], (seq, type, sender, recipient)))
+
     def standing(self, agent: str) -> tuple[int, bool, bool, bool]:
         """Return the state of an agent's inbox.
 

@@ -62,6 +62,27 @@ SELECT {cursor}, (SELECT count(*) FROM (
    WHERE agent_id = ?1
      AND min(passed_over.last_seq, archive_state.last_seq) BETWEEN {cursor} + 1 AND ?2));
 
+-- name: read_states
+-- The state of the message ?1 at each of its readers: at its recipient ?4; or without one, at all
+-- whose mail a broadcast of the type ?2 is, but not at its sender ?3.
+WITH readers (agent, cursor) AS (
+  SELECT ?4, (SELECT last_acked_seq FROM cursors WHERE agent_id = ?4) WHERE ?4 IS NOT NULL
+  UNION ALL
+  SELECT agent_id, last_acked_seq FROM cursors
+   WHERE ?4 IS NULL AND agent_id <> ?3 AND (wants IS NULL OR {wants_it}))
+SELECT agent, CASE
+  WHEN EXISTS (SELECT 1 FROM deliveries
+                WHERE agent_id = agent AND seq = ?1 AND state = 'parked') THEN 'parked'
+  WHEN EXISTS (SELECT 1 FROM deliveries
+                WHERE agent_id = agent AND seq = ?1 AND state = 'requeued') THEN 'unread'
+  WHEN EXISTS (SELECT 1 FROM received WHERE agent_id = agent AND seq = ?1) THEN 'received'
+  WHEN cursor >= ?1 THEN 'acknowledged'
+  WHEN EXISTS (SELECT 1 FROM passed_over, archive_state
+                WHERE agent_id = agent
+                  AND min(passed_over.last_seq, archive_state.last_seq) >= ?1) THEN 'passed_over'
+  ELSE 'unread' END
+FROM readers;
+
 -- name: first_waiting
 -- The first message that waits for an agent. Of each kind the first, by its index.
 SELECT min(seq) FROM (

@@ -9,7 +9,8 @@ STARTED, STOPPED = "agent_started", "agent_stopped"
 SESSION_NEWS = (STARTED, STOPPED)
 
 #: Parts that the statements about an inbox share: the position of its cursor, the replies that its
-#: agent (?1) received by waiting for them, and whether it wants broadcasts of a type.
+#: agent (?1) received by waiting for them, and whether it wants broadcasts of a type, or the reader
+#: at hand those of the type ?2.
 _PARTS = {
     "{cursor}": "ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)",
     "{no_news}": " AND ".join(f"type <> {type!r}" for type in SESSION_NEWS),
@@ -17,6 +18,8 @@ _PARTS = {
     "{wanted}": f"""((SELECT wants FROM cursors WHERE agent_id = ?1) IS NULL OR EXISTS (
      SELECT 1 FROM json_each((SELECT wants FROM cursors WHERE agent_id = ?1)) AS each
       WHERE {fits_pattern("messages.type", "each.value")}))""",
+    "{wants_it}": f"""EXISTS (
+     SELECT 1 FROM json_each(wants) AS each WHERE {fits_pattern("?2", "each.value")})""",
 }
 
 SQL = Queries(beside=__file__)

@@ -205,6 +205,7 @@ def public_calls(bus: Bus) -> Calls:
         ackbus.check: {"bus": bus, "conversation": "c"},
         ReplyTypes.of: {"request_type": "x.request"},
         Trace.of: {"bus": bus, "key": "1"},
+        ackbus.read_receipts: {"bus": bus, "key": "1"},
         Queue.create: {"bus": bus, "name": "other"},
         Queue.open: {"bus": bus, "name": "q"},
         queue.claim: {"instance": "me"},

@@ -43,6 +43,7 @@ from ackbus import (
     as_completed_async,
     check,
     import_jsonl,
+    read_receipts,
     request,
     request_async,
     wait_all_async,
@@ -220,7 +221,8 @@ def look_back(bus: Bus) -> tuple[int, int, str | None]:
     exported = Exporter(bus).export_once()
     with open(Path(bus.directory, "bus.jsonl"), "rb") as lines:
         report = import_jsonl(bus, lines)
-    assert (len(trace.steps), report.stored) == (1, 0)
+    states = {receipt.name: receipt.state for receipt in read_receipts(bus, "1")}
+    assert (len(trace.steps), report.stored, "lead" in states) == (1, 0, False)
     return len(hits), exported, alive[0] if alive else None
 
 

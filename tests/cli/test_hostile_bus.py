@@ -121,6 +121,7 @@ READING = [
     *(["limit", "list"], ["limit", "list", "--json"], ["limit", "clear", "--inbox", EVIL]),
     *(["check", "m-3"], ["check", "m-3", "--json"], ["check", EVIL], ["notify", "--once"]),
     *(["trace", "m-3"], ["trace", "m-3", "--json"], ["trace", "1"], ["trace", EVIL]),
+    *(["receipts", "1"], ["receipts", "3", "--json"], ["receipts", EVIL]),
     *(["inspect"], ["inspect", "1"], ["inspect", "3", "--json"], ["inspect", EVIL]),
     *(["crew", "status"], ["crew", "stop", "--wait", EVIL], ["crew", "start", EVIL]),
     *(["graph"], ["graph", "m-3"], ["graph", "--json"], ["graph", EVIL], ["timeline"]),

@@ -64,6 +64,25 @@ def test_ack_says_how_many_messages_it_passed(run_bus: RunBus, bus: Bus) -> None
     assert_error(run_bus("ack", "me", "9"), 3, "the log holds 1 to 5")
 
 
+def test_receipts_print_who_acknowledged_a_message(run_bus: RunBus, bus: Bus) -> None:
+    """Issue 19, item 5: a table, JSON lines, and exit code 4 for what is not there."""
+    for agent in ("ann", "bob"):
+        Inbox(bus, agent).join()
+    bus.publish("t", from_agent="lead", id="m")
+    run_bus("ack", "bob", "1")
+    table = ["kind   name  state", "inbox  ann   unread", "inbox  bob   acknowledged"]
+    assert run_bus("receipts", "1").out.splitlines() == table
+    assert run_bus("receipts", "m", "--json").out.splitlines() == [
+        '{"kind":"inbox","name":"ann","state":"unread"}',
+        '{"kind":"inbox","name":"bob","state":"acknowledged"}',
+    ]
+    for missing in ("2", "0", "none", "9" * 30):
+        assert_error(run_bus("receipts", missing), 4, "no message", missing)
+    bus.publish("agent_started", from_agent="lead")
+    nobody = run_bus("receipts", "2")
+    assert (nobody.code, nobody.out) == (4, "")
+
+
 def test_poll_and_inbox_print_whole_bodies(run_bus: RunBus, bus: Bus) -> None:
     """Issue 19, item 8: a shell agent never saw the third line, nor what was in a blob."""
     large = {"do": "fix the parser", "but": "x" * 4096 + " do not touch lexer.py"}

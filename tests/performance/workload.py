@@ -23,6 +23,7 @@ from ackbus import (
     Trace,
     check,
     import_jsonl,
+    read_receipts,
     work_headers,
 )
 from ackbus.automation.config.records import Frozen
@@ -159,6 +160,8 @@ def use_inboxes(bus: Bus) -> None:
     Cursors.of(bus).count_unread("agent-2", 100)
     Cursors.of(bus).passing("agent-2", fourth.seq + 100)
     Unseen(bus, "agent-2", fourth.seq + 100, 3)
+    for seq in (fourth.seq, fourth.seq + 1):
+        read_receipts(bus, str(seq))
     Inbox(bus, "agent-3").run(lambda message: None, drain=True)
     with Session(bus, "agent-4") as session:
         session.run(lambda message: None, drain=True)

@@ -137,6 +137,36 @@ def test_no_acknowledgement_is_advised_that_covers_what_a_type_hides(
     in_process(bus_dir, act)
 
 
+def test_sender_sees_who_acknowledged_a_message(bus: Bus, bus_dir: Path) -> None:
+    """Issue 19, item 5: without a message for it; from text alone, and from the record alone."""
+    for agent in ("ann", "b [2] b"):
+        Inbox(bus, agent).join()
+    bus.publish("t", from_agent="me")
+    Inbox(bus, "ann").ack(1)
+
+    async def act(me: Agent) -> None:
+        assert (await me.call("bus_receipts", seq=1))["receipts"] == [
+            {"kind": "inbox", "name": "ann", "state": "acknowledged"},
+            {"kind": "inbox", "name": "b [2] b", "state": "unread"},
+        ]
+        text = await me.read("bus_receipts", seq=1)
+        assert text == 'inbox ann: acknowledged; inbox "b [2] b": unread.'
+        assert "no message '7' in the log" in await me.fail("bus_receipts", seq=7)
+
+    in_process(bus_dir, act)
+    assert bus.log.newest_seq() == 1
+
+
+def test_tool_of_receipts_costs_little(bus_dir: Path) -> None:
+    """Issue 19: a new tool costs at most 100 tokens in the list."""
+
+    async def act(me: Agent) -> str:
+        (tool,) = [t for t in (await me.client.list_tools()).tools if t.name == "bus_receipts"]
+        return tool.model_dump_json(by_alias=True, exclude_none=True)
+
+    assert estimated_tokens(in_process(bus_dir, act)) <= 100
+
+
 async def acked(me: Agent, seq: int) -> tuple[int, int]:
     """The cursor, and how many are unread, after an acknowledgement."""
     given = await me.call("bus_ack", seq=seq)
@@ -731,7 +761,7 @@ def test_list_of_all_tools_is_short(bus_dir: Path) -> None:
 def test_profiles_hold_what_they_are_to_hold() -> None:
     default, full = (list(tools_of(name)) for name in ("default", FULL))
     assert len(default) == 7
-    assert len(full) == 14
+    assert len(full) == 15
     assert full[:7] == default
 
 

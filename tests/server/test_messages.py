@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from ackbus import Bus, Draft, Queue
+from ackbus import Bus, Draft, Inbox, Queue
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.discarding import discard, segments_upto
 
@@ -248,3 +248,23 @@ def test_writers_that_wait_for_another_program_do_not_keep_readers_out(
     for response in responses:
         problem(response, 503, "bus-busy")
         assert response.headers["Retry-After"] == "1"
+
+
+def test_receipts_tell_who_acknowledged_a_message(client: httpx.Client, bus: Bus) -> None:
+    """Issue 19, item 5: by seq or id; for a broadcast of each reader."""
+    Inbox(bus, "ann").join()
+    Inbox(bus, "team/bob").join()
+    Queue.create(bus, "build")
+    bus.publish_many([Draft(type, from_agent="lead", id=f"x/{type}") for type in ("note", "build")])
+    Inbox(bus, "ann").ack(1)
+    expected = {
+        "receipts": [
+            {"kind": "inbox", "name": "ann", "state": "acknowledged"},
+            {"kind": "inbox", "name": "team/bob", "state": "unread"},
+        ]
+    }
+    for key in ("1", "x%2Fnote"):
+        assert client.get(f"/v1/receipts/{key}").json() == expected
+    work = {"receipts": [{"kind": "queue", "name": "build", "state": "queued"}]}
+    assert client.get("/v1/receipts/2").json() == work
+    problem(client.get("/v1/receipts/9"), 404, "not-found")

@@ -80,6 +80,7 @@ def test_timeline_shows_messages_as_another_process_publishes_them(
     expect(row.locator(".type")).to_have_text("task.done")
     row.click()
     expect(page.locator(".detail .payload")).to_contain_text('"n": 1')
+    expect(page.locator(".detail .receipts")).to_contain_text("unreadcoder")
 
 
 def test_timeline_filters_what_is_there_and_what_comes(

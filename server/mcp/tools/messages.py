@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BaseModel, Field
 
 from ....bus import tracing
 from ....bus.bus import Bus
@@ -13,6 +13,7 @@ from ....schema.errors import InvalidInput
 from ....schema.message.draft import ABSENT, Draft
 from ....schema.message.patterns import check_pattern
 from ....schema.message.priority import parse_priority
+from ....subscribers.overview.read_receipts import read_receipts
 from ...access.principals import Scope
 from ..session import Session
 from .common import (
@@ -27,7 +28,7 @@ from .common import (
     note_shown,
     stranger,
 )
-from .pages import PAGE, Cursor, page
+from .pages import MAX_PAGE, PAGE, Cursor, page
 from .quoted_messages import FramedMessage, body_of, named, text_of
 from .tool import Arguments, Reply, Result, Tool
 
@@ -178,6 +179,38 @@ def _search(session: Session, given: Search) -> Reply:
     return Reply(record, record.text(head))
 
 
+# bus_receipts --------------------------------------------------------------------------------
+
+
+class Which(Arguments):
+    """The arguments of `bus_receipts`."""
+
+    seq: Annotated[int, Field(ge=1)]
+
+
+class ReadBy(BaseModel):
+    """The state of a message at one reader."""
+
+    kind: str
+    name: str
+    state: str
+
+
+class Receipts(Result):
+    """The result of `bus_receipts`."""
+
+    receipts: list[ReadBy]
+
+
+def _receipts(session: Session, given: Which) -> Reply:
+    found = read_receipts(session.bus, str(given.seq))
+    warning = f"{len(found) - MAX_PAGE} more are left out" if len(found) > MAX_PAGE else None
+    shown = [ReadBy(**each.record()) for each in found[:MAX_PAGE]]
+    record = Receipts(receipts=shown, warning=warning)
+    states = "; ".join(f"{each.kind} {named(each.name)}: {each.state}" for each in shown)
+    return Reply(record, record.lines(f"{states or 'It is in no inbox, and in no queue'}."))
+
+
 def _is_whole(hit: Found) -> bool:
     """Whether the passage of a message that was found is all of its body."""
     return hit.snippet == text_of(body_of(hit.message))
@@ -193,6 +226,15 @@ def _words(text: str) -> list[str]:
 
 
 TOOLS = (
+    Tool(
+        "bus_receipts",
+        "See who acknowledged a message.",
+        Which,
+        Receipts,
+        _receipts,
+        scope=Scope.MESSAGES_RO,
+        only_reads=True,
+    ),
     Tool("bus_send", "Send a message to an agent or to all.", Send, Sent, _send),
     Tool(
         "bus_thread",

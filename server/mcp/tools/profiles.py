@@ -16,6 +16,7 @@ PROFILES: dict[str, tuple[str, ...]] = {
         *_DEFAULT_TOOLS,
         "bus_thread",
         "bus_search",
+        "bus_receipts",
         "bus_agents",
         "bus_claim",
         "bus_finish",

@@ -12,6 +12,11 @@ export function message(key) {
   return get(`/v1/messages/${inPath(String(key))}`);
 }
 
+/** The state of a message at each of its readers: { kind, name, state }. */
+export async function receipts(seq) {
+  return (await get(`/v1/receipts/${seq}`)).receipts;
+}
+
 /** The hits of a search, best first: { message, snippet, marks } each. */
 export async function search(parameters) {
   return (await get("/v1/search", parameters)).found;

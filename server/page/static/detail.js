@@ -1,5 +1,6 @@
 // One message in full, with its payload, and where to go from it.
 
+import * as bus from "./bus.js";
 import { agent, h } from "./dom.js";
 import { conversationOf, moment } from "./format.js";
 import { payloadView } from "./payload.js";
@@ -21,7 +22,18 @@ export function detail(message, onClose) {
       h("a", { href: address("conversation", conversation) }, "Conversation"),
       h("a", { href: address("compose", "", { reply: message.seq }) }, "Reply"),
       h("a", { href: address("timeline", "", { type: message.type }) }, "Others of this type")),
-    payloadView(message));
+    payloadView(message),
+    receiptsView(message.seq));
+}
+
+/** The readers of a message, and its state at each. */
+function receiptsView(seq) {
+  const rows = h("dl.facts");
+  bus.receipts(seq).then(
+    (found) => rows.append(...found.flatMap(({ kind, name, state }) =>
+      [h("dt", {}, state), h("dd", {}, kind === "queue" ? `queue ${name}` : agent(name))])),
+    (error) => rows.append(h("p.bad", {}, error.message)));
+  return h("section.receipts", { "aria-label": "Readers" }, h("h3", {}, "Readers"), rows);
 }
 
 function facts(message, conversation) {
