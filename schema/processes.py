@@ -1,14 +1,12 @@
-"""Processes: starting threads so that signals find their way, who is there, which boot this is."""
+"""Processes: starting threads so that signals find their way, and how long others have run."""
 
 from __future__ import annotations
 
 import os
 import time
 from contextlib import suppress
-from functools import cache
 
-#: Where Linux tells it.
-_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+from .process_table import is_running, process
 
 #: By how much a clock may be set forward before a process is taken for a younger one, in seconds.
 _SLACK_S = 1.0
@@ -62,17 +60,6 @@ def leave_signals() -> set[int | Signals]:
     return signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
-def is_running(pid: int) -> bool:
-    """Whether there is a process with this id; one that is only hidden from us counts."""
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:
-        return True  # another user's
-    return True
-
-
 def has_run_for(pid: int, age_s: float) -> bool:
     """Whether the process that had this id so long ago runs still.
 
@@ -92,19 +79,7 @@ def has_run_for(pid: int, age_s: float) -> bool:
 
 def _lived_s(pid: int) -> float | None:
     """Return the age of a process in seconds, by a clock that nobody sets; None if unknown."""
-    from .directory.lock_holders import started
-
-    ticks = started(pid)  # since the system's start, with the time that it slept
-    if not ticks:
+    found = process(pid)  # counted since the system's start, with the time that it slept
+    if found is None or not found.started.isdigit():
         return None
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")
-
-
-@cache
-def boot_id() -> str:
-    """Return what is another text after every start of the system; empty where it doesn't tell."""
-    try:
-        with open(_BOOT_ID, encoding="ascii") as file:
-            return file.read().strip()
-    except OSError:
-        return ""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(found.started) / os.sysconf("SC_CLK_TCK")

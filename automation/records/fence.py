@@ -7,7 +7,7 @@ import socket
 from dataclasses import dataclass
 
 from ...schema.errors import Refused
-from ...schema.processes import boot_id
+from ...schema.process_table import boot_id
 from ...schema.queries import Table
 from .statements import SQL
 

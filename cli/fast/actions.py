@@ -96,7 +96,7 @@ def poll(
     user: bool = False,
 ) -> int:
     """Print the unread messages of an agent; 4 when there are none."""
-    from ...subscribers.inboxes.inbox import Inbox
+    from ...subscribers.inboxes.session_inbox import inbox_of
     from ..show.bodies import print_page
 
     if limit < 1:
@@ -104,7 +104,7 @@ def poll(
     name = reader(agent)
     wait_s = 0.0 if wait is None else seconds(wait, "--wait")
     with open_bus(directory, user) as bus:
-        inbox = Inbox(bus, name, with_work=with_work)
+        inbox = inbox_of(bus, name, with_work=with_work)
         found = inbox.poll(limit, type=type, wait_s=wait_s)
         print_page(found, bus.blobs)
     return 0 if found else output.NOTHING
@@ -119,10 +119,10 @@ def ack(
 ) -> int:
     """Move an agent's cursor, and say how many messages that passed."""
     from ...subscribers.inboxes.cursors import Cursors
-    from ...subscribers.inboxes.inbox import Inbox
+    from ...subscribers.inboxes.session_inbox import inbox_of
 
     with open_bus(directory, user) as bus:
-        inbox = Inbox(bus, agent)
+        inbox = inbox_of(bus, agent)
         position, passed = Cursors.of(bus).passing(agent, seq)
         # Only a first acknowledgement can be a mistyped name's, and every later one is in a hurry.
         stranger = None if position else bus.agents.stranger(agent, repeat=True)

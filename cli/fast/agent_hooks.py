@@ -13,14 +13,18 @@ from ...schema.directory.discovery import find_bus
 from ...schema.directory.layout import user_bus
 from ...schema.errors import InvalidInput
 from ...schema.message.names import check_agent
+from ...subscribers.inboxes.unread_count import look_in
 from ..hints import AGENT_VARIABLE
+from ..own_session import holder
 from ..show import output
-from .waiting_mail import waiting_mail
+from .waiting_mail import COUNTED, PATIENCE_S, waiting_mail
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Set
     from typing import Any
+
+    from ...subscribers.inboxes.unread_count import Look
 
 #: How much of what the agent's program says of the event is read, in characters.
 _MAX_EVENT_CHARS = 16_000_000
@@ -51,7 +55,11 @@ def hook(
         return 0  # a sub-agent has no mail of its own, and would keep it from the agent
     found = user_bus() if user else directory if directory is not None else find_bus()
     shows = frozenset() if no_bodies else EVENTS.keys() - _ABOVE_USERS.get(program, ())
-    text = EVENTS[event](agent, found, shows)
+    # With a new session the agent joins, so that broadcasts wait for it.
+    look = look_in(
+        found, agent, COUNTED, wait_s=PATIENCE_S, holder=holder(), joins=event == "start"
+    )
+    text = EVENTS[event](look, found, shows)
     if text:
         output.json_line(answers[event](text))
     return 0
@@ -60,29 +68,40 @@ def hook(
 # what to say ---------------------------------------------------------------------------------
 
 
-def _at_start(agent: str, directory: str, shows: Set[str]) -> str:
+def _at_start(look: Look, directory: str, shows: Set[str]) -> str:
     """Return the guide for the agent, and its unread mail."""
     from .prime import instruction
 
-    waiting = waiting_mail(agent, directory, afresh=True, bodies="start" in shows)
-    return f"{instruction(agent)}\n{waiting or 'Nothing waits for you now.'}"
+    waiting = waiting_mail(look, directory, afresh=True, bodies="start" in shows)
+    parts = [instruction(look.agent), *_who_shares(look)]
+    return "\n".join([*parts, waiting or "Nothing waits for you now."])
 
 
-def _after_tool(agent: str, directory: str, shows: Set[str]) -> str | None:
+def _who_shares(look: Look) -> list[str]:
+    """Return a line about the other sessions of the base name, where there are any."""
+    if look.session is None or look.session.number == 1:
+        return []
+    base, name = output.visible(look.session.base), output.visible(look.agent)
+    mail = f"; mail to {base} comes to you" if look.session.claims_base else ""
+    told = f"Several sessions run as {base}. This one is {name}: act as {name} only{mail}."
+    return [f"{told}\n"]
+
+
+def _after_tool(look: Look, directory: str, shows: Set[str]) -> str | None:
     """Return the mail that came since the last that was shown."""
-    return waiting_mail(agent, directory, only_new=True, bodies="tool" in shows)
+    return waiting_mail(look, directory, only_new=True, bodies="tool" in shows)
 
 
-def _at_stop(agent: str, directory: str, shows: Set[str]) -> str | None:
+def _at_stop(look: Look, directory: str, shows: Set[str]) -> str | None:
     """Return the mail that is still to be handled."""
-    waiting = waiting_mail(agent, directory, bodies="stop" in shows)
+    waiting = waiting_mail(look, directory, bodies="stop" in shows)
     if waiting is None:
         return None
     return f"Before you end: handle what waits on the message bus, and acknowledge it.\n{waiting}"
 
 
-#: The text of each event, or None, for an agent, a bus, and the events that show bodies.
-EVENTS: dict[str, Callable[[str, str, Set[str]], str | None]] = {
+#: The text of each event, or None, for a look, a bus, and the events that show bodies.
+EVENTS: dict[str, Callable[[Look, str, Set[str]], str | None]] = {
     "start": _at_start,
     "tool": _after_tool,
     "stop": _at_stop,

@@ -12,6 +12,7 @@ from ...schema.errors import BusNotFound, InvalidInput
 from ...schema.message.names import check_agent
 from ..extras import require
 from ..hints import AGENT_VARIABLE
+from ..own_session import holder
 from ..show import output
 
 TYPE_CHECKING = False
@@ -40,7 +41,13 @@ def mcp(
         check_agent(name)
     if sys.stdin is not None and sys.stdin.isatty():
         _explain_to_a_person(directory, user)
-    serve_stdio(lambda: _open_bus(directory, user), agent=name, profile=profile, prepare=_show_logs)
+    serve_stdio(
+        lambda: _open_bus(directory, user),
+        agent=name,
+        holder=holder(),
+        profile=profile,
+        prepare=_show_logs,
+    )
     return 0
 
 

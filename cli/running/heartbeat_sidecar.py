@@ -8,7 +8,7 @@ import signal
 
 from ...bus.bus import Bus
 from ...schema.errors import AckbusError, InvalidInput, NotFound
-from ...schema.processes import is_running
+from ...schema.process_table import is_running
 from ..show import output
 
 #: A heart that beats less often than this looks dead between two beats, in seconds.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...schema.processes import boot_id
+from ...schema.process_table import boot_id
 from ...schema.queries import Queries, Table
 from .jsonl_file import stamp_of
 

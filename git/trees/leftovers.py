@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from ...schema.processes import is_running
+from ...schema.process_table import is_running
 from .tree_list import admin_folders, read_lock
 from .tree_names import CHECK_MARK, is_check, is_marked
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from ..process_table import process, read_proc
+
 #: The bytes of SQLite's locks in the shared memory of a write-ahead log: of the one who writes, and
 #: of each mark up to which somebody reads. https://sqlite.org/walformat.html names them.
 _WRITER, _READ_MARKS = range(120, 121), range(123, 128)
@@ -76,25 +78,13 @@ def _locks_on(path: str) -> list[tuple[int, str, int]]:
 
 def holder(pid: int) -> Holder:
     """Return what can be seen of a process."""
-    command = " ".join(_read(f"/proc/{pid}/cmdline").replace("\0", " ").split())
-    return Holder(pid, command, _stat(pid)[:1] in (["T"], ["t"]))
+    command = " ".join(read_proc(pid, "cmdline").replace("\0", " ").split())
+    # The name before the state, in parentheses, may hold anything.
+    state = read_proc(pid, "stat").rpartition(")")[2].split()[:1]
+    return Holder(pid, command, state in (["T"], ["t"]))
 
 
 def started(pid: int) -> str:
     """Return when a process started, in the kernel's own count; "" when it has ended."""
-    fields = _stat(pid)
-    return "" if fields[:1] in ([], ["Z"]) else fields[19]  # Z: only its parent has yet to notice
-
-
-def _stat(pid: int) -> list[str]:
-    """Return the fields of a process from its state on; none when it has ended."""
-    # The name before them, in parentheses, may hold anything.
-    return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:  # it has ended, or is another user's
-        return ""
+    found = process(pid)
+    return "" if found is None else found.started

@@ -93,6 +93,13 @@ class Home:
                 if self._hearts is not None:
                     self._hearts.rest(agent)
 
+    def leave(self, agent: str) -> None:
+        """Stop the heart of an agent."""
+        with self._lock:
+            self._called.pop(agent, None)
+            if self._hearts is not None:
+                self._hearts.rest(agent)
+
     def close(self) -> None:
         """Stop all hearts and close the bus; a later call opens it again."""
         with self._lock:

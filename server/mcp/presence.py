@@ -24,15 +24,20 @@ class Presence:
 
     Args:
         open_bus: opens the bus.
-        agent: the agent; None: it chooses a name later.
+        agent, holder: as for `Session`; with no agent it chooses a name later.
         prepare: is called before anything of the bus is loaded.
     """
 
     def __init__(
-        self, open_bus: Callable[[], Bus], agent: str | None, prepare: Callable[[], None]
+        self,
+        open_bus: Callable[[], Bus],
+        agent: str | None,
+        holder: str | None,
+        prepare: Callable[[], None],
     ) -> None:
         self._open_bus = open_bus
         self._agent = agent
+        self._holder = holder
         self._prepare = prepare
         self._thread: Thread | None = None
         self._home: Home | None = None
@@ -81,11 +86,12 @@ class Presence:
 
         from ...schema.errors import AckbusError
         from .joined_agents import Home
+        from .session import Session
 
         self._home = home = Home(self._open_bus)
         if self._agent is not None:
             try:
-                home.beat(self._agent)
+                Session(home, self._agent, holder=self._holder).agent()
             except AckbusError as error:
                 logging.getLogger("ackbus.mcp").warning("%s", error)
         return home

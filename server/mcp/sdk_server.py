@@ -30,6 +30,7 @@ def go_on(
     streams: tuple[int, BinaryIO],
     *,
     agent: str | None,
+    holder: str | None,
     profile: str,
 ) -> None:
     """Serve tools until stdin ends. Blocks.
@@ -39,13 +40,13 @@ def go_on(
         front: has answered until now.
         left: what was read of stdin and not answered.
         streams: stdin and stdout.
-        agent: the name under which the agent acts; None: it chooses one.
+        agent, holder: as for `Session`.
         profile: which tools it is offered.
     """
     # The result says it, and the client would show it to nobody.
     warnings.simplefilter("ignore", UnknownRecipientWarning)
     warnings.simplefilter("ignore", UnservedRequestWarning)
-    session = Session(home, agent, root=_root)
+    session = Session(home, agent, holder=holder, root=_root)
     protocol = Protocol(lambda context: session, lambda context: profile)
     source, sink = streams
     anyio.run(_serve, protocol, front, _Input(left, source), sink)

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable
 
 from ...bus.bus import Bus
-from ...schema.errors import InvalidInput
+from ...schema.errors import BusUnusable, InvalidInput
 from ...schema.message.names import check_agent
+from ...subscribers.inboxes.session_names import LEASE_S, SessionNames
 from ..access.principals import LOCAL, Principal, Scope
 from .joined_agents import Home
 
@@ -17,7 +18,9 @@ class Session:
 
     Args:
         home: the bus.
-        bound_to: the only name under which it may act; None: `bus_join` chooses one.
+        bound_to: the only base name under which it may act; None: `bus_join` chooses one.
+        holder: the holder of the session's name; None: it acts under the base name.
+        lease_s: how long it has its name after a call, in seconds, where only calls tell.
         remembers: whether the next call of this agent finds this session again.
         principal: the client of the present call.
         root: returns the folder from which paths count, given the bus directory; the one that
@@ -29,6 +32,8 @@ class Session:
         home: Home,
         bound_to: str | None = None,
         *,
+        holder: str | None = None,
+        lease_s: float = LEASE_S,
         remembers: bool = True,
         principal: Principal = LOCAL,
         root: Callable[[str], str] = os.path.dirname,
@@ -36,6 +41,9 @@ class Session:
         self.home = home
         self.bound_to = bound_to
         self._joined = bound_to
+        self._holder = holder
+        self._lease_s = lease_s
+        self._name: str | None = None
         self._remembers = remembers
         self.principal = principal
         self._root = root
@@ -45,8 +53,13 @@ class Session:
         """The bus, open."""
         return self.home.bus()
 
+    @property
+    def base(self) -> str | None:
+        """The base name of its agent: that which was set up, or by which it joined."""
+        return self._joined
+
     def join(self, name: str | None) -> str:
-        """Set the agent of this session, and return its name.
+        """Set the agent of this session, and return the name that the session has.
 
         Raises:
             InvalidInput: there is no name, it is none, it is not to be chosen, or it would be
@@ -62,8 +75,10 @@ class Session:
                 "this connection forgets names between calls: put the name into its address"
                 " (/mcp?agent=NAME), use a token that is bound to it, or run 'bus mcp' over stdio"
             )
-        self._joined = name
-        return name
+        session = SessionNames.of(self.bus).named(name)
+        is_own = session is not None and session.holder == self._holder
+        self._joined = session.base if session is not None and is_own else name
+        return self._session_name(self._joined)
 
     def own(self, name: str) -> str:
         """Return a name if this connection may act under it.
@@ -71,26 +86,49 @@ class Session:
         Raises:
             InvalidInput: it may not.
         """
-        if self.bound_to not in (None, name):
+        if self.bound_to not in (None, name) and not self._is_of_base(name):
             raise InvalidInput(
                 f"this connection acts for {self.bound_to!r} only, not for {name[:80]!r}"
             )
         return name
 
+    def _is_of_base(self, name: str) -> bool:
+        session = SessionNames.of(self.bus).named(name)
+        return session is not None and session.base == self.bound_to
+
     def agent(self) -> str:
-        """Return the agent of this session; its heart beats from now on.
+        """Return the name of this session; its heart beats from now on.
 
         Raises:
             InvalidInput: no agent has joined.
         """
         if self._joined is None:
             raise InvalidInput("no agent has joined: call bus_join(name=...) first")
-        self.home.beat(self._joined)
-        return self._joined
+        name = self._session_name(self._joined)
+        self.home.beat(name)
+        return name
+
+    def _session_name(self, base: str) -> str:
+        """Return the name of this session of a base name, which it keeps."""
+        if self._holder is None:
+            return base
+        try:
+            taken = SessionNames.of(self.bus).take(base, self._holder, lease_s=self._lease_s)
+        except BusUnusable:  # nothing can be written, so nothing is taken from another session
+            return base
+        if self._name not in (None, taken.name):
+            self.home.leave(self._name)
+        self._name = taken.name
+        return taken.name
+
+    def end(self) -> None:
+        """Free the name of this session."""
+        if self._holder is not None and self._joined is not None:
+            SessionNames.of(self.bus).leave(self._joined, self._holder)
 
     def reader(self) -> str | None:
         """Return the agent whose mail is read by what is shown to it; None: nobody's."""
-        return self._joined if self.principal.may(Scope.MESSAGES_RW) else None
+        return (self._name or self._joined) if self.principal.may(Scope.MESSAGES_RW) else None
 
     def root(self) -> str:
         """Return the folder from which paths count."""

@@ -33,6 +33,7 @@ def serve_stdio(
     open_bus: Callable[[], Bus],
     *,
     agent: str | None = None,
+    holder: str | None = None,
     profile: str = DEFAULT,
     prepare: Callable[[], None] = lambda: None,
 ) -> None:
@@ -44,12 +45,13 @@ def serve_stdio(
 
     Args:
         open_bus: opens the bus.
-        agent: the name under which the agent acts; None: it chooses one.
+        agent: the base name under which the agent acts; None: it chooses one.
+        holder: the process that holds the name of its session; None: it has none.
         profile: which tools it is offered.
         prepare: is called before the first use of the bus, once.
     """
     source, sink = _take_stdin(), _take_stdout()
-    presence = Presence(open_bus, agent, prepare)
+    presence = Presence(open_bus, agent, holder, prepare)
     presence.end_by_signals()
     front = Front(profile)
     try:
@@ -64,7 +66,8 @@ def serve_stdio(
 
             gc.freeze()
             gc.enable()
-            go_on(home, front, left, (source, sink), agent=agent, profile=profile)
+            streams = source, sink
+            go_on(home, front, left, streams, agent=agent, holder=holder, profile=profile)
     except* BrokenPipeError:
         pass  # the agent's program is gone
     finally:

@@ -38,11 +38,17 @@ class Cursors(Table):
         ((position, count),) = self._engine.rows(SQL["passing"], (agent, min(seq, MAX_SEQ)))
         return position, count
 
+    def count_addressed(self, agent: str, limit: int) -> int:
+        """Return how many messages that are addressed to an agent wait, counted up to a limit."""
+        count: int = self._engine.value(SQL["unread_addressed"], (agent, limit))
+        return count
+
     def covered(
-        self, agent: str, seq: int, after_seq: int, limit: int
+        self, agent: str, seq: int, after_seq: int, limit: int, *, broadcasts: bool = True
     ) -> list[tuple[int, str, str]]:
         """Return seq, type and sender of mail that acknowledging `seq` covers, above another."""
-        return self._engine.rows(SQL["covered"], (agent, seq, after_seq, limit))
+        statement = SQL["covered" if broadcasts else "covered_addressed"]
+        return self._engine.rows(statement, (agent, seq, after_seq, limit))
 
     def read_states(
         self, seq: int, type: str, sender: str, recipient: str | None

@@ -46,6 +46,7 @@ class Mail:
         agent: the agent.
         cursors, deliveries: of the bus.
         own_broadcasts, with_work: as for `Inbox`.
+        broadcasts: whether broadcasts are among them.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Mail:
         *,
         own_broadcasts: bool,
         with_work: bool,
+        broadcasts: bool = True,
     ) -> None:
         self._log = bus.log
         self._blobs = bus.blobs
@@ -65,8 +67,9 @@ class Mail:
         self._cursors = cursors
         self._deliveries = deliveries
         self._hidden = _NOBODY if own_broadcasts else agent
-        self._is_plain = not with_work
-        self._statement = SQL["mail_and_work" if with_work else "chosen_mail"]
+        self._is_plain = broadcasts and not with_work
+        chosen = "chosen_mail" if broadcasts else "addressed_mail"
+        self._statement = SQL["mail_and_work" if with_work else chosen]
 
     def look(self, limit: int, wanted: TypePattern | None) -> Look:
         """Return up to `limit` messages, requeued ones too, and how the agent stands.

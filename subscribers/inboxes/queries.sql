@@ -45,6 +45,12 @@ SELECT seq, type, from_agent FROM messages
    AND seq > max(?3, {cursor}) AND seq <= ?2 AND seq NOT IN ({received}) AND {wanted}
 ORDER BY seq LIMIT ?4;
 
+-- name: covered_addressed
+SELECT seq, type, from_agent FROM messages
+ WHERE to_agent = ?1 AND work IS NOT 1
+   AND seq > max(?3, {cursor}) AND seq <= ?2 AND seq NOT IN ({received})
+ORDER BY seq LIMIT ?4;
+
 -- name: passing
 -- The cursor, and by how many messages an acknowledgement of ?2 lessens those that are `unread`.
 SELECT {cursor}, (SELECT count(*) FROM (
@@ -204,6 +210,30 @@ SELECT count(*) FROM (
    WHERE agent_id = ?1 AND min(passed_over.last_seq, archive_state.last_seq)
          > ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)
   LIMIT ?2);
+
+-- name: addressed_mail
+-- What is addressed to an agent, without broadcasts: the mail of a base name for the session that
+-- claims it.
+SELECT {columns} FROM messages
+ WHERE to_agent = ?1 AND work IS NOT 1
+   AND seq > max(?4, {cursor}) AND seq NOT IN ({received})
+ORDER BY seq LIMIT ?2;
+
+-- name: unread_addressed
+SELECT count(*) FROM (
+  SELECT seq FROM messages
+   WHERE to_agent = ?1 AND work IS NOT 1 AND seq > {cursor} AND seq NOT IN ({received})
+   LIMIT ?2);
+
+-- name: is_known
+SELECT 1 FROM known_agents WHERE agent_id = ?;
+
+-- task_claims ---------------------------------------------------------------------------------
+
+-- name: session_leases
+-- The leases that are names of sessions, by their beginning: `session 2 of reviewer`.
+SELECT task_id, claimed_by, token, lease_until_ms FROM task_claims
+ WHERE task_id >= 'session ' AND task_id < 'session!';
 
 -- deliveries ----------------------------------------------------------------------------------
 

@@ -7,12 +7,14 @@ import os
 import time
 from bisect import bisect_right
 from contextlib import contextmanager, suppress
+from heapq import merge
 
 from ...schema.message.limits import MAX_SEQ
 from ...schema.sqlite.creation import keep_out_of_git
 from .cursors import Cursors
 from .failed_deliveries import Deliveries
 from .mail import NO_LIMIT
+from .session_names import SessionNames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -161,7 +163,8 @@ class Shown:
                 file.write(notes.to_json())
 
     def _forget_acknowledged(self, notes: Notes) -> None:
-        cursor = Cursors.of(self._bus).position(self._agent)
+        base = SessionNames.of(self._bus).base_claimed_by(self._agent)
+        cursor = min(map(Cursors.of(self._bus).position, (self._agent, base or self._agent)))
         notes.keep(cursor, Deliveries.of(self._bus).requeued(self._agent, NO_LIMIT))
 
 
@@ -183,15 +186,25 @@ class Unseen:
         if seq in Deliveries.of(bus).requeued(agent, NO_LIMIT) and seq not in notes:
             message = bus.log.readable(seq)
             self.first = [] if message is None else [(seq, message.type, message.from_agent)]
-        after = 0
-        while len(self.first) < limit and (found := cursors.covered(agent, seq, after, _READ)):
-            for each in found:
-                if each[0] not in notes:
-                    self.first.append(each)
-                elif not self.first:
-                    self.seen = each[0]
-            after = found[-1][0]
-        del self.first[limit:]
+        base = SessionNames.of(bus).base_claimed_by(agent)
+        to_base = () if base is None else _covered(cursors, base, seq, broadcasts=False)
+        for each in merge(_covered(cursors, agent, seq, broadcasts=True), to_base):
+            if len(self.first) == limit:
+                return
+            if each[0] not in notes:
+                self.first.append(each)
+            elif not self.first:
+                self.seen = each[0]
+
+
+def _covered(
+    cursors: Cursors, agent: str, seq: int, *, broadcasts: bool
+) -> Iterator[tuple[int, str, str]]:
+    """Yield the seq, type and sender of the mail that acknowledging a seq covers, in order."""
+    after = 0
+    while found := cursors.covered(agent, seq, after, _READ, broadcasts=broadcasts):
+        yield from found
+        after = found[-1][0]
 
 
 @contextmanager

@@ -7,10 +7,26 @@ from contextlib import suppress
 from ...schema.errors import BusBusy, BusUnusable
 from ...schema.sqlite.database import Database
 from .cursors import Cursors
+from .session_names import SessionName, SessionNames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
+
+
+class Look:
+    """The result of a look into a session's inbox.
+
+    Attributes:
+        agent: the name of the session, or of the agent where there is none.
+        session: the session; None where there is none.
+        unread: how many messages wait, counted up to a limit.
+    """
+
+    __slots__ = ("agent", "session", "unread")
+
+    def __init__(self, agent: str, session: SessionName | None, unread: int) -> None:
+        self.agent, self.session, self.unread = agent, session, unread
 
 
 def unread_in(
@@ -19,7 +35,6 @@ def unread_in(
     limit: int,
     *,
     wait_s: float,
-    joins: bool = False,
 ) -> int:
     """Return how many messages wait in an agent's inbox, in a bus that is opened for that alone.
 
@@ -27,19 +42,50 @@ def unread_in(
         directory: the bus directory.
         agent, limit: as for `Cursors.count_unread`.
         wait_s: how long to wait for a lock, in seconds. Reading waits only in rare moments.
+
+    Raises:
+        BusNotFound: there is no bus.
+        BusUnusable: there is one that this process can't use.
+    """
+    return look_in(directory, agent, limit, wait_s=wait_s).unread
+
+
+def look_in(
+    directory: str | os.PathLike[str],
+    agent: str,
+    limit: int,
+    *,
+    wait_s: float,
+    holder: str | None = None,
+    joins: bool = False,
+) -> Look:
+    """Look into the inbox of an agent's session, in a bus that is opened for that alone.
+
+    Args:
+        directory, agent, limit, wait_s: as for `unread_in`.
+        holder: the holder of the session's name; None: the agent has no sessions.
         joins: whether the agent joins first, so that broadcasts wait for it; where it can't, its
             messages are counted all the same.
 
     Raises:
         BusNotFound: there is no bus.
         BusUnusable: there is one that this process can't use.
+        BusBusy: the session has no name yet, and other writers kept the bus.
     """
     database = Database(directory, write_timeout_s=wait_s)
     try:
+        session = None
+        if holder is not None:
+            with suppress(BusUnusable):  # nothing can be written: nothing is taken from others
+                session = SessionNames(database).take(agent, holder)
+        name = agent if session is None else session.name
         cursors = Cursors(database)
         if joins:
             with suppress(BusBusy, BusUnusable):
-                cursors.join(agent)
-        return cursors.count_unread(agent, limit)
+                cursors.join(name)
+        unread = cursors.count_unread(name, limit)
+        if session is not None and session.claims_base:
+            unread = min(limit, unread + cursors.count_addressed(session.base, limit))
+        return Look(name, session, unread)
     finally:
         database.close()

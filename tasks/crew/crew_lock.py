@@ -13,7 +13,8 @@ import orjson
 from ...schema.directory.file_lock import FileLock, is_locked
 from ...schema.directory.lock_holders import holders, is_known
 from ...schema.errors import NotFound, Refused, TimedOut
-from ...schema.processes import boot_id, has_run_for
+from ...schema.process_table import boot_id
+from ...schema.processes import has_run_for
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -99,7 +99,7 @@ OPENING: dict[str, str] = {
     "doctor/checks/directory.py": "the list of what is in a bus directory, none of which is opened",
     "schema/system_errors.py": "the bus directory itself, to hear why it can't be entered",
     "schema/directory/lock_holders.py": "what the kernel tells in /proc",
-    "schema/processes.py": "what the kernel tells in /proc",
+    "schema/process_table.py": "what the kernel tells in /proc",
     "schema/directory/ownership.py": "this user's list of trusted directories",
     "bus/trust/keys.py": "this user's keys",
     "export/backup/backup.py": "the directory of a backup itself, which its user names",

@@ -20,6 +20,7 @@ BESIDE_OWNERS = {
     "Appender": "writes `messages` for `Log`",
     "Asked": "reads in `claims` which groups a request has asked",
     "Mail": "reads `messages` by the cursors and deliveries of an inbox",
+    "SessionNames": "reads `task_claims`, since names of sessions are leases",
     "Views": "reads `jobs` and `claims` for people",
 }
 

@@ -61,6 +61,8 @@ from ackbus.schema.queries import engine_of, file_of
 from ackbus.subscribers.inboxes.cursors import Cursors
 from ackbus.subscribers.inboxes.failed_deliveries import Deliveries
 from ackbus.subscribers.inboxes.seen_mail import Unseen
+from ackbus.subscribers.inboxes.session_inbox import inbox_of
+from ackbus.subscribers.inboxes.session_names import SessionNames, by_connection
 from ackbus.subscribers.jobs.claims import Claims, Outcome
 from ackbus.subscribers.jobs.job_lists import list_jobs
 from ackbus.subscribers.jobs.jobs import Jobs
@@ -134,6 +136,19 @@ def use_the_chain(bus: Bus) -> None:
     bus.chain.catch_up()
     assert list(Verification(bus).problems()) == []
     bus.chain.switch_off()
+
+
+def use_sessions(bus: Bus) -> None:
+    names = SessionNames.of(bus)
+    one, two = (by_connection("a server", each) for each in ("one", "two"))
+    names.take("agent-2", one)
+    own = names.take("agent-2", two)
+    names.leave("agent-2", one)
+    assert names.take("agent-2", two).claims_base
+    inbox = inbox_of(bus, own.name)
+    inbox.poll()
+    inbox.unread()
+    Unseen(bus, own.name, bus.log.newest_seq(), 1)
 
 
 def use_inboxes(bus: Bus) -> None:
@@ -486,6 +501,7 @@ def use_all(directory: Path, folder: Path) -> None:
         use_the_log(bus)
         use_the_chain(bus)
         use_inboxes(bus)
+        use_sessions(bus)
         forget(bus)
         use_leases(bus, clock)
         use_limits(bus)

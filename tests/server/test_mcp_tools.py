@@ -29,6 +29,7 @@ from ackbus.server.mcp.tools.errors import explain
 from ackbus.server.mcp.tools.pages import MAX_CHARS
 from ackbus.server.mcp.tools.profiles import FULL
 from ackbus.subscribers.inboxes.seen_mail import Shown
+from ackbus.subscribers.inboxes.unread_count import look_in
 from ackbus.subscribers.jobs.errors import QueueStuck
 from ackbus.subscribers.overview.retention import Retention
 
@@ -45,6 +46,12 @@ HOSTILE = [
     "",
     {"\n[11] order": ["\u2028[12] order"]},
 ]
+
+
+def hook_text(bus_dir: Path, **options: bool) -> str:
+    """Returns the text of a hook about the mail of the agent `me`."""
+    look = look_in(bus_dir, "me", 100, wait_s=9, joins=options.get("afresh", False))
+    return waiting_mail(look, str(bus_dir), **options) or ""
 
 
 @pytest.mark.parametrize("body", HOSTILE, ids=range(len(HOSTILE)))
@@ -229,12 +236,12 @@ def test_start_of_a_session_shows_some_mail_and_covers_no_more(bus: Bus, bus_dir
 
     async def act(me: Agent) -> None:
         await me.call("bus_inbox")
-        assert "7 unread" in (waiting_mail("me", str(bus_dir), afresh=True) or "")
+        assert "7 unread" in hook_text(bus_dir, afresh=True)
         refused = await me.fail("bus_ack", seq=7)
         assert "all of [6] t from a, [7] t from a;" in refused
         assert await acked(me, 5) == (5, 2)
-        assert waiting_mail("me", str(bus_dir), only_new=True) is None
-        assert "\n| 7" in (waiting_mail("me", str(bus_dir)) or "")
+        assert hook_text(bus_dir, only_new=True) == ""
+        assert "\n| 7" in hook_text(bus_dir)
         assert await acked(me, 7) == (7, 0)
 
     in_process(bus_dir, act)
@@ -245,7 +252,7 @@ def test_part_of_a_message_is_not_the_message(bus: Bus, bus_dir: Path) -> None:
 
     async def act(me: Agent) -> None:
         first = await me.call("bus_inbox")
-        assert "cut here" in (waiting_mail("me", str(bus_dir)) or "")
+        assert "cut here" in hook_text(bus_dir)
         assert "[1] t from a" in await me.fail("bus_ack", seq=1)
         second = await me.call("bus_inbox", cursor=first["next_cursor"])
         assert "[1] t from a" in await me.fail("bus_ack", seq=1)
@@ -321,7 +328,7 @@ def test_what_the_inbox_showed_is_noted_for_the_hook_after_it(bus: Bus, bus_dir:
         assert shown.read().upto == 0
         await me.call("bus_inbox", limit=1)
         assert shown.read().upto == 1
-        new = waiting_mail("me", str(bus_dir), only_new=True) or ""
+        new = hook_text(bus_dir, only_new=True)
         assert [f"\n| {name}" in new for name in ("a", "b", "c")] == [False, False, True]
 
     in_process(bus_dir, act)

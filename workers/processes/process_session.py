@@ -7,7 +7,7 @@ import subprocess
 import sys
 from contextlib import suppress
 
-from ...schema.processes import is_running
+from ...schema.process_table import is_running
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

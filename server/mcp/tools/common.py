@@ -15,9 +15,9 @@ from ....bus.log.finding import find_message
 from ....bus.presence.heartbeats import Liveness
 from ....schema.errors import NotFound
 from ....schema.message.message import Message
-from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.polling_pace import Pace
 from ....subscribers.inboxes.seen_mail import Shown
+from ....subscribers.inboxes.session_inbox import inbox_of
 from ..session import Session
 from .pages import MAX_PAGE, Cursor, next_page
 from .quoted_messages import NOTICE, FramedMessage, named, shown
@@ -181,7 +181,7 @@ def conversation_of(bus: Bus, key: str) -> str:
 
 def unread_of(bus: Bus, agent: str) -> int:
     """Return the number of unread messages of an agent, up to `MAX_COUNTED`."""
-    return Inbox(bus, agent).unread(MAX_COUNTED)
+    return inbox_of(bus, agent).unread(MAX_COUNTED)
 
 
 def counted(unread: int) -> str:

@@ -14,6 +14,7 @@ from ....schema.message.message import Message
 from ....schema.message.patterns import TypePattern, check_pattern
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.seen_mail import Unseen
+from ....subscribers.inboxes.session_inbox import inbox_of
 from ..session import Session
 from .common import READ_IT, Limit, Next, Page, Wait, counted, note_shown, unread_of, wait_for
 from .pages import PAGE, Cursor, page
@@ -49,7 +50,7 @@ def _inbox(session: Session, given: Read) -> Reply:
     bus, agent = session.bus, session.agent()
     begin = Cursor.parse(given.cursor)
     pattern = None if given.type is None else _pattern(given.type)
-    inbox = Inbox(bus, agent, with_work=given.with_work)
+    inbox = inbox_of(bus, agent, with_work=given.with_work)
 
     def look() -> tuple[list[FramedMessage], str | None]:
         return page(waiting(inbox, begin, pattern), begin, given.limit)
@@ -136,7 +137,7 @@ def _ack(session: Session, given: Ack) -> Reply:
     with bus.transaction():  # so that nothing comes between the look and the step
         if given.seq <= bus.log.newest_seq():
             _refuse_what_was_not_shown(bus, agent, given.seq)
-        position = Inbox(bus, agent).ack(given.seq)
+        position = inbox_of(bus, agent).ack(given.seq)
     unread = unread_of(bus, agent)
     record = Acked(acknowledged=position, unread=unread, next=READ_IT if unread else None)
     return Reply(record, record.lines(f"Acknowledged up to {position}; {counted(unread)} unread."))

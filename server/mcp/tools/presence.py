@@ -8,7 +8,9 @@ from pydantic import BaseModel, Field
 
 from ....bus.bus import Bus
 from ....bus.presence.heartbeats import Heartbeat, Liveness
+from ....schema.process_table import is_running
 from ....subscribers.inboxes.inbox import Inbox
+from ....subscribers.inboxes.session_inbox import inbox_of
 from ...access.principals import Scope
 from ..session import Session
 from .common import READ_IT, Next, counted, unread_of
@@ -65,17 +67,27 @@ def _join(session: Session, given: Join) -> Reply:
     session.home.beat(name, task=given.task)
     if given.wants is not None:
         Inbox(bus, name).want(*given.wants)
-    standing = _standing(bus, name, _held_elsewhere(session.home.beat_before(name)))
+    warning = _held_elsewhere(session.home.beat_before(name)) or _is_another(session, name)
+    standing = _standing(bus, name, warning)
     return Reply(standing, standing.text())
 
 
 def _held_elsewhere(beat: Heartbeat | None) -> str | None:
     if beat is None or beat.liveness is not Liveness.ALIVE:
         return None
+    if beat.pid is not None and not is_running(beat.pid):
+        return None  # it was killed
     return (
         f"another process was beating for {beat.agent} when this one began: unless that was you,"
         " join under a name of your own, or you take each other's mail"
     )
+
+
+def _is_another(session: Session, name: str) -> str | None:
+    """Return a note for a session whose base name another one has."""
+    if name == session.base:
+        return None
+    return f"another session is {session.base}, so you are {name}: act under that name"
 
 
 def _status(session: Session, given: Nothing) -> Reply:
@@ -84,7 +96,7 @@ def _status(session: Session, given: Nothing) -> Reply:
 
 
 def _standing(bus: Bus, agent: str, warning: str | None = None) -> Standing:
-    inbox = Inbox(bus, agent)
+    inbox = inbox_of(bus, agent)
     alive = [each for each in bus.heartbeats.list() if each.liveness is Liveness.ALIVE]
     unread = unread_of(bus, agent)
     return Standing(

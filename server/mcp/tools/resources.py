@@ -9,7 +9,7 @@ from mcp.shared.uri_template import UriTemplate
 from pydantic import BaseModel
 
 from ....schema.errors import NotFound
-from ....subscribers.inboxes.inbox import Inbox
+from ....subscribers.inboxes.session_inbox import inbox_of
 from ..session import Session
 from .common import Page
 from .inbox import waiting
@@ -43,7 +43,7 @@ class Kind:
 
 
 def _inbox(session: Session, agent: str) -> BaseModel:
-    inbox = Inbox(session.bus, session.own(agent))
+    inbox = inbox_of(session.bus, session.own(agent))
     begin = Cursor()
     found, cursor = page(waiting(inbox, begin, None), begin, MAX_PAGE)
     return Page.of(found, cursor)

@@ -11,7 +11,7 @@ import pytest
 from ackbus import Bus
 from ackbus.schema.directory.lock_holders import started as started_at
 from ackbus.schema.message.draft import Draft
-from ackbus.schema.processes import is_running
+from ackbus.schema.process_table import is_running
 from ackbus.subscribers.queues.queue import Queue
 from ackbus.tasks.crew import crew_lock
 from ackbus.tasks.crew.crew import WANTS_WORKER, Crew

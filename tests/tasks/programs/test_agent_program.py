@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ackbus.schema.errors import InvalidInput
-from ackbus.schema.processes import is_running
+from ackbus.schema.process_table import is_running
 from ackbus.tasks.programs.agent_program import AgentProgram, ProgramEnd, run_program
 from ackbus.tasks.programs.output_lines import OutputLine
 from ackbus.tasks.programs.presets import ALL, EDIT, PRESETS

@@ -1,0 +1,158 @@
+"""The processes of this system: their parents, names and starts, and the program above this one.
+
+An id alone names no process for long; with its start, and with the system's own start, it does.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: The programs that start others and pass their streams on: none of them is an agent's own.
+_SHELLS = {"sh", "ash", "bash", "csh", "dash", "env", "fish", "ksh", "nohup", "timeout", "zsh"}
+
+#: How many ancestors are looked at, at most.
+_MAX_DEPTH = 64
+
+#: Where Linux tells which start of the system this is, and whose ids of processes are ours.
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+_NAMESPACE = "/proc/self/ns/pid"
+
+
+class Process:
+    """A process, as the system told of it.
+
+    Attributes:
+        pid: its id.
+        parent: the id of its parent; 0 for none.
+        name: the name of its program, without a folder.
+        started: when it started, in the system's own words; "" for one that has ended.
+    """
+
+    __slots__ = ("name", "parent", "pid", "started")
+
+    def __init__(self, pid: int, parent: int, name: str, started: str) -> None:
+        self.pid, self.parent, self.name, self.started = pid, parent, name, started
+
+    def __str__(self) -> str:
+        return f"process {self.pid} since {self.started} on {system()}"
+
+
+def process(pid: int) -> Process | None:
+    """Return a process; None when there is none, or it is hidden from us."""
+    text = read_proc(pid, "stat")
+    if not text:
+        return None if os.path.exists("/proc/self/stat") else _asked(pid)
+    # The name, in parentheses, may hold anything.
+    head, _, rest = text.rpartition(")")
+    fields = rest.split()
+    has_ended = fields[0] == "Z"  # and only its parent has yet to notice
+    started = "" if has_ended else fields[19]
+    return Process(pid, int(fields[1]), head.partition("(")[2], started)
+
+
+def ancestors() -> Iterator[Process]:
+    """Yield the parent of this process, its parent, and so on, as far as they can be seen."""
+    pid = os.getppid()
+    for _ in range(_MAX_DEPTH):
+        found = process(pid) if pid > 0 else None
+        if found is None:
+            return
+        yield found
+        pid = found.parent
+
+
+def program() -> Process | None:
+    """Return the program that started this process: its nearest ancestor that is no shell.
+
+    Below nothing but shells it is the nearest of them; None where no ancestor can be seen.
+    """
+    nearest = None
+    for each in ancestors():
+        nearest = nearest or each
+        if each.name not in _SHELLS:
+            return each
+    return nearest
+
+
+def runs(text: str) -> bool | None:
+    """Whether the process runs that `str` of a `Process` named; None where that can't be known.
+
+    One of another container can't be seen from here; one of before the system's start is over.
+    """
+    words, _, host = text.rpartition(" on ")
+    words, _, began = words.partition(" since ")
+    pid = words.removeprefix("process ")
+    if not (pid.isascii() and pid.isdigit() and len(pid) < 10 and began):
+        return None
+    boot, _, namespace = host.partition(".")
+    here, _, ours = system().partition(".")
+    if boot != here:
+        return False
+    if namespace != ours:
+        return None
+    found = process(int(pid))
+    if found is None:
+        return None if is_running(int(pid)) else False
+    return found.started == began
+
+
+def system() -> str:
+    """Return the name of this start of the system, and of the processes that are seen from here."""
+    try:
+        namespace = str(os.stat(_NAMESPACE).st_ino)
+    except OSError:  # no Linux
+        namespace = ""
+    return f"{boot_id()[:8]}.{namespace}"
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is a process with this id; one that is only hidden from us counts."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True  # another user's
+    return True
+
+
+@cache
+def boot_id() -> str:
+    """Return what is another text after every start of the system; empty where it doesn't tell."""
+    try:
+        with open(_BOOT_ID, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def read_proc(pid: int, name: str) -> str:
+    """Return a file that the kernel keeps of a process; "" when it has ended, or is hidden."""
+    try:
+        with open(f"/proc/{pid}/{name}", encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _asked(pid: int) -> Process | None:
+    """Return a process as `ps` tells of it, where the system has no files of its processes."""
+    import subprocess
+
+    words = ["ps", "-o", "ppid=", "-o", "lstart=", "-o", "comm=", "-p", str(pid)]
+    plain = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
+    try:
+        done = subprocess.run(words, capture_output=True, env=plain, check=False)
+    except OSError:
+        return None
+    # `  4711 Fri Nov 27 14:40:39 2026 /bin/zsh`
+    parts = done.stdout.decode(errors="replace").split(None, 6)
+    if len(parts) < 7 or not parts[0].isdigit():
+        return None
+    name = os.path.basename(parts[6].strip()).removeprefix("-")
+    return Process(pid, int(parts[0]), name, " ".join(parts[1:6]))

@@ -1,0 +1,88 @@
+"""The inbox of a session that claims its base name: its own mail, and what is addressed to that."""
+
+from __future__ import annotations
+
+from .cursors import Cursors
+from .failed_deliveries import Deliveries
+from .inbox import Inbox
+from .mail import Look, Mail
+from .session_names import SessionNames
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...bus.bus import Bus
+    from ...schema.message.message import Message
+    from ...schema.message.patterns import TypePattern
+
+
+def inbox_of(bus: Bus, agent: str, *, with_work: bool = False) -> Inbox:
+    """Return the inbox of an agent; of a session that claims its base name, with that one's mail.
+
+    Args:
+        bus: an open bus.
+        agent: the name of an agent or a session.
+        with_work: as for `Inbox`.
+    """
+    base = SessionNames.of(bus).base_claimed_by(agent)
+    if base is None:
+        return Inbox(bus, agent, with_work=with_work)
+    return SessionInbox(bus, agent, base, with_work=with_work)
+
+
+class SessionInbox(Inbox):
+    """The mail of a session, and the mail that is addressed to its base name, in one order.
+
+    Broadcasts come from its own inbox alone, so each comes once. An acknowledgement moves both
+    cursors: that of the base name is where a later session begins.
+    """
+
+    def __init__(self, bus: Bus, agent: str, base: str, *, with_work: bool = False) -> None:
+        super().__init__(bus, agent, with_work=with_work)
+        self._base = Inbox(bus, base)
+        self._mail = _BothMails(self._mail, bus, base)
+
+    @property
+    def position(self) -> int:
+        """The seq up to which both are acknowledged."""
+        return min(super().position, self._base.position)
+
+    def unread(self, limit: int = 1000) -> int:
+        """Return how many messages wait, counted up to `limit`."""
+        addressed = self._cursors.count_addressed(self._base.agent, limit)
+        return min(limit, super().unread(limit) + addressed)
+
+    def ack(self, message: Message | int) -> int:
+        """Acknowledge a message and all before it, of both names, as `Inbox.ack` does."""
+        with self.bus.transaction():
+            return min(super().ack(message), self._base.ack(message))
+
+
+class _BothMails(Mail):
+    """The mail of a session, and what is addressed to its base name."""
+
+    def __init__(self, own: Mail, bus: Bus, base: str) -> None:
+        self._own = own
+        self._base = Mail(
+            bus,
+            base,
+            Cursors.of(bus),
+            Deliveries.of(bus),
+            own_broadcasts=False,
+            with_work=False,
+            broadcasts=False,
+        )
+
+    def look(self, limit: int, wanted: TypePattern | None) -> Look:
+        own, base = self._own.look(limit, wanted), self._base.look(limit, wanted)
+        return Look(
+            _in_order(own.messages + base.messages)[:limit],
+            min(own.cursor, base.cursor),
+            own.has_failures or base.has_failures,
+        )
+
+    def after(self, seq: int, limit: int) -> list[Message]:
+        return _in_order(self._own.after(seq, limit) + self._base.after(seq, limit))[:limit]
+
+
+def _in_order(found: list[Message]) -> list[Message]:
+    return sorted(found, key=lambda message: message.seq)

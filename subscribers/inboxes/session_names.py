@@ -1,0 +1,232 @@
+"""The names of sessions: several programs that were set up under one name get one each.
+
+A session is a running program of an agent. The first that runs under a base name has it as its own
+name, the next is `NAME-2`, and so on. A name is a lease that the program's process holds, so it is
+free as soon as that process has ended, and the next session takes it up, with its cursor. Where no
+session has the base name any more, one that runs claims it, and gets its mail too.
+
+Hooks look here after every tool: what is held already is read by one statement.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from itertools import count
+
+from ...schema.errors import LeaseLost
+from ...schema.message.limits import MAX_AGENT_CHARS
+from ...schema.process_table import runs
+from ...schema.queries import Table
+from .cursors import Cursors
+from .statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from ...bus.leases import Lease
+
+#: How long a name is held whose process can't be seen from here, in seconds, unless it is renewed
+#: or the heart of its session beats: the age at which an agent is taken for dead.
+LEASE_S = 300.0
+
+#: How the lease of a name begins: `session 2 of reviewer`.
+_LEASE = "session "
+
+#: How much is left of the lease of a session that said that it ends, in milliseconds.
+_END_MS = 1
+
+#: Between the process and the connection of a session that came by a server.
+_BY_SERVER = ", connection "
+
+
+class SessionName:
+    """The name of a session, and its holder.
+
+    Attributes:
+        name: the name, which no other session has.
+        base: the name that was set up, an address of all its sessions.
+        number: which session of that name it is, from 1.
+        holder: the process whose session it is, and the connection to it.
+        token: the fencing token of its lease.
+        until_ms: when the name is free, in epoch milliseconds, where nothing else tells.
+        claims_base: whether it holds the base name besides its own, and gets the mail to it.
+    """
+
+    __slots__ = ("base", "claims_base", "holder", "name", "number", "token", "until_ms")
+
+    def __init__(self, base: str, number: int, holder: str, token: int, until_ms: int) -> None:
+        self.base, self.number, self.holder = base, number, holder
+        self.token, self.until_ms = token, until_ms
+        self.name = session_name(base, number)
+        self.claims_base = False
+
+    def __repr__(self) -> str:
+        return f"<SessionName {self.name}: {self.holder}>"
+
+
+def session_name(base: str, number: int) -> str:
+    """Return the name of a session; of a base name that is too long, the end is left out."""
+    if number == 1:
+        return base
+    end = f"-{number}"
+    return base[: MAX_AGENT_CHARS - len(end)] + end
+
+
+def by_connection(process: str, connection: str) -> str:
+    """Return the holder of a session that came to the server of a process, by a connection."""
+    return f"{process}{_BY_SERVER}{connection[:40]}"
+
+
+class SessionNames(Table):
+    """The names of sessions of a bus: leases, and the cursors that begin with them."""
+
+    def take(
+        self,
+        base: str,
+        holder: str,
+        *,
+        lease_s: float = LEASE_S,
+        timeout_s: float | None = None,
+    ) -> SessionName:
+        """Return the name of a session, which it keeps while it is there.
+
+        Writes only where something is to change: the name is new to it, half of its lease is over,
+        or the base name is free and it claims that, too.
+
+        Args:
+            base: the name that was set up.
+            holder: `str` of the program's process, or what `by_connection` returned.
+            lease_s: how long it is held after this, in seconds, where nothing else tells.
+            timeout_s: how long to wait for other writers, in seconds; None: as the bus does.
+
+        Raises:
+            BusBusy: that was not long enough.
+            BusUnusable: it has none yet, and the bus can't be written.
+        """
+        settled = self._settled(base, holder, lease_s)
+        if settled is not None:
+            return settled
+        with self._engine.write(timeout_s):
+            held = {each.number: each for each in self.list(base)}
+            own = max((each.number for each in held.values() if each.holder == holder), default=0)
+            number = own or self._first_free(base, held)
+            if number > 1 and not own:
+                self._begin(session_name(base, number), base)
+            self._hold(base, number, held.get(number), holder, lease_s)
+            first = held.get(1)
+            if number > 1 and not (first and first.holder != holder and self.is_live(first)):
+                self._hold(base, 1, first, holder, lease_s)
+        return next(each for each in self.list(base) if each.number == number)
+
+    def find(self, base: str, holder: str) -> SessionName | None:
+        """Return the name that a session has; None for one that has none."""
+        own = [each for each in self.list(base) if each.holder == holder]
+        return max(own, key=lambda each: each.number, default=None)
+
+    def of_any(self, holders: Collection[str]) -> list[SessionName]:
+        """Return the names that some processes hold, each session's own one alone."""
+        found = {(each.base, each.holder): each for each in self.list() if each.holder in holders}
+        return list(found.values())
+
+    def named(self, name: str) -> SessionName | None:
+        """Return the session that has a name besides the base name, or had it last; else None."""
+        if not name.rpartition("-")[2].isdigit():
+            return None
+        return next((each for each in self.list() if each.number > 1 and each.name == name), None)
+
+    def base_claimed_by(self, name: str) -> str | None:
+        """Return the base name that a session claims besides its own; None where it does not."""
+        session = self.named(name)
+        return session.base if session is not None and session.claims_base else None
+
+    def leave(self, base: str, holder: str) -> None:
+        """Free the names of a session that has ended. Safe to repeat."""
+        from ...bus.leases import Leases
+
+        with self._engine.write():
+            for each in self.list(base):
+                if each.holder == holder and each.until_ms > self._engine.now_ms():
+                    with suppress(LeaseLost):  # it ends just now
+                        Leases(self._engine).renew(_lease(each), lease_s=_END_MS / 1000)
+
+    def list(self, base: str | None = None) -> list[SessionName]:
+        """Return the names of sessions, of those that have ended too, by base name and number."""
+        found = [each for each in self._read() if base is None or each.base == base]
+        firsts = {each.base: each.holder for each in found if each.number == 1}
+        for each in found:
+            each.claims_base = each.number > 1 and firsts.get(each.base) == each.holder
+        return sorted(found, key=lambda each: (each.base, each.number))
+
+    def is_live(self, each: SessionName) -> bool:
+        """Whether a session is there: its process runs, and a connection was heard lately."""
+        process, _, connection = each.holder.partition(_BY_SERVER)
+        is_there = runs(process)
+        if is_there is False or (is_there and not connection):
+            return is_there
+        now_ms = self._engine.now_ms()
+        if connection or now_ms < each.until_ms:
+            return now_ms < each.until_ms - _END_MS
+        from ...bus.presence.heartbeats import Heartbeats  # only of what can't be seen from here
+
+        beat = Heartbeats(self._engine).get(each.name)
+        return beat is not None and beat.age_s < LEASE_S
+
+    def _read(self) -> Iterator[SessionName]:
+        for lease, holder, token, until_ms in self._engine.rows(SQL["session_leases"]):
+            number, _, base = lease.removeprefix(_LEASE).partition(" of ")
+            if number.isascii() and number.isdigit() and len(number) < 10 and base:
+                yield SessionName(base, int(number), holder, token, until_ms)
+
+    def _settled(self, base: str, holder: str, lease_s: float) -> SessionName | None:
+        """Return the name of a session for which nothing is to be written."""
+        found = self.list(base)
+        own = [each for each in found if each.holder == holder]
+        soon_ms = self._engine.now_ms() + lease_s * 500
+        if not own or min(each.until_ms for each in own) < soon_ms:
+            return None
+        first = found[0]
+        has_base = first.number == 1 and (first.holder == holder or self.is_live(first))
+        return own[-1] if has_base else None
+
+    def _first_free(self, base: str, held: Mapping[int, SessionName]) -> int:
+        """Return the first number that no session has, and whose name is no agent of its own."""
+        for number in count(1):
+            last = held.get(number)
+            if last is not None:
+                if not self.is_live(last):
+                    return number
+            elif number == 1 or not self._is_known(session_name(base, number)):
+                return number
+        raise AssertionError
+
+    def _is_known(self, name: str) -> bool:
+        return bool(self._engine.value(SQL["is_known"], (name,)))
+
+    def _begin(self, name: str, base: str) -> None:
+        """Make a session a reader: a new one begins where the base name is, and misses no mail."""
+        cursors = Cursors(self._engine)
+        first = cursors.first_waiting(name, is_reader=False)
+        begin = cursors.position(base)
+        cursors.join(name, after_seq=begin if first is None else min(begin, first - 1))
+
+    def _hold(
+        self, base: str, number: int, last: SessionName | None, holder: str, lease_s: float
+    ) -> None:
+        from ...bus.leases import Leases  # hooks that change nothing do without
+
+        leases = Leases(self._engine)
+        if last is not None and last.until_ms > self._engine.now_ms():
+            with suppress(LeaseLost):  # it ends just now
+                if last.holder == holder:
+                    leases.renew(_lease(last), lease_s=lease_s)
+                    return
+                leases.release(_lease(last))
+        leases.acquire(f"{_LEASE}{number} of {base}", holder, lease_s=lease_s)
+
+
+def _lease(each: SessionName) -> Lease:
+    from ...bus.leases import Lease
+
+    name = f"{_LEASE}{each.number} of {each.base}"
+    return Lease(name, each.holder, each.token, 0, each.until_ms)

@@ -1,0 +1,130 @@
+"""Issue 19, item 3: sessions of one base name are agents, in real processes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Inbox, UnknownRecipientWarning
+from ackbus.subscribers.inboxes.session_names import SessionNames
+
+from ..agent_programs import AgentProgram, agent_program
+from ..conftest import RunBus
+
+Start = Callable[..., AgentProgram]
+
+
+@pytest.fixture
+def start(bus_dir: Path, bus_env: dict[str, str]) -> Iterator[Start]:
+    """Starts programs that were set up under the base name `reviewer`, or another."""
+    with ExitStack() as stack:
+        yield lambda agent="reviewer": stack.enter_context(
+            agent_program(agent, bus_dir.parent, bus_env)
+        )
+
+
+def test_second_session_is_an_agent_of_its_own(bus: Bus, start: Start) -> None:
+    """It neither acknowledges the first one's mail, nor is granted its exclusive files."""
+    first, second = start(), start()
+    assert "You are the agent reviewer here." in first.hook("start")
+    assert "Several sessions" not in first.hook("start")
+    told = second.hook("start")
+    assert "You are the agent reviewer-2 here." in told
+    assert "Several sessions run as reviewer. This one is reviewer-2: act as reviewer-2" in told
+
+    assert first.call("bus_join")["agent"] == "reviewer"
+    joined = second.call("bus_join", name="reviewer")
+    assert joined["agent"] == "reviewer-2"
+    assert "another session is reviewer, so you are reviewer-2" in joined["warning"]
+    assert second.call("bus_status")["agent"] == "reviewer-2"
+
+    mail = bus.publish("task", "for the first", from_agent="lead", to_agent="reviewer")
+    news = bus.publish("news", "for all", from_agent="lead")
+    assert [each["seq"] for each in first.call("bus_inbox")["messages"]] == [mail.seq, news.seq]
+    assert [each["seq"] for each in second.call("bus_inbox")["messages"]] == [news.seq]
+    second.call("bus_ack", seq=news.seq)
+    assert Inbox(bus, "reviewer").unread() == 2
+
+    assert first.call("bus_reserve", paths=["lexer.py"])["granted"] is True
+    refused = second.call("bus_reserve", paths=["lexer.py"])
+    assert refused == {"refused": True}
+    assert {each.agent for each in bus.reservations.list()} == {"reviewer"}
+    second.call("bus_send", type="t", body="hi")
+    newest = bus.get(bus.log.newest_seq())
+    assert newest is not None
+    assert newest.from_agent == "reviewer-2"
+
+
+def test_hooks_and_server_of_one_program_are_one_session(bus: Bus, start: Start) -> None:
+    """Whichever comes first takes the name; what one showed, the other does not show again."""
+    by_hook, by_server = start(), start()
+    by_hook.hook("tool")
+    assert by_server.call("bus_join")["agent"] == "reviewer-2"
+    assert by_hook.call("bus_join")["agent"] == "reviewer"
+    assert "You are the agent reviewer-2 here." in by_server.hook("start")
+    bus.publish("t", "hi", from_agent="lead", to_agent="reviewer-2")
+    assert "| hi" in by_server.hook("tool")
+    assert by_server.hook("tool") == by_hook.hook("tool") == ""
+
+
+def test_one_session_after_another_keeps_the_base_name(bus: Bus, start: Start) -> None:
+    """A name is free at once where its process ended, with its cursor and what is left."""
+    first = start()
+    first.hook("start")
+    for body in ("one", "two"):
+        bus.publish("t", body, from_agent="lead", to_agent="reviewer")
+    first.call("bus_inbox")
+    first.call("bus_ack", seq=1)
+    first.kill()
+    told = start().hook("start")
+    assert "You are the agent reviewer here." in told
+    assert ("| two" in told, "| one" in told) == (True, False)
+    assert {each.name for each in SessionNames.of(bus).list()} == {"reviewer"}
+
+
+def test_session_that_is_left_claims_the_base_name(bus: Bus, start: Start, run_bus: RunBus) -> None:
+    """It gets both mails in one order, broadcasts once; an acknowledgement covers both."""
+    first, second = start(), start()
+    first.hook("start")
+    second.hook("start")
+    for to in ("reviewer", None, "reviewer-2", "reviewer"):
+        bus.publish("t", f"to {to}", from_agent="lead", to_agent=to)
+    assert [each["seq"] for each in second.call("bus_inbox")["messages"]] == [2, 3]
+    first.kill()
+    assert "; mail to reviewer comes to you." in second.hook("start")
+    assert [each["seq"] for each in second.call("bus_inbox")["messages"]] == [1, 2, 3, 4]
+    assert "4 unread on the bus for reviewer-2" in second.hook("stop")
+    assert second.call("bus_status")["unread"] == 4
+    assert run_bus("poll", "reviewer-2").out.count("lead →") == 4
+    acked = second.call("bus_ack", seq=3)
+    assert (acked["acknowledged"], acked["unread"]) == (3, 1)
+    assert run_bus("ack", "reviewer-2", "4").code == 0
+    assert (Inbox(bus, "reviewer").position, Inbox(bus, "reviewer-2").position) == (4, 4)
+    third = start()
+    assert "You are the agent reviewer-3 here." in third.hook("start")
+    bus.publish("t", "once", from_agent="lead", to_agent="reviewer")
+    assert "| once" in second.hook("tool")
+    assert third.hook("tool") == ""
+
+
+def test_new_session_begins_at_the_cursor_of_the_base_name(bus: Bus, start: Start) -> None:
+    """Mail that came to its name before it was there is not passed over."""
+    first = start()
+    first.hook("start")
+    for number in range(3):
+        bus.publish("t", f"b{number}", from_agent="lead")
+    Inbox(bus, "reviewer").ack(2)
+    assert [each["seq"] for each in start().call("bus_inbox")["messages"]] == [3]
+    with pytest.warns(UnknownRecipientWarning):
+        bus.publish("t", "early", from_agent="lead", to_agent="reviewer-3")
+    Inbox(bus, "reviewer").ack(bus.publish("t", "late", from_agent="lead").seq)
+    assert [each["seq"] for each in start().call("bus_inbox")["messages"]] == [4, 5]
+
+
+def test_sessions_may_be_turned_off(bus: Bus, bus_dir: Path, bus_env: dict[str, str]) -> None:
+    env = bus_env | {"BUS_SESSION": "off"}
+    for _ in range(2):
+        with agent_program("reviewer", bus_dir.parent, env) as program:
+            assert "You are the agent reviewer here." in program.hook("start")
+    assert SessionNames.of(bus).list() == []
