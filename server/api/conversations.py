@@ -80,7 +80,7 @@ class AnswerRecord(BaseModel):
 
     state: Literal["pending", "success", "failure", "timed_out", "answered"]
     conversation: str
-    message: MessageRecord | None = Field(None, description="The answer.")
+    reply: MessageRecord | None = Field(None, description="The answer.")
 
 
 class WorkRecord(JobRecord):
@@ -318,5 +318,5 @@ def _answer(answer: Answer) -> Response:
         "conversation": answer.conversation,
     }
     if answer.reply is not None:
-        record["message"] = orjson.Fragment(answer.reply.to_json())
+        record["reply"] = orjson.Fragment(answer.reply.to_json())
     return json_of(record)

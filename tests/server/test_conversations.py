@@ -34,7 +34,7 @@ def test_answer_is_pending_until_it_comes(one_client: httpx.Client, one_bus: Bus
     assert one_client.get(url).json()["state"] == "pending"
     one_bus.publish("review.done", {"ok": 1}, from_agent="w", in_reply_to=request["id"])
     answer = one_client.get(url).json()
-    assert (answer["state"], answer["message"]["payload"]) == ("success", {"ok": 1})
+    assert (answer["state"], answer["reply"]["payload"]) == ("success", {"ok": 1})
     checked = one_client.get(f"/v1/conversations/{request['conversation']}/answer").json()
     assert checked == answer
 
@@ -53,7 +53,7 @@ def test_client_that_waits_for_an_answer_gets_it_at_once(
     worker.start()
     found = one_client.get(f"/v1/requests/{request['id']}/answer", params={"wait_s": 20}).json()
     worker.join()
-    assert (found["state"], found["message"]["payload"]) == ("failure", "no")
+    assert (found["state"], found["reply"]["payload"]) == ("failure", "no")
 
 
 def test_waiting_in_vain_ends_as_pending(one_client: httpx.Client) -> None:
