@@ -56,6 +56,11 @@ def _typed(command: list[str]) -> dict[str, Any]:
     return {"type": "stdio", **_plain(command)}
 
 
+def _always_loaded(command: list[str]) -> dict[str, Any]:
+    """Return a server whose tools the model has in its first turn, not behind a search for tools."""
+    return {**_typed(command), "alwaysLoad": True}
+
+
 def _local(command: list[str]) -> dict[str, Any]:
     return {"type": "local", "command": command, "enabled": True}
 
@@ -96,7 +101,7 @@ PROGRAMS = {
                 ".mcp.json",
                 "${CLAUDE_CONFIG_DIR:-~}/.claude.json",
                 ("mcpServers",),
-                _typed,
+                _always_loaded,
                 local="${CLAUDE_CONFIG_DIR:-~}/.claude.json",
             ),
             Hooks(

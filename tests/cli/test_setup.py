@@ -76,7 +76,12 @@ def test_setup_says_what_it_does_and_does_it_once(bus: Bus, project: Path, run_b
     assert run_bus("setup", "claude", "--agent", "reviewer").out == "nothing to do\n"
     entry = json.loads((project / ".mcp.json").read_text())["mcpServers"]["ackbus"]
     words = ["mcp", "--agent", "reviewer", "--dir", str(project / ".worker-state")]
-    assert entry == {"type": "stdio", "command": str(BUS), "args": words}
+    assert entry == {
+        "type": "stdio",
+        "command": str(BUS),
+        "args": words,
+        "alwaysLoad": True,
+    }
     removed = run_bus("setup", "claude", "--remove")
     assert removed.out.splitlines() == [f"removed {project / name}" for name in made]
     assert sorted(path.name for path in project.iterdir()) == [".worker-state"]

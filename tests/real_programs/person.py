@@ -42,10 +42,6 @@ model_provider = "s"
 model_providers.s = {name = "s", base_url = "{model}/v1", env_key = "KEY", wire_api = "responses"}
 projects."{project}".trust_level = "trusted"
 """
-_CODEX_OPTIONS = [
-    "--dangerously-bypass-hook-trust",
-    "--config=mcp_servers.ackbus.required=true",  # else its first turn would not wait for it
-]
 _OPENCODE_MODEL = {
     "npm": "@ai-sdk/openai-compatible",
     "options": {"baseURL": "{model}/v1", "apiKey": "key"},
@@ -63,7 +59,7 @@ DRIVEN = {
         moved="CLAUDE_CONFIG_DIR",
     ),
     "codex": Driven(
-        ["codex", "exec", "--skip-git-repo-check", *_CODEX_OPTIONS, PROMPT],
+        ["codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-hook-trust", PROMPT],
         {"KEY": "key"},
         {".codex/config.toml": _CODEX_SETTINGS},
         moved="CODEX_HOME",

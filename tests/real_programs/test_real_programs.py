@@ -17,6 +17,10 @@ from .roles import ABOVE_USERS, TOOL, roles_of
 from .scripted_model import Call, ScriptedModel
 
 
+#: How often each program is started to see if it has the tools.
+RUNS = 10
+
+
 @pytest.fixture
 def call() -> Call:
     """Read one message, so that the hook after it has another one to show."""
@@ -64,6 +68,21 @@ def test_claude_takes_what_is_set_up_for_one_person(
     assert "ackbus" in person.run([name, "mcp", "list"])
     person.run(person.driven.turn)
     assert "You are the agent me here." in json.dumps(model.heard)
+
+
+@pytest.mark.timeout(1200)
+def test_first_request_of_every_run_has_the_tools(
+    name: str, person: Person, model: ScriptedModel, bus: Bus, run_bus: RunBus
+) -> None:
+    """Issue 19, item 2: a program begins its first turn with the tools that it has by then."""
+    assert run_bus("setup", name, "--agent", "me").code == 0
+    for _ in range(RUNS):
+        model.asked.clear()
+        with person.server():
+            said = person.run(person.driven.turn)
+            if person.driven.server:
+                wait_until(lambda: model.asked, 60)
+        assert model.asked, said  # without the tool, the model ends the turn
 
 
 def publishing(run_bus: RunBus, body: str) -> Callable[[], None]:
