@@ -21,6 +21,13 @@ from .ours import ENTRY, bus_of, check_ours, is_bus_mcp, words_of
 class Edit(Protocol):
     """One thing that is put into a file."""
 
+    @property
+    def key(self) -> str:
+        """Its name among the entries of the file."""
+
+    def span(self, text: str) -> tuple[int, int] | None:
+        """Return where it stands in the text; None where it does not, or is never a person's."""
+
     def put(self, text: str) -> str:
         """Return the text with it; the same text when it is there."""
 
@@ -63,6 +70,16 @@ class JsonServer:
         check_ours(found.value)
         return _undone(self, text, path, json_edits.without_member(text, path))
 
+    @property
+    def key(self) -> str:
+        """The path to the server."""
+        return "/".join((*self.within, ENTRY))
+
+    def span(self, text: str) -> tuple[int, int] | None:
+        """Return where its value stands in the text, or None."""
+        node = json_edits.find(text, self._path(text))
+        return None if node is None else (node.start, node.end)
+
     def found_in(self, text: str) -> JsonServer:
         """Return it with the entry that stands in the text."""
         node = json_edits.find(text, self._path(text))
@@ -89,6 +106,11 @@ class JsonServerOfProject(JsonServer):
     """
 
     project: str
+
+    @property
+    def key(self) -> str:
+        """The path to the servers, and the bus of this one."""
+        return "/".join((*self.within, str(bus_of(words_of(self.entry)))))
 
     def _path(self, text: str) -> json_edits.Path:
         found = json_edits.find(text, self.within)
@@ -136,6 +158,19 @@ class JsonHook:
         if found is None:
             return text
         return _undone(self, text, self.path, json_edits.without_item(text, *found))
+
+    @property
+    def key(self) -> str:
+        """The mark of the hook."""
+        return self.mark
+
+    def span(self, text: str) -> tuple[int, int] | None:
+        """Return where it stands in the text, with a group that has no other hook, or None."""
+        found = self._find(text)
+        if found is None:
+            return None
+        node = found[0].children[found[1]].node
+        return node.start, node.end
 
     def found_in(self, text: str) -> JsonHook:
         """Return it with the item that stands in the text."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import stat
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -15,12 +13,11 @@ from typing import TypeVar
 from ..schema.errors import AckbusError, InvalidInput, Refused
 from .edits import Edit, JsonHook, JsonServer
 from .plugin import PluginFile
+from .replacing import replace_file
+from .taken_over import Entry, TakenOver
 from .text_edits import TomlServer
 
 T = TypeVar("T")
-
-#: The mode of a new file: readable and writable by its owner only.
-_MODE = 0o600
 
 #: The bits of a mode that allow writing.
 _WRITABLE = 0o222
@@ -88,23 +85,77 @@ class ConfigFile:
         return f"{made}\n" if text is None else mark + made
 
     def without(self, text: str | None) -> str | None:
-        """Return the text without the edits; None when there was no file before."""
+        """Return the text without the edits; None when there was no file before.
+
+        What stood in their place before is there again.
+        """
         if not text:
             return text
         mark, left = _split(text)
         there = replace(self, edits=[self._explained(e.found_in, left) for e in self.edits])
+        taken = TakenOver(self.path).read()
         for before in (None, ""):
-            if text == there.with_all(before):
+            if text == there.with_all(before) and not _given_back(taken):
                 return before
         for edit in reversed(there.edits):
-            left = self._explained(edit.take, left)
+            entry = taken.get(edit.key)
+            given = None if entry is None else _with_given_back(edit, left, entry)
+            left = self._explained(edit.take, left) if given is None else given
         return mark + left
+
+    def notes_with(self, before: str | None, after: str) -> dict[str, Entry]:
+        """Return the notes of what was taken over, when the edits make one text of another."""
+        noted = TakenOver(self.path).read()
+        _, old = _split(before or "")
+        _, new = _split(after)
+        for edit in self.edits:
+            there, put = _slice(edit, old), _slice(edit, new)
+            if put is None or (there == put and edit.key not in noted):
+                continue
+            known = noted.get(edit.key)
+            is_ours = there is not None and known is not None and not known.is_back
+            noted[edit.key] = Entry(known.before if known and is_ours else there)
+        return noted
+
+    def notes_without(self) -> dict[str, Entry]:
+        """Return the notes after a removal: without entries that it takes out for good."""
+        noted = TakenOver(self.path).read()
+        for key in {edit.key for edit in self.edits} & noted.keys():
+            before = noted.pop(key).before
+            if before is not None:
+                noted[key] = Entry(before, is_back=True)
+        return noted
 
     def _explained(self, change: Callable[[str], T], text: str) -> T:
         try:
             return change(text)
         except AckbusError as error:
             raise type(error)(f"{self.path}: {error}; the file is left as it is") from error
+
+
+def _slice(edit: Edit, text: str) -> str | None:
+    """Return the text of our entry in a text, or None."""
+    span = edit.span(text) if text else None
+    return None if span is None else text[slice(*span)]
+
+
+def _given_back(entries: Mapping[str, Entry]) -> bool:
+    """Whether one of the entries took another's place."""
+    return any(entry.before is not None for entry in entries.values())
+
+
+def _with_given_back(edit: Edit, text: str, entry: Entry) -> str | None:
+    """Return the text with what stood in an entry's place; None where it does not fit there."""
+    span = edit.span(text)
+    if span is None or entry.before is None:
+        return None
+    if entry.is_back:
+        return text
+    given = text[: span[0]] + entry.before + text[span[1] :]
+    try:
+        return given if _slice(edit, given) == entry.before else None
+    except AckbusError:  # what is around it is another than it was
+        return None
 
 
 def _check_links(path: str) -> None:
@@ -131,12 +182,14 @@ class Change:
         path: the file.
         root: the folder within which empty folders are removed.
         before, after: its text.
+        notes: what the change takes over from a person, and did before.
     """
 
     path: str
     root: str
     before: str | None
     after: str | None
+    notes: Mapping[str, Entry] = field(default_factory=dict)
 
     @property
     def verb(self) -> str:
@@ -169,13 +222,20 @@ class Change:
         if ConfigFile(self.path, ()).read() != self.before:
             raise Refused(f"{self.path} has just been changed by another program; try again")
         target = os.path.realpath(self.path)  # a link stays a link
+        taken = TakenOver(self.path)
+        earlier = taken.read()
+        try:
+            taken.write(self.notes)
+        except OSError as error:
+            raise Refused(f"the note of {self.path} can't be kept: {error.strerror}") from error
         try:
             if self.after is None:
                 os.unlink(target)
                 self._remove_empty_folders(os.path.dirname(self.path))
             else:
-                _replace(target, self.after)
+                replace_file(target, self.after)
         except OSError as error:
+            taken.write(earlier)
             raise Refused(f"{self.path} can't be written: {error.strerror}") from error
 
     def _remove_empty_folders(self, folder: str) -> None:
@@ -183,24 +243,3 @@ class Change:
             while folder.startswith(os.path.join(self.root, "")):
                 os.rmdir(folder)
                 folder = os.path.dirname(folder)
-
-
-def _replace(path: str, text: str) -> None:
-    """Replace a file atomically; its mode stays."""
-    folder = os.path.dirname(path)
-    os.makedirs(folder, exist_ok=True)
-    try:
-        mode = stat.S_IMODE(os.stat(path).st_mode)
-    except FileNotFoundError:
-        mode = _MODE
-    number, temporary = tempfile.mkstemp(dir=folder, prefix=".ackbus-")
-    try:
-        with open(number, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, mode)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise

@@ -41,6 +41,15 @@ class PluginFile:
         """Return an empty text, or a foreign text as it is."""
         return "" if _is_ours(text) else text
 
+    @property
+    def key(self) -> str:
+        """The name of the file's one entry."""
+        return "plugin"
+
+    def span(self, text: str) -> tuple[int, int] | None:
+        """Return None: the file is never a person's."""
+        return None
+
     def found_in(self, text: str) -> PluginFile:
         """Return the plugin in the text."""
         return replace(self, text=text.rstrip()) if _is_ours(text) else self

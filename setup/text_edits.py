@@ -60,6 +60,15 @@ class TomlServer:
             raise Refused(f"[{self._name()}] stands among other things; take it out by hand")
         return taken
 
+    @property
+    def key(self) -> str:
+        """The name of the table."""
+        return self._name()
+
+    def span(self, text: str) -> tuple[int, int] | None:
+        """Return where the table stands in the text, or None."""
+        return self._span(text) if ENTRY in self._servers(text) else None
+
     def found_in(self, text: str) -> TomlServer:
         """Return it with the entry that stands in the text."""
         entry = self._servers(text).get(ENTRY)
@@ -103,7 +112,7 @@ class Section:
 
     def put(self, text: str) -> str:
         """Return the text with the section; an older one is renewed in its place."""
-        span = self._span(text)
+        span = self.span(text)
         if span is None:
             return _appended(text, self._marked())
         start, end = span
@@ -114,19 +123,25 @@ class Section:
 
     def take(self, text: str) -> str:
         """Return the text without the section."""
-        span = self._span(text)
+        span = self.span(text)
         return text if span is None else _cut(text, *span)
+
+    @property
+    def key(self) -> str:
+        """The name of the file's one section."""
+        return "section"
 
     def found_in(self, text: str) -> Section:
         """Return it with what it says in the text."""
-        span = self._span(text)
+        span = self.span(text)
         lines = text[slice(*span)].splitlines()[1:-1] if span else None
         return self if lines is None else replace(self, body="".join(f"{each}\n" for each in lines))
 
     def _marked(self) -> str:
         return f"<!-- {ENTRY}:begin -->\n{self.body}<!-- {ENTRY}:end -->\n"
 
-    def _span(self, text: str) -> tuple[int, int] | None:
+    def span(self, text: str) -> tuple[int, int] | None:
+        """Return where the section stands in the text, or None."""
         begins = list(re.finditer(f"<!-- {ENTRY}:begin -->", text))
         ends = list(re.finditer(f"<!-- {ENTRY}:end -->(?:\r?\n)?", text))
         if not begins and not ends:
