@@ -106,7 +106,7 @@ def poll(
     with open_bus(directory, user) as bus:
         inbox = inbox_of(bus, name, with_work=with_work)
         found = inbox.poll(limit, type=type, wait_s=wait_s)
-        print_page(found, bus.blobs)
+        print_page(found, bus.blobs, name)
     return 0 if found else output.NOTHING
 
 

@@ -7,6 +7,7 @@ whole are noted, here and by tools: `bus_ack` takes no others, and each is shown
 from __future__ import annotations
 
 from ..show import output
+from ..show.answering import how_to_answer
 from ..show.bodies import Bodies
 
 TYPE_CHECKING = False
@@ -95,7 +96,7 @@ def _framed(
         body = bodies.lines(message) if with_bodies else ([], False)
         if body is None:
             break
-        lines += [_head(message), *body[0]]
+        lines += [_head(message), *body[0], *_answer(message, agent)]
         shown[message.seq] = body[1]
     more = " There is more than is shown here." if waiting > len(shown) else ""
     lines.append(
@@ -103,6 +104,12 @@ def _framed(
         f" it are handled: bus_ack or 'bus ack {agent} SEQ'."
     )
     return "\n".join(lines), shown
+
+
+def _answer(message: Message, agent: str) -> list[str]:
+    """Return the line about how a request is answered; none for other messages."""
+    how = how_to_answer(message, agent, by_tool=True)
+    return [] if how is None else [f"Answer it by {how}."]
 
 
 def _head(message: Message) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ...schema.errors import BlobMissing, InvalidInput
 from . import output
+from .answering import how_to_answer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,10 +66,11 @@ def text_of(message: Message, blobs: BlobStore) -> str | None:
     return payload if isinstance(payload, str) else output.json_text(payload)
 
 
-def print_page(found: Sequence[Message], blobs: BlobStore) -> None:
-    """Print messages with their whole bodies, until a page is full: JSON objects with --json.
+def print_page(found: Sequence[Message], blobs: BlobStore, agent: str) -> None:
+    """Print an agent's mail with whole bodies, until a page is full: JSON objects with --json.
 
-    A body of one short line stands at the end of its message's line, others below it.
+    A body of one short line stands at the end of its message's line, others below it; and below
+    these how a request is answered.
     """
     if output.is_json():
         output.messages(found, blobs)
@@ -79,6 +81,7 @@ def print_page(found: Sequence[Message], blobs: BlobStore) -> None:
         text = text_of(message, blobs)
         if text is not None and output.preview_of(text) == text.rstrip("\r\n"):
             output.message_line((*parts[:4], output.preview_of(text)))
+            _print_answer(message, agent)
             continue
         shown = bodies.lines(message)
         if shown is None:
@@ -88,6 +91,13 @@ def print_page(found: Sequence[Message], blobs: BlobStore) -> None:
         output.message_line((*parts[:4], ""))
         for line in shown[0]:
             output.line(line)
+        _print_answer(message, agent)
+
+
+def _print_answer(message: Message, agent: str) -> None:
+    how = how_to_answer(message, agent)
+    if how is not None:
+        output.line(f"Answer it by {how}.")
 
 
 def _size(ref: str, blobs: BlobStore) -> int:

@@ -7,6 +7,7 @@ from json import dumps
 from ...schema.message.priority import PRIORITY_NAMES, Priority
 from ...schema.message.times import format_ts
 from . import output
+from .answering import how_to_answer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def print_in_full(message: Message, blobs: BlobStore) -> None:
         "priority": _unusual_priority(message),
         "headers": dumps(message.headers, ensure_ascii=False) if message.headers else None,
         "blob": message.payload_ref,
+        "answer by": how_to_answer(message),
         "payload": None if error is None else _complaint(message, error, blobs),
     }
     for name, value in fields.items():

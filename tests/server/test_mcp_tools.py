@@ -16,7 +16,7 @@ import anyio
 import pytest
 from mcp import MCPError
 
-from ackbus import Bus, Draft, Inbox, Queue
+from ackbus import Bus, Draft, Inbox, Queue, check
 from ackbus.bus.errors import SegmentMissing
 from ackbus.cli.fast.waiting_mail import waiting_mail
 from ackbus.export.archive_writer import Archiver
@@ -875,3 +875,25 @@ def test_request_that_nobody_serves_is_told_of_once(bus: Bus, bus_dir: Path) -> 
     with warnings.catch_warnings(action="error"):
         asked = in_process(bus_dir, lambda me: me.call("bus_request", **given))
     assert "no live worker serves 't.request'" in asked["warning"]
+
+
+def test_request_in_an_inbox_says_how_it_is_answered(bus: Bus, bus_dir: Path) -> None:
+    """Issue 19, 7: in both forms of the result, below the body; and the call does it."""
+    bus.heartbeats.beat("me")
+    asked = bus.publish("review.request", "?", from_agent="lead", to_agent="me")
+    bus.publish("note", "x", from_agent="lead", to_agent="me")
+    bus.publish('a".request', from_agent="lead")
+    how = 'bus_send(type="review.done", in_reply_to=1); after a failure by "review.failed"'
+
+    async def act(me: Agent) -> None:
+        text = await me.read("bus_inbox")
+        assert f"\n| ?\nAnswer it by {how}.\n[2]" in text
+        assert r'Answer it by bus_send(type="a\".done", in_reply_to=3)' in text
+        framed = (await me.call("bus_inbox"))["messages"]
+        assert [each.get("answer") for each in framed[:2]] == [how, None]
+        await me.call("bus_send", type="review.done", in_reply_to=1)
+        thread = await me.call("bus_thread", conversation=asked.id)
+        assert thread["messages"][0].get("answer") is None
+
+    in_process(bus_dir, act)
+    assert check(bus, asked.id).state == "success"

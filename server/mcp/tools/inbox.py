@@ -53,7 +53,8 @@ def _inbox(session: Session, given: Read) -> Reply:
     inbox = inbox_of(bus, agent, with_work=given.with_work)
 
     def look() -> tuple[list[FramedMessage], str | None]:
-        return page(waiting(inbox, begin, pattern), begin, given.limit)
+        found, cursor = page(waiting(inbox, begin, pattern), begin, given.limit)
+        return [each.to_be_answered() for each in found], cursor
 
     found, cursor = wait_for(session, look, lambda seen: seen[0], given.wait_s)
     unread = unread_of(bus, agent)
