@@ -13,12 +13,13 @@ from __future__ import annotations
 import logging
 import random
 from itertools import count
-from threading import Event
+from select import select
 from time import monotonic
 from urllib.parse import quote
 
 from ...schema.errors import AckbusError, Refused
 from ...subscribers.inboxes.retry_pause import RETRY_MAX_S, retry_pause_s
+from ...workers.processes.stop_switch import StopSwitch
 from ..webhooks.signatures import standard_signature
 from .cloud_events import MEDIA_TYPE, event_of
 from .exchange import Answer, post
@@ -93,7 +94,7 @@ class Forwarder:
         self._keys = keys
         self._timeout_s, self._patience_s = timeout_s, patience_s
         self._longest_pause_s = longest_pause_s
-        self._is_stopping = Event()
+        self._switch = StopSwitch()
 
     def run(self, *, drain: bool = False) -> None:
         """Forward until it is stopped, or with `drain` until nothing is left; blocks.
@@ -110,7 +111,7 @@ class Forwarder:
 
     def stop(self) -> None:
         """End after the request that is under way; safe from a signal handler."""
-        self._is_stopping.set()
+        self._switch.stop()
         self._subscription.stop()
 
     def _deliver(self, message: Message) -> None:
@@ -122,7 +123,7 @@ class Forwarder:
         id, body = quote(message.id, safe="!#$&'*+/:;=?@^_`|~-"), event_of(message)
         deadline = monotonic() + self._patience_s
         for failures in count():
-            if self._is_stopping.is_set():
+            if self._switch.is_thrown:
                 raise _Stopped
             answer = self._post(id, body)
             if isinstance(answer, Answer):
@@ -168,7 +169,7 @@ class Forwarder:
         if monotonic() + pause_s > deadline:
             raise NotDelivered(trouble)
         _log.warning("message %s: %s; again in %.1f s", message.seq, trouble, pause_s)
-        self._is_stopping.wait(pause_s)
+        select([self._switch], [], [], pause_s)
 
     def _told_gone(self, message: Message) -> str:
         name = self._subscription.agent

@@ -12,6 +12,7 @@ from ...subscribers.inboxes.failed_deliveries import Deliveries
 from ...subscribers.inboxes.inbox import MAX_DELIVERIES, Inbox
 from ...subscribers.inboxes.mail import Look, Mail
 from ...subscribers.inboxes.polling_pace import POLL_LIMIT
+from ...subscribers.starts import BEGINNING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...schema.message.message import Message
     from ...subscribers.inboxes.cursors import Cursors
+    from ...subscribers.options import Start
 
 #: After how many messages of other types the cursor is moved past them.
 _STEP = 500
@@ -48,6 +50,18 @@ class Subscription(Inbox):
     ) -> None:
         super().__init__(bus, name, max_deliveries=max_deliveries, retry_pause_s=retry_pause_s)
         self._mail = _Matching(bus, name, self._cursors, Wanted(tuple(types) or None))
+
+    def join(self, *, start: Start = BEGINNING) -> None:
+        """Become a reader, as `Inbox.join` does.
+
+        Raises:
+            Refused: the name is an agent's, whose cursor this would move past its mail.
+        """
+        name = self.agent
+        is_alive = self.bus.heartbeats.get(name) is not None
+        if is_alive or next(self.bus.read(from_agent=name), None) is not None:
+            raise Refused(f"{name!a} is the name of an agent, which would miss mail; take another")
+        super().join(start=start)
 
     def fail(self, message: Message, error: str) -> bool:
         """Record a failure, as `Inbox.fail` does, and log that a message is parked."""

@@ -85,6 +85,17 @@ def test_second_process_of_a_subscription_is_refused(
         assert receiver.data == [1, 2, 3]
 
 
+def test_name_of_an_agent_is_refused(run_bus: RunBus, bus: Bus, secret: Path) -> None:
+    """Its cursor would move past mail that it has not read."""
+    bus.publish("t", 1, from_agent="sender")
+    bus.heartbeats.beat("beating")
+    for name in ("sender", "beating"):
+        words = line("http://127.0.0.1:9/", "--drain")
+        words[words.index("hook")] = name
+        assert_error(run_bus(*words), 3, f"'{name}' is the name of an agent")
+        assert Inbox(bus, name).position == 0
+
+
 def test_new_subscription_begins_now_and_goes_on_where_it_ended(
     run_bus: RunBus, bus: Bus, secret: Path
 ) -> None:

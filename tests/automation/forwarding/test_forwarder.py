@@ -115,7 +115,7 @@ def test_types_are_followed_wherever_their_messages_go(bus: Bus) -> None:
         Inbox(bus, agent).join()
     for to in (None, "a", "hook"):
         bus.publish("build.request", str(to), from_agent="lead", to_agent=to)
-        bus.publish("build.done", str(to), from_agent="hook", to_agent=to)
+        bus.publish("build.done", str(to), from_agent="w", to_agent=to)
         bus.publish("other", "no", from_agent="lead", to_agent=to)
     with receiving() as receiver:
         forward(bus, receiver.url, "build.*")
