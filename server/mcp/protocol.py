@@ -30,12 +30,13 @@ from mcp_types import Tool as ListedTool
 
 from ...schema.errors import AckbusError, BusBusy
 from ..access.principals import Scope
-from .session import Session
+from .session import NAMES, Session
 from .tools.catalog import tools_of
 from .tools.errors import explain
+from .tools.presence import JOIN
 from .tools.profiles import FULL
 from .tools.resources import JSON, KINDS, read
-from .tools.tool import Reply, Tool
+from .tools.tool import Arguments, Reply, Tool
 
 #: The server's instructions for the agent.
 INSTRUCTIONS = (
@@ -103,7 +104,8 @@ class Protocol:
         self, context: Any, params: PaginatedRequestParams | None
     ) -> ListToolsResult:
         tools = tools_of(self._profile_of(context)).values()
-        return ListToolsResult(tools=[_listed(tool) for tool in tools])
+        forgets = self._session_of(context).forgets
+        return ListToolsResult(tools=[_listed(tool, forgets) for tool in tools])
 
     async def _call_tool(self, context: Any, params: CallToolRequestParams) -> CallToolResult:
         tools = tools_of(self._profile_of(context))
@@ -116,8 +118,10 @@ class Protocol:
             )
         try:
             self._check(context, tool.scope)
-            given = tool.takes.model_validate(params.arguments or {})
-            call = partial(tool.act, self._session_of(context), given)
+            session, arguments = self._session_of(context), dict(params.arguments or {})
+            name = arguments.pop(NAMES, None) if session.forgets else None
+            given = tool.takes.model_validate(arguments)
+            call = partial(_act, tool, session, name, given)
             with self._place(getattr(given, "wait_s", 0)) as limiter:
                 reply = await anyio.to_thread.run_sync(call, limiter=limiter)
         except Exception as error:  # whatever it is, the agent is to read it
@@ -180,11 +184,22 @@ class Protocol:
         )
 
 
-def _listed(tool: Tool) -> ListedTool:
+def _act(tool: Tool, session: Session, name: str | None, given: Arguments) -> Reply:
+    """Call a tool, in the name of the agent that the call itself may name."""
+    if name:
+        session.join(name)
+    return tool.act(session, given)
+
+
+def _listed(tool: Tool, forgets: bool) -> ListedTool:
+    takes = tool.input_schema
+    if forgets and tool.name != JOIN:
+        named = {"type": "string", "description": "Your name."}
+        takes = takes | {"properties": takes["properties"] | {NAMES: named}}
     return ListedTool(
         name=tool.name,
         description=tool.about,
-        input_schema=tool.input_schema,
+        input_schema=takes,
         output_schema=tool.output_schema,
         annotations=_READS if tool.only_reads else _ADDS,
     )

@@ -12,6 +12,9 @@ from ...subscribers.inboxes.session_names import LEASE_S, SessionNames
 from ..access.principals import LOCAL, Principal, Scope
 from .joined_agents import Home
 
+#: The argument by which each call names the agent where no session remembers it.
+NAMES = "as_agent"
+
 
 class Session:
     """One connection of an agent.
@@ -62,23 +65,22 @@ class Session:
         """Set the agent of this session, and return the name that the session has.
 
         Raises:
-            InvalidInput: there is no name, it is none, it is not to be chosen, or it would be
-                forgotten.
+            InvalidInput: there is no name, it is none, or it is not to be chosen.
         """
         name = name or self._joined
         if name is None:
             raise InvalidInput("give a name: bus_join(name=...), like 'reviewer' or 'worker-1'")
         check_agent(name)
         self.own(name)
-        if self.bound_to is None and not self._remembers:
-            raise InvalidInput(
-                "this connection forgets names between calls: put the name into its address"
-                " (/mcp?agent=NAME), use a token that is bound to it, or run 'bus mcp' over stdio"
-            )
         session = SessionNames.of(self.bus).named(name)
         is_own = session is not None and session.holder == self._holder
         self._joined = session.base if session is not None and is_own else name
         return self._session_name(self._joined)
+
+    @property
+    def forgets(self) -> bool:
+        """Whether each call has to name the agent: no later call finds this session again."""
+        return self.bound_to is None and not self._remembers
 
     def own(self, name: str) -> str:
         """Return a name if this connection may act under it.
@@ -103,7 +105,10 @@ class Session:
             InvalidInput: no agent has joined.
         """
         if self._joined is None:
-            raise InvalidInput("no agent has joined: call bus_join(name=...) first")
+            how = "call bus_join(name=...) first"
+            if self.forgets:
+                how = f"give {NAMES}=..., the name that you joined under, with each call"
+            raise InvalidInput(f"no agent has joined: {how}")
         name = self._session_name(self._joined)
         self.home.beat(name)
         return name

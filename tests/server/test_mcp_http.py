@@ -70,6 +70,25 @@ class Caller:
         result = response.json()["result"]
         return not result["isError"], result["content"][0]["text"]
 
+    async def tools(self, path: str = "/mcp") -> dict[str, bool]:
+        """Whether tools that are listed take the name of who calls: one joins, one acts."""
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+        headers = {
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": "2026-07-28",
+            "Mcp-Method": "tools/list",
+        }
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
+        listed = (await self.http.post(path, json=body, headers=headers)).json()["result"]["tools"]
+        return {
+            each["name"]: "as_agent" in each["inputSchema"]["properties"]
+            for each in listed
+            if each["name"] in ("bus_join", "bus_inbox")
+        }
+
     async def open_session(self, token: str) -> dict[str, str]:
         """Open a session of the older protocol, and return the headers that belong to it."""
         hello = {
@@ -203,9 +222,47 @@ def test_claim_is_that_of_the_agent_of_the_token_whatever_worker_took_it(bus: Bu
 def test_name_of_the_address_is_the_agents(bus: Bus) -> None:
     async def act(caller: Caller) -> None:
         assert (await caller.call("bus_send", type="t", path="/mcp?agent=b"))[0]
-        done, why = await caller.call("bus_join", name="c")
+        done, why = await caller.call("bus_send", type="t", path="/mcp?agent=b", as_agent="c")
         assert not done
-        assert "/mcp?agent=NAME" in why
+        assert "no argument 'as_agent'" in why
+
+    served(bus, act)
+    assert [each.from_agent for each in bus.read()] == ["b"]
+
+
+def test_agent_joins_where_no_session_remembers_it(bus: Bus) -> None:
+    """Each call then says who calls, in one more argument, which the tools list there alone."""
+    Inbox(bus, "c").join()
+    bus.publish("t", "for c", from_agent="x", to_agent="c")
+
+    async def act(caller: Caller) -> None:
+        done, told = await caller.call("bus_join", name="c")
+        assert done
+        assert "Give as_agent='c' to every later call" in told
+        done, why = await caller.call("bus_inbox")
+        assert not done
+        assert "give as_agent=..." in why
+        for nobody in (None, ""):
+            assert not (await caller.call("bus_inbox", as_agent=nobody))[0]
+        for none in ("a\nb", 7, ["c"]):
+            assert not (await caller.call("bus_send", type="t", as_agent=none))[0]
+        assert "for c" in (await caller.call("bus_inbox", as_agent="c"))[1]
+        assert (await caller.call("bus_send", type="t", as_agent="c"))[0]
+        assert await caller.tools() == {"bus_join": False, "bus_inbox": True}
+        assert await caller.tools("/mcp?agent=c") == {"bus_join": False, "bus_inbox": False}
+
+    served(bus, act)
+    assert [each.from_agent for each in bus.read()] == ["x", "c"]
+
+
+def test_token_that_is_bound_to_a_name_lends_no_other(bus: Bus) -> None:
+    async def act(caller: Caller) -> None:
+        given: dict[str, Any] = {"type": "t", "as_agent": "b"}
+        assert not (await caller.call("bus_send", **given, headers=token("of-a")))[0]
+        done, why = await caller.call("bus_send", **given, headers=token("reader"))
+        assert not done
+        assert "has no scope" in why
+        assert (await caller.call("bus_send", **given, headers=token("any")))[0]
 
     served(bus, act)
     assert [each.from_agent for each in bus.read()] == ["b"]
@@ -298,8 +355,10 @@ def test_session_is_one_that_was_given_out(bus: Bus) -> None:
     async def act(caller: Caller) -> None:
         made_up = {"Mcp-Session-Id": "made-up"}
         done, why = await caller.call("bus_join", name="z", headers=made_up)
+        assert done
+        assert "this connection forgets it" in why
+        done, why = await caller.call("bus_status", headers=made_up)
         assert not done
-        assert "forgets names" in why
 
     served(bus, act)
 

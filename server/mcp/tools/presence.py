@@ -12,11 +12,13 @@ from ....schema.process_table import is_running
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.session_inbox import inbox_of
 from ...access.principals import Scope
-from ..session import Session
+from ..session import NAMES, Session
 from .common import READ_IT, Next, counted, unread_of
 from .pages import MAX_PAGE, next_page
 from .quoted_messages import NOTICE, barred, named
 from .tool import Arguments, Reply, Result, Tool
+
+JOIN = "bus_join"
 
 # bus_join, bus_status ------------------------------------------------------------------------
 
@@ -69,6 +71,9 @@ def _join(session: Session, given: Join) -> Reply:
         Inbox(bus, name).want(*given.wants)
     warning = _held_elsewhere(session.home.beat_before(name)) or _is_another(session, name)
     standing = _standing(bus, name, warning)
+    if session.forgets:
+        keep = f"Give {NAMES}={name!r} to every later call: this connection forgets it."
+        standing.next = " ".join(each for each in (keep, standing.next) if each)
     return Reply(standing, standing.text())
 
 
@@ -163,7 +168,7 @@ def agents(bus: Bus, cursor: str | None = None) -> Agents:
 
 
 TOOLS = (
-    Tool("bus_join", "Do this first: say who you are.", Join, Standing, _join, spells=(Result,)),
+    Tool(JOIN, "Do this first: say who you are.", Join, Standing, _join, spells=(Result,)),
     Tool(
         "bus_status",
         "Your status: unread, reserved, who is alive.",
