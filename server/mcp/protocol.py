@@ -48,6 +48,9 @@ INSTRUCTIONS = (
 #: The version of the tools, as that of the API: it changes when one is used otherwise.
 VERSION = "1"
 
+#: Programs that show the model both forms of a result: their text is its first line alone.
+READ_BOTH = frozenset({"copilot-cli"})
+
 #: How many calls run at a time, each in a thread with a connection to the bus: those that come
 #: back at once, and those that wait for others, which must not keep the first from running.
 QUICK, WAITING = 8, 64
@@ -127,7 +130,7 @@ class Protocol:
         except Exception as error:  # whatever it is, the agent is to read it
             why = explain(tool.name, error, tool.takes.model_fields)
             return CallToolResult(content=[_text(why)], is_error=True)
-        return _result(reply)
+        return _result(reply, _reads_both(context))
 
     @contextmanager
     def _place(self, wait_s: float) -> Iterator[anyio.CapacityLimiter]:
@@ -205,9 +208,14 @@ def _listed(tool: Tool, forgets: bool) -> ListedTool:
     )
 
 
-def _result(reply: Reply) -> CallToolResult:
+def _reads_both(context: Any) -> bool:
+    client = context.session.client_params
+    return client is not None and client.client_info.name in READ_BOTH
+
+
+def _result(reply: Reply, to_both: bool) -> CallToolResult:
     return CallToolResult(
-        content=[_text(reply.text)],
+        content=[_text(reply.text.partition("\n")[0] if to_both else reply.text)],
         structured_content=reply.record.model_dump(exclude_none=True, by_alias=True),
         is_error=reply.refused,
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mcp import Client, StdioServerParameters
-from mcp_types import CallToolResult
+from mcp_types import CallToolResult, Implementation
 
 from ackbus import Bus
 from ackbus.server.mcp.joined_agents import Home
@@ -63,14 +63,22 @@ def started_by(bus_dir: Path, env: dict[str, str], *options: str) -> StdioServer
 
 
 @asynccontextmanager
-async def agent_at(server: Any, mode: str = "auto") -> AsyncIterator[Agent]:
+async def agent_at(
+    server: Any, mode: str = "auto", program: str | None = None
+) -> AsyncIterator[Agent]:
     """An agent that is connected to a server, a URL, or a program to start."""
-    async with Client(server, mode=mode) as client:
+    info = Implementation(name=program, version="1") if program else None
+    async with Client(server, mode=mode, client_info=info) as client:
         yield Agent(client)
 
 
 def in_process(
-    bus_dir: Path, act: Callable[[Agent], Awaitable[T]], *, name: str | None = "me"
+    bus_dir: Path,
+    act: Callable[[Agent], Awaitable[T]],
+    *,
+    name: str | None = "me",
+    program: str | None = None,
+    mode: str = "auto",
 ) -> T:
     """Lets an agent act on a bus by the protocol, without a process between them."""
     home = Home(lambda: Bus.open(bus_dir))
@@ -78,7 +86,7 @@ def in_process(
 
     async def run() -> T:
         server = Protocol(lambda context: session, lambda context: FULL).server()
-        async with agent_at(server) as agent:
+        async with agent_at(server, mode, program) as agent:
             return await act(agent)
 
     try:

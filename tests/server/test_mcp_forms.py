@@ -175,6 +175,24 @@ def test_agent_takes_its_task_to_review(
     seeing(bus_dir, sight, act)
 
 
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_program_that_shows_both_forms_gets_each_message_once(
+    bus: Bus, bus_dir: Path, mode: str
+) -> None:
+    """Its text is the head and the advice; the structured form is whole for all."""
+    bus.publish("t", "the payload", from_agent="lead")
+
+    async def act(me: Agent) -> tuple[str, str]:
+        result = await me.try_to("bus_inbox")
+        return text_of(result), json.dumps(result.structured_content)
+
+    text, record = in_process(bus_dir, act)
+    head, both = in_process(bus_dir, act, program="copilot-cli", mode=mode)
+    assert (head, both) == (text.split("\n")[0], record)
+    assert "bus_ack(seq=1)" in head
+    assert in_process(bus_dir, act, program="copilot-clip") == (text, record)
+
+
 #: Calls of each tool, for each kind of its results.
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("bus_join", {"name": "me", "task": "tests"}),
