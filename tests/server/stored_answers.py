@@ -16,9 +16,13 @@ from mcp_types.version import (
     MODERN_PROTOCOL_VERSIONS,
 )
 
+from ackbus import Bus
+from ackbus.schema.errors import BusNotFound
 from ackbus.server.mcp.front import CAPABILITIES, PROTOCOL
+from ackbus.server.mcp.joined_agents import Home
 from ackbus.server.mcp.protocol import Protocol
 from ackbus.server.mcp.sdk_server import serve_streams
+from ackbus.server.mcp.session import Session
 from ackbus.server.mcp.tools.profiles import PROFILES
 
 Json = dict[str, Any]
@@ -54,8 +58,13 @@ class Wires:
         pass
 
 
-def no_session(context: object) -> Any:
-    """No agent: the first requests need none."""
+def no_session(context: object) -> Session:
+    """A session without an agent, and without a bus: the first requests need none."""
+
+    def open_no_bus() -> Bus:
+        raise BusNotFound("no bus")
+
+    return Session(Home(open_no_bus))
 
 
 def answers_of_sdk(profile: str, lines: Iterable[bytes]) -> list[Json]:
