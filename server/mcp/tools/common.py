@@ -39,7 +39,7 @@ READ_IT = "bus_inbox shows what waits."
 _NAMED = 5
 
 Limit = Annotated[int, Field(ge=1, le=MAX_PAGE)]
-Next = Annotated[str | None, Field(description="A next_cursor.")]
+Next = str | None
 Wait = Annotated[float, Field(ge=0, le=MAX_WAIT_S, description="Seconds to wait.")]
 Type = Annotated[str, Field(description="Dotted words, like review.done.")]
 Conversation = Annotated[str, Field(description="Its id, or the seq or id of any message in it.")]

@@ -27,7 +27,7 @@ class Join(Arguments):
     """The arguments of `bus_join`."""
 
     name: Annotated[str | None, Field(description="Yours, like reviewer-1.")] = None
-    task: Annotated[str | None, Field(description="What you are at, for others.")] = None
+    task: Annotated[str | None, Field(description="What you do, for others.")] = None
     wants: Annotated[
         list[str] | None,
         Field(
