@@ -24,7 +24,9 @@ def test_list_has_every_tool_with_all_that_it_takes_and_gives() -> None:
         schema = tools[name].input_schema
         assert names(takes) == list(schema["properties"]), name
         assert re.findall(r"\*\*`(\w+)`\*\*", takes) == schema.get("required", []), name
-        assert names(gives) == list(tools[name].output_schema["properties"]), name
+        spelled = tools[tools[name].gives_as or name]
+        assert spelled.gives is tools[name].gives
+        assert names(gives) == list(spelled.output_schema["properties"]), name
 
 
 def test_the_first_tools_of_the_list_are_those_of_the_default_profile() -> None:

@@ -176,6 +176,7 @@ TOOLS = (
         Standing,
         _status,
         only_reads=True,
+        gives_as=JOIN,
     ),
     Tool(
         "bus_agents",

@@ -139,5 +139,6 @@ TOOLS = (
         Ask,
         State,
         _request,
+        gives_as="bus_check",
     ),
 )

@@ -104,6 +104,7 @@ class Tool:
         scope: the scope that a token needs.
         only_reads: whether it leaves everything that other agents see unchanged.
         spells: what its schema says for all tools: the fields of every result, those of a message.
+        gives_as: the tool whose schema says what this one gives too, or None.
     """
 
     name: str
@@ -114,6 +115,7 @@ class Tool:
     scope: Scope = Scope.MESSAGES_RW
     only_reads: bool = False
     spells: tuple[type[BaseModel], ...] = ()
+    gives_as: str | None = None
 
     @cached_property
     def input_schema(self) -> dict[str, Any]:
@@ -123,6 +125,8 @@ class Tool:
     @cached_property
     def output_schema(self) -> dict[str, Any]:
         """The JSON Schema of its structured output, without the list of required fields."""
+        if self.gives_as is not None:
+            return {"type": "object"}
         schema = self.gives.model_json_schema(mode="serialization")
         if FramedMessage not in self.spells and "FramedMessage" in schema.get("$defs", {}):
             schema["$defs"]["FramedMessage"] = {"type": "object"}
