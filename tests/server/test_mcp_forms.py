@@ -225,6 +225,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("bus_task", {"action": "block", "task": "fix", "token": "of the task", "text": "Which?"}),
     ("bus_task", {"action": "answer", "task": "fix", "text": "both"}),
     ("bus_ack", {"seq": 1}),
+    ("bus_receipts", {"seq": 1}),
     ("bus_status", {}),
 ]
 
