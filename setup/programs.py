@@ -57,7 +57,7 @@ def _typed(command: list[str]) -> dict[str, Any]:
 
 
 def _always_loaded(command: list[str]) -> dict[str, Any]:
-    """Return a server whose tools the model has in its first turn, not behind a search for tools."""
+    """Return a server whose tools the model has from its first turn on, without a search."""
     return {**_typed(command), "alwaysLoad": True}
 
 

@@ -16,7 +16,6 @@ from .person import Person
 from .roles import ABOVE_USERS, TOOL, roles_of
 from .scripted_model import Call, ScriptedModel
 
-
 #: How often each program is started to see if it has the tools.
 RUNS = 10
 
