@@ -58,7 +58,7 @@ def acknowledged(seen: str) -> dict[str, Any]:
 
 def answer(seen: str) -> dict[str, Any]:
     """The answer that the model was told to give."""
-    seq = last(r"\bseq\W+(\d+)[^{}]*title\.request", seen.replace("[", "seq "))
+    seq = last(r"in_reply_to=(\d+)", seen)
     return {"type": "title.done", "in_reply_to": seq, "payload": TITLE}
 
 
