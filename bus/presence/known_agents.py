@@ -69,6 +69,16 @@ class Agents:
             raise stranger
         return stranger
 
+    def refuse_several(self, *names: str | None) -> None:
+        """Refuse names that mean several; others cost nothing.
+
+        Raises:
+            UnknownRecipient: one does, and no agent has acted under it.
+        """
+        for name in names:
+            if name is not None and stands_for_several(name):
+                self.check_recipient(name)
+
     def stranger(self, agent: str, *, repeat: bool) -> UnknownRecipient | None:
         """Return the error for a recipient that the bus has never seen, else None.
 

@@ -8,7 +8,7 @@ from itertools import islice
 from ...bus import tracing
 from ...bus.leases import DEFAULT_LEASE_S, duration_of
 from ...schema.arguments import with_checked_arguments
-from ...schema.errors import InvalidInput, stands_for_several
+from ...schema.errors import InvalidInput
 from ...schema.message.names import check_agent
 from ..jobs.claims import Claim, Claims, Outcome
 from ..jobs.errors import QueueStuck
@@ -304,9 +304,8 @@ class Queue:
             now_ms = self.bus.now_ms()
             ended = [self._endings.end(info, *end, now_ms, max_hops) for end in ends]
             drafts = [draft for replies, _ in ended for draft in replies]
-            for draft in drafts:  # whoever is answered has sent something; the rest may be a slip
-                if draft.to_agent is not None and stands_for_several(draft.to_agent):
-                    self.bus.agents.check_recipient(draft.to_agent)
+            # The sender of a request has acted; other recipients may be a slip.
+            self.bus.agents.refuse_several(*(draft.to_agent for draft in drafts))
             receipts = iter(self.bus.log.append(drafts) if drafts else [])
         return [([*islice(receipts, len(replies))], error) for replies, error in ended]
 

@@ -43,6 +43,7 @@ class WorkerSteps(Steps):
         check_task_name(new.task)
         check_agent(new.worker, "worker")
         check_agent(agent)
+        self.bus.agents.refuse_several(new.worker, new.reviewer)
         self._changes.create_queues()
         with self.bus.transaction():
             there = self._table.get(new.task)

@@ -88,6 +88,7 @@ class Spawn:
         """
         check_task_name(spec.task)
         check_agent(spec.worker, "worker")
+        self._bus.agents.refuse_several(spec.worker, spec.reviewer)
         trees = WorkTrees(Place.around(spec.folder))
         there = self._found(spec.task)
         if there is not None:

@@ -4,7 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from ackbus import AckbusError, Bus, Inbox, InvalidInput, LeaseLost, Queue, Refused
+from ackbus import (
+    AckbusError,
+    Bus,
+    Inbox,
+    InvalidInput,
+    LeaseLost,
+    Queue,
+    Refused,
+    UnknownRecipient,
+)
 from ackbus.tasks.records.task import FINAL, LIVE, Task
 from ackbus.tasks.steps.errors import TaskBlocked, TaskExists, TaskNotFound, WrongTaskState
 from ackbus.tasks.steps.fold import fold
@@ -371,6 +380,15 @@ def test_fold_of_the_log_is_the_table(bus: Bus, tasks: Tasks) -> None:
     folded = fold(bus.read())
     assert folded.tasks == {task.task: task for task in tasks.list()}
     assert folded.foreign == []
+
+
+@pytest.mark.parametrize("field", ["worker", "reviewer"])
+@pytest.mark.parametrize("name", ["everyone", "alice,bob"])
+def test_task_goes_to_one_agent(bus: Bus, tasks: Tasks, field: str, name: str) -> None:
+    """Issue 19, 6: its mail would lie in an inbox that nobody reads."""
+    with pytest.raises(UnknownRecipient, match=r"everyone|one by one"):
+        tasks.assign(new_task(**{field: name}), agent="lead")
+    assert tasks.list() == []
 
 
 @pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
