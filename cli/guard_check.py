@@ -14,6 +14,7 @@ from ..schema.directory.discovery import find_bus
 from ..schema.errors import InvalidInput
 from . import arguments
 from .hints import AGENT_VARIABLE
+from .own_session import name_here
 from .show import output
 from .show.reservations import conflict_record, describe
 
@@ -45,7 +46,7 @@ def check(
     Args:
         mode: `block` or `warn`; `BUS_GUARD` in the environment wins over it.
         push: the remote that is pushed to, with git's lines about that on stdin.
-        agent: the editing agent; None takes that of `BUS_AGENT`.
+        agent: the editing agent; None takes that of `BUS_AGENT`, else of the session.
         directory, user: which bus.
     """
     check_mode(mode, BLOCK, WARN)
@@ -63,6 +64,7 @@ def check(
     if not files:
         return 0
     with open_bus(tree, directory, user) as bus:
+        agent = name_here(bus, agent)
         conflicts = [
             each
             for each in bus.reservations.against(files, agent)

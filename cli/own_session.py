@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from ..schema.process_table import program
+from ..schema.process_table import SESSION_VARIABLE, ancestors, program
 
-#: The environment variable that turns sessions off, with the value `off`: then all programs under
-#: one name act as one agent.
-SESSION_VARIABLE = "BUS_SESSION"
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..bus.bus import Bus
 
 
 def holder() -> str | None:
@@ -17,3 +17,18 @@ def holder() -> str | None:
         return None
     found = program()
     return None if found is None else str(found)
+
+
+def name_here(bus: Bus, agent: str | None) -> str | None:
+    """Return the name of the session that runs this command, at whatever distance.
+
+    Args:
+        bus: an open bus.
+        agent: the name that the command was told; it stays where no session of that name runs it.
+    """
+    from ..subscribers.inboxes.session_names import SessionNames
+
+    if os.environ.get(SESSION_VARIABLE) == "off":
+        return agent
+    session = SessionNames.of(bus).above(map(str, ancestors()), agent)
+    return agent if session is None else session.name

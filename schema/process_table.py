@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 #: The programs that start others and pass their streams on: none of them is an agent's own.
 _SHELLS = {"sh", "ash", "bash", "csh", "dash", "env", "fish", "ksh", "nohup", "timeout", "zsh"}
 
+#: The environment variable that turns sessions of agents off, with the value `off`: then all
+#: programs that were set up under one name act as one agent.
+SESSION_VARIABLE = "BUS_SESSION"
+
 #: How many ancestors are looked at, at most.
 _MAX_DEPTH = 64
 

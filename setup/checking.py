@@ -13,11 +13,13 @@ from ..bus.bus import Bus
 from ..schema.errors import AckbusError, UnknownRecipientWarning
 from ..schema.message.ids import new_id
 from ..subscribers.inboxes.inbox import Inbox
+from ..subscribers.inboxes.session_bypass import outsider
+from ..subscribers.inboxes.session_names import SessionNames
 from . import json_edits
 from .edits import JsonHook, JsonServer
 from .files import ConfigFile
 from .installation import Installation
-from .mcp_probe import ProbeFailed, call_tool
+from .mcp_probe import ProbeFailed, call_tool, probing
 from .parts import Servers
 from .plugin import PluginFile
 from .programs import PROGRAMS, path_of
@@ -53,6 +55,7 @@ class Finding:
 def check(installation: Installation, bus: Bus) -> Iterator[Finding]:
     """Check each part of the setup, and try it as the program would."""
     files = installation.files()
+    yield from _sessions(installation, bus)
     for file in files:
         yield _configuration(installation, file)
     for part in PROGRAMS[installation.name].parts:
@@ -94,6 +97,18 @@ def _preferred(within: json_edits.Path, path: str) -> Iterator[Finding]:
     if ConfigFile(path, [JsonServer(within, {})]).server_words():
         says = f"{path} has our server, too, and comes first; set up one of the two programs here"
         yield Finding("configuration", False, says)
+
+
+def _sessions(installation: Installation, bus: Bus) -> Iterator[Finding]:
+    """Find who runs under the name, and who does so outside of all sessions."""
+    running = SessionNames.of(bus).running(installation.agent)
+    if running:
+        yield Finding("sessions", True, ", ".join(each.name for each in running))
+    for each in running:
+        other = outsider(bus, each)
+        if other is not None:
+            says = f"process {other.pid} acts as {each.name} too: end it, or give it another name"
+            yield Finding("sessions", False, says)
 
 
 # MCP -----------------------------------------------------------------------------------------
@@ -152,6 +167,7 @@ def _answer_of_hook(command: str, installation: Installation, id: str) -> Findin
             cwd=installation.folder,
             timeout=_HOOK_S,
             check=False,
+            env=probing(),
         )
     except subprocess.TimeoutExpired:
         return Finding("hook", False, f"it took more than {_HOOK_S:g} s: {command}")

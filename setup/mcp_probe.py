@@ -15,6 +15,8 @@ import time
 from contextlib import suppress
 from typing import IO, Any
 
+from ..schema.process_table import SESSION_VARIABLE
+
 #: A version of the protocol that every server of today knows.
 _PROTOCOL = "2025-06-18"
 
@@ -23,6 +25,11 @@ _PATIENCE_S = 20.0
 
 #: How long the end of its output is waited for when it is over, in seconds.
 _GOODBYE_S = 1.0
+
+
+def probing() -> dict[str, str]:
+    """Return the environment of a probe: it is no session, and takes no name from one."""
+    return {**os.environ, SESSION_VARIABLE: "off"}
 
 
 class ProbeFailed(Exception):
@@ -42,6 +49,7 @@ def call_tool(words: list[str], folder: str, tool: str, arguments: dict[str, Any
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            env=probing(),
         )
     except OSError as error:
         raise ProbeFailed(f"{words[0]} can't be run: {os.strerror(error.errno or 0)}") from error

@@ -20,7 +20,7 @@ commands = Commands()
 #: The columns of the list of agents.
 _COLUMNS = (
     *("agent", "liveness", "status", "task", "progress"),
-    *("pid", "beat", "age_s", "cursor", "unread"),
+    *("pid", "beat", "age_s", "cursor", "unread", "session_of"),
 )
 
 

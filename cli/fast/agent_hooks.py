@@ -73,18 +73,26 @@ def _at_start(look: Look, directory: str, shows: Set[str]) -> str:
     from .prime import instruction
 
     waiting = waiting_mail(look, directory, afresh=True, bodies="start" in shows)
-    parts = [instruction(look.agent), *_who_shares(look)]
+    parts = [instruction(look.agent), *_who_shares(look, directory)]
     return "\n".join([*parts, waiting or "Nothing waits for you now."])
 
 
-def _who_shares(look: Look) -> list[str]:
-    """Return a line about the other sessions of the base name, where there are any."""
-    if look.session is None or look.session.number == 1:
+def _who_shares(look: Look, directory: str) -> list[str]:
+    """Return lines about others under the base name, and under the name of this session."""
+    if look.session is None:
         return []
+    from ...bus.bus import Bus
+    from ...subscribers.inboxes.session_bypass import outsider
+
+    with Bus.open(directory) as bus:
+        other = outsider(bus, look.session)
+    shared = [] if other is None else [f"Warning: process {other.pid} acts as {look.agent} too.\n"]
+    if look.session.number == 1:
+        return shared
     base, name = output.visible(look.session.base), output.visible(look.agent)
     mail = f"; mail to {base} comes to you" if look.session.claims_base else ""
     told = f"Several sessions run as {base}. This one is {name}: act as {name} only{mail}."
-    return [f"{told}\n"]
+    return [f"{told}\n", *shared]
 
 
 def _after_tool(look: Look, directory: str, shows: Set[str]) -> str | None:

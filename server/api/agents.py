@@ -36,6 +36,7 @@ class AgentRecord(BaseModel):
     age_s: float | None = Field(None, description="How long ago that was, in seconds.")
     cursor: int = Field(description="The last seq that it acknowledged.")
     unread: int | None = Field(None, description="How many messages wait, counted up to 1,000.")
+    session_of: str | None = Field(None, description="Of a session: the name that was set up.")
 
 
 class AgentList(BaseModel):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from ...bus.bus import Bus
-from ...schema.errors import BusUnusable, InvalidInput
+from ...schema.errors import BusUnusable, InvalidInput, Refused
 from ...schema.message.names import check_agent
 from ...subscribers.inboxes.session_names import LEASE_S, SessionNames
 from ..access.principals import LOCAL, Principal, Scope
@@ -119,7 +119,10 @@ class Session:
             return base
         try:
             taken = SessionNames.of(self.bus).take(base, self._holder, lease_s=self._lease_s)
-        except BusUnusable:  # nothing can be written, so nothing is taken from another session
+        except (
+            BusUnusable,
+            Refused,
+        ):  # nothing can be written, so nothing is taken from another session
             return base
         if self._name not in (None, taken.name):
             self.home.leave(self._name)

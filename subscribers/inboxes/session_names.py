@@ -22,7 +22,7 @@ from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ...bus.leases import Lease
 
@@ -60,6 +60,10 @@ class SessionName:
         self.token, self.until_ms = token, until_ms
         self.name = session_name(base, number)
         self.claims_base = False
+
+    def is_held_by(self, process: str) -> bool:
+        """Whether a process holds the name, by itself or for a connection."""
+        return self.holder.partition(_BY_SERVER)[0] == process
 
     def __repr__(self) -> str:
         return f"<SessionName {self.name}: {self.holder}>"
@@ -111,7 +115,7 @@ class SessionNames(Table):
             held = {each.number: each for each in self.list(base)}
             own = max((each.number for each in held.values() if each.holder == holder), default=0)
             number = own or self._first_free(base, held)
-            if number > 1 and not own:
+            if not own:
                 self._begin(session_name(base, number), base)
             self._hold(base, number, held.get(number), holder, lease_s)
             first = held.get(1)
@@ -124,10 +128,12 @@ class SessionNames(Table):
         own = [each for each in self.list(base) if each.holder == holder]
         return max(own, key=lambda each: each.number, default=None)
 
-    def of_any(self, holders: Collection[str]) -> list[SessionName]:
-        """Return the names that some processes hold, each session's own one alone."""
-        found = {(each.base, each.holder): each for each in self.list() if each.holder in holders}
-        return list(found.values())
+    def above(self, processes: Iterable[str], base: str | None) -> SessionName | None:
+        """Return the session of the first of some processes that has one, of a base name or any."""
+        found = self.list()
+        own = ((each, process) for process in processes for each in reversed(found))
+        fits = (each for each, process in own if each.holder == process)
+        return next((each for each in fits if base in (None, each.base, each.name)), None)
 
     def named(self, name: str) -> SessionName | None:
         """Return the session that has a name besides the base name, or had it last; else None."""
@@ -157,6 +163,11 @@ class SessionNames(Table):
         for each in found:
             each.claims_base = each.number > 1 and firsts.get(each.base) == each.holder
         return sorted(found, key=lambda each: (each.base, each.number))
+
+    def running(self, base: str) -> tuple[SessionName, ...]:
+        """Return the sessions of a base name that are there, each by its own name."""
+        live = [each for each in self.list(base) if self.is_live(each)]
+        return tuple({each.holder: each for each in live}.values())
 
     def is_live(self, each: SessionName) -> bool:
         """Whether a session is there: its process runs, and a connection was heard lately."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from ...schema.errors import BusBusy, BusUnusable
+from ...schema.errors import BusBusy, BusUnusable, Refused
 from ...schema.sqlite.database import Database
 from .cursors import Cursors
 from .session_names import SessionName, SessionNames
@@ -76,12 +76,14 @@ def look_in(
     try:
         session = None
         if holder is not None:
-            with suppress(BusUnusable):  # nothing can be written: nothing is taken from others
+            with suppress(
+                BusUnusable, Refused
+            ):  # nothing can be written: nothing is taken from others
                 session = SessionNames(database).take(agent, holder)
         name = agent if session is None else session.name
         cursors = Cursors(database)
         if joins:
-            with suppress(BusBusy, BusUnusable):
+            with suppress(BusBusy, BusUnusable, Refused):
                 cursors.join(name)
         unread = cursors.count_unread(name, limit)
         if session is not None and session.claims_base:

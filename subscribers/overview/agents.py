@@ -6,6 +6,7 @@ from ...bus.presence.heartbeats import Liveness
 from ...schema.errors import InvalidInput
 from ..inboxes.cursors import Cursors
 from ..inboxes.inbox import Inbox
+from ..inboxes.session_names import SessionNames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def agent_records(bus: Bus, *, online_s: float | None = None) -> list[dict[str, 
     """Return the JSON objects of the agents that a bus knows, by name.
 
     Each has what the last heartbeat says, if there was one, the cursor, and how many messages are
-    unread, up to `MAX_COUNTED`.
+    unread, up to `MAX_COUNTED`; and a session the base name that it runs under, if it has another.
 
     Args:
         bus: an open bus.
@@ -39,10 +40,12 @@ def agent_records(bus: Bus, *, online_s: float | None = None) -> list[dict[str, 
         }
         names = [name for name in names if name in is_there]
     cursors = Cursors.of(bus).positions()
+    bases = {each.name: each.base for each in SessionNames.of(bus).list() if each.number > 1}
     return [
         {"agent": name}
         | beats.get(name, {})
         | {"cursor": cursors.get(name, 0), "unread": unread_of(bus, name)}
+        | ({"session_of": bases[name]} if name in bases else {})
         for name in names
     ]
 

@@ -10,6 +10,7 @@ from ...bus.log.imported import Imports
 from ...schema.errors import InvalidInput, NotFound, shown
 from ..inboxes.cursors import Cursors
 from ..inboxes.failed_deliveries import Deliveries
+from ..inboxes.session_names import LEASE_S, SessionNames
 from ..jobs.claims import Claims
 from ..jobs.jobs import Jobs
 from ..jobs.policy import AUTOMATION
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 #: How long nobody has seen an agent or a queue that is idle, in seconds: a week.
 IDLE_AFTER_S = 7 * 86_400.0
+
+#: How long nobody has seen a session that has ended and is waited for no longer, in seconds.
+SESSION_IDLE_AFTER_S = 3600.0
 
 #: Readers that may need a part of the log.
 INBOX, QUEUE = "inbox", "queue"
@@ -41,7 +45,7 @@ class Hold:
             sent, or came by an import, whichever is latest.
         is_living: whether that is not too long ago.
         is_passed_over: whether mail of the agent was archived unread, and it has not acknowledged,
-            joined, run a loop or beaten its heart since.
+            joined, run a loop or beaten its heart since; or it is a session that ended an hour ago.
     """
 
     kind: str
@@ -162,7 +166,7 @@ class Retention:
     def _inboxes(self) -> Iterator[Hold]:
         log = self._bus.log
         readers, passed_over = self._cursors.seen(), self._cursors.passed_over()
-        acts = self._acts()
+        acts, ended = self._acts(), self._ended_sessions()
         for name in sorted({*readers, *log.recipients()}):
             if name == AUTOMATION and name not in readers:
                 continue  # nobody reads its mail: its queues hold what is still to be done
@@ -171,8 +175,25 @@ class Retention:
             if seq is not None:
                 acted_ms = max(moved_ms, acts.get(name, 0))
                 seen_ms = max(acted_ms, log.last_sent_ms(name) or 0, self._came_ms(seq))
-                is_left = acted_ms <= passed_over.get(name, -1)
+                is_left = acted_ms <= passed_over.get(name, -1) or (
+                    name in ended and max(acted_ms, ended[name]) < self._hour_ago_ms()
+                )
                 yield Hold(INBOX, name, seq, seen_ms, self._is_living(seen_ms), is_left)
+
+    def _hour_ago_ms(self) -> int:
+        return self._bus.now_ms() - round(SESSION_IDLE_AFTER_S * 1000)
+
+    def _ended_sessions(self) -> dict[str, int]:
+        """Return the sessions that have ended, besides base names, and when they were there last.
+
+        A later session begins at the cursor of the base name.
+        """
+        names = SessionNames.of(self._bus)
+        return {
+            each.name: each.until_ms - round(LEASE_S * 1000)
+            for each in names.list()
+            if each.number > 1 and not names.is_live(each)
+        }
 
     def _acts(self) -> dict[str, int]:
         """Return when agents last beat their hearts: now, for those whose loops run."""

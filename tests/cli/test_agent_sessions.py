@@ -1,5 +1,7 @@
 """Issue 19, item 3: sessions of one base name are agents, in real processes."""
 
+import os
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +15,10 @@ from ..agent_programs import AgentProgram, agent_program
 from ..conftest import RunBus
 
 Start = Callable[..., AgentProgram]
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", *words], cwd=folder, check=True)
 
 
 @pytest.fixture
@@ -128,3 +134,39 @@ def test_sessions_may_be_turned_off(bus: Bus, bus_dir: Path, bus_env: dict[str, 
         with agent_program("reviewer", bus_dir.parent, env) as program:
             assert "You are the agent reviewer here." in program.hook("start")
     assert SessionNames.of(bus).list() == []
+
+
+def test_guard_knows_the_session_that_commits(bus: Bus, start: Start, project: Path) -> None:
+    """By the processes above it; a name that is given stands for its session."""
+    git(project, "init", "-q")
+    first, second = start(), start()
+    first.call("bus_join")
+    second.call("bus_join")
+    assert first.call("bus_reserve", paths=["lexer.py"])["granted"] is True
+    (project / "lexer.py").write_text("x = 1\n")
+    git(project, "add", "lexer.py")
+    assert first.run("guard", "check") == first.run("guard", "check", "--agent", "reviewer") == ""
+    for words in ((), ("--agent", "reviewer")):
+        with pytest.raises(AssertionError, match=r"lexer\.py is reserved by reviewer"):
+            second.run("guard", "check", *words)
+
+
+def test_process_outside_of_all_sessions_is_told_of(
+    bus: Bus, start: Start, run_bus: RunBus
+) -> None:
+    """By the start hook and by `--check`, whose own probes are no sessions."""
+    assert run_bus("setup", "claude", "--agent", "reviewer").code == 0
+    first, second = start(), start()
+    first.call("bus_join")
+    second.hook("start")
+    assert "Warning" not in first.hook("start")
+    done = run_bus("setup", "claude", "--check")
+    assert done.code == 0, done.out
+    assert "ok  sessions: reviewer, reviewer-2\n" in done.out
+    bus.heartbeats.beat("reviewer", pid=os.getpid())
+    assert f"Warning: process {os.getpid()} acts as reviewer too." in first.hook("start")
+    done = run_bus("setup", "claude", "--check")
+    assert done.code == 3
+    told = f"bad sessions: process {os.getpid()} acts as reviewer too: end it, or give it another"
+    assert told in done.out
+    assert {each.name for each in SessionNames.of(bus).list()} == {"reviewer", "reviewer-2"}

@@ -20,7 +20,8 @@ export function agents() {
 }
 
 const COLUMNS = [
-  ["agent", (record) => h("a", { href: address("timeline", "", { agent: record.agent }), "data-stop": record.agent }, agent(record.agent))],
+  ["agent", (record) => h("a", { href: address("timeline", "", { agent: record.agent }), "data-stop": record.agent }, agent(record.agent),
+    record.session_of ? h("span.muted", {}, ` session of ${record.session_of}`) : "")],
   ["liveness", ({ liveness }) => liveness ? h(`span.tag${KINDS[liveness] ?? ""}`, {}, liveness) : h("span.muted", {}, "no heart")],
   ["unread", (record) => h("a", { href: address("inbox", record.agent) }, unreadCount(record.unread)), "number"],
   ["status", ({ status }) => status ?? ""],

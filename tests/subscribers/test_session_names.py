@@ -1,0 +1,333 @@
+"""Issue 19, item 3: who has which name, whatever becomes of processes and clocks."""
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Inbox
+from ackbus.export.backup.backup import back_up
+from ackbus.schema.process_table import Process, ancestors, process, program, runs, system
+from ackbus.subscribers.inboxes.session_inbox import inbox_of
+from ackbus.subscribers.inboxes.session_names import SessionNames, by_connection
+from ackbus.subscribers.inboxes.unread_count import look_in
+from ackbus.subscribers.overview.agents import agent_records
+from ackbus.subscribers.overview.retention import Retention
+
+from .conftest import Clock
+
+#: A process that holds a name, takes it when it is told to, and says which it is.
+_SESSION = """
+import sys
+from ackbus import Bus
+from ackbus.schema.process_table import process
+from ackbus.subscribers.inboxes.session_names import SessionNames
+import os
+with Bus.open(sys.argv[1]) as bus:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(SessionNames.of(bus).take("reviewer", str(process(os.getpid()))).name, flush=True)
+    sys.stdin.read()
+"""
+
+
+class Programs:
+    """Processes that do nothing but run: the holders of names."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        started = subprocess.Popen(["sleep", "1000"])
+        self._stack.callback(started.wait)
+        self._stack.callback(started.kill)
+        return started
+
+
+@pytest.fixture
+def programs() -> Iterator[Programs]:
+    """Starts processes; they are killed at the end."""
+    with ExitStack() as stack:
+        yield Programs(stack)
+
+
+def holder_of(started: "subprocess.Popen[bytes]") -> str:
+    found = process(started.pid)
+    assert found is not None
+    return str(found)
+
+
+def kill(started: "subprocess.Popen[bytes]") -> None:
+    started.kill()
+    started.wait()
+
+
+def elsewhere(pid: int = 1) -> str:
+    """The holder of a name that runs in another container, and can't be seen from here."""
+    return str(Process(pid, 0, "agent", "4711")).partition(" on ")[0] + f" on {system()}0"
+
+
+# the processes above -------------------------------------------------------------------------
+
+
+def test_program_is_the_nearest_ancestor_that_is_no_shell() -> None:
+    """Programs start hooks by a shell, and the server without one."""
+    source = "from ackbus.schema.process_table import program; print(program())"
+    direct = subprocess.check_output([sys.executable, "-c", source], text=True)
+    line = '"$0" -c "$1"; true'
+    shell = ["sh", "-c", 'sh -c "$0" "$1" "$2"; true', line, sys.executable, source]
+    by_shell = subprocess.check_output(shell, text=True)
+    assert direct == by_shell == f"{process(os.getpid())}\n"
+
+
+def test_process_of_another_start_is_another(programs: Programs) -> None:
+    """An id that was given again, a start of the system, another container, and no name at all."""
+    started = programs.start()
+    name = holder_of(started)
+    began = name.split()[3]
+    assert runs(name) is True
+    assert runs(name.replace(f"since {began}", f"since {int(began) - 1}")) is False
+    assert runs(name.replace(" on ", " on f")) is False
+    assert runs(name + "0") is None
+    for nonsense in ("", "bob", "process x since 1 on y", f"process {'9' * 30} since 1 on y"):
+        assert runs(nonsense) is None
+    kill(started)
+    assert runs(name) is False
+
+
+def test_process_that_nobody_has_waited_for_is_over(programs: Programs) -> None:
+    started = programs.start()
+    name = holder_of(started)
+    started.kill()
+    os.waitid(os.P_PID, started.pid, os.WEXITED | os.WNOWAIT)
+    assert runs(name) is False
+
+
+def test_systems_without_files_of_processes_are_asked_by_ps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    by_files = [(each.pid, each.parent) for each in ancestors()]
+    own = program()
+    monkeypatch.setattr("ackbus.schema.process_table.read_proc", lambda pid, name: "")
+    monkeypatch.setattr("os.path.exists", lambda path: False)
+    assert [(each.pid, each.parent) for each in ancestors()] == by_files
+    asked = program()
+    assert asked is not None
+    assert own is not None
+    assert asked.pid == own.pid
+    assert runs(str(asked)) is True
+
+
+# names ---------------------------------------------------------------------------------------
+
+
+def test_end_of_a_name_that_is_too_long_makes_room(bus: Bus, programs: Programs) -> None:
+    base = "r" * 128
+    names = [SessionNames.of(bus).take(base, holder_of(programs.start())).name for _ in range(11)]
+    assert names[:2] == [base, "r" * 126 + "-2"]
+    assert names[10] == "r" * 125 + "-11"
+    assert len(set(names)) == 11
+    assert {len(name) for name in names} == {128}
+    bus.publish("t", from_agent=names[10], to_agent=names[9])
+    assert Inbox(bus, names[9]).unread() == 1
+
+
+def test_name_of_another_agent_is_left_to_it(bus: Bus, programs: Programs) -> None:
+    """`worker` and `worker-2` may both have been set up."""
+    names = SessionNames.of(bus)
+    Inbox(bus, "worker-2").join()
+    assert names.take("worker", holder_of(programs.start())).name == "worker"
+    assert names.take("worker", holder_of(programs.start())).name == "worker-3"
+    assert names.take("worker-2", holder_of(programs.start())).name == "worker-2"
+    assert names.named("worker-2") is None
+
+
+def test_leases_of_others_are_no_sessions(bus: Bus, programs: Programs) -> None:
+    for name in ("session of work", "session x of reviewer", "session 2", "sessions 1 of reviewer"):
+        assert bus.leases.acquire(name, "bob") is not None
+    names = SessionNames.of(bus)
+    assert names.list() == []
+    assert bus.leases.acquire("session 1 of reviewer", "bob") is not None
+    assert names.take("reviewer", holder_of(programs.start())).name == "reviewer-2"
+
+
+def test_session_that_can_not_be_seen_has_its_name_while_its_heart_beats(
+    bus: Bus, clock: Clock, programs: Programs
+) -> None:
+    names = SessionNames.of(bus)
+    far = elsewhere()
+    assert names.take("reviewer", far).name == "reviewer"
+    here = holder_of(programs.start())
+    assert names.take("reviewer", here).name == "reviewer-2"
+    clock.advance(299)
+    bus.heartbeats.beat("reviewer")
+    clock.advance(299)
+    assert not names.take("reviewer", here).claims_base
+    clock.advance(2)
+    assert names.take("reviewer", here).claims_base
+    assert names.take("reviewer", far).name == "reviewer-3"
+
+
+@pytest.mark.parametrize("step_s", [-86_400, 86_400])
+def test_step_of_the_clock_takes_no_name_from_anybody(
+    step_s: int, bus: Bus, clock: Clock, programs: Programs
+) -> None:
+    names = SessionNames.of(bus)
+    first, second = programs.start(), programs.start()
+    for started, name in ((first, "reviewer"), (second, "reviewer-2")):
+        assert names.take("reviewer", holder_of(started)).name == name
+    clock.advance(step_s)
+    for started, name in ((second, "reviewer-2"), (first, "reviewer")):
+        own = names.take("reviewer", holder_of(started))
+        assert (own.name, own.claims_base) == (name, False)
+    kill(first)
+    assert names.take("reviewer", holder_of(second)).claims_base
+
+
+def test_connection_has_its_name_until_it_ends_or_falls_silent(bus: Bus, clock: Clock) -> None:
+    server = str(process(os.getpid()))
+    names = SessionNames.of(bus)
+    one, two, three = (by_connection(server, each) for each in ("one", "two", "three"))
+    for holder, name in ((one, "reviewer"), (two, "reviewer-2")):
+        assert names.take("reviewer", holder, lease_s=1800).name == name
+    names.leave("reviewer", one)
+    assert names.take("reviewer", two, lease_s=1800).claims_base
+    clock.advance(1799)
+    assert names.take("reviewer", three, lease_s=1800).name == "reviewer-3"
+    clock.advance(2)
+    assert names.take("reviewer", three, lease_s=1800).claims_base
+
+
+def test_what_is_held_already_is_only_read(bus: Bus, programs: Programs) -> None:
+    """Hooks ask after every tool."""
+    names = SessionNames.of(bus)
+    holder = holder_of(programs.start())
+    token = names.take("reviewer", holder).token
+    assert [names.take("reviewer", holder).token for _ in range(3)] == [token] * 3
+    with Bus.open(bus.directory, write_timeout_s=0.01) as other, bus.transaction():
+        assert SessionNames.of(other).take("reviewer", holder).name == "reviewer"
+
+
+def test_fifty_sessions_that_start_at_once_have_fifty_names(bus: Bus) -> None:
+    """Issue 19, bad input."""
+    words = [sys.executable, "-c", _SESSION, bus.directory]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with ExitStack() as stack:
+        sessions = [stack.enter_context(subprocess.Popen(words, **pipes)) for _ in range(50)]
+        for each in sessions:
+            assert each.stdout.readline() == "ready\n"
+        for each in sessions:
+            each.stdin.write("go\n")
+            each.stdin.flush()
+        names = [each.stdout.readline().strip() for each in sessions]
+        for each in sessions:
+            each.stdin.close()
+    wanted = {"reviewer", *(f"reviewer-{number}" for number in range(2, 51))}
+    assert len(names) == 50
+    assert set(names) == wanted
+
+
+# mail ----------------------------------------------------------------------------------------
+
+
+def test_no_mail_is_lost_whichever_session_is_killed(bus: Bus, programs: Programs) -> None:
+    """Each message is seen by a session that it is for; nothing is passed that was not shown.
+
+    Mail to a name is seen by a session of that name, or by the one that claims it; a broadcast by
+    every name. Sessions are killed after they looked, and before they acknowledge.
+    """
+    choose = random.Random(19)
+    names = SessionNames.of(bus)
+    running = {started.pid: started for started in (programs.start() for _ in range(3))}
+    shown: dict[str, set[int]] = {}
+    sent: dict[int, str | None] = {}
+
+    def look(started: "subprocess.Popen[bytes]") -> str:
+        own = names.take("reviewer", holder_of(started)).name
+        inbox = inbox_of(bus, own)
+        found = inbox.poll(choose.randint(1, 4))
+        shown.setdefault(own, set()).update(message.seq for message in found)
+        if found and choose.random() < 0.7:
+            inbox.ack(choose.choice(found))
+        return own
+
+    there = [look(each) for each in running.values()]
+    assert there == ["reviewer", "reviewer-2", "reviewer-3"]
+    for _ in range(300):
+        to = choose.choice([None, "reviewer", "reviewer-2", "reviewer-3"])
+        sent[bus.publish("t", from_agent="lead", to_agent=to).seq] = to
+        if choose.random() < 0.15:
+            kill(running.pop(choose.choice(list(running))))
+            started = programs.start()
+            running[started.pid] = started
+        look(choose.choice(list(running.values())))
+    while any(inbox_of(bus, look(each)).unread() for each in running.values()):
+        pass
+    seen = set().union(*shown.values())
+    for seq, to in sent.items():
+        if to is None:
+            assert seq in seen
+        elif to == "reviewer":
+            assert seq in seen, "the base name is claimed by a session"
+        else:
+            cursor = Inbox(bus, to).position
+            assert seq in shown.get(to, set()) or seq > cursor, "it was passed, and never shown"
+
+
+def test_ended_session_holds_no_archive_after_an_hour(
+    bus: Bus, clock: Clock, programs: Programs
+) -> None:
+    """The base name is waited for a week, as every reader; a live session as long as it lives."""
+    names = SessionNames.of(bus)
+    first, second = programs.start(), programs.start()
+    for started in (first, second):
+        names.take("reviewer", holder_of(started))
+    for _ in range(3):
+        bus.publish("t", from_agent="lead")
+    Inbox(bus, "reviewer").ack(3)
+    clock.advance(7200)
+    assert Retention(bus).plan(2).upto_seq == 0
+    kill(second)
+    plan = Retention(bus).plan(2)
+    assert (plan.upto_seq, [each.name for each in plan.passed_over]) == (2, ["reviewer-2"])
+
+
+def test_session_that_has_just_ended_is_still_waited_for(
+    bus: Bus, clock: Clock, programs: Programs
+) -> None:
+    names = SessionNames.of(bus)
+    first, second = programs.start(), programs.start()
+    for started in (first, second):
+        names.take("reviewer", holder_of(started))
+    for _ in range(3):
+        bus.publish("t", from_agent="lead")
+    Inbox(bus, "reviewer").ack(3)
+    kill(second)
+    clock.advance(3500)
+    assert Retention(bus).plan(2).upto_seq == 0
+    clock.advance(200)
+    assert Retention(bus).plan(2).upto_seq == 2
+
+
+def test_people_see_whose_session_an_agent_is(bus: Bus, programs: Programs) -> None:
+    names = SessionNames.of(bus)
+    for started in (programs.start(), programs.start()):
+        names.take("reviewer", holder_of(started))
+    Inbox(bus, "reviewer").join()
+    bases = {each["agent"]: each.get("session_of") for each in agent_records(bus)}
+    assert bases == {"reviewer": None, "reviewer-2": "reviewer"}
+
+
+def test_bus_that_can_not_be_written_gives_no_names(bus: Bus, tmp_path: Path) -> None:
+    """Two sessions read it under the base name, and take nothing from each other."""
+    Inbox(bus, "reviewer").join()
+    bus.publish("t", "hi", from_agent="lead", to_agent="reviewer")
+    back_up(bus, tmp_path / "backup")
+    for holder in ("one", "two"):
+        look = look_in(tmp_path / "backup", "reviewer", 9, wait_s=9, holder=holder, joins=True)
+        assert (look.agent, look.session, look.unread) == ("reviewer", None, 1)
