@@ -32,7 +32,9 @@ def main() -> int:
     code = guarded(call)
     # To an agent's program an exit code of 2 means "block": no trouble of ours may do that.
     if arguments[:1] == ["hook"]:
-        code = 0
+        from .fast.agent_hooks import GOES_ON
+
+        code = 2 if code == GOES_ON else 0
     if is_all_ended():
         leave(code)
     return code

@@ -203,6 +203,25 @@ class JsonHook:
         return isinstance(hook, dict) and self.mark in str(hook.get("command"))
 
 
+@dataclass(frozen=True)
+class AbsentHook:
+    """A hook that is not wanted: one of before is taken out."""
+
+    hook: JsonHook
+
+    def put(self, text: str) -> str:
+        """Return the text without the hook."""
+        return self.hook.take(text)
+
+    def take(self, text: str) -> str:
+        """Return the text without the hook."""
+        return self.hook.take(text)
+
+    def found_in(self, text: str) -> AbsentHook:
+        """Return this edit."""
+        return self
+
+
 def _undone(
     edit: JsonServer | JsonHook, text: str, path: json_edits.Path, without: Iterator[str]
 ) -> str:

@@ -74,6 +74,14 @@ class ConfigFile:
         except AckbusError:  # changing or checking the file reports it
             return []
 
+    def has_one_of(self, words: Sequence[str]) -> bool:
+        """Whether its text, as far as it is understood, has one of these words."""
+        try:
+            text = self.read() or ""
+        except AckbusError:  # changing or checking the file reports it
+            return False
+        return any(each in text for each in words)
+
     def with_all(self, text: str | None) -> str:
         """Return the text with all edits; None: the file does not exist."""
         mark, there = _split(text or "")

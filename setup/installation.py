@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from ..schema.errors import AckbusError, InvalidInput, Refused
 from .edits import Edit
 from .files import Change, ConfigFile
-from .ours import option_in
-from .parts import GLOBAL, LOCAL, PROJECT, Scope, Wanted
+from .ours import hook_mark, option_in
+from .parts import GLOBAL, LOCAL, PROJECT, WAIT, Scope, Wanted
+from .plugin import WAKES
 from .programs import PROGRAMS, path_of
 from .text_edits import Section
 
@@ -38,6 +39,7 @@ class Installation:
         scope: for whom it is set up.
         profile: which tools the server offers; None leaves it to the server.
         bodies: whether hooks show bodies of messages.
+        wakes: whether interactive mail wakes an idle agent.
     """
 
     name: str
@@ -48,15 +50,21 @@ class Installation:
     scope: Scope = PROJECT
     profile: str | None = None
     bodies: bool = True
+    wakes: bool = False
 
     def as_it_stands(self) -> Installation:
-        """Return the setup with the name, the profile and the hooks that are configured, if any."""
-        found = (file.server_words() for file in self._configuration())
-        words = next(filter(None, found), [])
-        agent = option_in(words, "--agent") or self.agent
-        hooks = [hook for file in self._configuration() for hook in file.hook_commands()]
-        bodies = not any("--no-bodies" in hook.split() for hook in hooks)
-        return replace(self, agent=agent, profile=option_in(words, "--profile"), bodies=bodies)
+        """Return the setup with the values of what is configured, if anything is."""
+        files = self._configuration()
+        words = next(filter(None, (file.server_words() for file in files)), [])
+        hooks = [hook for file in files for hook in file.hook_commands()]
+        marks = (hook_mark(WAIT, self.name), WAKES)
+        return replace(
+            self,
+            agent=option_in(words, "--agent") or self.agent,
+            profile=option_in(words, "--profile"),
+            bodies=not any("--no-bodies" in hook.split() for hook in hooks),
+            wakes=any(file.has_one_of(marks) for file in files),
+        )
 
     @property
     def command(self) -> str:
@@ -68,6 +76,8 @@ class Installation:
             words += ["--profile", self.profile]
         if not self.bodies:
             words.append("--no-bodies")
+        if self.wakes:
+            words.append("--wake")
         return shlex.join([*words, *([] if self.scope == PROJECT else [f"--{self.scope}"])])
 
     @property
@@ -142,7 +152,8 @@ class Installation:
         edits: dict[str, list[Edit]] = {}
         besides: dict[str, dict[str, object]] = {}
         command = [self.bus, "--agent", self.agent, *self.options]
-        wanted = Wanted(self.name, self.scope, self.root, command, self.profile, self.bodies)
+        kept = (self.profile, self.bodies, self.wakes)
+        wanted = Wanted(self.name, self.scope, self.root, command, *kept)
         for part in PROGRAMS[self.name].parts:
             place = part.place(self.scope)
             if place is None:

@@ -4,22 +4,27 @@
 import { execFile } from "node:child_process"
 
 const [bus, ...options] = COMMAND
+const isWoken = IS_WOKEN // by interactive mail, while it is idle
 
 export const AckbusPlugin = async ({ client, directory }) => {
   const sessions = new Map() // those of agents that have mail, by id: not of sub-agents
 
-  const run = (words, input) =>
+  let idle // the session that was idle last
+  let isWaiting = false
+
+  const run = (words, input, timeout = 10_000) =>
     new Promise((resolve, reject) => {
       const done = (error, said) => (error ? reject(error) : resolve(said))
-      const hook = execFile(bus, words, { cwd: directory, timeout: 10_000 }, done)
+      const hook = execFile(bus, words, { cwd: directory, timeout }, done)
       hook.stdin.on("error", () => {}) // it may have ended before it read
       hook.stdin.end(input)
     })
 
   // Returns what `bus hook` says to an event: a text, or nothing. In trouble the agent goes on.
-  const ask = async (event, told = {}) => {
+  const ask = async (event, told = {}, timeout) => {
     try {
-      const said = await run(["hook", event, "opencode", ...options], JSON.stringify(told))
+      const words = ["hook", event, "opencode", ...options]
+      const said = await run(words, JSON.stringify(told), timeout)
       return said ? JSON.parse(said).text : undefined
     } catch {
       return undefined
@@ -27,6 +32,21 @@ export const AckbusPlugin = async ({ client, directory }) => {
   }
 
   const isSubAgent = async (id) => (await client.session.get({ path: { id } })).data?.parentID
+
+  const prompt = async (id, text) => {
+    const { agent, model } = sessions.get(id)
+    const body = { agent, model, parts: [{ type: "text", text }] }
+    await client.session.prompt({ path: { id }, body })
+  }
+
+  // Waits for mail, as long as it takes: once for all sessions.
+  const waitForMail = async () => {
+    if (!isWoken || isWaiting) return
+    isWaiting = true
+    const text = await ask("wait", {}, 0)
+    isWaiting = false
+    if (text) await prompt(idle, text)
+  }
 
   return {
     "chat.message": async ({ sessionID }, { message, parts }) => {
@@ -56,10 +76,9 @@ export const AckbusPlugin = async ({ client, directory }) => {
       if (type !== "session.idle" || session.isEnded) return
       const text = await ask("stop", { stop_hook_active: session.goesOn })
       session.goesOn = Boolean(text)
-      if (!text) return
-      const { agent, model } = session
-      const body = { agent, model, parts: [{ type: "text", text }] }
-      await client.session.prompt({ path: { id }, body })
+      if (text) return prompt(id, text)
+      idle = id
+      waitForMail()
     },
   }
 }

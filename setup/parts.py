@@ -7,13 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from .edits import Edit, JsonHook, JsonServer, JsonServerOfProject
+from .edits import AbsentHook, Edit, JsonHook, JsonServer, JsonServerOfProject
 from .ours import hook_command, hook_mark
 from .plugin import PluginFile
 from .text_edits import TomlServer
 
 #: Our names of an agent's events, in their order.
 EVENTS = ("start", "tool", "stop")
+
+#: Our name of the event that an agent is idle: a hook waits for mail until it comes.
+WAIT = "wait"
 
 #: For all who have the project, for the person in the project, for all projects of the person.
 Scope = Literal["project", "local", "global"]
@@ -33,6 +36,7 @@ class Wanted:
         command: `bus`, with the options for agent and bus.
         profile: which tools a server is to offer; None leaves it to the server.
         bodies: whether hooks show bodies of messages.
+        wakes: whether interactive mail wakes an idle agent.
     """
 
     program: str
@@ -41,6 +45,7 @@ class Wanted:
     command: list[str]
     profile: str | None
     bodies: bool
+    wakes: bool
 
     @property
     def of_hooks(self) -> list[str]:
@@ -74,6 +79,11 @@ class Part:
     def edits(self, wanted: Wanted) -> list[Edit]:
         """Return the edits of the file."""
         raise NotImplementedError
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether by it the program can wait for mail while its agent is idle."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -109,11 +119,22 @@ class Servers(Part):
 
 @dataclass(frozen=True)
 class Hooks(Part):
-    """Hooks: the program's names of our three events, and the form of a hook."""
+    """Hooks: the program's names of our three events, and the form of a hook.
+
+    Attributes:
+        waiting: the form of a hook that runs on while the agent is idle, if the program has one; it
+            begins with a session, and with the end of each turn.
+    """
 
     events: tuple[str, str, str]
     form: Callable[[str], dict[str, Any]]
     is_versioned: bool = False
+    waiting: Callable[[str], dict[str, Any]] | None = None
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether by it the program can wait for mail while its agent is idle."""
+        return self.waiting is not None
 
     @property
     def besides(self) -> Mapping[str, object]:
@@ -122,21 +143,33 @@ class Hooks(Part):
 
     def edits(self, wanted: Wanted) -> list[Edit]:
         """Return the edits that add a hook for each event, all running one command."""
-        bus, program = wanted.command[0], wanted.program
-        return [
-            JsonHook(
-                ("hooks", name),
-                self.form(hook_command([bus, "hook", event, program, *wanted.of_hooks])),
-                hook_mark(event, program),
-            )
+        made: list[Edit] = [
+            self._hook(wanted, event, name, self.form)
             for event, name in zip(EVENTS, self.events, strict=True)
         ]
+        if self.waiting is not None:
+            for name in (self.events[0], self.events[-1]):
+                hook = self._hook(wanted, WAIT, name, self.waiting)
+                made.append(hook if wanted.wakes else AbsentHook(hook))
+        return made
+
+    def _hook(
+        self, wanted: Wanted, event: str, name: str, form: Callable[[str], dict[str, Any]]
+    ) -> JsonHook:
+        line = hook_command([wanted.command[0], "hook", event, wanted.program, *wanted.of_hooks])
+        return JsonHook(("hooks", name), form(line), hook_mark(event, wanted.program))
 
 
 @dataclass(frozen=True)
 class Plugin(Part):
     """A plugin, which a program has instead of hooks: the file is entirely ours."""
 
+    @property
+    def can_wait(self) -> bool:
+        """Whether by it the program can wait for mail while its agent is idle."""
+        return True
+
     def edits(self, wanted: Wanted) -> list[Edit]:
         """Return the edit that makes the plugin, which runs one command at each event."""
-        return [PluginFile.running([wanted.command[0], *wanted.of_hooks])]
+        command = [wanted.command[0], *wanted.of_hooks]
+        return [PluginFile.running(command, wakes=wanted.wakes)]

@@ -16,6 +16,9 @@ _TEMPLATE = Path(__file__).with_name("opencode.js")
 #: The mark of a file of ours, of any version.
 _FIRST_LINE = "// Hands mail of the message bus (ackbus) over"
 
+#: The line of a plugin that wakes an idle agent.
+WAKES = "const isWoken = true"
+
 _COMMAND = re.compile(r"^const \[bus, \.\.\.options\] = (.*)$", re.MULTILINE)
 
 
@@ -26,10 +29,11 @@ class PluginFile:
     text: str
 
     @classmethod
-    def running(cls, command: list[str]) -> PluginFile:
-        """Return the plugin that runs `bus` with these options."""
+    def running(cls, command: list[str], *, wakes: bool) -> PluginFile:
+        """Return the plugin that runs `bus` with these options, and may wake an idle agent."""
         words = json.dumps(command, ensure_ascii=False)
-        return cls(_TEMPLATE.read_text(encoding="utf-8").rstrip().replace("COMMAND", words))
+        text = _TEMPLATE.read_text(encoding="utf-8").rstrip()
+        return cls(text.replace("IS_WOKEN", json.dumps(wakes)).replace("COMMAND", words))
 
     def put(self, text: str) -> str:
         """Return our text."""

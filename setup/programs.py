@@ -18,6 +18,9 @@ from .parts import Hooks, Part, Plugin, Servers
 #: How long a program waits for a hook, in seconds. One takes a twentieth of a second.
 _TIMEOUT_S = 10
 
+#: How long a program lets a hook wait beside an idle agent, in seconds: a week.
+_IDLE_S = 604_800
+
 
 @dataclass(frozen=True)
 class Program:
@@ -36,6 +39,11 @@ class Program:
     note: str = ""
     local_note: str = ""
     roles: str = ""
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether it can wait for mail while its agent is idle."""
+        return any(part.can_wait for part in self.parts)
 
     @property
     def delivers(self) -> bool:
@@ -67,6 +75,11 @@ def _local(command: list[str]) -> dict[str, Any]:
 
 def _group(command: str) -> dict[str, Any]:
     return {"hooks": [{"type": "command", "command": command, "timeout": _TIMEOUT_S}]}
+
+
+def _waiting_group(command: str) -> dict[str, Any]:
+    hook = {"type": "command", "command": command, "timeout": _IDLE_S, "asyncRewake": True}
+    return {"hooks": [hook]}
 
 
 def _named_group(command: str) -> dict[str, Any]:
@@ -109,6 +122,7 @@ PROGRAMS = {
                 "${CLAUDE_CONFIG_DIR:-.claude}/settings.json",
                 ("SessionStart", "PostToolUse", "Stop"),
                 _group,
+                waiting=_waiting_group,
                 local=".claude/settings.local.json",
             ),
         ),

@@ -16,6 +16,7 @@ from .errors import NotWoken
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from ..bus.bus import Bus
 
@@ -79,13 +80,17 @@ class Notes:
         Raises:
             NotWoken: it is not so long ago, another process is at it, or no note can be written.
         """
-        fd = self._open()
-        try:
-            self._lock(fd)
+        with self._locked(self._name):
             self.check_pace(pace_s)
             yield
-        finally:
-            os.close(fd)
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Be the one process that waits beside the agent for its mail.
+
+        Raises:
+            NotWoken: another process does, or there can be no lock.
+        """
+        return self._locked(f"{self._name}.waits")
 
     def check_pace(self, pace_s: float) -> None:
         """Raise `NotWoken` where the last time is not so long ago."""
@@ -98,19 +103,27 @@ class Notes:
         ago_s = (self._bus.now_ms() - self.last().at_ms) / 1000
         return math.ceil(pace_s - ago_s) if 0 <= ago_s < pace_s else 0  # below 0: a clock set back
 
-    def _open(self) -> int:
+    @contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        """Have a file of the folder locked."""
+        fd = self._open(name)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(fd)
+            raise NotWoken(self._agent, "another process is at it at this moment") from error
+        try:
+            yield
+        finally:
+            os.close(fd)
+
+    def _open(self, name: str) -> int:
         try:
             if self._bus.layout.files.look(_FOLDER) is None:
                 self._folder.make()
                 keep_out_of_git(self._bus.layout, f"{_FOLDER}/")
-            return self._folder.change(self._name)
+            return self._folder.change(name)
         except OSError as error:
-            path = self._folder.path_of(self._name)
+            path = self._folder.path_of(name)
             reason = error if isinstance(error, Obstructed) else f"{path}: {error.strerror}"
             raise NotWoken(self._agent, f"no note can be kept: {reason}") from error
-
-    def _lock(self, fd: int) -> None:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise NotWoken(self._agent, "another process is waking it at this moment") from error

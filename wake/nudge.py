@@ -14,6 +14,7 @@ from .errors import NotWoken
 from .program import BY_COMMAND, program_of
 from .screen import Screen
 from .tmux import Tmux
+from .waking import TEXT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ..schema.message.message import Message
 
 #: All that is ever typed.
-TEXT = "(Mail waits on the bus: read your inbox.)"
+LINE = f"({TEXT})"
 
 #: How long a program may take to show it, and how often it is looked for, in seconds.
 _SHOWN_WITHIN_S, _LOOK_S = 3.0, 0.05
@@ -75,8 +76,8 @@ class Nudge:
         Raises:
             NotWoken: the line was not taken; what was typed of it was erased.
         """
-        self._type(TEXT[0], "")
-        self._type(TEXT[1:], TEXT[0])
+        self._type(LINE[0], "")
+        self._type(LINE[1:], LINE[0])
         self._terminal().press_enter()
 
     def _type(self, text: str, typed: str) -> None:

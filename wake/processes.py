@@ -6,6 +6,8 @@ import os
 import re
 from dataclasses import dataclass
 
+from ..schema.process_table import read_proc
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,17 +36,17 @@ class Process:
     @property
     def words(self) -> list[str]:
         """Its command line."""
-        return _read(self.pid, "cmdline").split("\0")[:-1]
+        return read_proc(self.pid, "cmdline").split("\0")[:-1]
 
     @property
     def name(self) -> str:
         """The name of its program, for people."""
-        return _read(self.pid, "comm").strip() or "a program"
+        return read_proc(self.pid, "comm").strip() or "a program"
 
     @property
     def variables(self) -> dict[str, str]:
         """The environment with which it began; empty where it is another user's."""
-        pairs = (entry.partition("=") for entry in _read(self.pid, "environ").split("\0"))
+        pairs = (entry.partition("=") for entry in read_proc(self.pid, "environ").split("\0"))
         return {name: value for name, equals, value in pairs if equals}
 
     @property
@@ -68,7 +70,7 @@ class Process:
 def process(pid: int) -> Process | None:
     """Return a process, or None when it has ended."""
     # The name before the fields, in parentheses, may hold anything.
-    fields = _read(pid, "stat").rpartition(")")[2].split()
+    fields = read_proc(pid, "stat").rpartition(")")[2].split()
     if not fields or fields[0] in "ZX":
         return None
     parent, group, _, _, foreground = map(int, fields[1:6])
@@ -92,11 +94,3 @@ def in_foreground(terminal: str, group: int) -> list[Process]:
         for pid in ids
         if (each := process(pid)) is not None and each.group == group and each.terminal == terminal
     ]
-
-
-def _read(pid: int, name: str) -> str:
-    try:
-        with open(f"/proc/{pid}/{name}", encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:  # it has ended, or is another user's
-        return ""

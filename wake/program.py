@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ..bus.presence.heartbeats import Liveness
 from ..schema.processes import has_run_for
+from ..subscribers.inboxes.session_names import SessionNames
 from .errors import NotWoken
 from .processes import Process, above, in_foreground, process
 
@@ -67,8 +68,10 @@ def program_of(bus: Bus, agent: str) -> Program:
 
 
 def _server(bus: Bus, agent: str) -> Process:
-    """Return the MCP server in which the heart of an agent beats."""
-    beat = bus.heartbeats.get(agent)
+    """Return the MCP server in which the heart of an agent, or of its session, beats."""
+    sessions = SessionNames.of(bus).list(agent)
+    name = next((each.name for each in sessions if each.claims_base), agent)
+    beat = bus.heartbeats.get(name)
     if beat is None or beat.liveness not in _HERE:
         state = "it has never beaten its heart" if beat is None else f"it is {beat.liveness.value}"
         raise NotWoken(agent, f"{state}; start it, or {BY_COMMAND}")

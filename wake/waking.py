@@ -8,17 +8,20 @@ from typing import Protocol
 
 from ..bus.doorbell import listen
 from ..schema.message.priority import Priority
-from ..subscribers.inboxes.inbox import Inbox
 from ..subscribers.inboxes.polling_pace import POLL_LIMIT, Pace
+from ..subscribers.inboxes.session_inbox import inbox_of
 from .errors import NotWoken
 from .notes import Notes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ..bus.bus import Bus
     from ..schema.message.message import Message
+
+#: All that an agent is told when it is woken.
+TEXT = "Mail waits on the bus: read your inbox."
 
 #: How long an agent is left alone after it was woken, in seconds.
 PACE_S = 600.0
@@ -68,7 +71,6 @@ class Waking:
     def __init__(self, bus: Bus, agent: str, way: Way, *, pace_s: float = PACE_S) -> None:
         self._bus = bus
         self._agent = agent
-        self._inbox = Inbox(bus, agent)
         self._notes = Notes(bus, agent)
         self._way = way
         self._pace_s = pace_s
@@ -84,7 +86,7 @@ class Waking:
         Raises:
             NotWoken: it could not be woken, or was a short time ago.
         """
-        waiting = self._inbox.poll(1)
+        waiting = inbox_of(self._bus, self._agent).poll(1)
         if not waiting:
             return None
         if not dry_run:
@@ -93,7 +95,11 @@ class Waking:
         return Woken(self._agent, waiting[0].seq, self._way.check())
 
     def follow(
-        self, *, patience_s: float = PATIENCE_S, retry_s: float = RETRY_S
+        self,
+        *,
+        patience_s: float = PATIENCE_S,
+        retry_s: float = RETRY_S,
+        goes_on: Callable[[], bool] = lambda: True,
     ) -> Iterator[Woken | NotWoken]:
         """Wake the agent whenever interactive mail waits, once for each; yield each end of a try.
 
@@ -102,10 +108,11 @@ class Waking:
         Args:
             patience_s: how long the agent may take to handle the mail by itself, in seconds.
             retry_s: how long after a try that failed the next one is made, in seconds.
+            goes_on: is asked every 2 s at least; False ends it.
         """
         pace, not_before, said = Pace(), 0.0, ""
         with listen(self._bus) as listener:  # before the look: what comes after it is heard
-            while True:
+            while goes_on():
                 mail = self.unheeded(patience_s) if monotonic() >= not_before else None
                 if mail is None:
                     listener.wait(pace.next())
@@ -125,7 +132,8 @@ class Waking:
         if self._notes.left_s(self._pace_s):
             return None
         self._looked = max(self._looked, self._notes.last().upto)
-        while page := self._inbox.poll_after(self._looked, POLL_LIMIT):
+        inbox = inbox_of(self._bus, self._agent)
+        while page := inbox.poll_after(self._looked, POLL_LIMIT):
             for mail in page:
                 if mail.priority == Priority.INTERACTIVE:
                     has_waited_s = (self._bus.now_ms() - mail.ts_ms) / 1000

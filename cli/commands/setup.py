@@ -99,45 +99,70 @@ class Act:
             raise InvalidInput("give --local or --global, not both")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """The choices of a setup; what is not chosen stays as it is set up."""
+
+    agent: Annotated[
+        str | None,
+        optional(
+            "NAME",
+            "The name under which its agents act. Default: the one that is set up, else"
+            " the program's.",
+        ),
+    ] = None
+    profile: Annotated[
+        str | None,
+        optional("P", "Which tools they have: default (6) or full (13); it is kept."),
+    ] = None
+    bodies: Annotated[
+        bool | None,
+        typer.Option(
+            "--bodies/--no-bodies",
+            help="Whether hooks show bodies of messages, or only what waits; it is kept.",
+            show_default=False,
+        ),
+    ] = None
+    wake: Annotated[
+        bool | None,
+        typer.Option(
+            "--wake/--no-wake",
+            help="Interactive mail wakes an idle agent, or not; it is kept.",
+            show_default=False,
+        ),
+    ] = None
+
+    def check(self, name: str) -> None:
+        """Refuse a choice that breaks a rule, or that a program does not have."""
+        if self.agent is not None:
+            check_agent(self.agent)
+        if self.profile is not None and self.profile not in PROFILES:
+            raise InvalidInput(f"--profile must be {' or '.join(PROFILES)}, not {self.profile!a}")
+        if self.wake and not PROGRAMS[name].can_wait:
+            title = PROGRAMS[name].title
+            raise InvalidInput(f"{title} can't wait for mail by itself: see 'bus wake --help'")
+
+    def over(self, found: Installation) -> Installation:
+        """Return a setup with these choices."""
+        return replace(
+            found,
+            agent=self.agent or found.agent,
+            profile=self.profile or found.profile,
+            bodies=found.bodies if self.bodies is None else self.bodies,
+            wakes=found.wakes if self.wake is None else self.wake,
+        )
+
+
 def _define(name: str) -> None:
     """Define `bus setup` of one program."""
     title = PROGRAMS[name].title
 
-    def command(
-        act: Act,
-        agent: Annotated[
-            str | None,
-            optional(
-                "NAME",
-                "The name under which its agents act. Default: the one that is set up, else"
-                " the program's.",
-            ),
-        ] = None,
-        profile: Annotated[
-            str | None,
-            optional("P", "Which tools they have: default (6) or full (13); it is kept."),
-        ] = None,
-        bodies: Annotated[
-            bool | None,
-            typer.Option(
-                "--bodies/--no-bodies",
-                help="Whether hooks show bodies of messages, or only what waits; it is kept.",
-                show_default=False,
-            ),
-        ] = None,
-        place: Place = HERE,
-    ) -> int:
+    def command(act: Act, choices: Choices, place: Place = HERE) -> int:
         act.validate()
-        _check_chosen(agent, profile)
+        choices.check(name)
         found = _installation(name, act, place)
         found.check_scope()
-        found = found.as_it_stands()
-        installation = replace(
-            found,
-            agent=agent or found.agent,
-            profile=profile or found.profile,
-            bodies=found.bodies if bodies is None else bodies,
-        )
+        installation = choices.over(found.as_it_stands())
         if act.print:
             return _print(installation)
         if act.check:
@@ -172,13 +197,6 @@ def _installation(name: str, act: Act, place: Place) -> Installation:
     options = options or ("--dir", found)
     scope: Scope = LOCAL if act.local else PROJECT
     return Installation(name, name, own_path(), project_root(found), options, scope)
-
-
-def _check_chosen(agent: str | None, profile: str | None) -> None:
-    if agent is not None:
-        check_agent(agent)
-    if profile is not None and profile not in PROFILES:
-        raise InvalidInput(f"--profile must be {' or '.join(PROFILES)}, not {profile!a}")
 
 
 def _print(installation: Installation) -> int:
@@ -250,7 +268,7 @@ def prime(
 
 @commands.command("hook", example="bus hook stop claude --agent reviewer")
 def hook(
-    event: Annotated[str, typer.Argument(metavar="EVENT", help="start, tool or stop.")],
+    event: Annotated[str, typer.Argument(metavar="EVENT", help="start, tool, stop or wait.")],
     program: Annotated[
         str, typer.Argument(metavar="PROGRAM", help=f"{', '.join(hook_action.ANSWERS)}.")
     ],
@@ -263,7 +281,8 @@ def hook(
     """Answer an event of an agent's program, as set up.
 
     'bus setup' configures this. At the start it prints the guide, after a tool the new mail, and
-    at a stop it keeps the agent once from ending while mail waits. It acknowledges nothing, prints
+    at a stop it keeps the agent once from ending while mail waits; with --wake another one waits
+    beside an idle agent for interactive mail. It acknowledges nothing, prints
     nothing without mail, and reports errors on stderr with exit code 0: the agent goes on without
     the bus.
     """

@@ -40,8 +40,8 @@ def hook(
     no_bodies: bool = False,
 ) -> int:
     """Answer an event in an agent, in the form of its program; print nothing when nothing waits."""
-    answers = ANSWERS.get(program)
-    if answers is None or event not in answers:
+    answers = ANSWERS.get(program, {})
+    if event not in answers and (event != WAIT or program not in WAITERS):
         known = f"{', '.join(EVENTS)} and {', '.join(ANSWERS)}"
         raise InvalidInput(f"there is no hook {event!a} of {program!a}; there are {known}")
     agent = agent or os.environ.get(AGENT_VARIABLE)
@@ -59,9 +59,25 @@ def hook(
     look = look_in(
         found, agent, COUNTED, wait_s=PATIENCE_S, holder=holder(), joins=event == "start"
     )
+    if event == WAIT:
+        return _wait(program, look.agent, found)
     text = EVENTS[event](look, found, shows)
     if text:
         output.json_line(answers[event](text))
+    return 0
+
+
+def _wait(program: str, agent: str, directory: str) -> int:
+    """Wait beside an idle agent, and tell its program, in the form of it, that mail waits."""
+    from ...wake.waking import TEXT
+    from .waiting_hook import wait, waits_for
+
+    if not waits_for(program) or not wait(agent, directory):
+        return 0
+    if program == "claude":  # it goes on with what a hook says on stderr with this exit code
+        print(TEXT, file=sys.stderr)
+        return GOES_ON
+    output.json_line({"text": TEXT})
     return 0
 
 
@@ -107,6 +123,12 @@ def _at_stop(look: Look, directory: str, shows: Set[str]) -> str | None:
         return None
     return f"Before you end: handle what waits on the message bus, and acknowledge it.\n{waiting}"
 
+
+#: The exit code of an action that makes the program go on; no error of ours has it.
+GOES_ON = 100
+
+#: The event of an agent that is idle, and the programs that wait for mail by a hook meanwhile.
+WAIT, WAITERS = "wait", ("claude", "opencode")
 
 #: The text of each event, or None, for a look, a bus, and the events that show bodies.
 EVENTS: dict[str, Callable[[Look, str, Set[str]], str | None]] = {

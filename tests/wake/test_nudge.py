@@ -9,7 +9,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.schema.processes import is_running
-from ackbus.wake.nudge import TEXT
+from ackbus.wake.nudge import LINE
 
 from ..conftest import RunBus, wait_until
 from .conftest import AgentInTerminal, TmuxWindow
@@ -23,9 +23,9 @@ def test_one_line_of_ours_is_typed(agent: AgentInTerminal, run_bus: RunBus) -> N
     done = run_bus("wake", "me", "--json")
     told = json.loads(done.out)
     assert (told["agent"], told["woken"], told["seq"]) == ("me", True, 1)
-    wait_until(lambda: agent.read == f"{TEXT}\n")
+    wait_until(lambda: agent.read == f"{LINE}\n")
     assert run_bus("wake", "me", "--pace", "0s").code == 0
-    wait_until(lambda: agent.read == f"{TEXT}\n" * 2)
+    wait_until(lambda: agent.read == f"{LINE}\n" * 2)
 
 
 def test_name_of_an_agent_is_not_typed(in_tmux: AgentInTerminal, run_bus: RunBus) -> None:
@@ -33,7 +33,7 @@ def test_name_of_an_agent_is_not_typed(in_tmux: AgentInTerminal, run_bus: RunBus
     in_tmux.start(agent=name)
     assert run_bus("wake", name).code == 0
     wait_until(lambda: in_tmux.read)
-    assert in_tmux.read == f"{TEXT}\n"
+    assert in_tmux.read == f"{LINE}\n"
 
 
 def test_dry_run_types_nothing(agent: AgentInTerminal, run_bus: RunBus) -> None:
@@ -42,7 +42,7 @@ def test_dry_run_types_nothing(agent: AgentInTerminal, run_bus: RunBus) -> None:
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("would wake me for message 1, by ")
     assert run_bus("wake", "me").code == 0  # no pace was begun
-    wait_until(lambda: agent.read == f"{TEXT}\n")
+    wait_until(lambda: agent.read == f"{LINE}\n")
 
 
 def test_line_that_somebody_began_is_left_as_it_is(agent: AgentInTerminal, run_bus: RunBus) -> None:
