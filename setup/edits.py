@@ -161,8 +161,8 @@ class JsonHook:
 
     @property
     def key(self) -> str:
-        """The mark of the hook."""
-        return self.mark
+        """The place of the hook, and its mark."""
+        return f"{'.'.join(self.path)}:{self.mark}"
 
     def span(self, text: str) -> tuple[int, int] | None:
         """Return where it stands in the text, with a group that has no other hook, or None."""
@@ -208,6 +208,14 @@ class AbsentHook:
     """A hook that is not wanted: one of before is taken out."""
 
     hook: JsonHook
+
+    @property
+    def key(self) -> str:
+        """The key of the hook."""
+        return self.hook.key
+
+    def span(self, text: str) -> None:
+        """Return None: nothing of a person's is in its place."""
 
     def put(self, text: str) -> str:
         """Return the text without the hook."""
