@@ -235,7 +235,9 @@ class Change:
         try:
             taken.write(self.notes)
         except OSError as error:
-            raise Refused(f"the note of {self.path} can't be kept: {error.strerror}") from error
+            if _given_back(self.notes):  # else nothing would be lost
+                told = f"no note of {self.path} can be kept, to give it back: {error.strerror}"
+                raise Refused(told) from error
         try:
             if self.after is None:
                 os.unlink(target)
@@ -243,7 +245,8 @@ class Change:
             else:
                 replace_file(target, self.after)
         except OSError as error:
-            taken.write(earlier)
+            with suppress(OSError):
+                taken.write(earlier)
             raise Refused(f"{self.path} can't be written: {error.strerror}") from error
 
     def _remove_empty_folders(self, folder: str) -> None:

@@ -53,7 +53,7 @@ class TakenOver:
             with open(self._path, encoding="utf-8") as file:
                 entries = json.load(file)["entries"]
             return {key: Entry(**entry) for key, entry in entries.items()}
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return {}
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InvalidInput(
@@ -67,7 +67,7 @@ class TakenOver:
             OSError: it can't be written.
         """
         if not entries:
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError, NotADirectoryError):
                 os.unlink(self._path)
             folder = os.path.dirname(self._path)
             with suppress(OSError):  # there are other notes, or keys

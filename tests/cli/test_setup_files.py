@@ -486,6 +486,23 @@ def test_notes_of_what_was_taken_over_are_private_and_go(root: Path) -> None:
     assert [path for path in home.rglob("*") if path.is_file()] == []
 
 
+def test_entry_is_not_taken_over_where_no_note_can_be_kept(root: Path) -> None:
+    (root.parent / "home" / ".config").write_text("no folder")
+    path = root / "opencode.json"
+    path.write_text('{"mcp": {"ackbus": {"command": ["bus", "mcp"]}}}')
+    before = contents(root.parent)
+    with pytest.raises(
+        Refused, match=r"no note of .*opencode\.json can be kept, to give it back: "
+    ):
+        apply(installation("opencode", root).additions())
+    assert contents(root.parent) == before
+    path.unlink()
+    before = contents(root.parent)
+    apply(installation("claude", root).additions())  # nothing of a person's is in its place
+    apply(installation("claude", root).removals())
+    assert contents(root.parent) == before
+
+
 def test_note_that_is_damaged_is_named_and_nothing_is_changed(root: Path) -> None:
     setup = installation("windsurf", root)
     apply(setup.additions())

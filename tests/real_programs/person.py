@@ -119,7 +119,9 @@ class Person:
             text = text.replace(f"{{{word}}}", value)
         return text
 
-    def start(self, line: list[str], **more: str) -> "subprocess.Popen[str]":
+    def start(
+        self, line: list[str], *, stdin: int = subprocess.DEVNULL, **more: str
+    ) -> "subprocess.Popen[str]":
         env = {key: self._filled(value) for key, value in self.driven.env.items()}
         path = os.pathsep.join([FOLDER, os.environ["PATH"]])
         plain = {"HOME": str(self.home), "PATH": path, "TERM": "dumb", "LC_ALL": "C.UTF-8"}
@@ -127,7 +129,7 @@ class Person:
             [self._filled(word) for word in line],
             cwd=self.project,
             env=plain | env | more,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -4,7 +4,10 @@ They are no part of an ordinary installation: `make programs` gets them from npm
 """
 
 import json
-from collections.abc import Callable
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,9 +15,9 @@ import pytest
 from ackbus import Bus, Inbox
 
 from ..conftest import RunBus, wait_until
-from .person import Person
+from .person import TIMEOUT_S, Person
 from .roles import ABOVE_USERS, TOOL, roles_of
-from .scripted_model import Call, ScriptedModel
+from .scripted_model import SAID, Call, ScriptedModel
 
 #: How often each program is started to see if it has the tools.
 RUNS = 10
@@ -103,3 +106,48 @@ def test_program_lists_the_server_of_all_projects(
     assert "ackbus" not in person.run([name, "mcp", "list"])
     run_bus("setup", name, "--global", "--remove", env=variable)
     assert "ackbus" not in person.run([name, "mcp", "list"], **variable)
+
+
+PLUGIN = Path(__file__).parents[2] / "examples" / "plugins" / "gemini"
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    """The URL of a server that answers 404, with words of its own."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = (
+                b'{"error": {"code": 404, "message": "no such model here", "status": "NOT_FOUND"}}'
+            )
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(404)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Be silent."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def test_example_plugin_gives_gemini_a_long_prompt_and_tells_its_words(
+    name: str, person: Person, model: ScriptedModel, refusing: str
+) -> None:
+    """Issue 19, item 13: more than one argument may have; an error without the stack of Node."""
+    if name != "gemini":
+        pytest.skip("it is of Gemini's command")
+    prompt = "a word " * 29_000
+    with person.start([str(PLUGIN)], stdin=subprocess.PIPE) as plugin:
+        said, _ = plugin.communicate(prompt, timeout=TIMEOUT_S)
+    assert (plugin.returncode, said) == (0, f"{SAID}\n")
+    assert prompt.strip() in json.dumps(model.heard[-1])
+    person.urls["model"] = refusing
+    with person.start([str(PLUGIN)], stdin=subprocess.PIPE) as plugin:
+        said, _ = plugin.communicate("why?", timeout=TIMEOUT_S)
+    assert (plugin.returncode, said) == (1, "no such model here\n")
