@@ -121,10 +121,18 @@ servers:
 PROGRAMS := @anthropic-ai/claude-code@2.1.197 @openai/codex@0.169.0 @google/gemini-cli@0.61.0 \
             @github/copilot@1.0.102 opencode-ai@1.18.33
 
+# Libraries for agents: each has an environment of its own, as they want different SDKs.
+LIBRARIES := openai_agents=openai-agents==0.24.0 langchain=langchain-mcp-adapters==0.3.2 \
+             crewai=crewai-tools[mcp]==1.15.30
+
 programs: venv  ## drive the programs that `bus setup` sets up, before a scripted model
 	npm install --prefix $(VENV)/programs --no-audit --no-fund --loglevel=error $(PROGRAMS)
+	for library in $(LIBRARIES); do \
+	  $(PYTHON) -m venv $(VENV)/libraries/$${library%%=*}; \
+	  $(VENV)/libraries/$${library%%=*}/bin/python $(PIP) "$${library#*=}"; \
+	done
 	ACKBUS_PROGRAMS=$(CURDIR)/$(VENV)/programs/node_modules/.bin \
-	  $(BIN)/pytest --verbose tests/real_programs
+	  ACKBUS_LIBRARIES=$(CURDIR)/$(VENV)/libraries $(BIN)/pytest --verbose tests/real_programs
 
 fmt: venv  ## format the code, sort its imports, repair what ruff can repair
 	$(BIN)/ruff check --fix-only

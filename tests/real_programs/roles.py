@@ -18,6 +18,11 @@ def roles_of(words: str, request: Json) -> list[str]:
     return [role for role, said in _parts(request) if words in json.dumps(said, ensure_ascii=False)]
 
 
+def results_in(request: Json) -> list[Any]:
+    """Returns the results of tools as they reached the model."""
+    return [said for role, said in _parts(request) if role == TOOL]
+
+
 def _parts(request: Json) -> Iterator[tuple[str, Any]]:
     """The parts of a request, each with its role: what stands above the conversation first."""
     for above in ("system", "instructions", "systemInstruction"):
