@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -18,9 +20,11 @@ from starlette.types import Scope as Connection
 
 from ...bus.bus import Bus
 from ...bus.trust.signing import sign_only_for
-from ...schema.errors import InvalidInput
+from ...schema.errors import AckbusError, InvalidInput
+from ...schema.process_table import process
+from ...subscribers.inboxes.session_names import by_connection
 from ..access.access import allowed, known
-from ..access.principals import Scope
+from ..access.principals import Principal, Scope
 from ..threads import WRITE_TIMEOUT_S
 from .cancellation import while_there
 from .joined_agents import IDLE_S, Home
@@ -51,6 +55,7 @@ class HttpDoor:
         # The session of each client that speaks a protocol with sessions, and its last call; those
         # that have been silent longest come first.
         self._sessions: dict[str, tuple[Session, float]] = {}
+        self._over: list[Session] = []
         self._manager = StreamableHTTPSessionManager(
             Protocol(self._session_of, _profile_of, _check).server(),
             json_response=True,
@@ -93,6 +98,16 @@ class HttpDoor:
         # Where there are sessions, a client that is gone may have meant no such thing.
         stands_alone = request.headers.get(_VERSION) not in (None, *HANDSHAKE_PROTOCOL_VERSIONS)
         await (while_there(handle) if stands_alone else handle)(connection, receive, send)
+        if request.method == "DELETE":
+            await self._end_of(request.headers.get(_SESSION_ID, ""), principal)
+
+    async def _end_of(self, id: str, principal: Principal) -> None:
+        """End a session whose client says so, if it is that client's."""
+        session, _ = self._sessions.get(id, (None, 0.0))
+        if session is not None and session.principal.name == principal.name:
+            del self._sessions[id]
+            self._over.append(session)
+            await anyio.to_thread.run_sync(self._end_sessions)
 
     def _session_of(self, context: Any) -> Session:
         request: Request = context.request
@@ -100,14 +115,18 @@ class HttpDoor:
         bound_to = principal.own(request.query_params.get("agent") or None)
         # Only there is an id one that the SDK gave out, and that shows the token of its owner.
         has_session = context.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
-        if bound_to or not has_session:
+        if not has_session:
             return Session(self._home, bound_to, remembers=False, principal=principal)
         id = request.headers[_SESSION_ID]
-        session, _ = self._sessions.pop(id, (Session(self._home), 0.0))
+        session, _ = self._sessions.pop(id, (None, 0.0))
+        if session is None or session.bound_to != bound_to:
+            own = process(os.getpid())
+            holder = None if own is None else by_connection(str(own), id)
+            session = Session(self._home, bound_to, holder=holder, lease_s=IDLE_S)
         session.principal = principal  # of this call: a token of that name may have lost a right
         self._sessions[id] = session, time.monotonic()
         if len(self._sessions) > _MAX_SESSIONS:  # clients end sessions without a word to us
-            del self._sessions[next(iter(self._sessions))]
+            self._over.append(self._sessions.pop(next(iter(self._sessions)))[0])
         return session
 
     async def _sweep(self) -> None:
@@ -116,8 +135,17 @@ class HttpDoor:
             await anyio.sleep(_SWEEP_S)
             before = time.monotonic() - IDLE_S
             for id in [id for id, (_, at) in self._sessions.items() if at <= before]:
-                del self._sessions[id]
+                self._over.append(self._sessions.pop(id)[0])
+            await anyio.to_thread.run_sync(self._end_sessions)
             await anyio.to_thread.run_sync(self._home.rest)
+
+    def _end_sessions(self) -> None:
+        """Free the names of sessions that are over."""
+        while self._over:
+            try:
+                self._over.pop().end()
+            except AckbusError as error:  # then the name is free when its lease ends
+                logging.getLogger("ackbus.mcp").warning("%s", error)
 
 
 def _profile_of(context: Any) -> str:

@@ -119,20 +119,19 @@ class Session:
             return base
         try:
             taken = SessionNames.of(self.bus).take(base, self._holder, lease_s=self._lease_s)
-        except (
-            BusUnusable,
-            Refused,
-        ):  # nothing can be written, so nothing is taken from another session
-            return base
+        except (BusUnusable, Refused):
+            return base  # nothing can be written, so nothing is taken from another session
         if self._name not in (None, taken.name):
             self.home.leave(self._name)
         self._name = taken.name
         return taken.name
 
     def end(self) -> None:
-        """Free the name of this session."""
+        """Free the name of this session, and stop its heart."""
         if self._holder is not None and self._joined is not None:
             SessionNames.of(self.bus).leave(self._joined, self._holder)
+        if self._name is not None:
+            self.home.leave(self._name)
 
     def reader(self) -> str | None:
         """Return the agent whose mail is read by what is shown to it; None: nobody's."""
