@@ -150,6 +150,7 @@ def public_calls(bus: Bus) -> Calls:
         bus.search: {"words": "hello"},
         bus.collect_blobs: {},
         draft: {"type": "x", "from_agent": "a"},
+        Draft("x", from_agent="a").to_each: {"recipients": ["a"]},
         message.reply: {"type": "x", "from_agent": "a"},
         BlobStore: {"directory": directory + "/blobs"},
         bus.blobs.put: {"content": b""},
