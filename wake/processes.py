@@ -60,11 +60,13 @@ class Process:
     @property
     def terminal(self) -> str | None:
         """The path of the terminal that is its standard input, or None."""
-        try:
-            path = os.readlink(f"/proc/{self.pid}/fd/0")
-        except OSError:  # it has ended, or is another user's
-            return None
-        return path if _TERMINAL.fullmatch(path) else None
+        path = _link(self.pid, "fd/0")
+        return path if path is not None and _TERMINAL.fullmatch(path) else None
+
+    @property
+    def file(self) -> str | None:
+        """The path of the file that it runs, or None."""
+        return _link(self.pid, "exe")
 
 
 def process(pid: int) -> Process | None:
@@ -94,3 +96,10 @@ def in_foreground(terminal: str, group: int) -> list[Process]:
         for pid in ids
         if (each := process(pid)) is not None and each.group == group and each.terminal == terminal
     ]
+
+
+def _link(pid: int, name: str) -> str | None:
+    try:
+        return os.readlink(f"/proc/{pid}/{name}")
+    except OSError:  # it has ended, or is another user's
+        return None

@@ -6,6 +6,7 @@ Its arguments are the agent, the file for the lines, and a mode:
 - `draft`: the same, where a person has begun a line
 - `asks`: it asks a question, takes each key for an answer, and shows none
 - `edits`: it has started another program that reads the terminal
+- `helped`: it has started itself again, as a helper
 """
 
 import subprocess
@@ -27,6 +28,8 @@ def main(agent: str, file: str, mode: str) -> None:
         sys.stdout.flush()
         if mode == "asks":
             tty.setcbreak(0)
+        if mode == "helped":
+            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
         if mode == "edits":
             subprocess.run(["cat"], check=True)
         for line in iter(lambda: sys.stdin.read(1) if mode == "asks" else sys.stdin.readline(), ""):

@@ -3,12 +3,14 @@
 import json
 import os
 import pty
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from ackbus import Bus
-from ackbus.schema.processes import is_running
+from ackbus.schema.process_table import is_running, process
+from ackbus.subscribers.inboxes.session_names import SessionNames
 from ackbus.wake.nudge import LINE
 
 from ..conftest import RunBus, wait_until
@@ -77,6 +79,31 @@ def test_program_that_the_agent_s_has_started_gets_nothing(
     """An editor, say."""
     agent.start("edits")
     refused(agent, run_bus, "cat reads the terminal of python")
+
+
+def test_program_may_have_started_itself_again(in_tmux: AgentInTerminal, run_bus: RunBus) -> None:
+    """As Claude Code does."""
+    in_tmux.start("helped")
+    assert run_bus("wake", "me").code == 0
+    wait_until(lambda: in_tmux.read == f"{LINE}\n")
+
+
+def test_mail_to_a_base_name_wakes_the_session_that_claims_it(
+    in_tmux: AgentInTerminal, run_bus: RunBus, bus: Bus
+) -> None:
+    names = SessionNames.of(bus)
+    with subprocess.Popen(["sleep", "100"]) as first:
+        names.take("me", str(process(first.pid)))
+        bus.heartbeats.beat("me")
+        in_tmux.start()
+        wait_until(lambda: bus.heartbeats.get("me-2"))
+        refused(in_tmux, run_bus, "not beat in a 'bus mcp'")
+        first.kill()
+    second = names.named("me-2")
+    assert second is not None
+    names.take("me", second.holder)
+    assert run_bus("wake", "me").code == 0
+    wait_until(lambda: in_tmux.read == f"{LINE}\n")
 
 
 def test_shell_gets_nothing_when_the_program_has_ended(
