@@ -50,7 +50,8 @@ class Wanted:
     @property
     def of_hooks(self) -> list[str]:
         """The options of hooks."""
-        return self.command[1:] + ([] if self.bodies else ["--no-bodies"])
+        tools = [] if self.profile is None else ["--profile", self.profile]
+        return self.command[1:] + ([] if self.bodies else ["--no-bodies"]) + tools
 
 
 @dataclass(frozen=True)

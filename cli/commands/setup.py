@@ -13,7 +13,7 @@ from ...bus.reservations.project_paths import project_root
 from ...git.driver_setup import Drivers
 from ...schema.errors import BusNotFound, InvalidInput, Refused
 from ...schema.message.names import check_agent
-from ...server.mcp.tools.profiles import PROFILES
+from ...server.mcp.tools.profiles import DEFAULT, PROFILES, check_profile
 from ...setup.checking import check
 from ...setup.installation import Installation
 from ...setup.parts import GLOBAL, LOCAL, PROJECT, Scope
@@ -29,6 +29,14 @@ from ..own_path import own_path
 from ..show import output
 
 commands = Commands()
+
+#: The profiles, each with how many tools it has.
+_TOOLS = " or ".join(f"{name} ({len(tools)})" for name, tools in PROFILES.items())
+
+Profile = Annotated[
+    str,
+    typer.Option(metavar="P", help="The tools that the agent has: default or full."),
+]
 setup = commands.group("setup", "Set up other programs for the bus.")
 
 
@@ -113,7 +121,7 @@ class Choices:
     ] = None
     profile: Annotated[
         str | None,
-        optional("P", "Which tools they have: default (6) or full (13); it is kept."),
+        optional("P", f"Which tools they have: {_TOOLS}; it is kept."),
     ] = None
     bodies: Annotated[
         bool | None,
@@ -136,8 +144,8 @@ class Choices:
         """Refuse a choice that breaks a rule, or that a program does not have."""
         if self.agent is not None:
             check_agent(self.agent)
-        if self.profile is not None and self.profile not in PROFILES:
-            raise InvalidInput(f"--profile must be {' or '.join(PROFILES)}, not {self.profile!a}")
+        if self.profile is not None:
+            check_profile(self.profile)
         if self.wake and not PROGRAMS[name].can_wait:
             title = PROGRAMS[name].title
             raise InvalidInput(f"{title} can't wait for mail by itself: see 'bus wake --help'")
@@ -252,6 +260,7 @@ def _check(installation: Installation, place: Place) -> int:
 @commands.command("prime", example="bus prime --agent reviewer")
 def prime(
     agent: Annotated[str | None, optional("NAME", "The agent. Default: $BUS_AGENT.")] = None,
+    profile: Profile = DEFAULT,
     json: Json = False,
     verbose: Verbose = False,
 ) -> int:
@@ -260,9 +269,9 @@ def prime(
     if agent is not None:
         check_agent(agent)
     if output.is_json():
-        output.json_line({"agent": agent, "instruction": instruction(agent)})
+        output.json_line({"agent": agent, "instruction": instruction(agent, profile)})
     else:
-        output.body(instruction(agent))
+        output.body(instruction(agent, profile))
     return 0
 
 
@@ -276,6 +285,7 @@ def hook(
     no_bodies: Annotated[
         bool, typer.Option("--no-bodies", help="Say what waits, and show no body.")
     ] = False,
+    profile: Profile = DEFAULT,
     place: PlaceOnly = HERE,
 ) -> int:
     """Answer an event of an agent's program, as set up.
@@ -293,4 +303,5 @@ def hook(
         directory=place.directory,
         user=place.user,
         no_bodies=no_bodies,
+        profile=profile,
     )

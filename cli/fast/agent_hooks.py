@@ -38,6 +38,7 @@ def hook(
     directory: str | None = None,
     user: bool = False,
     no_bodies: bool = False,
+    profile: str = "default",
 ) -> int:
     """Answer an event in an agent, in the form of its program; print nothing when nothing waits."""
     answers = ANSWERS.get(program, {})
@@ -62,6 +63,10 @@ def hook(
     if event == WAIT:
         return _wait(program, look.agent, found)
     text = EVENTS[event](look, found, shows)
+    if event == "start":
+        from .prime import instruction
+
+        text = f"{instruction(look.agent, profile)}\n{text}"
     if text:
         output.json_line(answers[event](text))
     return 0
@@ -85,12 +90,9 @@ def _wait(program: str, agent: str, directory: str) -> int:
 
 
 def _at_start(look: Look, directory: str, shows: Set[str]) -> str:
-    """Return the guide for the agent, and its unread mail."""
-    from .prime import instruction
-
+    """Return the unread mail, of which a session that begins has seen nothing."""
     waiting = waiting_mail(look, directory, afresh=True, bodies="start" in shows)
-    parts = [instruction(look.agent), *_who_shares(look, directory)]
-    return "\n".join([*parts, waiting or "Nothing waits for you now."])
+    return "\n".join([*_who_shares(look, directory), waiting or "Nothing waits for you now."])
 
 
 def _who_shares(look: Look, directory: str) -> list[str]:

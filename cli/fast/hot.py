@@ -40,6 +40,7 @@ OPTIONS = {
         "--user": "user",
         "--agent": "agent",
         "--no-bodies": "no_bodies",
+        "--profile": "profile",
     },
     "mcp": {"--dir": "directory", "--user": "user", "--agent": "agent", "--profile": "profile"},
 }

@@ -30,10 +30,9 @@ def mcp(
     """Serve an agent until stdin ends."""
     require("mcp", "mcp")
     from ...server.mcp.stdio import serve_stdio
-    from ...server.mcp.tools.profiles import PROFILES
+    from ...server.mcp.tools.profiles import check_profile
 
-    if profile not in PROFILES:
-        raise InvalidInput(f"--profile must be {' or '.join(PROFILES)}, not {profile!a}")
+    check_profile(profile)
     if directory is not None and user:  # refused before a program waits for an answer
         raise InvalidInput("give --dir or --user, not both")
     name = (os.environ.get(AGENT_VARIABLE) or None) if agent is None else agent

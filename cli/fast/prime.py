@@ -1,6 +1,8 @@
-"""A short guide to the bus for agents. Loads nothing: hooks print it, too."""
+"""A short guide to the bus for agents. Loads next to nothing: hooks print it, too."""
 
 from __future__ import annotations
+
+from ...server.mcp.tools.profiles import DEFAULT, FULL, PROFILES, check_profile
 
 #: The guide; {agent} is its reader.
 _INSTRUCTION = """\
@@ -19,6 +21,7 @@ through the bus, by MCP tools (bus_…) or, without them, by the command `bus` i
 | reserve files before you edit them | bus_reserve | bus reserve PATH --agent {agent} |
 | see how you stand | bus_status | bus inbox {agent} |
 | see who else is there | bus_agents | bus agents |
+| see who acknowledged a message | bus_receipts | bus receipts SEQ |
 
 How to work:
 
@@ -45,9 +48,20 @@ was set up for you. Without it choose one that `bus agents` does not list, and k
 """
 
 
-def instruction(agent: str | None) -> str:
-    """Return the guide for an agent; without a name it has a placeholder."""
+def instruction(agent: str | None, profile: str = DEFAULT) -> str:
+    """Return the guide for an agent; without a name it has a placeholder.
+
+    Args:
+        agent: the agent.
+        profile: the tools that it is offered; others are not named.
+
+    Raises:
+        InvalidInput: there is no such profile.
+    """
+    check_profile(profile)
     text = _INSTRUCTION.replace("{agent}", agent or UNKNOWN)
+    for tool in set(PROFILES[FULL]).difference(PROFILES[profile]):
+        text = text.replace(f"| {tool} |", "| |")
     if agent is None:
         return text.replace("You are the agent YOU here. ", f"{_WHO}\n")
     return text

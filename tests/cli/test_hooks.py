@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from ackbus import Bus, Draft, Inbox, Queue, Request
 from ackbus.cli.fast import agent_hooks as hooks
 from ackbus.cli.fast.waiting_mail import SHOWN_MESSAGES
+from ackbus.server.mcp.tools.profiles import FULL, PROFILES
 from ackbus.subscribers.inboxes.seen_mail import Unseen
 
 from ..conftest import Ended, RunBus
@@ -342,12 +344,32 @@ def test_commands_that_prime_names_are_there(bus: Bus, run_bus: RunBus) -> None:
         line for line in run_bus("prime", "--agent", "me").out.splitlines() if "| bus " in line
     ]
     commands = [line.split("|")[3].strip() for line in table]
-    assert len(commands) == 8
+    assert len(commands) == 9
     for command in commands:
         for word, value in {"SEQ": "1", "TYPE": "t", "WHOM": "me", "ID": "x", "PATH": "a"}.items():
             command = command.replace(word, value)
         if "--reply-to" not in command:
             assert run_bus(*shlex.split(command)[1:], stdin='"x"').code == 0, command
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_guide_names_only_the_tools_of_the_profile(profile: str, bus: Bus, run_bus: RunBus) -> None:
+    """Issue 19, item 8: an agent with the default tools was told of bus_agents."""
+    guide = run_bus("prime", "--agent", "me", "--profile", profile).out
+    hook = run_bus("hook", "start", "claude", "--agent", "me", "--profile", profile, stdin="{}").out
+    for text in (guide, text_of(json.loads(hook))):
+        named = set(re.findall(r"bus_\w+", text))
+        assert named <= set(PROFILES[profile])
+        assert ("bus_agents" in named) == ("bus_receipts" in named) == (profile == FULL)
+        assert "| see who else is there |" in text
+        assert "| bus agents |" in text
+    assert (
+        run_bus("prime", "--agent", "me").out
+        == run_bus("prime", "--agent", "me", "--profile", "default").out
+    )
+    for command in (("prime",), ("hook", "start", "claude", "--agent", "me")):
+        refused = run_bus(*command, "--profile", "most", stdin="{}")
+        assert "--profile must be default or full, not 'most'" in refused.err
 
 
 def test_prime_is_short_and_says_what_matters(run_bus: RunBus) -> None:

@@ -54,6 +54,7 @@ LINES = [
     "prompt --json --user a",
     "hook stop claude --agent a",
     "hook stop claude --agent a --no-bodies",
+    "hook start claude --agent a --profile full",
     "mcp",
     "mcp --agent a --dir d --profile full",
 ]

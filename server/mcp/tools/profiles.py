@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ....schema.errors import InvalidInput
+
 DEFAULT, FULL = "default", "full"
 
 _DEFAULT_TOOLS = (
@@ -24,3 +26,9 @@ PROFILES: dict[str, tuple[str, ...]] = {
         "bus_request",
     ),
 }
+
+
+def check_profile(name: str) -> None:
+    """Refuse what is no profile."""
+    if name not in PROFILES:
+        raise InvalidInput(f"--profile must be {' or '.join(PROFILES)}, not {name!a}")
