@@ -118,12 +118,11 @@ def ack(
     user: bool = False,
 ) -> int:
     """Move an agent's cursor, and say how many messages that passed."""
-    from ...subscribers.inboxes.cursors import Cursors
-    from ...subscribers.inboxes.session_inbox import inbox_of
+    from ...subscribers.inboxes.session_inbox import inbox_of, passing
 
     with open_bus(directory, user) as bus:
         inbox = inbox_of(bus, agent)
-        position, passed = Cursors.of(bus).passing(agent, seq)
+        position, passed = passing(inbox, seq)
         # Only a first acknowledgement can be a mistyped name's, and every later one is in a hurry.
         stranger = None if position else bus.agents.stranger(agent, repeat=True)
         cursor = inbox.ack(seq)

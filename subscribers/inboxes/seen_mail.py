@@ -14,7 +14,7 @@ from ...schema.sqlite.creation import keep_out_of_git
 from .cursors import Cursors
 from .failed_deliveries import Deliveries
 from .mail import NO_LIMIT
-from .session_names import SessionNames
+from .session_names import SessionName, SessionNames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,23 +85,29 @@ class Notes:
         self.parts = dict(list(self.parts.items())[-_MAX_PARTS:])
 
     @classmethod
-    def parse(cls, data: bytes) -> Notes:
-        """Return what a file says; nothing when it was cut short, or is none of ours."""
+    def parse(cls, data: bytes, holder: str | None) -> Notes:
+        """Return what a file says of a session, by its holder.
+
+        That is nothing when it is of another session, was cut short, or is none of ours.
+        """
         import orjson
 
         with suppress(ValueError, TypeError, KeyError, AttributeError):
             told = orjson.loads(data)
+            if told["session"] != holder:
+                return cls()
             parts = {int(seq): int(end) for seq, end in told["parts"].items()}
             ranges = [(int(first), int(last)) for first, last in told["seen"]]
             return cls(int(told["upto"]), _merged(ranges), parts)
         return cls()
 
-    def to_json(self) -> bytes:
+    def to_json(self, holder: str | None) -> bytes:
         """Return the text of the file."""
         import orjson
 
         parts = {str(seq): end for seq, end in self.parts.items()}
-        return orjson.dumps({"upto": self.upto, "seen": self.ranges, "parts": parts})
+        told = {"session": holder, "upto": self.upto, "seen": self.ranges, "parts": parts}
+        return orjson.dumps(told)
 
 
 def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -135,18 +141,25 @@ class Shown:
 
     def read(self) -> Notes:
         """Return the notes; empty ones where there are none, or they can't be read."""
+        session = self._session()
+        holder = None if session is None else session.holder
         with suppress(OSError), self._folder.read(self._name) as file, _lock(file.fileno(), False):
-            return Notes.parse(file.read(_MAX_BYTES))
+            return Notes.parse(file.read(_MAX_BYTES), holder)
         return Notes()
 
-    def note(self, spans: Iterable[Span] = (), *, upto: int = 0, afresh: bool = False) -> None:
-        """Note what was displayed.
+    def note(self, spans: Iterable[Span] = (), *, upto: int = 0, afresh: bool = False) -> bool:
+        """Note what was displayed, and say whether that could be noted.
 
         Args:
             spans: the displayed parts of messages.
             upto: up to where hooks after a tool show no more mail.
             afresh: whether this begins a session, which has seen nothing yet.
         """
+        session = self._session()
+        holder = None if session is None else session.holder
+        names = {self._agent, session.base if session and session.claims_base else self._agent}
+        cursor = min(map(Cursors.of(self._bus).position, names))
+        requeued = Deliveries.of(self._bus).requeued(self._agent, NO_LIMIT)
         with suppress(OSError):
             if self._layout.files.look(_FOLDER) is None:
                 self._folder.make()
@@ -154,18 +167,20 @@ class Shown:
                     keep_out_of_git(self._layout, f"{_FOLDER}/")
             file = os.fdopen(self._folder.change(self._name), "r+b")
             with file, _lock(file.fileno(), True):
-                notes = Notes() if afresh else Notes.parse(file.read(_MAX_BYTES))
+                notes = Notes() if afresh else Notes.parse(file.read(_MAX_BYTES), holder)
                 notes.add(spans)
                 notes.upto = max(notes.upto, upto)
-                self._forget_acknowledged(notes)
+                notes.keep(cursor, requeued)
                 file.seek(0)
                 file.truncate()
-                file.write(notes.to_json())
+                file.write(notes.to_json(holder))
+            return True
+        return False
 
-    def _forget_acknowledged(self, notes: Notes) -> None:
-        base = SessionNames.of(self._bus).base_claimed_by(self._agent)
-        cursor = min(map(Cursors.of(self._bus).position, (self._agent, base or self._agent)))
-        notes.keep(cursor, Deliveries.of(self._bus).requeued(self._agent, NO_LIMIT))
+    def _session(self) -> SessionName | None:
+        """Return the session that has the agent's name, or had it last; None where none had."""
+        sessions = SessionNames.of(self._bus).list()
+        return next((each for each in sessions if each.name == self._agent), None)
 
 
 class Unseen:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ...schema.message.limits import MAX_SEQ
 from .cursors import Cursors
 from .failed_deliveries import Deliveries
 from .inbox import Inbox
-from .mail import Look, Mail
+from .mail import NO_LIMIT, Look, Mail
 from .session_names import SessionNames
 
 TYPE_CHECKING = False
@@ -29,16 +30,30 @@ def inbox_of(bus: Bus, agent: str, *, with_work: bool = False) -> Inbox:
     return SessionInbox(bus, agent, base, with_work=with_work)
 
 
+def passing(inbox: Inbox, seq: int) -> tuple[int, int]:
+    """Return the cursor of an agent, and how many messages acknowledging a seq would pass."""
+    cursors = Cursors.of(inbox.bus)
+    position, count = cursors.passing(inbox.agent, seq)
+    if isinstance(inbox, SessionInbox):
+        addressed = cursors.covered(inbox.base, min(seq, MAX_SEQ), 0, NO_LIMIT, broadcasts=False)
+        count += len(addressed)
+    return position, count
+
+
 class SessionInbox(Inbox):
     """The mail of a session, and the mail that is addressed to its base name, in one order.
 
     Broadcasts come from its own inbox alone, so each comes once. An acknowledgement moves both
     cursors: that of the base name is where a later session begins.
+
+    Attributes:
+        base: the base name.
     """
 
     def __init__(self, bus: Bus, agent: str, base: str, *, with_work: bool = False) -> None:
         super().__init__(bus, agent, with_work=with_work)
         self._base = Inbox(bus, base)
+        self.base = base
         self._mail = _BothMails(self._mail, bus, base)
 
     @property

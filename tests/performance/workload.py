@@ -61,7 +61,7 @@ from ackbus.schema.queries import engine_of, file_of
 from ackbus.subscribers.inboxes.cursors import Cursors
 from ackbus.subscribers.inboxes.failed_deliveries import Deliveries
 from ackbus.subscribers.inboxes.seen_mail import Unseen
-from ackbus.subscribers.inboxes.session_inbox import inbox_of
+from ackbus.subscribers.inboxes.session_inbox import inbox_of, passing
 from ackbus.subscribers.inboxes.session_names import SessionNames, by_connection
 from ackbus.subscribers.jobs.claims import Claims, Outcome
 from ackbus.subscribers.jobs.job_lists import list_jobs
@@ -148,6 +148,7 @@ def use_sessions(bus: Bus) -> None:
     inbox = inbox_of(bus, own.name)
     inbox.poll()
     inbox.unread()
+    passing(inbox, bus.log.newest_seq())
     Unseen(bus, own.name, bus.log.newest_seq(), 1)
 
 

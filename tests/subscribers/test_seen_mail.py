@@ -7,6 +7,8 @@ from pathlib import Path
 from ackbus import Bus, Inbox
 from ackbus.subscribers.inboxes import seen_mail
 from ackbus.subscribers.inboxes.seen_mail import Notes, Shown, Unseen
+from ackbus.subscribers.inboxes.session_inbox import inbox_of, passing
+from ackbus.subscribers.inboxes.session_names import SessionNames
 
 from ..programs import TIMEOUT_S
 
@@ -66,7 +68,13 @@ def test_file_that_was_cut_short_or_is_another_shows_nothing(bus: Bus, bus_dir: 
         note.write_bytes(data[:end])
         notes = shown.read()
         assert (notes.upto, notes.ranges, notes.parts) == (0, [], {})
-    for other in (b"7", b"[]", b'{"upto":"x","seen":[],"parts":{}}', b'{"seen":[[1]]}', b"\xff"):
+    for other in (
+        b"7",
+        b"[]",
+        b'{"session":null,"upto":"x","seen":[],"parts":{}}',
+        b'{"seen":[[1]]}',
+        b"\xff",
+    ):
         note.write_bytes(other)
         assert shown.read().ranges == []
     shown.note(whole(4))
@@ -81,7 +89,8 @@ from ackbus import Bus
 from ackbus.subscribers.inboxes.seen_mail import Shown
 with Bus.open(sys.argv[1]) as bus:
     for seq in range(int(sys.argv[2]), 201, 4):
-        Shown(bus, "me").note([(seq, 0, None)], upto=seq)
+        while not Shown(bus, "me").note([(seq, 0, None)], upto=seq):
+            pass
 """
     runs = [
         subprocess.Popen([sys.executable, "-c", program, bus_dir, str(first)])
@@ -96,7 +105,7 @@ def test_who_stopped_with_the_lock_keeps_nobody(bus: Bus, bus_dir: Path) -> None
     shown = Shown(bus, "me")
     shown.note(whole(1))
     with note_of(bus_dir).open("rb") as file, seen_mail._lock(file.fileno(), True):
-        shown.note(whole(2))
+        assert not shown.note(whole(2))
         assert shown.read().ranges == []
     assert shown.read().ranges == [(1, 1)]
 
@@ -107,6 +116,37 @@ def test_session_begins_with_nothing_seen(bus: Bus) -> None:
     shown.note(whole(1, 2), upto=2)
     shown.note(whole(3), upto=3, afresh=True)
     assert shown.read().ranges == [(3, 3)]
+
+
+def test_session_that_takes_a_name_over_has_seen_nothing(bus: Bus) -> None:
+    """Its program has read none of what the one before was shown, hooks or not."""
+    names = SessionNames.of(bus)
+    shown = Shown(bus, "me")
+    names.take("me", "the first")
+    shown.note(whole(1, 2), upto=2)
+    names.take("me", "the first")
+    assert shown.read().ranges == [(1, 2)]
+    names.leave("me", "the first")
+    assert names.take("me", "the next").name == "me"
+    assert shown.read().ranges == []
+    shown.note(whole(3))
+    assert (shown.read().ranges, shown.read().upto) == ([(3, 3)], 0)
+
+
+def test_acknowledgement_by_a_session_counts_the_mail_of_its_base_name(bus: Bus) -> None:
+    names = SessionNames.of(bus)
+    names.take("me", "the first")
+    own = names.take("me", "the second")
+    names.leave("me", "the first")
+    assert names.take("me", "the second").claims_base
+    bus.heartbeats.beat("me")
+    bus.publish("t", from_agent="a", to_agent="me")
+    bus.publish("t", from_agent="a", to_agent=own.name)
+    bus.publish("t", from_agent="a", to_agent="me")
+    inbox = inbox_of(bus, own.name)
+    assert passing(inbox, 2) == (0, 2)
+    inbox.ack(2)
+    assert passing(inbox, 3) == (2, 1)
 
 
 def test_first_unseen_mail_is_found_and_the_last_seen_before_it(bus: Bus) -> None:
