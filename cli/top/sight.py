@@ -11,6 +11,7 @@ from ...bus.presence.heartbeats import Heartbeat
 from ...schema.message.message import Message
 from ...schema.message.times import age, format_ts
 from ...subscribers.inboxes.cursors import Cursors
+from ...subscribers.inboxes.session_names import SessionNames
 from ...subscribers.jobs.json_records import state_of
 from ...subscribers.overview.agents import unread_of
 from ...subscribers.queues.queue import Queue
@@ -43,20 +44,23 @@ QUEUE_HEADINGS = (
 
 @dataclass(frozen=True)
 class AgentSight:
-    """One agent: its last beat, if it ever beat, and its unread messages."""
+    """One agent: its last beat, if it ever beat, its unread messages, and whose session it is."""
 
     name: str
     beat: Heartbeat | None
     unread: int | None
+    session_of: str | None = None
 
     def row(self) -> tuple[object, ...]:
         """Return it as a row of the table."""
         unread = f"{_COUNTED}+" if self.unread == _COUNTED else self.unread
+        base = self.session_of
+        name = self.name if base is None else f"{self.name} (session of {base})"
         if self.beat is None:
-            return (self.name, None, None, unread, None, None)
+            return (name, None, None, unread, None, None)
         beat = self.beat
         seen = age(beat.age_s)
-        return (self.name, beat.liveness.value, beat.status, unread, seen, beat.task)
+        return (name, beat.liveness.value, beat.status, unread, seen, beat.task)
 
     def record(self) -> dict[str, object]:
         """Return it as JSON shows it."""
@@ -172,7 +176,8 @@ class Watcher:
         for name, beat in beats.items():
             seen_ms[name] = max(seen_ms.get(name, 0), beat.ts_ms)
         lately = sorted(seen_ms, key=lambda name: (-seen_ms[name], name))[:_AGENTS]
+        bases = SessionNames.of(self._bus).bases()
         return [
-            AgentSight(name, beats.get(name), unread_of(self._bus, name, _COUNTED))
+            AgentSight(name, beats.get(name), unread_of(self._bus, name, _COUNTED), bases.get(name))
             for name in lately
         ]

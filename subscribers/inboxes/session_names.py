@@ -15,6 +15,7 @@ from itertools import count
 
 from ...schema.errors import LeaseLost
 from ...schema.message.limits import MAX_AGENT_CHARS
+from ...schema.message.names import check_agent
 from ...schema.process_table import runs
 from ...schema.queries import Table
 from .cursors import Cursors
@@ -105,12 +106,14 @@ class SessionNames(Table):
             timeout_s: how long to wait for other writers, in seconds; None: as the bus does.
 
         Raises:
+            InvalidInput: the base name is none.
             BusBusy: that was not long enough.
             BusUnusable: it has none yet, and the bus can't be written.
         """
         settled = self._settled(base, holder, lease_s)
         if settled is not None:
             return settled
+        check_agent(base)
         with self._engine.write(timeout_s):
             held = {each.number: each for each in self.list(base)}
             own = max((each.number for each in held.values() if each.holder == holder), default=0)
@@ -163,6 +166,10 @@ class SessionNames(Table):
         for each in found:
             each.claims_base = each.number > 1 and firsts.get(each.base) == each.holder
         return sorted(found, key=lambda each: (each.base, each.number))
+
+    def bases(self) -> dict[str, str]:
+        """Return the base names of all sessions that have another name."""
+        return {each.name: each.base for each in self.list() if each.number > 1}
 
     def running(self, base: str) -> tuple[SessionName, ...]:
         """Return the sessions of a base name that are there, each by its own name."""

@@ -40,7 +40,7 @@ def agent_records(bus: Bus, *, online_s: float | None = None) -> list[dict[str, 
         }
         names = [name for name in names if name in is_there]
     cursors = Cursors.of(bus).positions()
-    bases = {each.name: each.base for each in SessionNames.of(bus).list() if each.number > 1}
+    bases = SessionNames.of(bus).bases()
     return [
         {"agent": name}
         | beats.get(name, {})

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Inbox
+from ackbus import Bus, Inbox, InvalidInput
 from ackbus.export.backup.backup import back_up
 from ackbus.schema.process_table import Process, ancestors, process, program, runs, system
 from ackbus.subscribers.inboxes.session_inbox import inbox_of
@@ -135,6 +135,15 @@ def test_end_of_a_name_that_is_too_long_makes_room(bus: Bus, programs: Programs)
     assert {len(name) for name in names} == {128}
     bus.publish("t", from_agent=names[10], to_agent=names[9])
     assert Inbox(bus, names[9]).unread() == 1
+
+
+@pytest.mark.parametrize("base", ["", " a", "a\x1b[2J", "a\nb", "a\ud800", "-a", "x" * 129])
+def test_base_name_that_is_none_gets_no_session(base: str, bus: Bus, programs: Programs) -> None:
+    names = SessionNames.of(bus)
+    with pytest.raises(InvalidInput):
+        names.take(base, holder_of(programs.start()))
+    assert names.list() == []
+    assert bus.agents.names() == []
 
 
 def test_name_of_another_agent_is_left_to_it(bus: Bus, programs: Programs) -> None:
