@@ -41,9 +41,11 @@ class Bodies:
         The first body of a page is cut where it is longer.
         """
         text = text_of(message, self._blobs)
-        if text is None:
+        if text is None and _is_too_large(message, self._blobs):
             note = output.visible(output.preview(message, self._blobs))
             return [f"| {note}", f"({_all_of(message)})"], False
+        if text is None:
+            return [f"| [{message.payload_error}]"], False
         if len(text) > self._left < self._room:
             return None
         cut = text[: self._left]
@@ -56,9 +58,7 @@ class Bodies:
 
 def text_of(message: Message, blobs: BlobStore) -> str | None:
     """Return a body as text, JSON unless it is text; None when it can't be had, or is too large."""
-    if message.payload_ref is not None and _size(message.payload_ref, blobs) > _READ_BYTES:
-        return None
-    if message.payload_error is not None:
+    if _is_too_large(message, blobs) or message.payload_error is not None:
         return None
     if not message.has_payload:
         return ""
@@ -100,11 +100,11 @@ def _print_answer(message: Message, agent: str) -> None:
         output.line(f"Answer it by {how}.")
 
 
-def _size(ref: str, blobs: BlobStore) -> int:
+def _is_too_large(message: Message, blobs: BlobStore) -> bool:
     try:
-        return blobs.size(ref)
+        return message.payload_ref is not None and blobs.size(message.payload_ref) > _READ_BYTES
     except (BlobMissing, InvalidInput):  # what is no blob's name names no blob
-        return 0
+        return False
 
 
 def _all_of(message: Message) -> str:
