@@ -19,6 +19,7 @@ from ackbus.subscribers.inboxes.unread_count import look_in
 from ackbus.subscribers.overview.agents import agent_records
 from ackbus.subscribers.overview.retention import Retention
 
+from ..conftest import wait_until
 from .conftest import Clock
 
 #: A process that holds a name, takes it when it is told to, and says which it is.
@@ -33,6 +34,24 @@ with Bus.open(sys.argv[1]) as bus:
     sys.stdin.readline()
     print(SessionNames.of(bus).take("reviewer", str(process(os.getpid()))).name, flush=True)
     sys.stdin.read()
+"""
+
+
+#: A session that handles its mail for ever: it says what it was shown, then acknowledges it.
+_READER = """
+import os, sys
+from ackbus import Bus
+from ackbus.schema.process_table import process
+from ackbus.subscribers.inboxes.session_inbox import inbox_of
+from ackbus.subscribers.inboxes.session_names import SessionNames
+with Bus.open(sys.argv[1]) as bus:
+    names, own = SessionNames.of(bus), str(process(os.getpid()))
+    while True:
+        name = names.take("reviewer", own).name
+        inbox = inbox_of(bus, name)
+        for message in inbox.poll(3, wait_s=0.1):
+            os.write(1, f"{name} {message.seq}\\n".encode())
+            inbox.ack(message)
 """
 
 
@@ -286,6 +305,47 @@ def test_no_mail_is_lost_whichever_session_is_killed(bus: Bus, programs: Program
         else:
             cursor = Inbox(bus, to).position
             assert seq in shown.get(to, set()) or seq > cursor, "it was passed, and never shown"
+
+
+def test_no_mail_is_lost_where_sessions_are_killed_at_any_moment(bus: Bus, tmp_path: Path) -> None:
+    """Three real sessions, of which one after another is killed and started again at once."""
+    shown_by = tmp_path / "shown"
+    Inbox(bus, "reviewer").join()
+    running: list[subprocess.Popen[bytes]] = []
+    choose, sent = random.Random(7), dict[int, str]()
+
+    def shown() -> list[tuple[str, int]]:
+        lines = shown_by.read_text().splitlines()
+        return [(name, int(seq)) for name, seq in (line.split() for line in lines)]
+
+    def start() -> None:
+        words = [sys.executable, "-c", _READER, bus.directory]
+        running.append(stack.enter_context(subprocess.Popen(words, stdout=out)))
+        stack.callback(running[-1].kill)
+
+    with ExitStack() as stack:
+        out = stack.enter_context(shown_by.open("ab"))
+        for _ in range(3):
+            start()
+        wait_until(lambda: len(SessionNames.of(bus).running("reviewer")) == 3)
+        for _ in range(8):
+            seen = len(shown())
+            for _ in range(25):
+                to = choose.choice(["", "reviewer", "reviewer-2", "reviewer-3"])
+                sent[bus.publish("t", from_agent="lead", to_agent=to or None).seq] = to
+            wait_until(lambda seen=seen: len(shown()) > seen + choose.randint(0, 20))
+            kill(running.pop(choose.randrange(3)))
+            start()
+        wait_until(lambda: len(SessionNames.of(bus).running("reviewer")) == 3)
+        there = [each.name for each in SessionNames.of(bus).running("reviewer")]
+        wait_until(lambda: not any(inbox_of(bus, name).unread() for name in there))
+    pairs, seqs = set(shown()), {seq for _, seq in shown()}
+    assert len(sent) == 200
+    for seq, to in sent.items():
+        if to in ("", "reviewer"):
+            assert seq in seqs
+        else:
+            assert (to, seq) in pairs or seq > Inbox(bus, to).position
 
 
 def test_ended_session_holds_no_archive_after_an_hour(
