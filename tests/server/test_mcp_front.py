@@ -207,23 +207,18 @@ MESSAGES = st.one_of(
         {}, optional={"id": IDS, "method": METHODS, "result": VALUES, "x": VALUES}
     ),
 )
-ODD_LINES = st.sampled_from(
-    [
-        *(b"", b"{", b"[]", b"null", b"\xff", b"\xef\xbb\xbf{}", b'{"jsonrpc":"2.0"}'),
-        b"[" + line_of(hello("2025-06-18")).strip() + b"]",
-        b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}',
-        b'{"jsonrpc":"2.0","id":1,\r"method":"ping"}',
-        b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}',
-        b'{"jsonrpc":"2.0","id":"\xff","method":"ping"}',
-        b'{"jsonrpc":"1.0","id":1,"method":"ping"}',
-        b'{"jsonrpc":"2.0","id":1,"method":"ping"}\r',
-        b' {"jsonrpc" : "2.0" , "id":1,"method":"ping"} ',
-        b'{"jsonrpc":"2.0","id":1,"method":"ping","params":'
-        + b'{"_meta":' * 300
-        + b"{}"
-        + b"}" * 301,
-    ]
-).map(lambda line: line + b"\n")
+ODD = [
+    *(b"", b"{", b"[]", b"null", b"\xff", b"\xef\xbb\xbf{}", b'{"jsonrpc":"2.0"}'),
+    b"[" + line_of(hello("2025-06-18")).strip() + b"]",
+    b'{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":1,\r"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}',
+    b'{"jsonrpc":"2.0","id":"\xff","method":"ping"}',
+    b'{"jsonrpc":"1.0","id":1,"method":"ping"}',
+    b'{"jsonrpc":"2.0","id":1,"method":"ping"}\r',
+    b' {"jsonrpc" : "2.0" , "id":1,"method":"ping"} ',
+]
+ODD_LINES = st.sampled_from(ODD).map(lambda line: line + b"\n")
 
 ENVELOPE: Json = {"_meta": {PROTOCOL: "2026-07-28", CAPABILITIES: {"roots": {}}}}
 
@@ -267,6 +262,22 @@ def test_connection_that_the_front_opened_goes_on_as_if_the_sdk_had(lines: list[
     """Nothing is lost, nothing is answered twice, and the protocol stays the one it was."""
     front, answers, left = front_on(lines)
     assert [*answers, *answers_after(front, left)] == answers_of_sdk(DEFAULT, lines)
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_line_is_answered_by_the_sdk(odd: bytes) -> None:
+    lines = [line_of(hello("2025-06-18")), line_of(INITIALIZED), odd + b"\n"]
+    front, answers, left = front_on(lines)
+    assert [*answers, *answers_after(front, left)] == answers_of_sdk(DEFAULT, lines)
+
+
+def test_opening_with_too_many_brackets_is_for_the_sdk() -> None:
+    """Its parser refuses what Python's reads."""
+    deep = "{" + '"x":{' * 300 + "}" * 301
+    line = line_of(hello("2025-06-18")).replace(b'"capabilities": {}', b'"capabilities": %b')
+    line = line % f'{{"extensions": {deep}}}'.encode()
+    assert front_on([line])[2] == [line]
+    assert answers_of_sdk(DEFAULT, [line]) == []
 
 
 def answers_after(front: Front, lines: Iterable[bytes]) -> list[Json]:
