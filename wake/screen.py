@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _PLACES = ("HOME", "SCREENDIR")
 
 #: How long screen may take to write down what a window shows, and between two looks, in seconds.
-_WRITTEN_WITHIN_S, _LOOK_S = 2.0, 0.02
+_WRITTEN_WITHIN_S, _LOOK_S = 5.0, 0.02
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,10 @@ def main(agent: str, file: str, mode: str) -> None:
     )
     before = termios.tcgetattr(0)
     try:
+        if mode == "asks":
+            tty.setcbreak(0)  # before the test sees the question
         print({"draft": "> never mind", "asks": "Run rm -rf? [y/N/a]"}.get(mode, "> "), end="")
         sys.stdout.flush()
-        if mode == "asks":
-            tty.setcbreak(0)
         if mode == "helped":
             subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
         if mode == "edits":
