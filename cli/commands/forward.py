@@ -45,7 +45,7 @@ def forward(
         typer.Option(metavar="A", help="The subscription: a name of its own, which has a cursor."),
     ],
     types: Annotated[
-        list[str] | None, optional("P", f"{TYPE_HELP} May be repeated.", "--type")
+        list[str] | None, optional("P", f"{TYPE_HELP} It may be repeated.", "--type")
     ] = None,
     secret_file: Annotated[
         str | None,

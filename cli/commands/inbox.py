@@ -124,7 +124,7 @@ def poll(
     wait: Wait = None,
     place: Place = HERE,
 ) -> int:
-    """Print the unread messages of an agent, with their bodies.
+    """Print the unread messages of an agent.
 
     Each line of a body that is long, or has more than one, stands behind a bar. Bodies have 12,000
     characters at most; messages that do not fit are counted at the end. This changes nothing:
@@ -150,9 +150,9 @@ def ack(
     ] = None,
     place: Place = HERE,
 ) -> int:
-    """Acknowledge a message and all before it, and say how many they were.
+    """Acknowledge a message and all before it.
 
-    That includes messages that poll --type left out.
+    That includes messages that poll --type left out. The number of messages is printed.
     """
     if seq is None:
         if not (agent.isascii() and agent.isdecimal()):

@@ -151,9 +151,10 @@ def publish(
     jsonl: Jsonl = False,
     place: Place = HERE,
 ) -> int:
-    """Publish a message and print its id; with several --to, one to each, in one conversation.
+    """Publish a message and print its id.
 
-    Exit code 3 when a queue or an inbox that it goes to is still full after --wait.
+    With several --to each agent gets one, in one conversation. Exit code 3 when a queue or an inbox
+    that it goes to is still full after --wait.
     """
     if jsonl:
         sender = message.from_agent
