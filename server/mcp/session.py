@@ -135,7 +135,12 @@ class Session:
 
     def reader(self) -> str | None:
         """Return the agent whose mail is read by what is shown to it; None: nobody's."""
-        return (self._name or self._joined) if self.principal.may(Scope.MESSAGES_RW) else None
+        if self._joined is None or not self.principal.may(Scope.MESSAGES_RW):
+            return None
+        if self._holder is None:
+            return self._joined
+        found = SessionNames.of(self.bus).find(self._joined, self._holder)
+        return None if found is None else found.name  # not the base name, which may be another's
 
     def root(self) -> str:
         """Return the folder from which paths count."""

@@ -170,3 +170,28 @@ def test_process_outside_of_all_sessions_is_told_of(
     told = f"bad sessions: process {os.getpid()} acts as reviewer too: end it, or give it another"
     assert told in done.out
     assert {each.name for each in SessionNames.of(bus).list()} == {"reviewer", "reviewer-2"}
+
+
+def test_what_a_session_reads_first_counts_as_its_own(bus: Bus, start: Start) -> None:
+    """Its first call may be of a tool that needs no name: the first session has seen none of it."""
+    first, second = start(), start()
+    first.hook("start")
+    second.hook("start")
+    news = bus.publish("news", "for all", from_agent="lead")
+    assert len(second.call("bus_thread", conversation=news.id)["messages"]) == 1
+    assert first.call("bus_ack", seq=news.seq) == {"refused": True}
+    assert second.call("bus_ack", seq=news.seq)["acknowledged"] == news.seq
+
+
+def test_answer_stays_with_the_session_that_asked(bus: Bus, start: Start) -> None:
+    """Another one that checks it first doesn't take it out of that session's inbox."""
+    first, second = start(), start()
+    first.hook("start")
+    second.hook("start")
+    bus.heartbeats.beat("lead")
+    asked = bus.publish("a.request", "?", from_agent="reviewer", to_agent="lead")
+    bus.publish("a.done", "!", from_agent="lead", to_agent="reviewer", in_reply_to=asked.id)
+    assert second.call("bus_check", conversation=asked.id)["state"] == "success"
+    assert Inbox(bus, "reviewer").unread() == 1
+    assert first.call("bus_check", conversation=asked.id)["state"] == "success"
+    assert Inbox(bus, "reviewer").unread() == 0
