@@ -14,7 +14,7 @@ from ...schema.sqlite.creation import keep_out_of_git
 from .cursors import Cursors
 from .failed_deliveries import Deliveries
 from .mail import NO_LIMIT
-from .session_names import SessionName, SessionNames
+from .session_names import SessionNames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class Shown:
 
     def read(self) -> Notes:
         """Return the notes; empty ones where there are none, or they can't be read."""
-        session = self._session()
+        session = SessionNames.of(self._bus).named(self._agent)
         holder = None if session is None else session.holder
         with suppress(OSError), self._folder.read(self._name) as file, _lock(file.fileno(), False):
             return Notes.parse(file.read(_MAX_BYTES), holder)
@@ -155,7 +155,7 @@ class Shown:
             upto: up to where hooks after a tool show no more mail.
             afresh: whether this begins a session, which has seen nothing yet.
         """
-        session = self._session()
+        session = SessionNames.of(self._bus).named(self._agent)
         holder = None if session is None else session.holder
         names = {self._agent, session.base if session and session.claims_base else self._agent}
         cursor = min(map(Cursors.of(self._bus).position, names))
@@ -176,11 +176,6 @@ class Shown:
                 file.write(notes.to_json(holder))
             return True
         return False
-
-    def _session(self) -> SessionName | None:
-        """Return the session that has the agent's name, or had it last; None where none had."""
-        sessions = SessionNames.of(self._bus).list()
-        return next((each for each in sessions if each.name == self._agent), None)
 
 
 class Unseen:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import count
 
-from ...schema.errors import LeaseLost
+from ...schema.errors import BusBusy, BusUnusable, LeaseLost, Refused
 from ...schema.message.limits import MAX_AGENT_CHARS
 from ...schema.message.names import check_agent
 from ...schema.process_table import runs
@@ -108,22 +108,21 @@ class SessionNames(Table):
         Raises:
             InvalidInput: the base name is none.
             BusBusy: that was not long enough.
-            BusUnusable: it has none yet, and the bus can't be written.
+            BusUnusable, Refused: it can't be written. These are raised only for one that has no
+                name yet: others keep theirs.
         """
         settled = self._settled(base, holder, lease_s)
         if settled is not None:
             return settled
         check_agent(base)
-        with self._engine.write(timeout_s):
-            held = {each.number: each for each in self.list(base)}
-            own = max((each.number for each in held.values() if each.holder == holder), default=0)
-            number = own or self._first_free(base, held)
-            if not own:
-                self._begin(session_name(base, number), base)
-            self._hold(base, number, held.get(number), holder, lease_s)
-            first = held.get(1)
-            if number > 1 and not (first and first.holder != holder and self.is_live(first)):
-                self._hold(base, 1, first, holder, lease_s)
+        try:
+            with self._engine.write(timeout_s):
+                number = self._settle(base, holder, lease_s)
+        except (BusBusy, BusUnusable, Refused):
+            own = self.find(base, holder)
+            if own is None:
+                raise
+            return own
         return next(each for each in self.list(base) if each.number == number)
 
     def find(self, base: str, holder: str) -> SessionName | None:
@@ -139,13 +138,14 @@ class SessionNames(Table):
         return next((each for each in fits if base in (None, each.base, each.name)), None)
 
     def named(self, name: str) -> SessionName | None:
-        """Return the session that has a name besides the base name, or had it last; else None."""
-        if not name.rpartition("-")[2].isdigit():
-            return None
-        return next((each for each in self.list() if each.number > 1 and each.name == name), None)
+        """Return the session that has a name, or had it last; None where none had."""
+        had = (each for each in self.list() if each.name == name)
+        return max(had, key=lambda each: (self.is_live(each), each.until_ms), default=None)
 
     def base_claimed_by(self, name: str) -> str | None:
         """Return the base name that a session claims besides its own; None where it does not."""
+        if not name.rpartition("-")[2].isdigit():
+            return None
         session = self.named(name)
         return session.base if session is not None and session.claims_base else None
 
@@ -205,18 +205,39 @@ class SessionNames(Table):
             return None
         first = found[0]
         has_base = first.number == 1 and (first.holder == holder or self.is_live(first))
-        return own[-1] if has_base else None
+        return own[-1] if has_base or self._is_of_others(base, base) else None
+
+    def _settle(self, base: str, holder: str, lease_s: float) -> int:
+        """Hold the name of a session, and the base name where it is free; return its number."""
+        held = {each.number: each for each in self.list(base)}
+        own = max((each.number for each in held.values() if each.holder == holder), default=0)
+        number = own or self._first_free(base, held)
+        if not own:
+            self._begin(session_name(base, number), base)
+        self._hold(base, number, held.get(number), holder, lease_s)
+        first = held.get(1)
+        is_free = not (first and first.holder != holder and self.is_live(first))
+        if number > 1 and is_free and not self._is_of_others(base, base):
+            self._hold(base, 1, first, holder, lease_s)
+        return number
 
     def _first_free(self, base: str, held: Mapping[int, SessionName]) -> int:
         """Return the first number that no session has, and whose name is no agent of its own."""
         for number in count(1):
-            last = held.get(number)
+            name, last = session_name(base, number), held.get(number)
+            if self._is_of_others(name, base):
+                continue
             if last is not None:
                 if not self.is_live(last):
                     return number
-            elif number == 1 or not self._is_known(session_name(base, number)):
+            elif number == 1 or not self._is_known(name):
                 return number
         raise AssertionError
+
+    def _is_of_others(self, name: str, base: str) -> bool:
+        """Whether a session of another base name has a name: `a-2` may be set up as one, too."""
+        same = (each for each in self.list() if each.name == name and each.base != base)
+        return any(map(self.is_live, same))
 
     def _is_known(self, name: str) -> bool:
         return bool(self._engine.value(SQL["is_known"], (name,)))

@@ -2,16 +2,18 @@
 
 import os
 import random
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from ackbus import Bus, Inbox, InvalidInput
 from ackbus.export.backup.backup import back_up
+from ackbus.schema.errors import BusBusy
 from ackbus.schema.process_table import Process, ancestors, process, program, runs, system
 from ackbus.subscribers.inboxes.session_inbox import inbox_of
 from ackbus.subscribers.inboxes.session_names import SessionNames, by_connection
@@ -172,7 +174,7 @@ def test_name_of_another_agent_is_left_to_it(bus: Bus, programs: Programs) -> No
     assert names.take("worker", holder_of(programs.start())).name == "worker"
     assert names.take("worker", holder_of(programs.start())).name == "worker-3"
     assert names.take("worker-2", holder_of(programs.start())).name == "worker-2"
-    assert names.named("worker-2") is None
+    assert names.base_claimed_by("worker-2") is None
 
 
 def test_leases_of_others_are_no_sessions(bus: Bus, programs: Programs) -> None:
@@ -400,3 +402,51 @@ def test_bus_that_can_not_be_written_gives_no_names(bus: Bus, tmp_path: Path) ->
     for holder in ("one", "two"):
         look = look_in(tmp_path / "backup", "reviewer", 9, wait_s=9, holder=holder, joins=True)
         assert (look.agent, look.session, look.unread) == ("reviewer", None, 1)
+
+
+def test_name_of_a_session_that_is_set_up_too_is_had_once(bus: Bus, programs: Programs) -> None:
+    """`worker-2` is the second session of `worker` here, and the base name of another program."""
+    names = SessionNames.of(bus)
+    first, second, other = (programs.start() for _ in range(3))
+    assert names.take("worker", holder_of(first)).name == "worker"
+    assert names.take("worker", holder_of(second)).name == "worker-2"
+    taken = names.take("worker-2", holder_of(other))
+    assert (taken.name, taken.claims_base) == ("worker-2-2", False)
+    with closing(sqlite3.connect(bus.layout.database)) as watcher:
+        before = watcher.execute("PRAGMA data_version").fetchone()
+        assert names.take("worker-2", holder_of(other)).name == "worker-2-2"
+        assert watcher.execute("PRAGMA data_version").fetchone() == before
+
+    kill(second)
+    assert names.take("worker-2", holder_of(other)).claims_base
+    assert names.take("worker", holder_of(programs.start())).name == "worker-3"
+
+
+def test_name_is_that_of_the_session_that_runs(bus: Bus, programs: Programs) -> None:
+    """A program that was set up as `worker-2` gets no mail of `worker`, as one before it did."""
+    names = SessionNames.of(bus)
+    first, second, other = (programs.start() for _ in range(3))
+    names.take("worker", holder_of(first))
+    names.take("worker", holder_of(second))
+    kill(first)
+    assert names.take("worker", holder_of(second)).claims_base
+    assert names.base_claimed_by("worker-2") == "worker"
+    kill(second)
+    assert names.take("worker-2", holder_of(other)).name == "worker-2"
+    assert names.base_claimed_by("worker-2") is None
+
+
+def test_session_keeps_its_name_beside_a_long_write(
+    bus: Bus, clock: Clock, programs: Programs
+) -> None:
+    """Its lease is to be renewed, but its process holds it; one without a name gets none."""
+    names = SessionNames.of(bus)
+    first, second = holder_of(programs.start()), holder_of(programs.start())
+    names.take("worker", first)
+    names.take("worker", second)
+    clock.advance(200)
+    with Bus.open(bus.layout.directory) as other, other.transaction():
+        other.publish("t", from_agent="ann")
+        assert names.take("worker", second, timeout_s=0).name == "worker-2"
+        with pytest.raises(BusBusy):
+            names.take("worker", holder_of(programs.start()), timeout_s=0)
