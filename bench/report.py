@@ -41,16 +41,14 @@ INTRODUCTION = """\
 # Benchmarks
 
 Written by `make bench-report` from the records in [bench/results](../../bench/results), which
-have all figures, settings and commits; `make bench` takes them. Each question is asked of all
-contenders in turn, 7 rounds in one run: trust the ratios within a run, not its times. Benchmarks
-with peers were taken at least twice, on two processors that others used too, and the run with less
-spread is kept. Bars are medians; the line across is the spread of the rounds, for percentiles p50
-to p99.
-[bounds.md](bounds.md) says what stands in the way of what was not reached.
+have all figures, settings and commits; `make bench` takes them. Contenders run in turn, 7 rounds in
+one run: trust the ratios within a run, not its times. Benchmarks with peers were taken at least
+twice, on two processors that others used too, and the run with less spread is kept. Bars are
+medians; the line across is the spread of the rounds, for percentiles p50 to p99.
 
-Peers are run as their documents advise for speed, and as durable as the bus: SQLite with a
-write-ahead log and synchronous=NORMAL; Redis by a Unix socket with hiredis (by TCP and without it
-on 2026-11-21), with nothing on disk unless a figure says otherwise; NATS with file storage.
+Peers run as their documents advise for speed, and as durable as the bus: SQLite with a write-ahead
+log and synchronous=NORMAL; Redis by a Unix socket with hiredis (by TCP and without it on
+2026-11-21), with nothing on disk unless a figure says otherwise; NATS with file storage.
 """
 
 
@@ -184,7 +182,8 @@ def _reached(target: Mapping[str, Any]) -> str:
         return "not measured"
     median = number(target["median"])
     ends = spread(target["least"], target["most"])
-    return f"{median if target['reached'] else f'**{median}**'} ({ends})"
+    told = median if target["reached"] else f"**{median}**"
+    return told if ends == spread(target["median"], target["median"]) else f"{told} ({ends})"
 
 
 def environments(records: Mapping[str, Mapping[str, Any]]) -> str:
@@ -284,8 +283,8 @@ def write(results: Path, folder: Path) -> None:
         path.stem: json.loads(path.read_text("utf-8")) for path in sorted(results.glob("*.json"))
     }
     sections = [section(name, record, folder) for name, record in records.items()]
-    asked = ["## What should be reached\n\nMedians and spreads; bold is what was not.\n"]
-    parts = [INTRODUCTION, environments(records), *asked, targets(records), *sections]
+    asked = "## What should be reached\n\nMedians and spreads; bold is [what was not](bounds.md).\n"
+    parts = [INTRODUCTION, environments(records), asked, targets(records), *sections]
     (folder / "README.md").write_text("\n".join(parts), "utf-8")
 
 
