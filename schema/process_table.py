@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 #: The programs that start others and pass their streams on: none of them is an agent's own.
 _SHELLS = {"sh", "ash", "bash", "csh", "dash", "env", "fish", "ksh", "nohup", "timeout", "zsh"}
 
+#: The programs that take up the children of those that ended: none of them is an agent's own.
+_REAPERS = {
+    "catatonit", "docker-init", "dumb-init", "init", "launchd", "openrc-init", "runit",
+    "s6-svscan", "systemd", "tini",
+}  # fmt: skip
+
 #: The environment variable that turns sessions of agents off, with the value `off`: then all
 #: programs that were set up under one name act as one agent.
 SESSION_VARIABLE = "BUS_SESSION"
@@ -73,10 +79,14 @@ def ancestors() -> Iterator[Process]:
 def program() -> Process | None:
     """Return the program that started this process: its nearest ancestor that is no shell.
 
-    Below nothing but shells it is the nearest of them; None where no ancestor can be seen.
+    Below nothing but shells it is the nearest of them; None where no ancestor can be seen. Where
+    that program has ended, or never was, it is this process: the one that takes up the orphans of
+    others runs for ever, and so would a session of its.
     """
     nearest = None
     for each in ancestors():
+        if each.name in _REAPERS:
+            return nearest or process(os.getpid())
         nearest = nearest or each
         if each.name not in _SHELLS:
             return each

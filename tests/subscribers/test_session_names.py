@@ -106,6 +106,34 @@ def test_program_is_the_nearest_ancestor_that_is_no_shell() -> None:
     assert direct == by_shell == f"{process(os.getpid())}\n"
 
 
+#: A process that takes up orphans as init does, under a name, and one that outlives its parent.
+_REAPER = """
+import ctypes, subprocess, sys
+libc = ctypes.CDLL(None)
+assert libc.prctl(36, 1) == libc.prctl(15, sys.argv[1].encode()) == 0
+print(subprocess.run([sys.executable, "-c", *sys.argv[2:]], stdout=subprocess.PIPE).stdout.decode())
+"""
+_PARENT = """
+import os, subprocess, sys
+subprocess.Popen([sys.executable, "-c", sys.argv[1], str(os.getpid())])
+"""
+_ORPHAN = """
+import os, sys, time
+from ackbus.schema.process_table import process, program
+while os.getppid() == int(sys.argv[1]):
+    time.sleep(0.01)
+print(str(program()) == str(process(os.getpid())), process(os.getppid()).name)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans go to process 1 elsewhere")
+def test_orphan_is_no_session_of_the_process_that_took_it_up() -> None:
+    """That one never ends, so a hook whose program was killed would hold a name for ever."""
+    words = [sys.executable, "-c", _REAPER, "systemd", _PARENT, _ORPHAN]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["True", "systemd"]
+
+
 def test_process_of_another_start_is_another(programs: Programs) -> None:
     """An id that was given again, a start of the system, another container, and no name at all."""
     started = programs.start()
