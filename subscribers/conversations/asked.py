@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...schema.queries import Queries, Table
+from ..inboxes.session_names import SessionNames
 from .reply_types import is_word
 
 TYPE_CHECKING = False
@@ -18,8 +19,9 @@ class Asked(Table):
     def said(self, request: Message, message: Message) -> bool:
         """Whether a message is the word of who was asked: a direct reply, and not to others.
 
-        Asked is the recipient of the request, and each worker group that has, or had, its job.
-        Such a group publishes events of its work to all: its word goes to the asker alone.
+        Asked is the recipient of the request, a session under that name, and each worker group that
+        has, or had, its job. Such a group publishes events of its work to all: its word goes to the
+        asker alone.
         """
         if message.in_reply_to != request.id or not is_word(message.type):
             return False
@@ -27,7 +29,11 @@ class Asked(Table):
             return False
         if self._has_worked(message.from_agent, request):
             return message.to_agent is not None
-        return message.from_agent == request.to_agent
+        return message.from_agent == request.to_agent or self._is_session_of(request, message)
+
+    def _is_session_of(self, request: Message, message: Message) -> bool:
+        session = SessionNames(self._engine).named(message.from_agent)
+        return session is not None and session.base == request.to_agent
 
     def _has_worked(self, agent: str, request: Message) -> bool:
         return bool(self._engine.value(SQL["has_worked"], (request.seq, agent)))

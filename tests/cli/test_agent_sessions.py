@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Inbox, UnknownRecipientWarning
+from ackbus import Bus, Inbox, UnknownRecipientWarning, check
 from ackbus.subscribers.inboxes.session_names import SessionNames
 
 from ..agent_programs import AgentProgram, agent_program
@@ -195,3 +195,20 @@ def test_answer_stays_with_the_session_that_asked(bus: Bus, start: Start) -> Non
     assert Inbox(bus, "reviewer").unread() == 1
     assert first.call("bus_check", conversation=asked.id)["state"] == "success"
     assert Inbox(bus, "reviewer").unread() == 0
+
+
+def test_word_of_the_session_that_claims_the_base_name_is_an_answer(bus: Bus, start: Start) -> None:
+    """It was asked by the base name, and answers under its own; words of others are none."""
+    first, second = start(), start()
+    first.hook("start")
+    second.hook("start")
+    first.kill()
+    bus.heartbeats.beat("lead")
+    asked = bus.publish("a.request", "?", from_agent="lead", to_agent="reviewer")
+    assert [each["seq"] for each in second.call("bus_inbox")["messages"]] == [asked.seq]
+    bus.publish("note", "!", from_agent="bob", to_agent="lead", in_reply_to=asked.id)
+    assert check(bus, asked.id).state == "pending"
+    second.call("bus_send", type="note", to="lead", payload="!", in_reply_to=str(asked.seq))
+    answer = check(bus, asked.id)
+    assert answer.reply is not None
+    assert (answer.state, answer.reply.from_agent) == ("answered", "reviewer-2")
