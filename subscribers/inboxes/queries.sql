@@ -223,7 +223,9 @@ ORDER BY seq LIMIT ?2;
 SELECT count(*) FROM (
   SELECT seq FROM messages
    WHERE to_agent = ?1 AND work IS NOT 1 AND seq > {cursor} AND seq NOT IN ({received})
-   LIMIT ?2);
+  UNION ALL
+  SELECT seq FROM deliveries WHERE agent_id = ?1 AND state = 'requeued'
+  LIMIT ?2);
 
 -- name: is_known
 SELECT 1 FROM known_agents WHERE agent_id = ?;

@@ -159,7 +159,7 @@ class Shown:
         holder = None if session is None else session.holder
         names = {self._agent, session.base if session and session.claims_base else self._agent}
         cursor = min(map(Cursors.of(self._bus).position, names))
-        requeued = Deliveries.of(self._bus).requeued(self._agent, NO_LIMIT)
+        requeued = [seq for name in names for seq in _requeued(self._bus, name)]
         with suppress(OSError):
             if self._layout.files.look(_FOLDER) is None:
                 self._folder.make()
@@ -193,10 +193,11 @@ class Unseen:
         notes, cursors = Shown(bus, agent).read(), Cursors.of(bus)
         self.first: list[tuple[int, str, str]] = []
         self.seen: int | None = None
-        if seq in Deliveries.of(bus).requeued(agent, NO_LIMIT) and seq not in notes:
+        base = SessionNames.of(bus).base_claimed_by(agent)
+        comes_again = any(seq in _requeued(bus, name) for name in (agent, base) if name)
+        if comes_again and seq not in notes:
             message = bus.log.readable(seq)
             self.first = [] if message is None else [(seq, message.type, message.from_agent)]
-        base = SessionNames.of(bus).base_claimed_by(agent)
         to_base = () if base is None else _covered(cursors, base, seq, broadcasts=False)
         for each in merge(_covered(cursors, agent, seq, broadcasts=True), to_base):
             if len(self.first) == limit:
@@ -205,6 +206,10 @@ class Unseen:
                 self.first.append(each)
             elif not self.first:
                 self.seen = each[0]
+
+
+def _requeued(bus: Bus, agent: str) -> list[int]:
+    return Deliveries.of(bus).requeued(agent, NO_LIMIT)
 
 
 def _covered(

@@ -212,3 +212,21 @@ def test_word_of_the_session_that_claims_the_base_name_is_an_answer(bus: Bus, st
     answer = check(bus, asked.id)
     assert answer.reply is not None
     assert (answer.state, answer.reply.from_agent) == ("answered", "reviewer-2")
+
+
+def test_requeued_mail_of_the_base_name_is_shown_before_it_is_acknowledged(
+    bus: Bus, start: Start
+) -> None:
+    """The session that claims the name is told of it, and acknowledges it once it saw it."""
+    first, second = start(), start()
+    first.hook("start")
+    second.hook("start")
+    first.kill()
+    sent = bus.publish("t", "again", from_agent="lead", to_agent="reviewer")
+    inbox, message = Inbox(bus, "reviewer", max_deliveries=1), bus.get(sent.seq)
+    assert message is not None
+    assert inbox.fail(message, "no")
+    inbox.requeue(sent.seq)
+    assert second.call("bus_ack", seq=sent.seq) == {"refused": True}
+    assert "| again" in second.hook("stop")
+    assert second.call("bus_ack", seq=sent.seq)["unread"] == 0
