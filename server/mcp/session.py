@@ -74,6 +74,9 @@ class Session:
         self.own(name)
         session = SessionNames.of(self.bus).named(name)
         is_own = session is not None and session.holder == self._holder
+        if not is_own and self._holder is not None and self.bound_to not in (None, name):
+            # Its hooks would go on under the name that it has.
+            raise InvalidInput(f"{name!r} is another session: call bus_join without a name")
         self._joined = session.base if session is not None and is_own else name
         return self._session_name(self._joined)
 

@@ -230,3 +230,16 @@ def test_requeued_mail_of_the_base_name_is_shown_before_it_is_acknowledged(
     assert second.call("bus_ack", seq=sent.seq) == {"refused": True}
     assert "| again" in second.hook("stop")
     assert second.call("bus_ack", seq=sent.seq)["unread"] == 0
+
+
+def test_session_can_not_join_as_another_one(bus: Bus, start: Start) -> None:
+    """Its tools and its hooks would be two agents; a name that it has is accepted."""
+    first, second = start(), start()
+    first.hook("start")
+    second.hook("start")
+    assert first.call("bus_join", name="reviewer-2") == {"refused": True}
+    assert first.call("bus_status")["agent"] == "reviewer"
+    assert second.call("bus_join", name="reviewer-2")["agent"] == "reviewer-2"
+    second.kill()
+    assert first.call("bus_join", name="reviewer-2") == {"refused": True}
+    assert {each.name for each in SessionNames.of(bus).list()} == {"reviewer", "reviewer-2"}
