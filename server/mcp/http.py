@@ -94,12 +94,12 @@ class HttpDoor:
         # The SDK lets nobody into a session that began under another name.
         of = AccessToken(token="", client_id=principal.name, scopes=[])
         connection["user"] = AuthenticatedUser(of)
+        if request.method == "DELETE":  # before the answer: after that the name is free
+            await self._end_of(request.headers.get(_SESSION_ID, ""), principal)
         handle = self._manager.handle_request
         # Where there are sessions, a client that is gone may have meant no such thing.
         stands_alone = request.headers.get(_VERSION) not in (None, *HANDSHAKE_PROTOCOL_VERSIONS)
         await (while_there(handle) if stands_alone else handle)(connection, receive, send)
-        if request.method == "DELETE":
-            await self._end_of(request.headers.get(_SESSION_ID, ""), principal)
 
     async def _end_of(self, id: str, principal: Principal) -> None:
         """End a session whose client says so, if it is that client's."""
