@@ -14,18 +14,20 @@ SQL = Queries(beside=__file__)
 
 
 class Asked(Table):
-    """Tells the word of an agent that was asked from what others say, by the table `claims`."""
+    """Tells the word of an agent that was asked from what others say, by the tables of work."""
 
     def said(self, request: Message, message: Message) -> bool:
         """Whether a message is the word of who was asked: a direct reply, and not to others.
 
         Asked is the recipient of the request, a session under that name, and each worker group that
         has, or had, its job. Such a group publishes events of its work to all: its word goes to the
-        asker alone.
+        asker alone. What another queue takes in besides is a step on the way.
         """
         if message.in_reply_to != request.id or not is_word(message.type):
             return False
         if message.to_agent not in (None, request.from_agent):
+            return False
+        if self._engine.value(SQL["is_taken_in"], (message.type, message.to_agent)):
             return False
         if self._has_worked(message.from_agent, request):
             return message.to_agent is not None

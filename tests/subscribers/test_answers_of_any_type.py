@@ -168,6 +168,15 @@ def test_events_of_a_job_are_no_answer(bus: Bus, taken: Taken) -> None:
     assert found(sent) == ("pending", None)
 
 
+def test_step_that_another_queue_takes_is_no_answer(bus: Bus, taken: Taken) -> None:
+    """Issue 19, 7: a chain of workers replies to the asker, and the last one answers."""
+    Queue.create(bus, "linted", "review.linted", addressed="*")
+    sent, queue, claim = taken()
+    step = Draft("review.linted", from_agent="ann", to_agent="me", in_reply_to=claim.message.id)
+    queue.complete(claim, step)
+    assert found(sent) == ("pending", None)
+
+
 def test_cancelled_request_that_has_a_word_gets_no_second_answer(bus: Bus, taken: Taken) -> None:
     """Issue 19, 7: the same rule where a queue answers for jobs that end without a worker."""
     for word, answers in (("note", []), ("review.progress", ["review.failed"])):
