@@ -15,6 +15,7 @@ from ackbus.bus.search import index as search_index
 from ackbus.bus.statements import SQL as BUS
 from ackbus.doctor.work_statements import MENDING
 from ackbus.export.jsonl import export_position
+from ackbus.subscribers.conversations.asked import SQL as CONVERSATIONS
 from ackbus.subscribers.inboxes.statements import SQL as INBOXES
 from ackbus.subscribers.jobs.statements import SQL as WORK
 from ackbus.subscribers.jobs.statements import VIEWS
@@ -27,6 +28,7 @@ NAMED = {
     f"{room}.{name}": sql
     for room, statements in {
         "bus": BUS,
+        "conversations": CONVERSATIONS,
         "inboxes": INBOXES,
         "work": WORK,
         "views": VIEWS,

@@ -71,7 +71,8 @@ export function shortened(text, room) {
   return text.length <= room ? text : `${text.slice(0, Math.max(room - 1, 1))}…`;
 }
 
-function inLine(value) {
+/** A value of JSON as text: a text as it is. */
+export function inLine(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 

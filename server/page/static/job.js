@@ -2,7 +2,7 @@
 
 import { until } from "./ages.js";
 import { h } from "./dom.js";
-import { clock, conversationOf, duration, moment, visible } from "./format.js";
+import { clock, conversationOf, duration, moment, inLine, visible } from "./format.js";
 import { payloadView } from "./payload.js";
 import { address } from "./route.js";
 
@@ -41,7 +41,7 @@ function attemptOf(claim) {
   const took = claim.ended_at
     ? ["took ", duration(new Date(claim.ended_at) - new Date(claim.claimed_at))]
     : ["its lease ends in ", until(claim.until)];
-  const outputs = [["stderr", claim.stderr], ["result", claim.result]].filter(([, text]) => text);
+  const outputs = [["stderr", claim.stderr || null], ["result", claim.result]].filter(([, value]) => value != null);
   return h("section.attempt", { "aria-label": `Attempt ${claim.attempt}` },
     h("div.actions", {},
       h("b", {}, claim.attempt),
@@ -50,5 +50,5 @@ function attemptOf(claim) {
       h("span.muted", {}, clock(claim.claimed_at), ", ", took),
       claim.exit_code == null ? null : h("span.muted", {}, `exit ${claim.exit_code}`)),
     claim.error ? h("p.bad", {}, visible(claim.error)) : null,
-    outputs.map(([name, text]) => [h("h3", {}, name), h("pre.payload", { tabindex: 0 }, visible(text))]));
+    outputs.map(([name, value]) => [h("h3", {}, name), h("pre.payload", { tabindex: 0 }, visible(inLine(value)))]));
 }

@@ -15,8 +15,7 @@ import httpx
 from ackbus import Bus
 from ackbus.automation.service_lock import LOCK
 from ackbus.schema.directory.layout import Layout
-from ackbus.schema.directory.lock_holders import holders
-from ackbus.schema.errors import AckbusError
+from ackbus.schema.errors import AckbusError, BusBusy
 from ackbus.schema.queries import file_of
 
 from ...conftest import wait_until
@@ -201,15 +200,17 @@ class Stage:
         assert first.wait(60) != 0
 
     def _is_stopped_between_writes(self) -> bool:
-        """Stops the process; one that holds the lock of writers goes on."""
+        """Stops the process; one that holds a lock of writers, ours or SQLite's, goes on."""
         process = self.service.process
         process.send_signal(signal.SIGSTOP)
         wait_until(lambda: _state_of(process.pid) == "T")
-        layout = Layout(str(self.service.bus_dir))
-        if not any(holder.pid == process.pid for holder in holders(layout.write_lock)):
-            return True
-        process.send_signal(signal.SIGCONT)
-        return False
+        with Bus.open(self.service.bus_dir, write_timeout_s=1) as bus:
+            try:
+                with bus.transaction():
+                    return True
+            except BusBusy:
+                process.send_signal(signal.SIGCONT)
+                return False
 
     # The configuration --------------------------------------------------------------------------
 
