@@ -50,7 +50,10 @@ def without(messages: list[Message], damaged: Message) -> list[Message]:
 
 
 def last_note(copy: Copy) -> Message:
-    """A message of which its publisher was told, and that nothing depends on."""
+    """A message of which its publisher was told, and that nothing depends on.
+
+    It is not the newest of the log: a number that lacks its message shows by those that follow.
+    """
     lives = [
         [json.loads(line) for line in life.read_bytes().splitlines()]
         for life in copy.lives("publisher")
@@ -66,7 +69,7 @@ def last_note(copy: Copy) -> Message:
     parents = {message.in_reply_to for message in messages}
     return next(
         message
-        for message in reversed(messages)
+        for message in reversed(messages[:-1])
         if message.type == "note" and message.to_agent and message.id in acknowledged - parents
     )
 
