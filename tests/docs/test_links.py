@@ -111,27 +111,29 @@ def has_tests(path: Path) -> bool:
     )
 
 
+def decisions() -> dict[int, Path]:
+    """The page of each decision that is in force, by its number."""
+    return {int(path.name[:4]): path for path in (ROOT / "docs/adr").glob("[0-9]*.md")}
+
+
+def taken_in() -> dict[int, int]:
+    """The decisions without a page, each with the one that took it in."""
+    text = (ROOT / "docs/adr/README.md").read_text("utf-8")
+    return {int(old): int(new) for old, new in re.findall(r"(\d+)→(\d+)", text)}
+
+
 def test_decisions_are_numbered_without_gaps_and_have_their_parts() -> None:
-    files = sorted((ROOT / "docs/adr").glob("*.md"))
-    assert [file.name[:4] for file in files] == [f"{n:04}" for n in range(1, len(files) + 1)]
-    for file in files:
-        text = file.read_text("utf-8")
-        assert text.startswith(f"# {file.name[:4]} ")
-        if "\nSuperseded by " in text:
-            continue
+    in_force = decisions()
+    numbers = sorted([*in_force, *taken_in()])
+    assert numbers == list(range(1, len(numbers) + 1))
+    for number, path in in_force.items():
+        text = path.read_text("utf-8")
+        assert text.startswith(f"# {number:04} ")
         parts = ("**Context.**", "**Choice.**", "**Cost.**", "**Revisit when**")
-        assert [part for part in parts if text.count(part) != 1] == [], file.name
+        assert [part for part in parts if text.count(part) != 1] == [], path.name
 
 
-def test_superseded_decision_is_one_sentence_that_names_a_later_one_in_force() -> None:
-    texts = {file.name: file.read_text("utf-8") for file in (ROOT / "docs/adr").glob("*.md")}
-    superseded = {name: text for name, text in texts.items() if "\nSuperseded by " in text}
-    assert superseded
-    for name, text in superseded.items():
-        _title, _blank, sentence = text.rstrip("\n").split("\n")
-        found = re.match(
-            r"Superseded by \[\d{4}\]\((\d{4}-[a-z0-9-]+\.md)\), which .+\.$", sentence
-        )
-        assert found, name
-        assert found[1] > name
-        assert found[1] in texts.keys() - superseded.keys()
+def test_decision_without_a_page_names_a_later_one_in_force() -> None:
+    for old, new in taken_in().items():
+        assert old < new
+        assert new in decisions()
