@@ -20,7 +20,7 @@ from ..show.progress import progress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from ...bus.bus import Bus
     from ...bus.log.archive_records import Segment
@@ -136,44 +136,50 @@ def _discard(
     from ...subscribers.overview.retention import Retention
 
     with place.open() as bus, Archiver(bus):
-        if before is not None:
-            wanted = before - 1
-        elif older_than is not None:
-            age_s = arguments.seconds(older_than, "--older-than")
-            wanted = _last_older(bus, age_s, after_seq=0)
-        else:
-            raise InvalidInput(
-                "--discard deletes for good: say what, with --before or --older-than"
-            )
+        wanted = _last_to_discard(bus, before, older_than)
         held_by = Retention(bus).held_by_queues(min(wanted, bus.archive.upto()))
         segments = segments_upto(bus, min([wanted, *(hold.seq - 1 for hold in held_by)]))
         count = sum(segment.messages for segment in segments)
-        span = f"seq {segments[0].first_seq} to {segments[-1].last_seq}" if segments else None
-        told = [f"would discard {output.counted(count, 'message')}{f', {span}' if span else ''}"]
-        gone = None
+        first, last = (segments[0].first_seq, segments[-1].last_seq) if segments else (None, None)
+        what = output.counted(count, "message") + (f", seq {first} to {last}" if segments else "")
+        told, gone = f"would discard {what}", None
         if not dry_run:
-            if span:
-                confirm(f"discard {output.counted(count, 'message')} for good, {span}", yes)
+            if segments:
+                confirm(f"discard {what}, for good", yes)
                 gone = discard(bus, segments)
             finish(bus)  # what a command that died has left
-            told = [str(gone) if gone else "discarded nothing"]
+            told = str(gone) if gone else "discarded nothing"
         rest = bus.archive.segments()[0 if gone else len(segments) :]
-        if rest and rest[0].first_seq <= wanted:
-            end = rest[0].last_seq
-            told.append(f"the next segment ends at {end}: --before {end + 1} takes it whole")
-        if not bus.archive.upto():
-            told.append("nothing is archived; 'bus archive' does that first")
-        told += [f"held: {_needs(hold, bus.now_ms())}" for hold in held_by]
+        advice = list(_how_to_discard_more(bus, rest, wanted))
+        held = [f"held: {_needs(hold, bus.now_ms())}" for hold in held_by]
     record = {
         "dry_run": dry_run,
         "messages": count,
-        "from": segments[0].first_seq if segments else None,
-        "to": segments[-1].last_seq if segments else None,
+        "from": first,
+        "to": last,
         "discarded_at": gone.at_ms if gone else None,
         "held_by": [asdict(hold) for hold in held_by],
     }
-    output.result(record, *told)
+    output.result(record, told, *advice, *held)
     return _HELD if held_by else 0
+
+
+def _last_to_discard(bus: Bus, before: int | None, older_than: str | None) -> int:
+    """Return the last seq that the options name."""
+    if before is not None:
+        return before - 1
+    if older_than is not None:
+        return _last_older(bus, arguments.seconds(older_than, "--older-than"), after_seq=0)
+    raise InvalidInput("--discard deletes for good: say what, with --before or --older-than")
+
+
+def _how_to_discard_more(bus: Bus, rest: Sequence[Segment], wanted: int) -> Iterator[str]:
+    """Return why segments that hold wanted messages stay, and what would discard them."""
+    if rest and rest[0].first_seq <= wanted:
+        end = rest[0].last_seq
+        yield f"the next segment ends at {end}: --before {end + 1} takes it whole"
+    if not bus.archive.upto():
+        yield "nothing is archived; 'bus archive' does that first"
 
 
 def _last_older(bus: Bus, age_s: float, *, after_seq: int | None = None) -> int:
