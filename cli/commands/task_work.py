@@ -151,10 +151,11 @@ def work(
     task.execute is not committed: CMD gets the files of a commit, and its output is the result.
 
     CMD also gets BUS_DIR, BUS_AGENT, BUS_TASK, BUS_TASK_TOKEN, BUS_TASK_ATTEMPT, BUS_TASK_BRANCH,
-    BUS_TASK_BASE, BUS_TASK_TARGET, BUS_TASK_PATH, BUS_TASK_SCRATCH, BUS_JOB_ID and
-    BUS_CORRELATION_ID. Ctrl-C ends the worker after its job; a second one, or SIGTERM, ends
-    the program too, and hands the job back. One process has a name at a time: a
-    new one gives back what a killed one held.
+    BUS_TASK_BASE, BUS_TASK_TARGET, BUS_TASK_PATH, BUS_TASK_SCRATCH, BUS_JOB_ID,
+    BUS_CORRELATION_ID, and BUS_TASK_COMMITS: how many commits an earlier run has left, of which the
+    prompt tells too. Ctrl-C ends the worker after its job; a second one, or SIGTERM, ends the
+    program too, and hands the job back. One process has a name at a time: a new one gives back what
+    a killed one held.
     """
     from ...tasks.programs.agent_program import PROGRAM_TIMEOUT_S
     from ...tasks.roles.job_tree import TreeSettings

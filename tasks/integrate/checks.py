@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from ...git.branches.repositories import ALONE
+from ...schema.errors import Refused
 from ...workers.commands.raw_contract import how_it_exited
 from ...workers.processes.run_process import run_process
 
@@ -22,6 +23,10 @@ CHECK_TIMEOUT_S = 300.0
 
 #: How much of what a check prints is kept, and how much of that a message has, in characters.
 MAX_OUTPUT_BYTES, END_CHARS = 4 * 1024 * 1024, 2000
+
+
+class NotStarted(Refused):
+    """A check could not be started, since the machine had too little of something; it may later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,9 @@ def run_check(
         stop: ends it early.
         supervisors: they end all that it starts, also when this process is killed.
         restore: takes back what the first run did to the files, before the second.
+
+    Raises:
+        NotStarted: the machine had too little of something for it.
     """
     env = {name: value for name, value in os.environ.items() if name not in ALONE}
     env |= {"GIT_TERMINAL_PROMPT": "0", **environment}
@@ -109,6 +117,8 @@ def run_check(
             supervisors=supervisors,
             output=kept.add,
         )
+        if end.may_start_later:
+            raise NotStarted(f"check {check.command!r} can't be started now: {end.start_error}")
         if end.exit_code == 0 or end.stopped or not check.is_flaky or runs > 1:
             return _result(check, end, kept.text(), runs, timeout_s)
         restore()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ...bus.presence.heartbeats import OFFLINE
+from ..roles.says import Says
 from .entries import Entry
 from .lander import Stopped
 
@@ -32,7 +34,7 @@ class Desk:
         self._rules = rules
         self._holding = holding
         self._book = book
-        self._heart = heart
+        self._says = Says(heart)
 
     def turn(self, lander: Lander) -> bool:
         """Integrate the next batch; return whether there was one."""
@@ -43,10 +45,11 @@ class Desk:
             lease_s=self._holding.lease_s,
         )
         if not claims:
+            self._says("idle")
             return False
         self._holding.keep(claims)
         entries = [Entry.of(claim.message, claim) for claim in claims]
-        self._heart.update("working", task=", ".join(entry.name for entry in entries)[:200])
+        self._says("working", ", ".join(entry.name for entry in entries)[:200])
         try:
             lander.land(entries)
         except Stopped:
@@ -55,7 +58,7 @@ class Desk:
             for claim in claims:
                 self._holding.let_go(claim)
             self._hand_back(entries)
-            self._heart.update("idle", task=None)
+            self._says("idle")
         return True
 
     def _hand_back(self, entries: list[Entry]) -> None:
@@ -64,5 +67,5 @@ class Desk:
                 self._book.hand_back(entry, "its integrator could not go on")
 
     def tell_offline(self) -> None:
-        """Tell by the heartbeat that nothing is integrated for a while."""
-        self._heart.update("offline", task=None)
+        """Tell that nothing is integrated for a while."""
+        self._says(OFFLINE)

@@ -12,15 +12,16 @@ from ...git.targets.pushing import RemoteUnreachable
 from ...git.targets.refs import TargetBusy
 from ...git.trees.tree_locks import TreeBusy, TreeLocks
 from ...git.trees.work_trees import WorkTrees
-from ...schema.errors import LeaseLost, Refused, shown
+from ...schema.errors import BusBusy, LeaseLost, Refused, shown
 from ...subscribers.queues.queue import Queue
 from ...workers.processes.stop_switch import StopSwitch
 from ...workers.processes.supervisors import Supervisors
-from ..programs.bounded_attempts import JOB, BoundedAttempts
+from ..programs.bounded_attempts import COOLDOWN_MS, JOB, WARM_UP, AttemptRule, BoundedAttempts
 from ..steps.changes import Changes
 from ..steps.messages import COMPLETIONS, integrators_of
 from ..steps.tasks import Tasks
 from .book import Book
+from .checks import NotStarted
 from .desk import Desk
 from .holding import LEASE_S, Holding, lease_of_target
 from .lander import Lander
@@ -40,6 +41,9 @@ _PATIENCE_S = 0.5
 #: The longest wait for news, and how often what was lost is looked for, in seconds.
 _LOOK_S, _SETTLE_S = 1.0, 5.0
 
+#: Errors that pass by themselves, and say nothing about an entry.
+_TRANSIENT = (RemoteUnreachable, BusBusy, TreeBusy, NotStarted)
+
 
 class Integrator:
     """Integrates into one target, as the only one of its repository.
@@ -51,7 +55,9 @@ class Integrator:
         tell: called with each result.
         warn: called with what a person should know.
         lease_s: how long its lease lasts unless it is renewed.
-        attempts: how often something is tried that fails for the moment.
+        warm_up, retries: how often something is tried that fails for the moment: before the first
+            entry that was integrated, and after it.
+        cooldown_ms: the rest after the last attempt, in milliseconds.
     """
 
     def __init__(
@@ -63,7 +69,9 @@ class Integrator:
         tell: Callable[[Result], None] = lambda result: None,
         warn: Callable[[str], None] = lambda words: None,
         lease_s: float = LEASE_S,
-        attempts: BoundedAttempts | None = None,
+        warm_up: AttemptRule = WARM_UP,
+        retries: AttemptRule = JOB,
+        cooldown_ms: int = COOLDOWN_MS,
     ) -> None:
         self._bus = bus
         self._rules = rules
@@ -72,7 +80,8 @@ class Integrator:
         self._lease_s = lease_s
         self._place = Place.around(folder)
         self._stop = StopSwitch()
-        self._attempts = attempts or BoundedAttempts(JOB)
+        self._attempts = BoundedAttempts(warm_up, cooldown_ms)
+        self._later_attempts = BoundedAttempts(retries, cooldown_ms)
         self._warned = ""
         self._settle_at = 0.0
 
@@ -86,7 +95,8 @@ class Integrator:
         Raises:
             Refused: another integrator works on the target, or there is no such branch.
             TargetBusy: with `once`: a work tree of the target is not clean.
-            RemoteUnreachable: with `once`: the remote does not answer.
+            RemoteUnreachable, BusBusy, TreeBusy, NotStarted: with `once`: what failed for the
+                moment, after the last attempt.
         """
         Changes(self._bus).create_queues()
         with ExitStack() as stack:
@@ -138,13 +148,15 @@ class Integrator:
             try:
                 self._look_after(lander)
                 lander.check_free()
-                if desk.turn(lander):
-                    self._attempts.end()
+                was_there = desk.turn(lander)
+                self._attempts.end()
+                if was_there:
+                    self._attempts = self._later_attempts
                     self._warned = ""
                     continue
                 if once:
                     return
-            except (TargetBusy, RemoteUnreachable) as error:
+            except (TargetBusy, *_TRANSIENT) as error:
                 wait_s = self._pause(error, desk)
                 if once and not self._attempts.attempt:
                     raise

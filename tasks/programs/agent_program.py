@@ -7,6 +7,7 @@ told at once that nobody answers. It ends with all that it started.
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from dataclasses import dataclass, field
 
@@ -72,6 +73,17 @@ class AgentProgram:
     def wants_file(self) -> bool:
         """Whether it reads the prompt from a file."""
         return any(_holds(word, PROMPT_FILE) for word in self.words)
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why it can't be started at present, or None. A path into the work tree is not known."""
+        word = self.words[0]
+        if os.sep in word and not os.path.isabs(word):
+            return None
+        path = {**os.environ, **self.variables}.get("PATH")
+        if shutil.which(word, path=path) is not None:
+            return None
+        return f"{word} is not there, or is not executable; install it"
 
     def command(self, prompt: str, file: str = "") -> tuple[list[str], bytes]:
         """Return the command for a prompt, and its stdin."""

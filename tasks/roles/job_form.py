@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from ...git.trees.tree_state import TreeState
     from ...schema.message.message import Message
     from ..options import Review
+    from ..records.task import Task
 
 #: The kind of a job that says none, and the kinds whose work is committed.
 EXECUTE = "task.execute"
@@ -97,12 +99,26 @@ def read_job(message: Message) -> JobForm:
 
 
 def prompt_of_attempt(
-    form: JobForm, attempt: int, reason: str | None, answers: list[tuple[str, str]]
+    form: JobForm, task: Task, there: TreeState, answers: list[tuple[str, str]]
 ) -> str:
-    """Return the prompt for an attempt: with the reason why the one before ended, and answers."""
+    """Return the prompt of a run: with all that the program must know of the runs before it.
+
+    Args:
+        form: the job.
+        task: its task, which says why the attempt before this one ended.
+        there: the state of its tree, in which a run before may have left work.
+        answers: the questions of the program, each with its answer.
+    """
     parts = [form.prompt]
-    if attempt > 1 and reason:
-        parts.append(f"This is attempt {attempt}. The one before it ended: {reason}")
+    if task.attempt > 1 and task.reason:
+        parts.append(f"This is attempt {task.attempt}. The one before it ended: {task.reason}")
+    if there.ahead:
+        commits = "1 commit" if there.ahead == 1 else f"{there.ahead} commits"
+        parts.append(
+            f"The branch has {commits} of an earlier run; see git log {task.base[:12]}..HEAD"
+        )
+    if not there.is_clean:
+        parts.append(f"An earlier run has left this in the work tree: {there.dirt()}")
     parts += [f"You asked: {question}\nThe answer: {words}" for question, words in answers]
     return "\n\n".join(parts)
 

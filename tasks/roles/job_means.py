@@ -9,7 +9,6 @@ from ...schema.errors import AckbusError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...bus.bus import Bus
-    from ...bus.presence.heartbeat_thread import Heart
     from ...subscribers.queues.queue import Queue
     from ...workers.processes.supervisors import Supervisors
     from ..programs.agent_program import AgentProgram
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from .commit_leftovers import Author
     from .job_tree import JobTrees
     from .ports import Ports
+    from .says import Says
     from .task_keeper import TaskKeeper
     from .worker_name import WorkerName
 
@@ -65,19 +65,3 @@ class Means:
     attempts: BoundedAttempts
     says: Says
     supervisors: Supervisors
-
-
-class Says:
-    """Tells what a worker is at, by its heart, where that has changed."""
-
-    def __init__(self, heart: Heart) -> None:
-        self._heart = heart
-        self._told: tuple[str, str | None] = ("", None)
-
-    def __call__(self, status: str, what: str | None = None) -> None:
-        """Tell a status, and on what the worker is."""
-        plain = None if what is None else "".join(c if c.isprintable() else " " for c in what)
-        told = (status, None if plain is None else plain[:500])
-        if told != self._told:
-            self._told = told
-            self._heart.update(status, task=told[1])

@@ -6,6 +6,7 @@ import os
 import select
 from dataclasses import replace
 
+from ...git.trees.tree_state import read_state
 from ...workers.commands.environment import trace_variables
 from ..programs.agent_program import environment_of_task, run_program
 from ..steps.messages import ANSWER
@@ -44,10 +45,12 @@ class JobRun:
     def on_task(self, form: JobForm, task: Task, port: int | None) -> ProgramEnd:
         """Run the program, again after a transient failure, and return how it ended."""
         means = self._means
-        prompt = prompt_of_attempt(form, task.attempt, task.reason, self._answers(task))
+        there = read_state(task.path, task.base)
+        prompt = prompt_of_attempt(form, task, there, self._answers(task))
         scratch = means.name.fresh_scratch()
         environment = environment_of_task(task, means.bus.layout.directory, means.worker) | {
             "BUS_JOB_ID": form.id,
+            "BUS_TASK_COMMITS": str(there.ahead),
             "BUS_TASK_SCRATCH": scratch,
         }
         if port is not None:

@@ -7,16 +7,17 @@ import os
 import secrets
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from time import monotonic
 
 from ...bus.doorbell import listen
 from ...bus.presence.heartbeats import OFFLINE
-from ...schema.errors import AckbusError, BusBusy, InvalidInput, LimitReached
+from ...schema.errors import AckbusError, BusBusy, InvalidInput, LimitReached, Refused
 from ...schema.message.names import check_agent
 from ...subscribers.queues.worker_groups import QueueWorkers
 from ...subscribers.views import Views
 from ...workers.processes.supervisors import Supervisors
 from ..programs.agent_program import PROGRAM_TIMEOUT_S
-from ..programs.bounded_attempts import COOLDOWN_MS, JOB, AttemptRule, BoundedAttempts
+from ..programs.bounded_attempts import COOLDOWN_MS, JOB, WARM_UP, AttemptRule, BoundedAttempts
 from ..records.task import lease_of
 from ..records.worker_details import Workers
 from ..steps.messages import JOBS
@@ -24,9 +25,10 @@ from ..steps.queues import open_queue
 from ..steps.tasks import Tasks
 from .commit_leftovers import Author
 from .job_form import read_job
-from .job_means import Means, Says
+from .job_means import Means
 from .job_tree import JobTrees
 from .job_work import JobWork
+from .says import Says
 from .task_keeper import TaskKeeper
 from .worker_name import WorkerName
 
@@ -64,7 +66,9 @@ class WorkSettings:
         lease_s: how long a job is its own without a renewal, in seconds.
         author: of commits, as `NAME <EMAIL>`; None: the worker.
         ports: of which each task gets one; None: it gets none.
-        retries, cooldown_ms: of a transient failure of the program, and the rest after the last.
+        warm_up: how often the program is looked for before a job is taken.
+        retries: how often it is run when it fails for the moment.
+        cooldown_ms: the rest after the last attempt of either, in milliseconds.
     """
 
     worker: str
@@ -74,6 +78,7 @@ class WorkSettings:
     lease_s: float = LEASE_S
     author: str | None = None
     ports: Ports | None = None
+    warm_up: AttemptRule = WARM_UP
     retries: AttemptRule = JOB
     cooldown_ms: int = COOLDOWN_MS
 
@@ -110,6 +115,7 @@ class TaskWorker:
         self._tasks = Tasks(bus)
         self._trees = JobTrees(self._tasks, settings.worker, settings.trees)
         self._queue = open_queue(bus, JOBS)
+        self._warm_up = BoundedAttempts(settings.warm_up, settings.cooldown_ms)
         self._attempts = BoundedAttempts(settings.retries, settings.cooldown_ms)
         self._supervisors = supervisors
         self._running = _Running()
@@ -127,6 +133,7 @@ class TaskWorker:
 
         Raises:
             WorkerRuns: another process is this worker.
+            Refused: with `once` or `drain`: the program is not there.
         """
         worker = self._settings.worker
         with ExitStack() as stack:
@@ -188,11 +195,9 @@ class TaskWorker:
         assert self._listener is not None
         count, settled_at = 0, 0
         while not self._is_stopping:
-            now_ms = self._bus.now_ms()
-            if (offline_ms := self._attempts.offline_ms(now_ms)) > 0:
-                means.says(OFFLINE, "after transient failures of the program")
-                self._listener.wait(min(offline_ms / 1000, _RECHECK_S))
+            if not self._is_ready(means, is_last=once or drain):
                 continue
+            now_ms = self._bus.now_ms()
             if now_ms - settled_at >= _SETTLE_S * 1000:
                 self._settle()
                 settled_at = now_ms
@@ -208,6 +213,39 @@ class TaskWorker:
                 means.says("idle")
                 self._wait()
         return count
+
+    def _is_ready(self, means: Means, *, is_last: bool) -> bool:
+        """Whether a job may be taken now: nothing rests, and the program is there.
+
+        Raises:
+            Refused: it is not there after the last attempt, and nobody waits for it.
+        """
+        now_ms = self._bus.now_ms()
+        rest_ms = max(self._warm_up.offline_ms(now_ms), self._attempts.offline_ms(now_ms))
+        if rest_ms > 0:
+            means.says(OFFLINE, "after transient failures of the program")
+            self._rest(rest_ms / 1000)
+            return False
+        why = means.program.obstacle
+        if why is None:
+            self._warm_up.end()
+            return True
+        self._warm_up.begin()
+        pause_ms = self._warm_up.failed(now_ms)
+        if pause_ms is None and is_last:
+            raise Refused(why)
+        _log.warning("no job is taken: %s", why)
+        if pause_ms is not None:
+            means.says("waiting", why)
+            self._rest(pause_ms / 1000)
+        return False
+
+    def _rest(self, rest_s: float) -> None:
+        """Wait for a time, or until it is stopped."""
+        assert self._listener is not None
+        ends = monotonic() + rest_s
+        while not self._is_stopping and (left_s := ends - monotonic()) > 0:
+            self._listener.wait(min(left_s, _RECHECK_S))
 
     def _claim(self) -> Claim | None:
         settings = self._settings

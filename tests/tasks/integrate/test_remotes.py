@@ -1,16 +1,20 @@
 """Targets of a remote: a bare repository, and two clones of it."""
 
 import os
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from ackbus.git.targets.pushing import RemoteUnreachable
+from ackbus.tasks.integrate.checks import Check, NotStarted
 from ackbus.tasks.integrate.integrator import Integrator
 from ackbus.tasks.integrate.rules import Rules
-from ackbus.tasks.programs.bounded_attempts import AttemptRule, BoundedAttempts
+from ackbus.tasks.programs.bounded_attempts import AttemptRule
 
 from ...cli.git import Git
+from ...conftest import wait_until
 from .conftest import Yard, bare_remote, lines
 
 
@@ -152,27 +156,81 @@ def test_remote_that_was_forced_back_is_not_forced(yard: Yard, remote: Git, othe
     assert remote.ok("ls-tree", "--name-only", "main").split() == ["a", "b", "d"]
 
 
-def test_unreachable_remote_is_tried_twice_and_then_rests(yard: Yard, remote: Git) -> None:
-    """U-68: bounded attempts of the integrator: only a transient error is tried again."""
+def beat_of(yard: Yard) -> str | None:
+    """The status that the integrator tells."""
+    beat = yard.bus.heartbeats.get("integrator")
+    return None if beat is None else beat.status
+
+
+def test_unreachable_remote_is_tried_until_the_attempts_are_used_up(
+    yard: Yard, remote: Git
+) -> None:
+    """U-68: bounded attempts of the integrator: the entry waits, uncounted."""
     yard.task("one", a=lines(l5="five"))
     os.rename(remote.path, remote.path.with_suffix(".gone"))
-    attempts = BoundedAttempts(AttemptRule(2, 250))
     integrator = Integrator(
         yard.bus,
         str(yard.git.path),
         Rules(remote="origin"),
         warn=yard.warnings.append,
-        attempts=attempts,
+        warm_up=AttemptRule(2, 250),
     )
     with pytest.raises(RemoteUnreachable, match="origin can't be fetched"):
         integrator.run(once=True)
-    assert 19_000 < attempts.offline_ms(yard.bus.now_ms()) <= 20_000
     assert len(yard.said("integration_started")) == 0
     assert yard.tasks.get("one").state == "APPROVED"
     os.rename(remote.path.with_suffix(".gone"), remote.path)
     assert yard.integrate(remote="origin") == {"one": "landed"}
     (completion,) = yard.said("task.completion")
     assert yard.results[-1].entry.message.id == completion.id
+
+
+def test_integrator_is_offline_after_its_attempts_and_comes_back(yard: Yard, remote: Git) -> None:
+    """U-68: warm-up, offline, and then the entry; later ones have the attempts of a job."""
+    os.rename(remote.path, remote.path.with_suffix(".gone"))
+    yard.task("one", a=lines(l5="five"))
+    integrator = Integrator(
+        yard.bus,
+        str(yard.git.path),
+        Rules(remote="origin"),
+        tell=yard.results.append,
+        warn=yard.warnings.append,
+        warm_up=AttemptRule(3, 250),
+        cooldown_ms=1_000,
+    )
+    thread = threading.Thread(target=integrator.run)
+    thread.start()
+    wait_until(lambda: beat_of(yard) == "offline")
+    assert yard.results == []
+    os.rename(remote.path.with_suffix(".gone"), remote.path)
+    wait_until(lambda: yard.results)
+    wait_until(lambda: beat_of(yard) == "idle")
+    integrator.stop()
+    thread.join(30)
+    assert [each.outcome for each in yard.results] == ["landed"]
+    assert len(yard.warnings) == 1
+
+
+def test_check_that_can_not_be_started_now_blames_no_entry(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """U-68: what the machine lacks is transient: the entry stays in the queue, uncounted."""
+    yard.task("one", a=lines(l5="five"))
+    integrator = Integrator(
+        yard.bus,
+        str(yard.git.path),
+        Rules(checks=(Check("true"),)),
+        warn=yard.warnings.append,
+        warm_up=AttemptRule(2, 250),
+    )
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "executable", "/gone/python")
+        with pytest.raises(NotStarted, match="check 'true' can't be started now"):
+            integrator.run(once=True)
+    assert (yard.tasks.get("one").state, yard.tasks.get("one").attempt) == ("APPROVED", 1)
+    assert yard.said("check_result") == []
+    assert yard.integrate("true") == {"one": "landed"}
+    assert yard.results[-1].entry.attempts == 1
 
 
 def test_permanent_error_is_not_tried_again(yard: Yard, remote: Git) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ackbus import Bus
+from ackbus.schema.errors import Refused
 from ackbus.schema.message.draft import Draft
 from ackbus.subscribers.jobs.work_headers import work_headers
 from ackbus.tasks.programs.agent_program import AgentProgram
@@ -38,7 +39,7 @@ def worker(bus: Bus, repo: Path, script: str, **settings: Any) -> TaskWorker:
     """A worker in this process."""
     name = settings.pop("worker", "w1")
     trees = TreeSettings(folder=str(repo), **settings.pop("trees", {}))
-    program = AgentProgram(("sh", "-c", script))
+    program = settings.pop("program", AgentProgram(("sh", "-c", script)))
     return TaskWorker(bus, WorkSettings(worker=name, program=program, trees=trees, **settings))
 
 
@@ -246,9 +247,8 @@ class TestEnds:
         thread.join(30)
         assert not thread.is_alive()
 
-    @pytest.mark.parametrize("script", ["exit 78", "exec /no/such/program"])
     def test_u_68_permanent_failure_has_one_attempt(
-        self, jobs: Jobs, repo: Path, start_worker: RunWorker, script: str
+        self, jobs: Jobs, repo: Path, start_worker: RunWorker
     ) -> None:
         """U-68: a permanent error: 1 attempt."""
         jobs.publish("x", task="t")
@@ -256,6 +256,44 @@ class TestEnds:
         assert (repo / "count.out").read_text() == "run\n"
         assert jobs.tasks.get("t").state == "FAILED"
         assert jobs.states() == ["failed"]
+
+    def test_u_68_program_that_is_gone_costs_no_job(
+        self, jobs: Jobs, bus: Bus, repo: Path, tmp_path: Path
+    ) -> None:
+        """U-68: the warm-up: 3 attempts, then offline; the job waits, and is done when it is back.
+
+        Else each job in the queue would fail for good while a program is updated.
+        """
+        jobs.publish("new.txt hello", task="t")
+        program = tmp_path / "agent"
+        found = worker(
+            *(bus, repo, ""),
+            program=AgentProgram((str(program),)),
+            warm_up=AttemptRule(3, 1),
+            cooldown_ms=1_000,
+        )
+        thread = threading.Thread(target=found.run)
+        thread.start()
+        wait_until(lambda: (beat := bus.heartbeats.get("w1")) and beat.status == "offline")
+        assert "queued" in jobs.states()
+        assert jobs.tasks.list() == []
+        program.write_text(f"#!/bin/sh\n{WRITES}\n")
+        program.chmod(0o755)
+        wait_until(lambda: jobs.states() == ["succeeded"])
+        assert jobs.tasks.get("t").attempt == 1
+        found.stop()
+        thread.join(30)
+
+    def test_u_68_program_that_is_gone_ends_a_worker_that_drains(
+        self, jobs: Jobs, bus: Bus, repo: Path
+    ) -> None:
+        """U-68: after the attempts of the warm-up, with what to do."""
+        jobs.publish("x", task="t")
+        program = AgentProgram(("no-such-program",))
+        found = worker(bus, repo, "", program=program, warm_up=AttemptRule(3, 1))
+        with pytest.raises(Refused, match="no-such-program is not there"):
+            found.run(drain=True)
+        assert jobs.states() == ["queued"]
 
     def test_time_is_up(self, jobs: Jobs, repo: Path, start_worker: RunWorker) -> None:
         jobs.publish("x", task="t", executionBudgetMs=300)
@@ -372,6 +410,29 @@ class TestHolding:
         task = jobs.tasks.get("t")
         assert (task.state, task.attempt) == ("APPROVED", 1)
         assert jobs.states() == ["succeeded"]
+
+    def test_program_is_told_what_an_earlier_run_has_left(
+        self, jobs: Jobs, repo: Path, start_worker: RunWorker
+    ) -> None:
+        """Promise 5: killed after its commit and before it is done: it need not begin again."""
+        jobs.publish("x", task="t")
+        script = f"""
+        cat >"{repo}/$BUS_TASK_COMMITS.out"
+        test "$BUS_TASK_COMMITS" = 1 && exit
+        echo one >one; git add one; git commit -qm one; echo half >half
+        touch "{repo}/up.out"; exec sleep 600
+        """
+        first = start_worker(script, wait=False)
+        wait_until((repo / "up.out").exists)
+        first.kill()
+        first.wait()
+        start_worker(script, "--drain")
+        base = jobs.tasks.get("t").base[:12]
+        assert (repo / "0.out").read_text() == "x"
+        told = (repo / "1.out").read_text()
+        assert f"The branch has 1 commit of an earlier run; see git log {base}..HEAD" in told
+        assert "An earlier run has left this in the work tree: unknown to git: half" in told
+        assert jobs.tasks.get("t").state == "APPROVED"
 
     def test_second_worker_of_a_name_is_refused(
         self, jobs: Jobs, repo: Path, start_worker: RunWorker, run_bus: RunBus
