@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 from typing import Annotated
 
 from fastapi import Query, Response
@@ -15,9 +14,12 @@ from ...bus.bus import Bus
 from ...schema.errors import NotFound
 from ...schema.message.canonical_json import encode
 from ...schema.message.message import Message
+from ...schema.message.names import check_agent
 from ...schema.message.patterns import TypePattern
 from ...subscribers.inboxes.failed_deliveries import Deliveries
 from ...subscribers.inboxes.inbox import Inbox
+from ...subscribers.inboxes.mail import Look
+from ...subscribers.inboxes.session_inbox import inbox_of
 from ...subscribers.overview.agents import agent_records
 from ..records import MAX_NAMED, Given, MessageList, ReceiptRecord, ReplyGiven, Seq, Seqs
 from .common import (
@@ -178,7 +180,7 @@ def acknowledge(
     agent: AgentName, done: AckGiven, bus: TheBus, writer: MessageWriter
 ) -> CursorRecord:
     """Acknowledge a message and all before it. Safe to repeat: a cursor never moves back."""
-    box = Inbox(bus, writer.act_as(agent))
+    box = inbox_of(bus, writer.act_as(agent))
     return CursorRecord(agent=agent, cursor=box.ack(done.seq))
 
 
@@ -201,7 +203,7 @@ def complete_message(
     All messages before it are acknowledged too, as by `ack`: complete messages in order. A reply
     goes to the message's sender, in its conversation. Repeating this publishes no reply twice.
     """
-    box = Inbox(bus, writer.act_as(agent))
+    box = inbox_of(bus, writer.act_as(agent))
     message = _message(bus, done.seq)
     drafts = [draft for reply in done.replies for draft in reply.drafts(message, agent, writer)]
     receipts = box.complete(message, *tracing.traced(drafts, trace))
@@ -221,7 +223,7 @@ def fail_message(
 
     It is parked only when it is the first that waits: the cursor passes it then, and no other.
     """
-    box = Inbox(bus, writer.act_as(agent))
+    box = inbox_of(bus, writer.act_as(agent))
     message = _message(bus, failed.seq)
     is_parked = box.fail(message, failed.error)
     attempts = box.attempts(message)
@@ -249,12 +251,15 @@ async def poll_inbox(
 
     Use `type` to look, not to work: an acknowledgement covers the messages that it hid, too.
     """
-    box = Inbox(bus, reader.act_as(agent), with_work=with_work)
-    wanted = None if type is None else TypePattern(type)
+    name, wanted = reader.act_as(agent), None if type is None else TypePattern(type)
+    check_agent(name)
+
+    def look() -> Look:  # at each one, since a session may claim its base name meanwhile
+        return inbox_of(bus, name, with_work=with_work)._look(limit, wanted)
+
+    to_it = None, name, name.rpartition("-")[0]  # to all, to it, and to its base name
     found = await waiter.until(
-        partial(box._look, limit, wanted),
-        lambda look: look.messages,
-        lambda message: message.to_agent in (None, agent),
+        look, lambda seen: seen.messages, lambda message: message.to_agent in to_it
     )
     lines = json_array(message.to_line() for message in found.messages)
     head = encode(agent), found.cursor, lines

@@ -22,6 +22,7 @@ from ...subscribers.inboxes.cursors import Cursors
 from ...subscribers.inboxes.failed_deliveries import Deliveries
 from ...subscribers.jobs.claims import Claims
 from ...subscribers.jobs.jobs import Jobs
+from ...subscribers.overview.agents import unread_of
 from ...subscribers.queues.queues import QueueInfo, Queues
 
 #: How many agents, and how many queues, have metrics of their own.
@@ -72,7 +73,7 @@ class BusState(Collector):
         yield _gauge("inboxes", "Agents that joined or acknowledged.", len(seen))
         unread = GaugeMetricFamily(
             "ackbus_inbox_unread",
-            f"Messages after an agent's cursor; {MAX_UNREAD:,} stands for more.",
+            f"Messages that wait for an agent; {MAX_UNREAD:,} stands for more.",
             labels=["agent"],
         )
         cursors = GaugeMetricFamily(
@@ -80,7 +81,7 @@ class BusState(Collector):
         )
         latest = sorted(seen, key=lambda agent: seen[agent][1], reverse=True)
         for agent in latest[:MAX_LABELS]:
-            unread.add_metric([agent], readers.count_unread(agent, MAX_UNREAD))
+            unread.add_metric([agent], unread_of(self._bus, agent, MAX_UNREAD) or 0)
             cursors.add_metric([agent], seen[agent][0])
         yield from (unread, cursors)
         parked = Deliveries.of(self._bus).count_parked(MAX_PARKED)

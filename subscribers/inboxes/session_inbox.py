@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...schema.message.limits import MAX_SEQ
 from .cursors import Cursors
-from .failed_deliveries import Deliveries
 from .inbox import Inbox
 from .mail import NO_LIMIT, Look, Mail
 from .session_names import SessionNames
@@ -12,7 +11,8 @@ from .session_names import SessionNames
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...bus.bus import Bus
-    from ...schema.message.message import Message
+    from ...schema.message.draft import Draft
+    from ...schema.message.message import Message, Receipt
     from ...schema.message.patterns import TypePattern
 
 
@@ -52,9 +52,9 @@ class SessionInbox(Inbox):
 
     def __init__(self, bus: Bus, agent: str, base: str, *, with_work: bool = False) -> None:
         super().__init__(bus, agent, with_work=with_work)
-        self._base = Inbox(bus, base)
+        self._base = _Addressed(bus, base)
         self.base = base
-        self._mail = _BothMails(self._mail, bus, base)
+        self._mail = _BothMails(self._mail, self._base._mail)
 
     @property
     def position(self) -> int:
@@ -63,6 +63,8 @@ class SessionInbox(Inbox):
 
     def unread(self, limit: int = 1000) -> int:
         """Return how many messages wait, counted up to `limit`."""
+        if self._shows_more:  # these were looked at, of both names
+            return super().unread(limit)
         addressed = self._cursors.count_addressed(self._base.agent, limit)
         return min(limit, super().unread(limit) + addressed)
 
@@ -71,21 +73,47 @@ class SessionInbox(Inbox):
         with self.bus.transaction():
             return min(super().ack(message), self._base.ack(message))
 
+    def complete(self, message: Message, *replies: Draft) -> list[Receipt] | None:
+        """Complete a message to either name, as `Inbox.complete` does."""
+        if message.to_agent != self.base:
+            return super().complete(message, *replies)
+        with self.bus.transaction():
+            receipts = self._base.complete(message, *replies)
+            self.ack(message)
+        return receipts
 
-class _BothMails(Mail):
-    """The mail of a session, and what is addressed to its base name."""
+    def fail(self, message: Message, error: str) -> bool:
+        """Record a failed delivery of a message to either name, as `Inbox.fail` does."""
+        own = message.to_agent != self.base
+        return super().fail(message, error) if own else self._base.fail(message, error)
 
-    def __init__(self, own: Mail, bus: Bus, base: str) -> None:
-        self._own = own
-        self._base = Mail(
+    def attempts(self, message: Message) -> int:
+        """Return how many deliveries of a message to either name have failed."""
+        own = message.to_agent != self.base
+        return super().attempts(message) if own else self._base.attempts(message)
+
+
+class _Addressed(Inbox):
+    """The inbox of a base name without broadcasts."""
+
+    def __init__(self, bus: Bus, base: str) -> None:
+        super().__init__(bus, base)
+        self._mail = Mail(
             bus,
             base,
-            Cursors.of(bus),
-            Deliveries.of(bus),
+            self._cursors,
+            self._deliveries,
             own_broadcasts=False,
             with_work=False,
             broadcasts=False,
         )
+
+
+class _BothMails(Mail):
+    """The mail of a session, and what is addressed to its base name."""
+
+    def __init__(self, own: Mail, base: Mail) -> None:
+        self._own, self._base = own, base
 
     def look(self, limit: int, wanted: TypePattern | None) -> Look:
         own, base = self._own.look(limit, wanted), self._base.look(limit, wanted)

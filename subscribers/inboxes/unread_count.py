@@ -86,8 +86,12 @@ def look_in(
             with suppress(BusBusy, BusUnusable, Refused):
                 cursors.join(name)
         unread = cursors.count_unread(name, limit)
-        if session is not None and session.claims_base:
-            unread = min(limit, unread + cursors.count_addressed(session.base, limit))
+        if session is None:
+            base = SessionNames(database).base_claimed_by(name)
+        else:
+            base = session.base if session.claims_base else None
+        if base is not None:
+            unread = min(limit, unread + cursors.count_addressed(base, limit))
         return Look(name, session, unread)
     finally:
         database.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...bus.presence.heartbeats import Liveness
 from ...schema.errors import InvalidInput
 from ..inboxes.cursors import Cursors
-from ..inboxes.inbox import Inbox
+from ..inboxes.session_inbox import inbox_of
 from ..inboxes.session_names import SessionNames
 
 TYPE_CHECKING = False
@@ -51,11 +51,11 @@ def agent_records(bus: Bus, *, online_s: float | None = None) -> list[dict[str, 
 
 
 def unread_of(bus: Bus, agent: str, limit: int = MAX_COUNTED) -> int | None:
-    """Return the number of unread messages of an agent, up to a limit.
+    """Return the number of messages that an agent's inbox would show, up to a limit.
 
     None for a name that another program wrote, and that nothing can be sent to.
     """
     try:
-        return Inbox(bus, agent).unread(limit)
+        return inbox_of(bus, agent).unread(limit)
     except InvalidInput:
         return None

@@ -1,8 +1,10 @@
 """Issue 19, item 3: sessions of one base name are agents, in real processes."""
 
+import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,7 +14,8 @@ from ackbus import Bus, Inbox, UnknownRecipientWarning, check
 from ackbus.subscribers.inboxes.session_names import SessionNames
 
 from ..agent_programs import AgentProgram, agent_program
-from ..conftest import RunBus
+from ..conftest import RunBus, wait_until
+from ..server.mcp_clients import listeners
 
 Start = Callable[..., AgentProgram]
 
@@ -230,6 +233,39 @@ def test_requeued_mail_of_the_base_name_is_shown_before_it_is_acknowledged(
     assert second.call("bus_ack", seq=sent.seq) == {"refused": True}
     assert "| again" in second.hook("stop")
     assert second.call("bus_ack", seq=sent.seq)["unread"] == 0
+
+
+def test_all_counts_are_of_what_the_session_is_shown(
+    bus: Bus, start: Start, run_bus: RunBus
+) -> None:
+    """Mail to the base name, too, where the session claims that: in lists and in the prompt."""
+    first, second = start(), start()
+    first.hook("start")
+    second.hook("start")
+    for to in ("reviewer", "reviewer-2", None):
+        bus.publish("t", from_agent="lead", to_agent=to)
+    assert run_bus("prompt", "reviewer-2").out == "2\n"
+    first.kill()
+    assert second.call("bus_status")["unread"] == 3
+    assert run_bus("prompt", "reviewer-2").out == "3\n"
+    listed = map(json.loads, run_bus("agents", "--json").out.splitlines())
+    assert {each["agent"]: each["unread"] for each in listed}["reviewer-2"] == 3
+
+
+def test_call_that_waits_sees_mail_of_a_base_name_that_becomes_free(bus: Bus, start: Start) -> None:
+    first, second = start(), start()
+    first.hook("start")
+    second.call("bus_join")
+    mail = bus.publish("t", "hi", from_agent="lead", to_agent="reviewer")
+    beat = bus.heartbeats.get("reviewer-2")
+    assert beat is not None
+    assert beat.pid is not None
+    before = listeners(beat.pid)
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(second.call, "bus_inbox", wait_s=25)
+        wait_until(lambda: listeners(beat.pid) > before)
+        first.kill()
+        assert [each["seq"] for each in waits.result()["messages"]] == [mail.seq]
 
 
 def test_session_can_not_join_as_another_one(bus: Bus, start: Start) -> None:

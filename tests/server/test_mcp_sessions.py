@@ -1,13 +1,16 @@
 """Issue 19, item 3: over HTTP, a client with a session is an agent of its own."""
 
 import asyncio
+import os
 
 import httpx
 
 from ackbus import Bus, Inbox
 from ackbus.bus.presence.heartbeats import Liveness
-from ackbus.subscribers.inboxes.session_names import SessionNames
+from ackbus.schema.process_table import process
+from ackbus.subscribers.inboxes.session_names import SessionNames, by_connection
 
+from .conftest import scrape
 from .mcp_clients import agent_at
 
 
@@ -38,3 +41,36 @@ def test_clients_with_sessions_under_one_name_are_two_agents(
     assert SessionNames.of(bus).running("reviewer") == ()
     beats = {each.agent: each.liveness for each in bus.heartbeats.list()}
     assert beats["reviewer-2"] is beats["reviewer-3"] is Liveness.STOPPED
+
+
+def test_inbox_over_http_is_what_the_session_is_shown(bus: Bus, client: httpx.Client) -> None:
+    """Mail to the base name, too, where the session claims that: listed, counted, and handled."""
+    names, server = SessionNames.of(bus), str(process(os.getpid()))
+    first, second = (by_connection(server, each) for each in ("one", "two"))
+    for holder in (first, second):
+        names.take("reviewer", holder)
+    sent = [bus.publish("t", from_agent="lead", to_agent=to) for to in ("reviewer", "reviewer-2")]
+    asked, own = sent[0].seq, sent[1].seq
+    inbox = "/v1/inboxes/reviewer-2"
+
+    def waiting() -> list[int]:
+        return [each["seq"] for each in client.get(inbox).json()["messages"]]
+
+    assert waiting() == [own]
+    names.leave("reviewer", first)
+    names.take("reviewer", second)
+    assert waiting() == [asked, own]
+    listed = {each["agent"]: each for each in client.get("/v1/inboxes").json()["inboxes"]}
+    assert listed["reviewer-2"]["unread"] == 2
+    assert scrape(client)["ackbus_inbox_unread", ("reviewer-2",)] == 2
+
+    failed = client.post(f"{inbox}/fail", json={"seq": asked, "error": "no disk"}).json()
+    assert (failed["attempts"], failed["parked"]) == (1, False)
+    done = {"seq": asked, "replies": [{"type": "done"}]}
+    assert [client.post(f"{inbox}/complete", json=done).json()["first"] for _ in range(2)] == [
+        True,
+        False,
+    ]
+    assert waiting() == [own]
+    assert client.post(f"{inbox}/ack", json={"seq": own}).json()["cursor"] == own
+    assert waiting() == []

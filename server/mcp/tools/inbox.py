@@ -47,26 +47,26 @@ class InboxPage(Page):
 
 
 def _inbox(session: Session, given: Read) -> Reply:
-    bus, agent = session.bus, session.agent()
     begin = Cursor.parse(given.cursor)
     pattern = None if given.type is None else _pattern(given.type)
-    inbox = inbox_of(bus, agent, with_work=given.with_work)
 
-    def look() -> tuple[list[FramedMessage], str | None]:
+    def look() -> tuple[Inbox, list[FramedMessage], str | None]:
+        # At each look, since a base name that has become free is claimed by that.
+        inbox = inbox_of(session.bus, session.agent(), with_work=given.with_work)
         found, cursor = page(waiting(inbox, begin, pattern), begin, given.limit)
-        return [each.to_be_answered() for each in found], cursor
+        return inbox, [each.to_be_answered() for each in found], cursor
 
-    found, cursor = wait_for(session, look, lambda seen: seen[0], given.wait_s)
-    unread = unread_of(bus, agent)
+    inbox, found, cursor = wait_for(session, look, lambda seen: seen[1], given.wait_s)
+    unread = unread_of(session.bus, inbox.agent)
     if not found:
         more = f", but {counted(unread)} of other types" if pattern and unread else ""
-        head = f"Nothing waits for {agent}{more}."
+        head = f"Nothing waits for {inbox.agent}{more}."
         return Reply(InboxPage.of(found, cursor, unread=unread), head)
     # Where a type hides mail, the hook after this tool may still have to show that.
     note_shown(session, found, begin, cursor, upto=0 if pattern else found[-1].seq)
     advice = _what_to_acknowledge(inbox, begin, found, cursor, pattern)
     record = InboxPage.of(found, cursor, advice=advice, unread=unread)
-    return Reply(record, record.text(f"{counted(unread)} unread for {agent}."))
+    return Reply(record, record.text(f"{counted(unread)} unread for {inbox.agent}."))
 
 
 def _pattern(text: str) -> TypePattern:
