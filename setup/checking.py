@@ -62,7 +62,7 @@ def check(installation: Installation, bus: Bus) -> Iterator[Finding]:
         if isinstance(part, Servers) and part.preferred:
             yield from _preferred(part.within, path_of(part.preferred, installation.folder))
     for file in files:
-        text = _text(file.path)
+        text = _text(file)
         for edit in file.edits:
             if isinstance(edit, (JsonServer, TomlServer)):
                 yield _server(file.server_words(), installation, bus)
@@ -72,11 +72,10 @@ def check(installation: Installation, bus: Bus) -> Iterator[Finding]:
                 yield _hook(_understood(edit, text), installation, bus)
 
 
-def _text(path: str) -> str:
+def _text(file: ConfigFile) -> str:
     try:
-        with open(path, encoding="utf-8-sig", newline="") as file:
-            return file.read()
-    except (FileNotFoundError, UnicodeDecodeError):
+        return (file.read() or "").removeprefix("\ufeff")
+    except AckbusError:  # it is found fault with
         return ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -48,6 +49,9 @@ class ConfigFile:
     def read(self) -> str | None:
         """Return its text, or None when it does not exist."""
         try:
+            # A pipe would never end, and a device must not be replaced.
+            if not stat.S_ISREG(os.stat(self.path).st_mode):
+                raise Refused(f"{self.path} is no ordinary file; it is left as it is")
             with open(self.path, encoding="utf-8", newline="") as file:
                 return file.read()
         except FileNotFoundError:

@@ -25,38 +25,31 @@ class TomlServer:
     entry: dict[str, Any]
 
     def put(self, text: str) -> str:
-        """Return the text with the server; a table with other values is renewed in its place."""
-        servers = self._servers(text)
-        found = servers.get(ENTRY)
+        """Return the text with the server; of a table that is there, only our values change."""
+        found = self._servers(text).get(ENTRY)
         if found is None:
             added = _appended(text, _block(self._name(), self.entry))
+            advice = f"give each server in it a table of its own, like [{self.table}.NAME]"
         else:
             check_ours(found)
-            if found.items() >= self.entry.items():
-                return text
-            start, end = self._span(text)
-            renewed = _block(self._name(), {**found, **self.entry})
-            added = text[:start] + _with_newlines_of(text, renewed) + text[end:]
-        try:
-            is_added = self._servers(added) == {**servers, ENTRY: {**(found or {}), **self.entry}}
-        except InvalidInput:  # the text was valid without it
-            is_added = False
-        if not is_added:
+            added = text
+            for key in (key for key, value in self.entry.items() if found.get(key) != value):
+                added = self._with_value(added, key)
+            advice = f"write {' and '.join(self.entry)} on lines of their own"
+        if not self._differs_by(text, added, {**(found or {}), **self.entry}):
             raise Refused(
-                f"[{self._name()}] can't be added to {self.table} as it is written there; give each"
-                f" server in it a table of its own, like [{self.table}.NAME]"
+                f"[{self._name()}] can't be added to {self.table} as it is written there; {advice}"
             )
         return added
 
     def take(self, text: str) -> str:
         """Return the text without the server."""
-        servers = self._servers(text)
-        if ENTRY not in servers:
+        found = self._servers(text).get(ENTRY)
+        if found is None:
             return text
-        check_ours(servers[ENTRY])
-        start, end = self._span(text)
-        taken = _cut(text, start, end)
-        if self._servers(taken) != {key: servers[key] for key in servers if key != ENTRY}:
+        check_ours(found)
+        taken = _cut(text, *self._span(text))
+        if not self._differs_by(taken, text, found):
             raise Refused(f"[{self._name()}] stands among other things; take it out by hand")
         return taken
 
@@ -70,9 +63,11 @@ class TomlServer:
         return self._span(text) if ENTRY in self._servers(text) else None
 
     def found_in(self, text: str) -> TomlServer:
-        """Return it with the entry that stands in the text."""
+        """Return it with our values as they stand in the text."""
         entry = self._servers(text).get(ENTRY)
-        return replace(self, entry=entry) if isinstance(entry, dict) else self
+        if not isinstance(entry, dict):
+            return self
+        return replace(self, entry={key: entry[key] for key in self.entry if key in entry})
 
     def words_in(self, text: str) -> list[str]:
         """Return the command line of the server that stands in the text; empty: there is none."""
@@ -82,21 +77,43 @@ class TomlServer:
         return f"{self.table}.{ENTRY}"
 
     def _servers(self, text: str) -> dict[str, Any]:
+        servers: dict[str, Any] = self._parsed(text)[self.table]
+        return servers
+
+    def _parsed(self, text: str) -> dict[str, Any]:
+        """Return the value of a text, in which our table of servers is never missing."""
         try:
-            servers = tomllib.loads(text).get(self.table, {})
+            value = {self.table: {}, **tomllib.loads(text)}
         except tomllib.TOMLDecodeError as error:
             raise InvalidInput(f"no valid TOML: {error}") from error
-        if not isinstance(servers, dict):
+        if not isinstance(value[self.table], dict):
             raise InvalidInput(f"{self.table} is not a table")
-        return servers
+        return value
+
+    def _differs_by(self, before: str, after: str, server: dict[str, Any]) -> bool:
+        """Whether one text says what another does, and that this is our server."""
+        try:
+            old, new = self._parsed(before), self._parsed(after)
+        except InvalidInput:  # one of them was valid, and the edit broke it
+            return False
+        return new == {**old, self.table: {**old[self.table], ENTRY: server}}
+
+    def _with_value(self, text: str, key: str) -> str:
+        """Return the text with our value of a key that has a line; the rest of that line stays."""
+        start, end = self._span(text)
+        line = re.compile(rf"^[ \t]*{key}[ \t]*=[ \t]*", re.MULTILINE).search(text, start, end)
+        if line is None:
+            return text
+        at = line.end()
+        return text[:at] + _toml(self.entry[key]) + text[_end_of_value(text, at) :]
 
     def _span(self, text: str) -> tuple[int, int]:
         """Return where the table begins, and where its last line that says something ends."""
-        header = re.search(rf"^\[{re.escape(self._name())}\][ \t]*(?:#.*)?\r?$", text, re.MULTILINE)
+        ours = re.escape(self._name())
+        header = re.search(rf"^[ \t]*\[{ours}\][ \t]*(?:#.*)?\r?$", text, re.MULTILINE)
         if header is None:
             raise Refused(f"{self._name()} is not a table of its own; change it by hand")
-        ours = re.escape(self._name())
-        after = re.compile(rf"^\[(?!{ours}\.)", re.MULTILINE).search(text, header.end())
+        after = re.compile(rf"^[ \t]*\[(?!{ours}\.)", re.MULTILINE).search(text, header.end())
         body = text[header.start() : after.start() if after else len(text)]
         kept = re.sub(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*(?:#[^\n]*)?\Z", "", body)
         end = header.start() + len(kept)
@@ -155,10 +172,9 @@ class Section:
 
 
 def _appended(text: str, block: str) -> str:
-    """Append a block after an empty line; `_cut` is the inverse.
+    """Append a block after an empty line, or at once where the last line has no end.
 
-    If the last line had no line end, the block has none either, and there is no empty line: so the
-    text before can be derived from the text after.
+    `_cut` is the inverse: the text before can be derived from the text after.
     """
     block = _with_newlines_of(text, block)
     newline = "\r\n" if "\r\n" in text else "\n"
@@ -179,17 +195,27 @@ def _with_newlines_of(text: str, block: str) -> str:
     return block.replace("\n", "\r\n") if "\r\n" in text else block
 
 
+def _end_of_value(text: str, start: int) -> int:
+    """Return where the value of TOML that begins there ends; the end of the text: it is none."""
+    ends = (end for end in range(start + 1, len(text) + 1) if text[end - 1] in "]\"'")
+    for end in ends:
+        try:
+            tomllib.loads(f"x = {text[start:end]}")
+        except tomllib.TOMLDecodeError:
+            continue
+        if text[end : end + 1] not in ("'", '"'):  # else it was the beginning of three
+            return end
+    return len(text)
+
+
 def _block(name: str, entry: dict[str, Any]) -> str:
-    """Return a table of TOML, whose strings are written as JSON writes them."""
-    tables = {key: value for key, value in entry.items() if isinstance(value, dict)}
-    lines = [f"[{name}]"]
-    lines += [f"{key} = {_toml(value)}" for key, value in entry.items() if key not in tables]
-    inner = [_block(f"{name}.{key}", value) for key, value in tables.items()]
-    return "\n".join(lines) + "\n" + "".join("\n" + each for each in inner)
+    """Return a table of TOML."""
+    lines = [f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in entry.items())]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _toml(value: Any) -> str:
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
-    # A TOML string has the escapes of a JSON string, and one that JSON leaves as it is: DEL.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    """Return a text or a list of TOML."""
+    # A TOML string has the escapes of a JSON string, and one that JSON leaves as it is: DEL. What
+    # a person wrote, perhaps a date, is only compared.
+    return json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")

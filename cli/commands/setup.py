@@ -11,6 +11,7 @@ import typer
 
 from ...bus.reservations.project_paths import project_root
 from ...git.driver_setup import Drivers
+from ...schema.directory.layout import BUS_DIRECTORY
 from ...schema.errors import BusNotFound, InvalidInput, Refused
 from ...schema.message.names import check_agent
 from ...server.mcp.tools.profiles import DEFAULT, PROFILES, check_profile
@@ -201,7 +202,8 @@ def _installation(name: str, act: Act, place: Place) -> Installation:
     except BusNotFound:
         if not act.remove:  # which needs none
             raise
-        found = os.path.join(os.getcwd(), ".")
+        # It was here: by that Windsurf's list, which has those of all projects, names it.
+        found = os.path.join(project_root(os.path.join(os.getcwd(), ".")), BUS_DIRECTORY)
     options = options or ("--dir", found)
     scope: Scope = LOCAL if act.local else PROJECT
     return Installation(name, name, own_path(), project_root(found), options, scope)

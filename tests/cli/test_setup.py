@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -207,6 +208,26 @@ def test_mistakes_are_told(project: Path, run_bus: RunBus) -> None:
     assert run_bus("setup", "claude", "--check").out.count("not valid JSON") == 1
     assert (project / ".mcp.json").read_text() == "{"
     assert not (project / ".claude").exists()
+
+
+@pytest.mark.parametrize("name", ["windsurf", "claude"])
+def test_setup_of_a_bus_that_is_gone_is_removed(
+    name: str, bus: Bus, project: Path, bus_env: dict[str, str], run_bus: RunBus
+) -> None:
+    """Also from a list that has the servers of all projects."""
+    assert run_bus("setup", name).code == 0
+    bus.close()
+    shutil.rmtree(bus.layout.directory)
+    assert run_bus("setup", name, "--remove").code == 0
+    left = [path for path in (project, Path(bus_env["HOME"])) if [*path.rglob("*.json")]]
+    assert left == []
+
+
+def test_check_says_what_is_no_file(bus: Bus, project: Path, run_bus: RunBus) -> None:
+    (project / ".mcp.json").mkdir()
+    done = run_bus("setup", "claude", "--check")
+    assert (done.code, "bad configuration: " in done.out, done.err) == (3, True, "")
+    assert ".mcp.json is no ordinary file" in done.out
 
 
 def test_installed_hooks_run_from_a_shell(bus: Bus, project: Path, run_bus: RunBus) -> None:

@@ -371,6 +371,57 @@ def test_older_table_is_renewed_in_its_place(root: Path) -> None:
     assert "# other" in path.read_text()
 
 
+#: What people write into and around a table of ours.
+TOML_AROUND = {
+    "a date": "since = 2026-01-01\n",
+    "a comment": "# mine\nstartup_timeout_sec = 20 # it is slow\n",
+    "names in quotes": '[mcp_servers.ackbus.env]\n"A.B" = "1"\n"my key" = [{ c = 1 }]\n',
+    "another table, indented": "\n  [other]\n  key = 1\n",
+    "a list of tables": '\n\t[[other]]\n\tcommand = "x"\n',
+    "the key of another": '[mcp_servers.ackbus.env]\ncommand = "x"\n',
+}
+
+
+@pytest.mark.parametrize("around", TOML_AROUND.values(), ids=list(TOML_AROUND))
+def test_values_of_a_table_are_renewed_and_all_else_stays(around: str, root: Path) -> None:
+    older, newer = installation("codex", root, agent="old"), installation("codex", root)
+    path = root / ".codex" / "config.toml"
+    apply(older.additions())
+    path.write_text(path.read_text() + around)
+    for before, after in (("old", "me"), ("me", "old")):
+        text = path.read_text()
+        apply(replace(newer, agent=after).additions())
+        assert path.read_text() == text.replace(f'"{before}"', f'"{after}"')
+    apply(newer.removals())
+    left = tomllib.loads(path.read_text()) if path.exists() else {}
+    assert left == ({"other": tomllib.loads(around)["other"]} if "other" in around else {})
+
+
+@pytest.mark.parametrize(
+    "args", ["[ # our args\n  'mcp', # ]\n]  # end", '["mcp", """--agent""", "old"]# end']
+)
+def test_value_of_several_lines_is_renewed(args: str, root: Path) -> None:
+    path = root / ".codex" / "config.toml"
+    path.parent.mkdir()
+    path.write_text(f"[mcp_servers.ackbus]\ncommand='/old/bus'\nargs   ={args}\nx = 1")
+    before = path.read_text()
+    apply(installation("codex", root).additions())
+    assert path.read_text().endswith(
+        '"/a b/.worker-state"]' + args[args.rindex("]") + 1 :] + "\nx = 1"
+    )
+    assert tomllib.loads(path.read_text())["mcp_servers"]["ackbus"]["command"] == BUS
+    apply(installation("codex", root).removals())
+    assert path.read_text() == before
+
+
+def test_key_in_quotes_is_refused_by_what_to_do(root: Path) -> None:
+    path = root / ".codex" / "config.toml"
+    path.parent.mkdir()
+    path.write_text('[mcp_servers.ackbus]\n"command" = "/old/bus"\nargs = ["mcp"]\n')
+    with pytest.raises(Refused, match="write command and args on lines of their own; the file is"):
+        installation("codex", root).additions()
+
+
 @pytest.mark.parametrize("before", [None, "", "# Rules\r\n"])
 def test_older_pointer_is_given_back_too(before: str | None, root: Path) -> None:
     """The text of another version's setup may be any."""
@@ -612,6 +663,24 @@ def test_link_that_leads_nowhere_is_refused_and_nothing_is_made_there(
         with pytest.raises(Refused, match=f"{link} is a link to {elsewhere}, which is not there"):
             apply(changes())
     assert (contents(root), elsewhere.exists()) == ({}, False)
+
+
+@pytest.mark.parametrize("program", ["claude", "codex", "opencode"])
+def test_what_is_no_ordinary_file_is_refused(program: str, root: Path) -> None:
+    """A pipe would never end; root could put a file in the place of a device."""
+    device = root / "AGENTS.md"
+    device.symlink_to(os.devnull)
+    for changes in (installation(program, root).additions, installation(program, root).removals):
+        with pytest.raises(Refused, match=r"AGENTS\.md is no ordinary file; it is left as it is"):
+            changes()
+    device.unlink()
+    for file in installation(program, root).files():
+        path = Path(file.path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(path)
+        with pytest.raises(Refused, match="is no ordinary file"):
+            installation(program, root).additions()
+        path.unlink()
 
 
 def test_mode_and_link_of_a_file_stay(root: Path) -> None:
