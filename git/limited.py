@@ -7,12 +7,21 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 
+from ..schema.errors import AckbusError
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 #: How long a program at its limit may take to remove its locks, in seconds.
 _ENDING_S = 5.0
+
+#: How much is kept of the end of what a program of the user prints, in bytes.
+_KEPT_BYTES = 64 * 1024
+
+
+class ProgramNotStarted(AckbusError):
+    """A program of the user can't be started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +85,45 @@ def run_limited(
         out.seek(0)
         err.seek(0)
         return Ended(process.returncode, out.read(), err.read())
+
+
+def run_guarded(
+    command: Sequence[str], *, folder: str, environment: Mapping[str, str], limit_s: float
+) -> Ended | None:
+    """Run a program of the user; None: it reached its limit, and was ended.
+
+    All that it started ends with it, and where the kernel can do that, also when this process is
+    killed: nobody else knows of a hook that hangs.
+
+    Raises:
+        ProgramNotStarted: it can't be started.
+    """
+    from ..workers.processes.run_process import run_process
+    from ..workers.processes.supervisors import Supervisors
+
+    kept = {"stdout": bytearray(), "stderr": bytearray()}
+
+    def keep(stream: str, data: bytes) -> None:
+        kept[stream] += data
+        del kept[stream][:-_KEPT_BYTES]
+
+    with Supervisors() as supervisors:
+        end = run_process(
+            command,
+            b"",
+            env=environment,
+            cwd=folder,
+            timeout_s=limit_s,
+            max_stdout_bytes=None,
+            max_stderr_bytes=None,
+            supervisors=supervisors,
+            output=keep,
+        )
+    if end.start_error is not None:
+        raise ProgramNotStarted(end.start_error)
+    if end.exit_code is None:
+        return None
+    return Ended(end.exit_code, bytes(kept["stdout"]), bytes(kept["stderr"]))
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import IO
 
+    from .limited import Ended
+
 #: Names as they are, every commit in full, complaints in English, and no lock taken that git
 #: could do without.
 _SETTINGS = (
@@ -117,14 +119,20 @@ class Repository:
                 stdin=stdin,
                 kept=kept,
             )
-        if ended is None:
-            raise OutOfTime(
-                f"git {_command(arguments)} has not ended within {limit_s:g} s, and was stopped;"
-                " look for a hook or a filter that waits"
-            )
-        if ended.code not in accepted:
-            raise CommandFailed(_command(arguments), ended.err, ended.code, ended.out)
-        return ended.out
+        return _output(arguments, ended, limit_s, accepted)
+
+    def run_guarded(self, *arguments: str, limit_s: float) -> bytes:
+        """Run git where it runs a program of the user: all of it ends with this process.
+
+        Raises:
+            ProgramNotStarted, CommandFailed, OutOfTime: as for `run`.
+        """
+        from .limited import run_guarded
+
+        command = ["git", *_SETTINGS, *arguments]
+        environment = self.environment()
+        ended = run_guarded(command, folder=self.folder, environment=environment, limit_s=limit_s)
+        return _output(arguments, ended, limit_s, (0,))
 
     def lines(self, *arguments: str) -> Iterator[bytes]:
         """Run git and yield its output line by line; git ends when the caller stops reading.
@@ -215,7 +223,21 @@ class Repository:
             raise GitFailed("git is not installed, or not on the PATH") from error
 
 
-def _command(arguments: tuple[str, ...]) -> str:
+def _output(
+    arguments: Sequence[str], ended: Ended | None, limit_s: float, accepted: Sequence[int]
+) -> bytes:
+    """Return what a git with a limit has printed, or raise what its end means."""
+    if ended is None:
+        raise OutOfTime(
+            f"git {_command(arguments)} has not ended within {limit_s:g} s, and was stopped; look"
+            " for a hook or a filter that waits"
+        )
+    if ended.code not in accepted:
+        raise CommandFailed(_command(arguments), ended.err, ended.code, ended.out)
+    return ended.out
+
+
+def _command(arguments: Sequence[str]) -> str:
     """Return the name of git's command, which settings may stand before."""
     words = iter(arguments)
     return next((word for word in words if word != "-c" or not next(words)), "")

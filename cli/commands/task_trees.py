@@ -153,7 +153,8 @@ def clean(
 
     Commits that have not landed are kept first, at refs/ackbus/rescue/TASK/..., which are printed.
     Kept and named are trees that are not clean, unless --rescue keeps their files as well, and
-    those that somebody uses. Exit code 3 when something was kept, 4 when nothing was to clean.
+    those that somebody uses. By its name goes also a tree that was never finished, as doctor says.
+    Exit code 3 when something was kept, 4 when nothing was to clean.
     """
     with place.open() as bus:
         cleaned = Clean(bus).clean(names or (), keeps_files=rescue, is_dry=dry_run)

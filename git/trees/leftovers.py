@@ -85,7 +85,7 @@ def _of_tree(tree: Tree) -> Iterator[Leftover]:
             yield Leftover("dead_lock", tree.path, says)
         return
     if not tree.is_made:
-        says = f"{tree.path} was never finished; spawn the task again, then clean it"
+        says = f"{tree.path} was never finished; spawn the task again, or clean it by its name"
         yield Leftover("unfinished", tree.path, says, task)
     elif not tree.is_there:
         says = f"{tree.path} was deleted by hand; spawn the task again, or clean it"

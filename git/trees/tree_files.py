@@ -10,7 +10,7 @@ import os
 import shutil
 
 from ...schema.errors import InvalidInput, Refused, shown
-from ..limited import run_limited
+from ..limited import ProgramNotStarted, run_guarded
 from ..repository import GitFailed
 
 TYPE_CHECKING = False
@@ -71,9 +71,9 @@ def run_setup(
     """
     shell = " ".join(command)
     try:
-        ended = run_limited(command, folder=tree, environment=environment, limit_s=limit_s)
-    except OSError as error:
-        raise SetupFailed(f"set-up {shown(shell)} can't be started: {error.strerror}") from error
+        ended = run_guarded(command, folder=tree, environment=environment, limit_s=limit_s)
+    except ProgramNotStarted as error:
+        raise SetupFailed(f"set-up {shown(shell)} can't be started: {error}") from error
     if ended is None:
         raise SetupFailed(f"set-up {shown(shell)} has not ended within {limit_s:g} s")
     if ended.code:

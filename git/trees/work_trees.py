@@ -301,7 +301,7 @@ def _run_hook(git: Repository, limit_s: float) -> None:
     head = git.run("rev-parse", "HEAD").decode().strip()
     hook = ("hook", "run", "--ignore-missing", "post-checkout", "--")
     try:
-        git.run(*hook, "0" * len(head), head, "1", limit_s=limit_s)
+        git.run_guarded(*hook, "0" * len(head), head, "1", limit_s=limit_s)
     except CommandFailed as error:
         raise GitFailed(f"the hook post-checkout failed: {error.reason}") from error
     except OutOfTime as error:

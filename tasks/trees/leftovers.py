@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from ...git.branches.repositories import Place
+from ...git.repository import GitFailed
 from ...git.trees.leftovers import Leftover, find_leftovers
 from ...git.trees.work_trees import WorkTrees
 from ..records.task import FINAL
@@ -24,12 +26,21 @@ def leftovers_of(bus: Bus) -> list[Leftover]:
     """Return what tasks have left in the repositories that the bus knows of."""
     tasks = {task.task: task for task in Tasks(bus).list()}
     found = []
-    for repository in sorted({task.repository for task in tasks.values()}):
-        if os.path.isdir(repository):
-            trees = WorkTrees(Place.around(repository), wait_s=_WAIT_S)
-            found += find_leftovers(trees)
-            found += [each for tree in trees.all() if (each := _of_task(tree, tasks))]
+    for place in repositories_of(bus):
+        trees = WorkTrees(place, wait_s=_WAIT_S)
+        found += find_leftovers(trees)
+        found += [each for tree in trees.all() if (each := _of_task(tree, tasks))]
     return found
+
+
+def repositories_of(bus: Bus, *folders: str) -> list[Place]:
+    """Return the repositories of all tasks, that in which the bus is, and those around folders."""
+    named = {task.repository for task in Tasks(bus).list()}
+    places = [Place.around(path) for path in sorted(named) if os.path.isdir(path)]
+    for folder in (bus.layout.directory, *folders):
+        with suppress(GitFailed):  # it is in none
+            places.append(Place.around(folder))
+    return list(dict.fromkeys(places))
 
 
 def _of_task(tree: Tree, tasks: dict[str, Task]) -> Leftover | None:

@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "workers": {"schema", "bus", "subscribers"},
     "automation": {"schema", "bus", "subscribers", "workers"},
     "export": {"schema", "blobs", "bus"},
-    "git": {"schema", "export"},
+    "git": {"schema", "workers", "export"},
     "tasks": {"schema", "bus", "subscribers", "workers", "git"},
     "doctor": {"schema", "blobs", "bus", "subscribers", "automation", "export", "git", "tasks"},
     "setup": {"schema", "bus", "subscribers"},

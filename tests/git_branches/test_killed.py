@@ -17,10 +17,12 @@ from ackbus.git.trees.removal import Removal
 from ackbus.git.trees.tree_list import admin_folders
 from ackbus.git.trees.tree_locks import TreeBusy
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
+from ackbus.workers.processes.supervisors import Supervisors
 
 from ..cli.git import Git
+from ..conftest import wait_until
 from ..sizes import size
-from .conftest import at
+from .conftest import at, has_ended
 from .killing import KILL_ALL, kills
 
 
@@ -140,8 +142,8 @@ MAKE = """
 import sys
 from ackbus.git.branches.repositories import Place
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
-_, folder, base = sys.argv
-setup = ("sh", "-c", "echo once >>.made")
+_, folder, base, *given = sys.argv
+setup = given or ("sh", "-c", "echo once >>.made")
 new = NewTree("fix", "w/fix", base, copies=(".env",), setup=setup)
 WorkTrees(Place.around(folder)).make(new)
 """
@@ -250,4 +252,28 @@ def test_lock_is_held_as_long_as_a_git_of_a_dead_maker_runs(main: Git, trees: Wo
         again.wait(1)
     go_on.touch()
     assert again.wait(60) == 0
+    whole(main, trees)
+
+
+@pytest.mark.skipif(not Supervisors.exist, reason="only Linux ends what a killed process started")
+@pytest.mark.parametrize("what", ["hook", "setup"])
+def test_program_that_hangs_ends_with_a_maker_that_is_killed(
+    main: Git, trees: WorkTrees, tmp_path: Path, what: str
+) -> None:
+    """Nobody else knows of it; what it has started itself ends, too."""
+    told = tmp_path / "pid"
+    hangs = f"setsid sleep 600 & echo $! >{told}.new; mv {told}.new {told}; wait"
+    if what == "hook":
+        hook = main.path / ".git" / "hooks" / "post-checkout"
+        hook.write_text(f"#!/bin/sh\n{hangs}\n")
+        hook.chmod(0o755)
+    setup = ["sh", "-c", hangs] if what == "setup" else []
+    maker = subprocess.Popen([sys.executable, "-c", MAKE, main.path, main.head, *setup])
+    wait_until(told.exists)
+    maker.kill()
+    maker.wait()
+    wait_until(lambda: has_ended(int(told.read_text())))
+    if what == "hook":
+        hook.unlink()
+    trees.make(wish(main))
     whole(main, trees)

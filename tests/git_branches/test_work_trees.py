@@ -389,7 +389,7 @@ class TestFilling:
         wait_until(lambda: has_ended(pid))
 
     def test_setup_that_is_not_there(self, trees: WorkTrees) -> None:
-        with pytest.raises(GitFailed, match="set-up 'no-such-program' can't be started: No such"):
+        with pytest.raises(GitFailed, match="can't be started: there is no command"):
             make(trees, setup=("no-such-program",))
 
     @pytest.mark.parametrize(("has_large_files", "told"), [(True, ""), (False, "1")])

@@ -8,10 +8,12 @@ import pytest
 
 from ackbus import Bus
 from ackbus.git.branches.repositories import Place
+from ackbus.git.repository import GitFailed
 from ackbus.git.targets.check_tree import CheckTree
 from ackbus.git.trees.rescue import Rescue
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.tasks.records.task import Task
+from ackbus.tasks.steps.errors import TaskNotFound
 from ackbus.tasks.steps.tasks import Tasks
 from ackbus.tasks.trees.clean import Clean, Cleaned
 from ackbus.tasks.trees.finish import finish
@@ -195,3 +197,61 @@ def test_unknown_task_is_named_in_each_repository(bus: Bus, main: Git, tmp_path:
         trees.make(NewTree("theirs", "them/theirs", git.head))
     found = [(each.kind, each.task) for each in leftovers_of(bus)]
     assert found == [("unknown_task", "theirs")] * 2
+
+
+def unfinished(bus: Bus, main: Git) -> Path:
+    hook = main.path / ".git" / "hooks" / "post-checkout"
+    hook.write_text("#!/bin/sh\nexit 3\n")
+    hook.chmod(0o755)
+    with pytest.raises(GitFailed, match="post-checkout failed"):
+        spawned(bus, main)
+    return Path(WorkTrees(Place.around(str(main.path))).path_of("fix"))
+
+
+class TestUnfinished:
+    """A tree whose making was cut off before it had a task, as by a hook that failed."""
+
+    @pytest.fixture
+    def tree(self, bus: Bus, main: Git) -> Path:
+        return unfinished(bus, main)
+
+    def test_it_is_named_and_goes_by_its_name_alone(
+        self, bus: Bus, main: Git, tree: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(main.path)
+        assert clean(bus) == []
+        (dry,) = clean(bus, "fix", is_dry=True)
+        assert (dry.is_removed, dry.path, tree.exists()) == (True, str(tree), True)
+        (cleaned,) = clean(bus, "fix")
+        assert (cleaned.is_removed, cleaned.reason, cleaned.refs) == (True, None, [])
+        assert not tree.exists()
+        assert main("rev-parse", "--verify", "worker-1/fix").code != 0
+        with pytest.raises(TaskNotFound):
+            clean(bus, "fix")
+
+    def test_doctor_finds_it_in_the_repository_of_the_bus(self, main: Git) -> None:
+        """No task names this repository yet."""
+        with Bus.init(main.path / ".worker-state") as own:
+            unfinished(own, main)
+            assert [(each.kind, each.task) for each in leftovers_of(own)] == [("unfinished", "fix")]
+            (cleaned,) = clean(own, "fix")
+            assert cleaned.is_removed
+
+    def test_one_in_which_a_process_works_stays(
+        self, bus: Bus, main: Git, tree: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(main.path)
+        with subprocess.Popen(["sleep", "600"], cwd=tree) as process:
+            (cleaned,) = clean(bus, "fix")
+            process.kill()
+        assert cleaned.reason == f"process {process.pid} works in it; end it first"
+        assert tree.exists()
+
+    def test_what_a_program_has_left_in_it_is_kept_at_a_ref(
+        self, bus: Bus, main: Git, tree: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(main.path)
+        (tree / "made").write_text("precious\n")
+        (cleaned,) = clean(bus, "fix")
+        (ref,) = cleaned.refs
+        assert main.ok("show", f"{ref}:made") == "precious"
