@@ -106,11 +106,13 @@ class Nudge:
 def _is_shown(line: str, terminal: Terminal, before: int) -> bool:
     """Wait until a line is shown once more than before; return whether it was in time."""
     end = time.monotonic() + _SHOWN_WITHIN_S
-    while _alone(line, terminal.lines()) <= before:
-        if time.monotonic() > end:
+    while True:
+        is_last = time.monotonic() > end  # told before the look, which may itself take long
+        if _alone(line, terminal.lines()) > before:
+            return True
+        if is_last:
             return False
         time.sleep(_LOOK_S)
-    return True
 
 
 def _alone(text: str, lines: list[str]) -> int:

@@ -90,7 +90,7 @@ class Waking:
         if not waiting:
             return None
         if not dry_run:
-            return self._wake(waiting[0])
+            return self._wake(waiting[0], again=True)
         self._notes.check_pace(self._pace_s)
         return Woken(self._agent, waiting[0].seq, self._way.check())
 
@@ -118,12 +118,12 @@ class Waking:
                     listener.wait(pace.next())
                     continue
                 pace.reset()
-                end: Woken | NotWoken
+                end: Woken | NotWoken | None
                 try:
-                    end = self._wake(mail)
+                    end = self._wake(mail, again=False)
                 except NotWoken as error:
                     end, not_before = error, monotonic() + retry_s
-                if str(end) != said:
+                if end is not None and str(end) != said:
                     said = str(end)
                     yield end
 
@@ -141,9 +141,12 @@ class Waking:
                 self._looked = mail.seq
         return None
 
-    def _wake(self, mail: Message) -> Woken:
-        before, upto = self._notes.last().upto, self._bus.log.newest_seq()
+    def _wake(self, mail: Message, *, again: bool) -> Woken | None:
+        """Wake the agent for mail; None where another process just has, and not `again`."""
         with self._notes.alone(self._pace_s):
+            before, upto = self._notes.last().upto, self._bus.log.newest_seq()
+            if before >= mail.seq and not again:
+                return None
             way = self._way.check()
             try:
                 self._way.wake(mail)

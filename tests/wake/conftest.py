@@ -53,7 +53,7 @@ class TmuxWindow:
             capture_output=True,
             text=True,
             check=True,
-            timeout=20,
+            timeout=60,
         ).stdout
 
     def open(self) -> None:
@@ -85,17 +85,22 @@ class ScreenWindow:
     project: Path
 
     def ask(self, *words: str) -> None:
-        subprocess.run(
+        self.run(*words).check_returncode()
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
             ["screen", "-S", self.name, *words],
             env=self.env,
             cwd=self.project,
             capture_output=True,
-            check=True,
-            timeout=20,
+            check=False,
+            timeout=60,
         )
 
     def open(self) -> None:
         self.ask("-c", "/dev/null", "-U", "-d", "-m", "sh")
+        # It is a daemon, and answers only a moment after the command has ended.
+        wait_until(lambda: not self.run("-p", "0", "-Q", "title").returncode)
 
     def start(self, *words: str) -> None:
         self.type(shlex.join(words))
@@ -141,8 +146,16 @@ class AgentInTerminal:
         line = (sys.executable, str(STAND_IN), agent, str(self.file), mode)
         self.window.start(*before, *line)
         wait_until(lambda: self.bus.heartbeats.get(agent))
-        wait_until(lambda: self.window.shown().rstrip().endswith((">", "]", "mind")))
+        self.wait_shown(">", "]", "mind")
         self.bus.publish("t", "touch owned\n", from_agent="$(touch owned)", to_agent=agent)
+
+    def wait_shown(self, *ends: str) -> None:
+        """Waits until what the window shows ends with one of some texts."""
+        wait_until(lambda: self.window.shown().rstrip().endswith(ends))
+
+    def wait_for_shell(self) -> None:
+        """Waits until the shell asks for a command."""
+        self.wait_shown("$", "#")
 
     @property
     def read(self) -> str:

@@ -26,12 +26,16 @@ def main(agent: str, file: str, mode: str) -> None:
     try:
         if mode == "asks":
             tty.setcbreak(0)  # before the test sees the question
+        beside = {
+            "edits": ["cat"],
+            "helped": [sys.executable, "-c", "import time; time.sleep(60)"],
+        }.get(mode)
+        # Both are there before the test sees the prompt.
+        other = None if beside is None else subprocess.Popen(beside)
         print({"draft": "> never mind", "asks": "Run rm -rf? [y/N/a]"}.get(mode, "> "), end="")
         sys.stdout.flush()
-        if mode == "helped":
-            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-        if mode == "edits":
-            subprocess.run(["cat"], check=True)
+        if mode == "edits" and other is not None:
+            other.wait()
         for line in iter(lambda: sys.stdin.read(1) if mode == "asks" else sys.stdin.readline(), ""):
             with Path(file).open("a") as lines:
                 lines.write(line)

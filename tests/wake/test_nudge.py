@@ -70,6 +70,7 @@ def test_shell_in_front_of_a_stopped_program_gets_nothing(
     agent.start()
     agent.window.press("^Z")
     wait_until(lambda: "topped" in agent.window.shown())
+    agent.wait_for_shell()
     refused(agent, run_bus, "not in the foreground")
 
 
@@ -112,6 +113,7 @@ def test_shell_gets_nothing_when_the_program_has_ended(
     agent.start()
     agent.window.press("^D")
     wait_until(lambda: (beat := bus.heartbeats.get("me")) and not is_running(beat.pid or 1))
+    agent.wait_for_shell()
     refused(agent, run_bus, "start it, or give a command")
 
 
@@ -169,6 +171,7 @@ def test_somebody_who_types_is_left_alone(
         os.execvpe("tmux", ["tmux", "-S", str(tmux.socket), "attach"], tmux.env | {"TERM": "xterm"})
     wait_until(lambda: tmux.ask("list-clients"))
     os.write(keys, b"h")
+    in_tmux.wait_shown("h")
     refused(in_tmux, run_bus, "somebody is typing")
     os.close(keys)
     os.waitpid(pid, 0)

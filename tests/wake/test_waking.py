@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Inbox
+from ackbus import Bus, Inbox, Message
 from ackbus.bus.doorbell import ring
 from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.directory.file_lock import is_locked
@@ -114,6 +114,35 @@ def test_agent_may_handle_its_mail_first(bus: Bus) -> None:
     assert found.seq == first
     Inbox(bus, "me").ack(second)
     assert waking.unheeded(0) is None
+
+
+class Listed:
+    """A way to wake that notes the messages for which it was gone."""
+
+    def __init__(self) -> None:
+        self.woken: list[int] = []
+
+    def check(self) -> str:
+        return "a list"
+
+    def wake(self, mail: Message) -> None:
+        self.woken.append(mail.seq)
+
+
+def test_watcher_leaves_alone_the_mail_for_which_another_has_just_woken(bus: Bus) -> None:
+    """It had found the mail before the other one wrote its note."""
+    way = Listed()
+
+    class Late(Waking):
+        def unheeded(self, patience_s: float) -> Message | None:
+            found = super().unheeded(patience_s)
+            next(Waking(bus, "me", way, pace_s=0).follow(patience_s=0))
+            return found
+
+    seq, rounds = mail(bus), iter([True, False])
+    late = Late(bus, "me", way, pace_s=0).follow(patience_s=0, goes_on=lambda: next(rounds))
+    assert list(late) == []
+    assert way.woken == [seq]
 
 
 def test_killed_watcher_wakes_at_most_once_more(
