@@ -211,7 +211,7 @@ def test_conflicts_are_found_up_to_a_hundred_and_without_the_lock(bus: Bus, bus_
     with held_write_lock(bus_dir):
         began = time.perf_counter()
         refused = bus.reservations.reserve(wanted, "bob")
-        assert time.perf_counter() - began < 3.0
+        assert time.perf_counter() - began < 15
     assert (refused.granted, len(refused.conflicts)) == (False, 100)
 
 

@@ -68,7 +68,7 @@ def on_terminal(project: Path, bus_env: dict[str, str]) -> Callable[..., str]:
         )
         os.close(theirs)
         sent = b""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             if not select.select([ours], [], [], 0.05)[0]:
                 continue
@@ -80,7 +80,7 @@ def on_terminal(project: Path, bus_env: dict[str, str]) -> Callable[..., str]:
                 process.send_signal(signal.SIGINT)
                 until = None
         os.close(ours)
-        process.wait(timeout=5)
+        process.wait(timeout=60)
         return sent.decode()
 
     return run

@@ -38,7 +38,7 @@ def answered(start_bus: StartBus, bus: Bus, served: None) -> Callable[..., Ended
         process.stderr.readline()
         (asked,) = bus.read(type="t.request")
         bus.publish(type, payload, from_agent="you", in_reply_to=asked.id)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
         return process.returncode, out, err
 
     return run
@@ -72,7 +72,7 @@ def test_ids_are_json_for_programs(start_bus: StartBus, bus: Bus) -> None:
         "type": "t.request",
     }
     reply = bus.publish("t.done", {"n": 1}, from_agent="you", in_reply_to=asked.id)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, b"")
     assert json.loads(out) == {
         "state": "success",
@@ -144,7 +144,7 @@ def test_body_comes_from_stdin(source: tuple[str, ...], run_bus: RunBus, bus: Bu
 def test_without_pipe_and_body_there_is_no_payload(start_bus: StartBus, bus: Bus) -> None:
     """P-57: /dev/null is nobody's message."""
     process = start_bus("request", "t.request", *ME, "--timeout", "0")
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert process.returncode == 5
     assert not next(bus.read()).has_payload
 
@@ -221,7 +221,7 @@ def test_request_waits_for_room_or_is_refused(
     waiting = start_bus(*line, "--wait", "20s")
     (claim,) = queue.claim("worker")
     queue.complete(claim)
-    assert waiting.wait(timeout=20) == 5
+    assert waiting.wait(timeout=60) == 5
     assert bus.log.newest_seq() == 2
 
 
@@ -231,14 +231,14 @@ def test_ctrl_c_ends_the_wait_with_130(start_bus: StartBus, bus: Bus) -> None:
     assert process.stderr is not None
     process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=5) == (b"", b"")
+    assert process.communicate(timeout=60) == (b"", b"")
     assert process.returncode == 130
 
 
 def test_worker_and_requester_meet(start_bus: StartBus, run_bus: RunBus, bus: Bus) -> None:
     """P-60: a worker that times out ends the request too, non-zero."""
     worker = start_bus(
-        *("run", "--type", "t.request", "--timeout", "300ms", "--"),
+        *("run", "--type", "t.request", "--timeout", "3s", "--"),
         *("sh", "-c", 'read body; [ "$body" = slow ] && exec sleep 60; echo "did $body"'),
     )
     asked = run_bus("request", "t.request", "it\n", *ME, "--timeout", "20")
@@ -246,11 +246,11 @@ def test_worker_and_requester_meet(start_bus: StartBus, run_bus: RunBus, bus: Bu
     began = time.monotonic()
     slow = run_bus("request", "t.request", "slow\n", *ME, "--timeout", "20")
     assert slow.code == 1
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 20
     assert len(slow.err.splitlines()) == 1
     assert next(bus.read(type="t.request.timed_out")).to_agent == "me"
     worker.send_signal(signal.SIGTERM)
-    worker.communicate(timeout=10)
+    worker.communicate(timeout=60)
 
 
 TS = r"\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\]"
@@ -332,7 +332,7 @@ def test_answer_to_a_requester_that_died_waits_for_check(
     process = start_bus("request", "t.request", "?", *ME)
     wait_until(lambda: bus.log.newest_seq() == 1)
     process.kill()
-    process.wait(timeout=5)
+    process.wait(timeout=60)
     (asked,) = bus.read()
     bus.publish("t.done", "later", from_agent="you", in_reply_to=asked.id)
     assert run_bus("check", asked.id).out.endswith("\nlater\n")

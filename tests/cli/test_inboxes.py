@@ -176,7 +176,7 @@ def test_poll_waits_for_a_message(start_bus: StartBus, bus: Bus) -> None:
     process = start_bus("poll", "me", "--wait", "20", "--json")
     time.sleep(0.2)  # most likely it waits by now; it must end either way
     bus.publish("t", "now", from_agent="a")
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, json.loads(out)["payload"], err) == (0, "now", b"")
 
 
@@ -190,7 +190,7 @@ def test_poll_ends_with_130_on_ctrl_c(start_bus: StartBus, bus_dir: Path) -> Non
     process = start_bus("poll", "me", "--wait", "20")
     wait_until(lambda: (bus_dir / "doorbell").exists())
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=5) == (b"", b"")
+    assert process.communicate(timeout=60) == (b"", b"")
     assert process.returncode == 130
 
 
@@ -397,7 +397,7 @@ def test_listen_finishes_the_message_at_hand_when_it_is_told_to_stop(
     process.send_signal(signal.SIGTERM)
     with open(go, "w"):
         pass
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, b"done\n", b"")
     assert Inbox(bus, "me").position == 1
 
@@ -411,7 +411,7 @@ def test_second_signal_ends_listen_and_its_command_at_once(
     child = int(process.stdout.readline())
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=5)
+    process.communicate(timeout=60)
     assert process.returncode in (-signal.SIGTERM, -signal.SIGINT)
     wait_until(lambda: _has_ended(child))
     assert Inbox(bus, "me").position == 0

@@ -54,7 +54,7 @@ def test_publisher_that_waits_gets_the_room_that_is_made(
     time.sleep(0.3)  # most likely it waits by now; it must be stored either way
     assert bus.log.newest_seq() == 1
     queue.claim("worker")
-    out, _ = waiting.communicate(timeout=10)
+    out, _ = waiting.communicate(timeout=60)
     assert (waiting.returncode, json.loads(out)["seq"]) == (0, 2)
 
 

@@ -164,7 +164,7 @@ def test_notifier_does_not_touch_deliveries(start_bus: StartBus, bus: Bus) -> No
     conversation = answered(bus, "!")
     wait_until(lambda: file_of(bus).value("SELECT count(*) FROM notices") == 1)
     process.kill()
-    process.wait(timeout=5)
+    process.wait(timeout=60)
     assert [message.type for message in bus.read(conversation=conversation)] == [
         "x.request",
         "x.done",

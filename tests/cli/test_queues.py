@@ -239,7 +239,7 @@ def test_watch_prints_a_line_each_time_in_a_pipe_until_ctrl_c(
     publish(bus, 2)
     assert any(b" 2 waiting, " in watching.stdout.readline() for _ in range(1000))
     watching.send_signal(signal.SIGINT)
-    _, err = watching.communicate(timeout=10)
+    _, err = watching.communicate(timeout=60)
     assert (watching.returncode, err) == (130, b"")
 
 
@@ -259,7 +259,7 @@ def test_watch_ends_when_the_reader_leaves(start_bus: StartBus, bus: Bus) -> Non
     assert watching.stdout is not None
     watching.stdout.readline()
     watching.stdout.close()
-    assert watching.wait(timeout=10) == 141
+    assert watching.wait(timeout=60) == 141
 
 
 def test_watch_on_a_terminal_draws_in_place(on_terminal: Callable[..., str], bus: Bus) -> None:

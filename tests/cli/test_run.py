@@ -204,7 +204,7 @@ STUBBORN = "trap '' TERM; echo $$ >stubborn; while :; do sleep 0.1; done"
 #: its claim: status, exit code, and what its error says.
 MISBEHAVIOUR = {
     "prints 11 MiB": ("head -c 11534336 /dev/zero", "failed", None, "printed more than"),
-    "never reads": ("exec sleep 60", "timed_out", None, "timed out after 1 seconds"),
+    "never reads": ("exec sleep 60", "timed_out", None, "timed out after 3 seconds"),
     "closes stdin": ("exec <&-; sleep 0.1; echo fine", "completed", 0, None),
     "forks children": ("sleep 60 & sleep 60 & echo $! >child; wait", "timed_out", None, "timed"),
     "leaves a child": ("sleep 60 >/dev/null 2>&1 & echo $! >left; echo fine", "completed", 0, None),
@@ -228,7 +228,7 @@ def test_every_misbehaviour_has_its_end_and_the_host_goes_on(
         for name, (script, *_) in MISBEHAVIOUR.items()
         for _ in (ask(bus, "good", headers={"meta": {"do": "cat"}}),)
     }
-    options = ("--type", REQUEST, "--timeout", "1s", "--concurrency", "4", "--drain")
+    options = ("--type", REQUEST, "--timeout", "3s", "--concurrency", "4", "--drain")
     ended = run_bus("run", *options, "--", "sh", "-c", 'eval "$BUS_META_DO"')
     assert ended.code == 0
     assert "Traceback" not in ended.err
@@ -241,8 +241,8 @@ def test_every_misbehaviour_has_its_end_and_the_host_goes_on(
     for name in ("child", "left", "stubborn"):
         assert not is_alive(int((project / name).read_text())), name
     stubborn = attempt(bus, bad["ignores TERM"])
-    assert 6.0 <= ran_s(stubborn) < 16.0  # a second, 5 s of grace, and a busy machine
-    assert ran_s(attempt(bus, bad["forks children"])) < 5.0
+    assert 8.0 <= ran_s(stubborn) < 30.0  # 3 s, 5 s of grace, and a busy machine
+    assert ran_s(attempt(bus, bad["forks children"])) < 8.0  # no grace
 
 
 def ran_s(record: ClaimRecord) -> float:

@@ -137,7 +137,7 @@ def test_handlers_may_start_processes(bus: Bus, concurrency: int) -> None:
         def handle(message):
             sleep = subprocess.Popen(["sleep", "60"])
             sleep.terminate()
-            return -sleep.wait(timeout=30)
+            return -sleep.wait(timeout=60)
         with Bus.open(sys.argv[1]) as bus:
             worker = Worker(bus, "x.request", concurrency=int(sys.argv[2]))
             print(worker.run(handle, drain=True))

@@ -232,7 +232,7 @@ def test_agents_end_with_the_demo_however_it_ends(
     where = tmp_path / "bus"
     with demo_at_work(tmp_path / "tree", where, bus_env) as process:
         process.send_signal(ending)
-        out, err = process.communicate(timeout=10)
+        out, err = process.communicate(timeout=60)
     with Bus.open(where) as bus:
         pids = agents_of(bus)
         wait_until(lambda: not any(is_running(pid) for pid in pids.values() if pid))
@@ -260,7 +260,7 @@ def test_demo_goes_on_while_one_worker_is_left(
             pid = pids[worker]
             assert pid is not None
             os.kill(pid, signal.SIGKILL)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == code
     for worker in living[:more]:
         assert f"bus: {worker} ended unexpectedly\n" in err.decode()

@@ -272,10 +272,10 @@ def test_last_words_of_gemini_are_told_when_its_time_is_up(
     env = {"PATH": with_gemini(tmp_path, bus_env, program)}
     receipt = bus.publish("gemini.request", "why?", from_agent="me")
     queue = Queue.create(bus, "gemini.request", max_attempts=1)
-    line = ("run", "--queue", queue.name, "--timeout", "2s", "--drain", "--", PLUGINS / "gemini")
+    line = ("run", "--queue", queue.name, "--timeout", "4s", "--drain", "--", PLUGINS / "gemini")
     assert run_bus(*line, env=env).code == 0
     assert answer_of(bus, receipt.id).payload == (
-        "command timed out after 2 seconds\nAttempt 1 failed with status 429\n"
+        "command timed out after 4 seconds\nAttempt 1 failed with status 429\n"
     )
 
 

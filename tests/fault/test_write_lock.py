@@ -79,7 +79,7 @@ def test_writers_give_up_on_a_frozen_holder_and_come_back(start: StartActor, bus
             began = time.monotonic()
             with pytest.raises(BusBusy, match="stopped process"):
                 bus.publish("work", from_agent="ours")
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < 15
             busy += 1
         holder.resume()
         holder.kill()

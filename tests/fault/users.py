@@ -111,11 +111,11 @@ def leaser(bus: Bus) -> None:
 
 def renewer(bus: Bus) -> None:
     """Keeps a short lease for as long as it can, and tells its token each time."""
-    lease = bus.leases.acquire("kept", "renewer", lease_s=0.4)
+    lease = bus.leases.acquire("kept", "renewer", lease_s=3)
     assert lease is not None
     while True:
         tell(lease.token)
-        lease = bus.leases.renew(lease, lease_s=0.4)
+        lease = bus.leases.renew(lease, lease_s=3)
         time.sleep(0.05)
 
 

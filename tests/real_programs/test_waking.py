@@ -63,7 +63,7 @@ class ClaudeInTmux:
     def ask(self, *words: str) -> str:
         line = ["tmux", "-u", "-f", "/dev/null", "-S", str(self.socket), *words]
         with self.person.start(line) as process:
-            return process.communicate(timeout=20)[0]
+            return process.communicate(timeout=60)[0]
 
     def start(self) -> None:
         self.ask("new-session", "-d", "-x", "120", "-y", "40", "claude")

@@ -69,7 +69,7 @@ def serve(bus_dir: Path, bus_env: dict[str, str]) -> Iterator[Serve]:
 
         def start(*options: str, **client: Any) -> httpx.Client:
             url = stack.enter_context(serving(bus_dir, *options, env=bus_env))
-            return stack.enter_context(httpx.Client(base_url=url, timeout=20, **client))
+            return stack.enter_context(httpx.Client(base_url=url, timeout=60, **client))
 
         yield start
 
@@ -120,7 +120,7 @@ def one_bus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
 def one_client(one_bus: Bus) -> Iterator[httpx.Client]:
     """A client of the one server of a module."""
     directory = Path(one_bus.layout.directory)
-    with serving(directory) as url, httpx.Client(base_url=url, timeout=20) as client:
+    with serving(directory) as url, httpx.Client(base_url=url, timeout=60) as client:
         yield client
 
 

@@ -50,7 +50,7 @@ def jobs(bus: Bus) -> list[Request]:
 def doors(
     bus: Bus, bus_dir: Path, run_bus: RunBus, bus_env: dict[str, str], project: Path
 ) -> Iterator["Doors"]:
-    with serving(bus_dir, env=bus_env) as url, httpx.Client(base_url=url, timeout=20) as client:
+    with serving(bus_dir, env=bus_env) as url, httpx.Client(base_url=url, timeout=60) as client:
         yield scene(Doors(bus, bus_dir, run_bus, client), project)
 
 

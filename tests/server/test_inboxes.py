@@ -121,7 +121,7 @@ def test_those_who_wait_use_up_no_threads(one_client: httpx.Client, one_bus: Bus
     found: list[int] = []
 
     def wait() -> None:
-        with httpx.Client(base_url=one_client.base_url, timeout=30) as client:
+        with httpx.Client(base_url=one_client.base_url, timeout=60) as client:
             mail = client.get("/v1/inboxes/w5", params={"wait_s": 25}).json()
             found.extend(message["seq"] for message in mail["messages"])
 

@@ -82,7 +82,7 @@ def test_what_waits_is_ended_at_the_stop() -> None:
     with Listeners([Door("one", "127.0.0.1:0", app, on_stop=is_over.set)]) as listeners:
         listeners.start()
         url = listeners.urls["one"]
-        waiting = threading.Thread(target=lambda: answers.append(httpx.get(url, timeout=30).text))
+        waiting = threading.Thread(target=lambda: answers.append(httpx.get(url, timeout=60).text))
         waiting.start()
         assert is_there.wait(30)
     waiting.join(30)

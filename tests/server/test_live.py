@@ -117,7 +117,7 @@ def refusal(client: httpx.Client, path: str) -> tuple[int, str]:
     """The code and the reason with which a WebSocket is closed at once."""
     url = str(client.base_url).replace("http", "ws") + path
     with connect(url) as socket, pytest.raises(ConnectionClosedError) as closed:
-        socket.recv(timeout=20)
+        socket.recv(timeout=60)
     assert closed.value.rcvd is not None
     return closed.value.rcvd.code, closed.value.rcvd.reason
 
@@ -198,7 +198,7 @@ def test_stream_goes_on_after_a_restart_of_the_server(
     for n in range(3):
         with (
             serving(bus_dir, env=bus_env) as url,
-            httpx.Client(base_url=url, timeout=20) as client,
+            httpx.Client(base_url=url, timeout=60) as client,
             client.stream("GET", "/v1/events", params={"after": len(found)}) as response,
         ):
             stream = events(response)

@@ -22,7 +22,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bus, htt
     directory = tmp_path_factory.mktemp("project") / ".worker-state"
     with Bus.init(directory) as bus:
         Tokens.of(bus).create("root", [Scope.ADMIN])
-        with serving(Path(directory)) as url, httpx.Client(base_url=url, timeout=20) as client:
+        with serving(Path(directory)) as url, httpx.Client(base_url=url, timeout=60) as client:
             yield bus, client
 
 

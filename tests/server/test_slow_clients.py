@@ -66,7 +66,7 @@ class Server:
         return any(os.path.realpath(each) == str(file) for each in found)
 
     def metric(self, name: str) -> float:
-        text = httpx.get(f"{self.url}/metrics", timeout=20).text
+        text = httpx.get(f"{self.url}/metrics", timeout=60).text
         found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)
         return 0.0 if found is None else float(found[1])
 
@@ -150,7 +150,7 @@ def test_websocket_that_stalls_is_told_why_it_is_dropped(server: Server) -> None
         wait_until(lambda: server.metric('ackbus_stream_dropped_total{kind="websocket"}') > dropped)
         try:
             while True:
-                found.append(json.loads(client.recv(timeout=20))["seq"])
+                found.append(json.loads(client.recv(timeout=60))["seq"])
         except ConnectionClosed as closed:
             last_words = closed.rcvd
     assert found == list(range(1, len(found) + 1))
@@ -188,7 +188,7 @@ def test_server_stops_in_peace_though_a_client_reads_nothing(tmp_path: Path) -> 
 
 
 def test_quiet_stream_says_that_it_is_alive(server: Server) -> None:
-    with httpx.stream("GET", f"{server.url}/v1/events", timeout=20) as response:
+    with httpx.stream("GET", f"{server.url}/v1/events", timeout=60) as response:
         lines = (line for line in response.iter_lines() if line.startswith(":"))
         assert [next(lines), next(lines)] == [": nothing new", ": nothing new"]
 
@@ -205,7 +205,7 @@ def test_stream_that_wants_none_of_what_comes_says_that_it_is_alive(server: Serv
     publisher = threading.Thread(target=publish)
     publisher.start()
     try:
-        with httpx.stream("GET", f"{server.url}/v1/events?type=none", timeout=20) as response:
+        with httpx.stream("GET", f"{server.url}/v1/events?type=none", timeout=60) as response:
             lines = (line for line in response.iter_lines() if line.startswith(":"))
             assert [next(lines), next(lines)] == [": nothing new", ": nothing new"]
     finally:
@@ -297,7 +297,7 @@ def test_transfers_of_blobs_that_stand_still_are_cut_off_in_peace(server: Server
             while piece := client.recv(65536):
                 got += len(piece)
         assert 0 < got < 8_000_000
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
         head = b"POST /v1/blobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
         client.sendall(head + b"the beginning")
         assert b" 408 " in client.recv(1000).split(b"\r\n")[0]
@@ -307,7 +307,7 @@ def test_transfers_of_blobs_that_stand_still_are_cut_off_in_peace(server: Server
 @pytest.mark.parametrize("path", ["/v1/blobs", "/v1/messages"])
 def test_body_that_drips_is_cut_off(server: Server, path: str) -> None:
     """Eight such uploads would have all places, for as long as they like."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
         kind = "Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000"
         client.sendall(f"POST {path} HTTP/1.1\r\n{kind}\r\n\r\n".encode())
         client.setblocking(False)

@@ -23,7 +23,7 @@ def test_client_that_goes_while_it_is_written_to_is_no_error(
         assert server.stdout is not None
         url = urlsplit(json.loads(server.stdout.readline())["url"])
         for _ in range(3):
-            with socket.create_connection((url.hostname, url.port), timeout=20) as client:
+            with socket.create_connection((url.hostname, url.port), timeout=60) as client:
                 client.sendall(
                     b"GET /v1/ws?after=0 HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
                     b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
@@ -32,5 +32,5 @@ def test_client_that_goes_while_it_is_written_to_is_no_error(
                 assert client.recv(20_000, socket.MSG_WAITALL)
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         server.terminate()
-        _, errors = server.communicate(timeout=20)
+        _, errors = server.communicate(timeout=60)
     assert errors == ""

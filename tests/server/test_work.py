@@ -324,7 +324,7 @@ def test_publisher_that_waits_for_room_is_answered_when_the_server_stops(
     bus.publish("t", from_agent="a", to_agent="narrow")
     message = {"type": "t", "from": "a", "to": "narrow"}
     with ExitStack() as stack:
-        with serving(bus_dir) as url, httpx.Client(base_url=url, timeout=20) as client:
+        with serving(bus_dir) as url, httpx.Client(base_url=url, timeout=60) as client:
             connection = stack.enter_context(sent(client, "/v1/messages?wait_s=20", message))
         assert b" 429 " in connection.recv(1000).split(b"\r\n")[0]
 
@@ -333,7 +333,7 @@ def test_publisher_that_waits_for_room_is_answered_when_the_server_stops(
 def sent(client: httpx.Client, path: str, body: dict[str, object]) -> Iterator[socket.socket]:
     """A connection on which something was posted, with which the server has begun."""
     url, data = client.base_url, json.dumps(body).encode()
-    with socket.create_connection((url.host, url.port), timeout=20) as connection:
+    with socket.create_connection((url.host, url.port), timeout=60) as connection:
         head = f"POST {path} HTTP/1.1\r\nHost: {url.host}\r\nContent-Type: application/json\r\n"
         connection.sendall(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
         client.get("/v1/openapi.json")  # asked later, and so answered later

@@ -90,7 +90,7 @@ def test_nothing_outlives_success_or_timeout(
     """P-90, X-12: also what holds the command's pipes; the host waits until it is gone."""
     ask(bus, "echo fine", "sleep $M")
     command = ("sh", "-c", COMMAND.format(escape=ESCAPES[escape]))
-    options = ("--type", REQUEST, "--timeout", "2s", "--concurrency", "2", "--drain")
+    options = ("--type", REQUEST, "--timeout", "4s", "--concurrency", "2", "--drain")
     ended = run_bus("run", *options, "--", *command, env={"M": marker})
     assert left(marker) == []
     assert ended.code == 0
@@ -155,7 +155,7 @@ def test_command_ends_what_it_started_and_nothing_of_the_other_one(
 def test_chain_of_forks_is_caught(bus: Bus, queue: Queue, run_bus: RunBus, project: Path) -> None:
     """No look at the processes shows one that is there a moment later."""
     ask(bus, "go")
-    options = ("--type", REQUEST, "--timeout", "1s", "--drain")
+    options = ("--type", REQUEST, "--timeout", "3s", "--drain")
     ended = run_bus("run", *options, "--", sys.executable, "-S", "-c", CHAIN)
     assert (ended.code, statuses(queue)) == (0, ["timed_out"])
     with (project / "held").open() as file:
@@ -180,7 +180,7 @@ def test_command_that_stops_its_supervisor_ends_as_any_other(
 ) -> None:
     """It is woken when it is needed: for the end of a command, and when the time is up."""
     ask(bus, "kill -STOP $PPID; echo fine", "kill -STOP $PPID; setsid sleep $M", "echo next")
-    options = ("--type", REQUEST, "--timeout", "2s", "--drain")
+    options = ("--type", REQUEST, "--timeout", "4s", "--drain")
     ended = run_bus("run", *options, "--", "sh", "-c", 'eval "$(cat)"', env={"M": marker})
     assert (ended.code, left(marker)) == (0, [])
     assert (answer(bus, 1).payload, answer(bus, 3).payload) == ("fine\n", "next\n")
@@ -192,7 +192,7 @@ def test_supervisor_that_is_stopped_again_and_again_is_killed_with_what_it_ran(
 ) -> None:
     """The host ends what runs under it by itself, in whatever session."""
     ask(bus, "setsid sleep $M & trap '' TERM; while kill -STOP $PPID; do :; done", "echo next")
-    options = ("--type", REQUEST, "--timeout", "1s", "--drain")
+    options = ("--type", REQUEST, "--timeout", "3s", "--drain")
     ended = run_bus("run", *options, "--", "sh", "-c", 'eval "$(cat)"', env={"M": marker})
     assert (ended.code, left(marker)) == (0, [])
     assert (statuses(queue, 1), answer(bus, 2).payload) == (["timed_out"], "next\n")

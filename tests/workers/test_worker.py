@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import statistics
 import threading
 import time
 from collections import Counter
@@ -25,8 +24,10 @@ from ackbus import (
     Worker,
     WrongProcess,
 )
+from ackbus.subscribers.jobs.claims import ClaimRecord
 from ackbus.subscribers.jobs.job_lists import list_jobs
 from ackbus.workers import executors
+from ackbus.workers import worker as worker_module
 
 from ..conftest import wait_until
 from ..programs import held_write_lock, raw_sql, running_program
@@ -429,15 +430,16 @@ def test_once_waits_for_the_message(bus: Bus) -> None:
     assert done(bus) == 1
 
 
-def test_worker_drains_the_backlog_and_waits_again(bus: Bus) -> None:
+def test_worker_drains_the_backlog_and_waits_again(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """P-47, P-74: a burst is done without another wake, and each later message too."""
+    monkeypatch.setattr(worker_module, "RECHECK_S", 3600.0)
     worker = Worker(bus, REQUEST)
     with at_work(worker, shout):
         for batch in range(1, 4):
-            began = time.monotonic()
             seqs = ask(bus, "a", "b", "c")
             wait_for_done(bus, len(seqs) * batch)
-            assert time.monotonic() - began < 3.0, batch
     assert Counter(found.type for found in bus.read()) == {REQUEST: 9, "job.done": 9}
 
 
@@ -657,6 +659,11 @@ def test_error_of_the_bus_reaches_who_awaits_the_worker(bus: Bus) -> None:
 # Leases.
 
 
+def is_renewed(record: ClaimRecord) -> bool:
+    """Whether a claim of 3 s was renewed, and again."""
+    return record.lease_until_ms > record.claimed_at_ms + 4500
+
+
 def test_leases_are_renewed_for_as_long_as_the_handler_takes(bus: Bus) -> None:
     """Another worker, idle all the time, never gets the job."""
     ask(bus, "long")
@@ -664,11 +671,10 @@ def test_leases_are_renewed_for_as_long_as_the_handler_takes(bus: Bus) -> None:
 
     def long(message: Message) -> object:
         runs.append(message.payload)
-        until = time.monotonic() + 2.0
-        wait_until(lambda: time.monotonic() > until)
+        wait_until(lambda: is_renewed(attempt(bus)))
         return "done"
 
-    first, second = (Worker(bus, REQUEST, lease_s=0.6) for _ in "12")
+    first, second = (Worker(bus, REQUEST, lease_s=3) for _ in "12")
     with at_work(first, long), at_work(second, long):
         wait_until(lambda: answers(bus))
     assert runs == ["long"]
@@ -811,30 +817,30 @@ def test_wait_without_the_doorbell_is_bounded(bus: Bus, bus_dir: Path) -> None:
                 inserted = float(program.stdout.readline())
             wait_for_done(bus, number + 1)
             late.append(time.monotonic() - inserted)
-    assert statistics.median(late) < 1.0
+    assert worker_module.RECHECK_S == 0.25
+    assert min(late) < 1.0
 
 
 _TELLS_WHEN = """
-    import sys, time
+    import sys
     from ackbus import Bus, Worker
+    from ackbus.workers import worker
+    worker.RECHECK_S = 3600.0
     with Bus.open(sys.argv[1]) as bus:
         print("ready", flush=True)
-        Worker(bus, "job.request").run(lambda message: print(time.monotonic(), flush=True))
+        Worker(bus, "job.request").run(lambda message: print(message.seq, flush=True))
 """
 
 
 def test_idle_worker_in_another_process_begins_at_once(bus: Bus, bus_dir: Path) -> None:
-    """P-73, P-74: half of them within 10 ms, which is far from the 250 ms of a missed wake."""
+    """P-73, P-74: by the bell alone, which none of 40 misses."""
     with running_program(_TELLS_WHEN, bus_dir) as program:
         assert program.stdout is not None
         program.stdout.readline()
-        waits: list[float] = []
-        for _ in range(40):
-            published = time.monotonic()
-            ask(bus, "x")
-            waits.append(float(program.stdout.readline()) - published)
-            time.sleep(0.005)  # until it waits again
-    assert statistics.median(waits) < 0.01
+        for number in range(40):
+            (seq,) = ask(bus, "x")
+            assert program.stdout.readline() == f"{seq}\n"
+            wait_for_done(bus, number + 1)
 
 
 # Room elsewhere.
@@ -1063,12 +1069,11 @@ def test_odd_type_does_not_stop_the_renewal_of_leases(bus: Bus, bus_dir: Path) -
         "INSERT INTO messages (id, ts_ms, from_agent, type)"
         " VALUES ('odd', 1, 'raw', 'a' || char(27) || 'b')",
     )
-    until = time.monotonic() + 1.5
 
     def long(message: Message) -> None:
-        wait_until(lambda: time.monotonic() > until)
+        wait_until(lambda: is_renewed(attempt(bus, 1, "all")))
 
-    assert Worker(bus, queue, lease_s=0.5).run(long, drain=True) == 1
+    assert Worker(bus, queue, lease_s=3).run(long, drain=True) == 1
     assert attempt(bus, 1, "all").status == "completed"
 
 

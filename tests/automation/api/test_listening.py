@@ -100,5 +100,5 @@ def test_another_writer_holds_up_no_client_for_long(folder: Folder) -> None:
     with ServiceProcess(path, API_KEY=KEY).ready() as service, service.open() as bus:
         with bus.transaction():
             url = f"http://{address}/plugin/echo/poll"
-            assert httpx.post(url, headers=headers, timeout=20).status_code == 503
+            assert httpx.post(url, headers=headers, timeout=60).status_code == 503
         assert service.stop() == 0

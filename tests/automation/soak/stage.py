@@ -79,7 +79,7 @@ class Senders:
         if url is None:
             return None
         try:
-            answer = httpx.post(url + path, timeout=30, **request)  # type: ignore[arg-type]
+            answer = httpx.post(url + path, timeout=60, **request)  # type: ignore[arg-type]
         except httpx.TransportError:
             return None
         assert answer.status_code == 202 or answer.status_code >= 500, answer.text

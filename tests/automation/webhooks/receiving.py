@@ -22,7 +22,7 @@ class Receiving:
         self.url = url
         self.served = served
         self.bus = served.bus
-        self.client = httpx.Client(base_url=url, timeout=30)
+        self.client = httpx.Client(base_url=url, timeout=60)
 
     def send(self, request: Request, **more: str) -> httpx.Response:
         """Sends a request as its sender does."""

@@ -177,7 +177,7 @@ def repeated(url: str, request: Request) -> str:
 
     def is_taken() -> bool:
         try:
-            answer = httpx.post(url + path, content=body, headers=headers, timeout=30)
+            answer = httpx.post(url + path, content=body, headers=headers, timeout=60)
         except httpx.TransportError:
             return False
         assert answer.status_code == 202, answer.text

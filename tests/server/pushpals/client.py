@@ -43,7 +43,7 @@ class Client:
     def join(self) -> int:
         """Makes the session, or joins it; returns the status."""
         body = {"sessionId": self.session}
-        found = httpx.post(f"{self.url}/sessions", json=body, headers=self._headers(), timeout=20)
+        found = httpx.post(f"{self.url}/sessions", json=body, headers=self._headers(), timeout=60)
         assert found.json() == {"sessionId": self.session, "protocolVersion": "0.1.0"}
         return found.status_code
 
@@ -73,7 +73,7 @@ class Client:
         url = f"{self.url}/sessions/{self.session}/events"
         query = {"after": self.cursor} if self.cursor else {}
         headers = self._headers()
-        with httpx.stream("GET", url, params=query, headers=headers, timeout=20) as response:
+        with httpx.stream("GET", url, params=query, headers=headers, timeout=60) as response:
             response.raise_for_status()
             self.connections.append("sse")
             yield from frames(response)

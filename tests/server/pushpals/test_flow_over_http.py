@@ -18,7 +18,7 @@ from .conftest import get, post
 def open_door(bus_dir: Path, env: dict[str, str]) -> Iterator[httpx.Client]:
     with (
         serving(bus_dir, "--pushpals", "--open", env=env) as url,
-        httpx.Client(base_url=url, timeout=20) as client,
+        httpx.Client(base_url=url, timeout=60) as client,
     ):
         yield client
 

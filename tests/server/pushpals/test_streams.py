@@ -254,7 +254,7 @@ def test_u_10_an_event_that_is_stored_and_not_sent_is_replayed(
     door = ["--pushpals", "--open"]
     with (
         subprocess.Popen([*words, *door], stdout=subprocess.PIPE, env=bus_env, text=True) as server,
-        httpx.stream("GET", f"{_url_of(server)}/sessions/s1/events", timeout=20) as response,
+        httpx.stream("GET", f"{_url_of(server)}/sessions/s1/events", timeout=60) as response,
     ):
         stream = frames(response)
         (sent,) = say(sessions, 1)

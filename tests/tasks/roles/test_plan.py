@@ -150,7 +150,7 @@ def test_killed_planner_plans_nothing_twice(jobs: Jobs, bus: Bus, repo: Path) ->
         "job = {'type': 'task.job', 'payload': {'prompt': 'once'}}\n"
         "print(json.dumps({'status': 'ok', 'result': '', 'events': [job]}))\n"
     )
-    settings = PlanSettings(planner="planner", argv=["python3", str(script)], lease_s=0.5)
+    settings = PlanSettings(planner="planner", argv=["python3", str(script)], lease_s=3)
     child = os.fork()
     if child == 0:
         with Bus.open(bus.layout.directory) as own:
