@@ -146,8 +146,10 @@ def test_waiting_loop_is_cancelled_at_once(bus: Bus) -> None:
 
     asyncio.run(main())
     before = len(os.listdir("/proc/self/fd"))
-    assert asyncio.run(main()) < 15
-    assert len(os.listdir("/proc/self/fd")) == before
+    for _ in range(5):
+        assert asyncio.run(main()) < 15
+    # SQLite keeps the closed one of a thread while another thread has the file open.
+    assert len(os.listdir("/proc/self/fd")) < before + 5
 
 
 def test_cancelled_handler_acknowledges_nothing(bus: Bus) -> None:
