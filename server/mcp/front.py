@@ -112,8 +112,7 @@ class Front:
 def _read(line: bytes) -> Json:
     """Return a message that every parser reads alike, or an empty one."""
     brackets = line.count(b"{") + line.count(b"[")
-    # A lone carriage return ends a line; an escape may stand for half a character.
-    if brackets > _MAX_BRACKETS or b"\r" in line or b"\\u" in line:
+    if brackets > _MAX_BRACKETS or b"\\u" in line:  # an escape may stand for half a character
         return {}
     try:
         message = json.loads(line.decode(), object_pairs_hook=_once)

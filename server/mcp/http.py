@@ -77,7 +77,7 @@ class HttpDoor:
 
     def end_waiting(self) -> None:
         """Make waiting calls return their results so far. A signal handler may call it."""
-        self._home.is_ending = True
+        self._home.end_waiting()
 
     async def answer(self, connection: Connection, receive: Receive, send: Send) -> None:
         """Answer one request.

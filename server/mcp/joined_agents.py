@@ -35,7 +35,7 @@ class Home:
         self._called: dict[str, float] = {}
         # The last beat of each agent before its first one here, until it is told of.
         self._before: dict[str, Heartbeat] = {}
-        #: Whether calls that wait are to come back with what there is.
+        #: Whether `end_waiting` was called.
         self.is_ending = False
 
     def bus(self) -> Bus:
@@ -99,6 +99,10 @@ class Home:
             self._called.pop(agent, None)
             if self._hearts is not None:
                 self._hearts.rest(agent)
+
+    def end_waiting(self) -> None:
+        """Make calls that wait come back with what there is. A signal handler may call it."""
+        self.is_ending = True
 
     def close(self) -> None:
         """Stop all hearts and close the bus; a later call opens it again."""

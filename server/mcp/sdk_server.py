@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import warnings
-from collections.abc import AsyncIterable, AsyncIterator
-from typing import Any, BinaryIO
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from typing import Any, BinaryIO, TextIO
 
 import anyio
 from mcp.server.stdio import stdio_server
+from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCRequest
 
 from ...bus.reservations.project_paths import project_root
 from ...schema.errors import InvalidInput, UnknownRecipientWarning
 from ...subscribers.jobs.errors import UnservedRequestWarning
 from .front import Front
 from .joined_agents import Home
+from .lines import Unreadable, read_line
 from .protocol import Protocol
 from .session import Session
 
 #: The notification that a client sends when it has the answer to its first request.
 _INITIALIZED = '{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
+
+#: The notification that a client wants no answer to a request any more.
+_CANCELLED = "notifications/cancelled"
+
+#: How long the last answers may take after the end of the lines, in seconds.
+_LAST_ANSWERS_S = 10.0
 
 
 def go_on(
@@ -49,13 +58,21 @@ def go_on(
     session = Session(home, agent, holder=holder, root=_root)
     protocol = Protocol(lambda context: session, lambda context: profile)
     source, sink = streams
-    anyio.run(_serve, protocol, front, _Input(left, source), sink)
-
-
-async def _serve(protocol: Protocol, front: Front, source: io.RawIOBase, sink: BinaryIO) -> None:
-    lines = io.TextIOWrapper(io.BufferedReader(source), encoding="utf-8", errors="replace")
+    lines = io.BufferedReader(_Input(left, source))
     written = io.TextIOWrapper(sink, encoding="utf-8")
-    streams = ResumedStreams(front, anyio.wrap_file(lines), anyio.wrap_file(written))
+    anyio.run(_serve, protocol, front, lines, written, home.end_waiting)
+
+
+async def _serve(
+    protocol: Protocol,
+    front: Front,
+    lines: BinaryIO,
+    written: TextIO,
+    end_waiting: Callable[[], None],
+) -> None:
+    streams = ResumedStreams(
+        front, anyio.wrap_file(lines), anyio.wrap_file(written), end_waiting=end_waiting
+    )
     await serve_streams(protocol, streams)
 
 
@@ -67,21 +84,36 @@ async def serve_streams(protocol: Protocol, streams: Any) -> None:
 
 
 class ResumedStreams:
-    """The streams of a connection that the front has opened.
+    """The streams of a connection that the front has opened, on which each request is answered.
 
-    The server first hears of the opening; its answer is dropped, since the client has one.
+    The server first hears of the opening; its answer is dropped, since the client has one. The end
+    of the lines is kept from it until it has answered: it would break off what it has begun.
 
     Args:
         front: has answered until now.
         lines: the further lines of the client.
         sink: is written to, and flushed.
+        end_waiting: is called at the end of the lines, and makes calls come back that wait.
     """
 
-    def __init__(self, front: Front, lines: AsyncIterable[str], sink: Any) -> None:
+    def __init__(
+        self,
+        front: Front,
+        lines: AsyncIterable[bytes],
+        sink: Any,
+        *,
+        end_waiting: Callable[[], None] = lambda: None,
+    ) -> None:
         self._front = front
         self._lines = lines
         self._sink = sink
+        self._end_waiting = end_waiting
         self._is_open = anyio.Event()
+        self._writing = anyio.Lock()
+        # The ids of requests that have no answer yet, as text: by that the SDK cancels them.
+        self._asked: set[str] = set()
+        self._has_ended = False
+        self._is_answered = anyio.Event()
 
     async def __aiter__(self) -> AsyncIterator[str]:
         if self._front.opening is None:
@@ -92,18 +124,50 @@ class ResumedStreams:
         if self._front.is_ready:
             yield _INITIALIZED
         async for line in self._lines:
-            yield line
+            try:
+                message = read_line(line)
+            except Unreadable as error:
+                if line.endswith(b"\n"):  # else the end of the lines cut it, and nobody waits
+                    await self._send(error.answer)
+                continue
+            if message is not None:
+                self._note(message)
+                yield line.decode()
+        self._end_waiting()
+        self._has_ended = True
+        if not self._asked:
+            return
+        with anyio.move_on_after(_LAST_ANSWERS_S):
+            await self._is_answered.wait()
+
+    def _note(self, message: JSONRPCMessage) -> None:
+        if isinstance(message, JSONRPCRequest):
+            self._asked.add(str(message.id))
+        elif isinstance(message, JSONRPCNotification) and message.method == _CANCELLED:
+            self._settle((message.params or {}).get("requestId"))  # it gets no answer
+
+    def _settle(self, id: object) -> None:
+        self._asked.discard(str(id))
+        if self._has_ended and not self._asked:
+            self._is_answered.set()
 
     async def write(self, text: str) -> None:
-        """Write an answer."""
-        if self._is_open.is_set():
-            await self._sink.write(text)
-        else:
+        """Send a line of the server."""
+        if not self._is_open.is_set():
             self._is_open.set()
+            return
+        await self._send(text)
+        told = json.loads(text)
+        if "method" not in told:
+            self._settle(told.get("id"))
+
+    async def _send(self, text: str) -> None:
+        async with self._writing:
+            await self._sink.write(text)
+            await self._sink.flush()
 
     async def flush(self) -> None:
-        """Send what was written."""
-        await self._sink.flush()
+        """Do nothing: each line is sent at once."""
 
 
 class _Input(io.RawIOBase):

@@ -20,6 +20,7 @@ from ackbus import Bus
 from ackbus.schema.errors import BusNotFound
 from ackbus.server.mcp.front import CAPABILITIES, PROTOCOL
 from ackbus.server.mcp.joined_agents import Home
+from ackbus.server.mcp.lines import Unreadable, read_line
 from ackbus.server.mcp.protocol import Protocol
 from ackbus.server.mcp.sdk_server import serve_streams
 from ackbus.server.mcp.session import Session
@@ -47,8 +48,12 @@ class Wires:
         self.written: list[str] = []
 
     async def __aiter__(self) -> AsyncIterator[str]:
-        for line in self._lines:
+        async for line in self.as_they_came():
             yield line.decode("utf-8", "replace")
+
+    async def as_they_came(self) -> AsyncIterator[bytes]:
+        for line in self._lines:
+            yield line
             await anyio.wait_all_tasks_blocked()
 
     async def write(self, text: str) -> None:
@@ -76,6 +81,19 @@ def answers_of_sdk(profile: str, lines: Iterable[bytes]) -> list[Json]:
 
     anyio.run(run)
     return [json.loads(each) for each in wires.written]
+
+
+def refused(profile: str, lines: Iterable[bytes]) -> tuple[list[Json], list[Json]]:
+    """The answers to lines that are no messages, and those of the SDK's server to the others."""
+    refusals, others = [], []
+    for line in lines:
+        try:
+            read_line(line)
+        except Unreadable as error:
+            refusals.append(json.loads(error.answer))
+        else:
+            others.append(line)
+    return refusals, answers_of_sdk(profile, others)
 
 
 def line_of(message: Json) -> bytes:

@@ -8,6 +8,7 @@ import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mcp_types import INVALID_REQUEST, PARSE_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from ackbus.server.mcp.front import CAPABILITIES, CLIENT, PROTOCOL, Front, path_of_answers
@@ -29,6 +30,7 @@ from .stored_answers import (
     hello,
     line_of,
     no_session,
+    refused,
     stored_answers,
 )
 
@@ -261,14 +263,48 @@ def test_front_answers_as_the_sdk_or_not_at_all(lines: list[bytes]) -> None:
 def test_connection_that_the_front_opened_goes_on_as_if_the_sdk_had(lines: list[bytes]) -> None:
     """Nothing is lost, nothing is answered twice, and the protocol stays the one it was."""
     front, answers, left = front_on(lines)
-    assert [*answers, *answers_after(front, left)] == answers_of_sdk(DEFAULT, lines)
+    answers += answers_after(front, left)
+    refusals, expected = refused(DEFAULT, lines)
+    assert [each for each in answers if each in refusals] == refusals
+    assert [each for each in answers if each not in refusals] == expected
 
 
-@pytest.mark.parametrize("odd", ODD)
-def test_odd_line_is_answered_by_the_sdk(odd: bytes) -> None:
-    lines = [line_of(hello("2025-06-18")), line_of(INITIALIZED), odd + b"\n"]
+#: Whole lines that are no messages, and the code and id of the answer.
+NO_MESSAGES: list[tuple[bytes, int, object]] = [
+    *((text, PARSE_ERROR, None) for text in (b"{", b"\xff", b"\xef\xbb\xbf{}", b"[" * 500)),
+    (b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}', PARSE_ERROR, "\ud800"),
+    (b'{"jsonrpc":"2.0","id":5,"method":"ping","params":{"x":"\\ud83d"}}', PARSE_ERROR, 5),
+    (b'{"jsonrpc":"2.0","id":5,"method":"ping","params":{"x":"\xff"}}', PARSE_ERROR, 5),
+    *((text, INVALID_REQUEST, None) for text in (b"[]", b"null", b"5", b'{"jsonrpc":"2.0"}')),
+    (b"[" + line_of(hello("2025-06-18")).strip() + b"]", INVALID_REQUEST, None),
+    (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', INVALID_REQUEST, 1),
+    (b'{"jsonrpc":"2.0","id":"a","method":"ping","params":[]}', INVALID_REQUEST, "a"),
+    *(
+        (b'{"jsonrpc":"2.0","id":%b,"method":"ping"}' % id, INVALID_REQUEST, None)
+        for id in (b"null", b"1.5", b"true", b"{}", b"[]")
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "code", "id"), NO_MESSAGES)
+def test_line_that_is_no_message_is_answered(line: bytes, code: int, id: object) -> None:
+    """Its client waits: it may be a request, as a program wrote it that cut an emoji in two."""
+    lines = [line_of(hello("2025-06-18")), line_of(INITIALIZED), line + b"\n"]
+    front, _, left = front_on(lines)
+    assert left
+    (answer,) = answers_after(front, left)
+    assert (answer["id"], answer["error"]["code"]) == (id, code)
+    assert answer["error"]["message"].endswith("Nothing was done.")
+
+
+@pytest.mark.parametrize(
+    "line", [b"", b"  \r", b'{"jsonrpc":"2.0","id":{},"result":1}', b'{"id":1,"error":5}']
+)
+def test_blank_lines_and_broken_answers_are_not_answered(line: bytes) -> None:
+    """Or two that answer errors by errors would never end."""
+    lines = [line_of(hello("2025-06-18")), line + b"\n", line_of({"id": 1, "method": "ping"})]
     front, answers, left = front_on(lines)
-    assert [*answers, *answers_after(front, left)] == answers_of_sdk(DEFAULT, lines)
+    assert [each["id"] for each in [*answers, *answers_after(front, left)]] == [0, 1]
 
 
 def test_opening_with_too_many_brackets_is_for_the_sdk() -> None:
@@ -281,11 +317,11 @@ def test_opening_with_too_many_brackets_is_for_the_sdk() -> None:
 
 
 def answers_after(front: Front, lines: Iterable[bytes]) -> list[Json]:
-    wires: Any = Wires(lines)
+    wires = Wires(lines)
 
     async def go_on() -> None:
         protocol = Protocol(no_session, lambda context: DEFAULT)
-        await serve_streams(protocol, ResumedStreams(front, wires, wires))
+        await serve_streams(protocol, ResumedStreams(front, wires.as_they_came(), wires))
 
     anyio.run(go_on)
     return [json.loads(each) for each in wires.written]

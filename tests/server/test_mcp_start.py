@@ -19,7 +19,14 @@ from ackbus.server.mcp.tools.profiles import DEFAULT
 
 from ..conftest import wait_until
 from .mcp_clients import BUS
-from .stored_answers import INITIALIZED, LISTS, Json, answers_of_sdk, hello, line_of
+from .stored_answers import (
+    INITIALIZED,
+    LISTS,
+    Json,
+    hello,
+    line_of,
+    refused,
+)
 
 OPENING = [hello("2025-06-18"), INITIALIZED]
 LISTING = [*OPENING, *({"id": each, "method": each} for each in LISTS), {"id": 9, "method": "ping"}]
@@ -242,17 +249,47 @@ HUGE = line_of({"id": 1, "method": "ping", "params": {"_meta": {"x": "y" * 200_0
     ],
     ids=["rubbish", "batch", "bytes", "returns", "huge", "early", "twice", "unknown"],
 )
-def test_odd_lines_get_the_answers_of_the_sdk(
+def test_odd_lines_are_answered_as_ever(
     bus_dir: Path, bus_env: dict[str, str], lines: list[bytes]
 ) -> None:
-    """Before and after the first line that is for it."""
+    """Before and after the first line that is for the SDK."""
     whole = b"".join(lines) + lines_of(*OPENING, {"id": "end", "method": "ping"})
-    expected = answers_of_sdk(DEFAULT, whole.splitlines(keepends=True))
+    split = whole.splitlines(keepends=True)
+    refusals, expected = refused(DEFAULT, split)
     with started(bus_dir, bus_env) as server:
         server.send(whole)
         answers = server.until("end")
         assert server.end() == 0
-    assert sorted(map(str, answers)) == sorted(map(str, expected))
+    assert sorted(map(str, answers)) == sorted(map(str, refusals + expected))
+
+
+def test_requests_before_the_end_of_stdin_are_answered(
+    bus: Bus, bus_dir: Path, bus_env: dict[str, str]
+) -> None:
+    """Else a client that hears nothing of what was sent sends it again; waiting calls come back."""
+    calls = [call(1, "bus_inbox", wait_s=25), call(2, "bus_send", type="t", payload=1)]
+    calls += [call(3 + n, "bus_status") for n in range(30)]
+    done = subprocess.run(
+        [BUS, "mcp", "--dir", bus_dir, "--agent", "me"],
+        input=lines_of(*OPENING, *calls),
+        capture_output=True,
+        env=bus_env,
+        check=True,
+    )
+    answers = {each["id"]: each for each in map(json.loads, done.stdout.splitlines())}
+    assert sorted(answers) == list(range(33))
+    assert all(not each["result"].get("isError") for each in answers.values())
+    assert [each.seq for each in bus.read()] == [answers[2]["result"]["structuredContent"]["seq"]]
+
+
+def test_cancelled_request_does_not_delay_the_end(bus_dir: Path, bus_env: dict[str, str]) -> None:
+    cancels: list[Json] = [
+        {"method": "notifications/cancelled", "params": {"requestId": id}} for id in ("1", [1], 7)
+    ]
+    with started(bus_dir, bus_env, "--agent", "me") as server:
+        server.send(lines_of(*OPENING, call(1, "bus_inbox", wait_s=25), *cancels))
+        server.until(0)
+        assert server.end() == 0
 
 
 def test_line_that_the_end_of_stdin_cuts_is_no_error(

@@ -1,0 +1,84 @@
+"""Lines of a client as messages of JSON-RPC. To a line that is none the SDK would say nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    jsonrpc_message_adapter,
+)
+from pydantic import ValidationError
+
+
+class Unreadable(Exception):
+    """A line is no message, and its client may wait for an answer.
+
+    Args:
+        code: of the error.
+        why: what is wrong, and what to do.
+        given: the line as JSON, as far as it is any.
+
+    Attributes:
+        answer: the answer to the line, as text.
+    """
+
+    def __init__(self, code: int, why: str, given: Any) -> None:
+        super().__init__(why)
+        id = given.get("id") if type(given) is dict else None
+        about = {"code": code, "message": f"{why}. Nothing was done."}
+        answer = {"jsonrpc": "2.0", "id": id if type(id) in (int, str) else None, "error": about}
+        self.answer = json.dumps(answer) + "\n"
+
+
+def read_line(line: bytes) -> JSONRPCMessage | None:
+    """Return the message of a line; None: it is blank, or an answer that nothing can be made of.
+
+    Raises:
+        Unreadable: it is none, and must be answered.
+    """
+    try:
+        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValidationError as error:
+        given = _given(line)
+        if not line.strip() or _is_answer(given):
+            return None
+        raise _unreadable(error, given) from error
+    # Otherwise the SDK takes a request whose id is of another kind for a notification.
+    if isinstance(message, JSONRPCNotification) and b'"id"' in line:
+        given = _given(line)
+        if "id" in given:
+            raise Unreadable(INVALID_REQUEST, "id must be text or an integer", given)
+    return message
+
+
+def _given(line: bytes) -> Any:
+    try:
+        return json.loads(line.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_answer(given: Any) -> bool:
+    """Whether an error may not be sent: two that send errors for errors would never end."""
+    return (
+        type(given) is dict and "method" not in given and bool(given.keys() & {"result", "error"})
+    )
+
+
+def _unreadable(error: ValidationError, given: Any) -> Unreadable:
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return Unreadable(PARSE_ERROR, f"the line is no JSON: {first['ctx']['error']}", given)
+    if type(given) is list:
+        why = "batches are not taken: send each message in a line of its own"
+    else:
+        why = (
+            "the line is no message of JSON-RPC 2.0: a request has jsonrpc, id (text or an"
+            " integer), method, and params (an object)"
+        )
+    return Unreadable(INVALID_REQUEST, why, given)
