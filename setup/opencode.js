@@ -54,7 +54,9 @@ export const AckbusPlugin = async ({ client, directory }) => {
       const known = sessions.get(sessionID)
       if (!known && (await isSubAgent(sessionID))) return
       sessions.set(sessionID, { ...known, agent, model, isEnded: false })
-      const text = known ? undefined : await ask("start")
+      // The process has one name on the bus: its first session may have had it before.
+      const told = sessions.size === 1 ? { session_id: sessionID, source: "resume" } : {}
+      const text = known ? undefined : await ask("start", told)
       if (!text || !parts.length) return
       const id = `${parts.at(-1).id}_ackbus` // parts are in the order of their ids
       parts.push({ id, sessionID, messageID: message.id, type: "text", text, synthetic: true })

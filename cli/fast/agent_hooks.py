@@ -56,9 +56,16 @@ def hook(
         return 0  # a sub-agent has no mail of its own, and would keep it from the agent
     found = user_bus() if user else directory if directory is not None else find_bus()
     shows = frozenset() if no_bodies else EVENTS.keys() - _ABOVE_USERS.get(program, ())
-    # With a new session the agent joins, so that broadcasts wait for it.
+    begins = event == "start"
     look = look_in(
-        found, agent, COUNTED, wait_s=PATIENCE_S, holder=holder(), joins=event == "start"
+        found,
+        agent,
+        COUNTED,
+        wait_s=PATIENCE_S,
+        holder=holder(),
+        joins=begins,  # with a new session the agent joins, so that broadcasts wait for it
+        id=_id(told) if begins else None,
+        is_resumed=told.get("source") == "resume",
     )
     if event == WAIT:
         return _wait(program, look.agent, found)
@@ -201,6 +208,12 @@ def _told() -> Mapping[str, object]:
             f"the program's description of the event is not JSON: {error}"
         ) from error
     return told if isinstance(told, dict) else {}
+
+
+def _id(told: Mapping[str, object]) -> str | None:
+    """Return the id by which the program resumes this session, where it tells one."""
+    id = told.get("session_id") or told.get("sessionId")
+    return id if isinstance(id, str) else None
 
 
 def _has_gone_on(told: Mapping[str, object]) -> bool:

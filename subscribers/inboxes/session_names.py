@@ -2,8 +2,9 @@
 
 A session is a running program of an agent. The first that runs under a base name has it as its own
 name, the next is `NAME-2`, and so on. A name is a lease that the program's process holds, so it is
-free as soon as that process has ended, and the next session takes it up, with its cursor. Where no
-session has the base name any more, one that runs claims it, and gets its mail too.
+free as soon as that process has ended, and the next session takes it up, with its cursor; one that
+its program resumes takes up the name that it had. Where no session has the base name any more, one
+that runs claims it, and gets its mail too.
 
 Hooks look here after every tool: what is held already is read by one statement.
 """
@@ -40,6 +41,12 @@ _END_MS = 1
 #: Between the process and the connection of a session that came by a server.
 _BY_SERVER = ", connection "
 
+#: Between the process of a session and the id by which its program resumes it.
+_RESUMED_BY = ", resumed by "
+
+#: The longest such id that is stored, in characters: with what is before it a holder of a lease.
+_MAX_ID_CHARS = 40
+
 
 class SessionName:
     """The name of a session, and its holder.
@@ -51,16 +58,23 @@ class SessionName:
         holder: the process whose session it is, and the connection to it.
         token: the fencing token of its lease.
         until_ms: when the name is free, in epoch milliseconds, where nothing else tells.
+        id: the id by which the program resumes the session; "" where none was told.
         claims_base: whether it holds the base name besides its own, and gets the mail to it.
     """
 
-    __slots__ = ("base", "claims_base", "holder", "name", "number", "token", "until_ms")
+    __slots__ = ("base", "claims_base", "holder", "id", "name", "number", "token", "until_ms")
 
-    def __init__(self, base: str, number: int, holder: str, token: int, until_ms: int) -> None:
-        self.base, self.number, self.holder = base, number, holder
+    def __init__(self, base: str, number: int, held_by: str, token: int, until_ms: int) -> None:
+        self.base, self.number = base, number
+        self.holder, _, self.id = held_by.partition(_RESUMED_BY)
         self.token, self.until_ms = token, until_ms
         self.name = session_name(base, number)
         self.claims_base = False
+
+    @property
+    def held_by(self) -> str:
+        """The holder of its lease: the process, and the id."""
+        return f"{self.holder}{_RESUMED_BY}{self.id}" if self.id else self.holder
 
     def is_held_by(self, process: str) -> bool:
         """Whether a process holds the name, by itself or for a connection."""
@@ -93,17 +107,22 @@ class SessionNames(Table):
         *,
         lease_s: float = LEASE_S,
         timeout_s: float | None = None,
+        id: str | None = None,
+        is_resumed: bool = False,
     ) -> SessionName:
         """Return the name of a session, which it keeps while it is there.
 
-        Writes only where something is to change: the name is new to it, half of its lease is over,
-        or the base name is free and it claims that, too.
+        Writes only where something is to change: the name or its id is new to it, half of its lease
+        is over, or the base name is free and it claims that, too.
 
         Args:
             base: the name that was set up.
             holder: `str` of the program's process, or what `by_connection` returned.
             lease_s: how long it is held after this, in seconds, where nothing else tells.
             timeout_s: how long to wait for other writers, in seconds; None: as the bus does.
+            id: the id by which its program resumes it, where the program tells.
+            is_resumed: whether it was resumed just now, and has the name that it had if that is
+                free.
 
         Raises:
             InvalidInput: the base name is none.
@@ -111,13 +130,14 @@ class SessionNames(Table):
             BusUnusable, Refused: it can't be written. These are raised only for one that has no
                 name yet: others keep theirs.
         """
-        settled = self._settled(base, holder, lease_s)
+        id = id if id and _is_id(id) else None
+        settled = self._settled(base, holder, lease_s, id)
         if settled is not None:
             return settled
         check_agent(base)
         try:
             with self._engine.write(timeout_s):
-                number = self._settle(base, holder, lease_s)
+                number = self._settle(base, holder, lease_s, id, is_resumed)
         except (BusBusy, BusUnusable, Refused):
             own = self.find(base, holder)
             if own is None:
@@ -196,30 +216,47 @@ class SessionNames(Table):
             if number.isascii() and number.isdigit() and len(number) < 10 and base:
                 yield SessionName(base, int(number), holder, token, until_ms)
 
-    def _settled(self, base: str, holder: str, lease_s: float) -> SessionName | None:
+    def _settled(
+        self, base: str, holder: str, lease_s: float, id: str | None
+    ) -> SessionName | None:
         """Return the name of a session for which nothing is to be written."""
         found = self.list(base)
         own = [each for each in found if each.holder == holder]
         soon_ms = self._engine.now_ms() + lease_s * 500
-        if not own or min(each.until_ms for each in own) < soon_ms:
+        if not own or min(each.until_ms for each in own) < soon_ms or id not in (None, own[-1].id):
             return None
         first = found[0]
         has_base = first.number == 1 and (first.holder == holder or self.is_live(first))
         return own[-1] if has_base or self._is_of_others(base, base) else None
 
-    def _settle(self, base: str, holder: str, lease_s: float) -> int:
+    def _settle(
+        self, base: str, holder: str, lease_s: float, id: str | None, is_resumed: bool
+    ) -> int:
         """Hold the name of a session, and the base name where it is free; return its number."""
         held = {each.number: each for each in self.list(base)}
-        own = max((each.number for each in held.values() if each.holder == holder), default=0)
-        number = own or self._first_free(base, held)
-        if not own:
+        own = self.find(base, holder)
+        had = self._had(base, id) if is_resumed and id else None
+        if had is not None and own is not None and own.number > 1:  # free, since its holder ended
+            self._hold(base, own.number, own, had.holder, _END_MS / 1000)
+        last = had or own
+        number = self._first_free(base, held) if last is None else last.number
+        if last is not own or own is None:
             self._begin(session_name(base, number), base)
-        self._hold(base, number, held.get(number), holder, lease_s)
+        by = f"{holder}{_RESUMED_BY}{id}" if id else own.held_by if own else holder
+        self._hold(base, number, held.get(number), by, lease_s)
         first = held.get(1)
         is_free = not (first and first.holder != holder and self.is_live(first))
         if number > 1 and is_free and not self._is_of_others(base, base):
             self._hold(base, 1, first, holder, lease_s)
         return number
+
+    def _had(self, base: str, id: str) -> SessionName | None:
+        """Return the name that a session had before it was resumed; None: it is not free."""
+        had = [each for each in self.list(base) if each.id == id]
+        last = max(had, key=lambda each: each.token, default=None)
+        if last is None or self.is_live(last) or self._is_of_others(last.name, base):
+            return None
+        return last
 
     def _first_free(self, base: str, held: Mapping[int, SessionName]) -> int:
         """Return the first number that no session has, and whose name is no agent of its own."""
@@ -250,22 +287,34 @@ class SessionNames(Table):
         cursors.join(name, after_seq=begin if first is None else min(begin, first - 1))
 
     def _hold(
-        self, base: str, number: int, last: SessionName | None, holder: str, lease_s: float
+        self, base: str, number: int, last: SessionName | None, by: str, lease_s: float
     ) -> None:
         from ...bus.leases import Leases  # hooks that change nothing do without
 
         leases = Leases(self._engine)
-        if last is not None and last.until_ms > self._engine.now_ms():
-            with suppress(LeaseLost):  # it ends just now
-                if last.holder == holder:
-                    leases.renew(_lease(last), lease_s=lease_s)
-                    return
-                leases.release(_lease(last))
-        leases.acquire(f"{_LEASE}{number} of {base}", holder, lease_s=lease_s)
+        if last is not None and last.held_by == by:
+            with suppress(LeaseLost):  # it has ended
+                leases.renew(_lease(last), lease_s=lease_s)
+                return
+        elif last is not None:
+            self._release(last)
+        leases.acquire(f"{_LEASE}{number} of {base}", by, lease_s=lease_s)
+
+    def _release(self, each: SessionName) -> None:
+        from ...bus.leases import Leases  # as above
+
+        with suppress(LeaseLost):  # it has ended
+            Leases(self._engine).release(_lease(each))
+
+
+def _is_id(text: str) -> bool:
+    """Whether a text may be stored as an id, as UUIDs may."""
+    plain = text.replace("-", "").replace("_", "")
+    return len(text) <= _MAX_ID_CHARS and plain.isascii() and plain.isalnum()
 
 
 def _lease(each: SessionName) -> Lease:
     from ...bus.leases import Lease
 
     name = f"{_LEASE}{each.number} of {each.base}"
-    return Lease(name, each.holder, each.token, 0, each.until_ms)
+    return Lease(name, each.held_by, each.token, 0, each.until_ms)

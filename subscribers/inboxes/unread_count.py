@@ -58,6 +58,8 @@ def look_in(
     wait_s: float,
     holder: str | None = None,
     joins: bool = False,
+    id: str | None = None,
+    is_resumed: bool = False,
 ) -> Look:
     """Look into the inbox of an agent's session, in a bus that is opened for that alone.
 
@@ -66,6 +68,7 @@ def look_in(
         holder: the holder of the session's name; None: the agent has no sessions.
         joins: whether the agent joins first, so that broadcasts wait for it; where it can't, its
             messages are counted all the same.
+        id, is_resumed: of the session, as for `SessionNames.take`.
 
     Raises:
         BusNotFound: there is no bus.
@@ -76,10 +79,10 @@ def look_in(
     try:
         session = None
         if holder is not None:
-            with suppress(
-                BusUnusable, Refused
-            ):  # nothing can be written: nothing is taken from others
-                session = SessionNames(database).take(agent, holder)
+            # Where nothing can be written, nothing is taken from others.
+            with suppress(BusUnusable, Refused):
+                names = SessionNames(database)
+                session = names.take(agent, holder, id=id, is_resumed=is_resumed)
         name = agent if session is None else session.name
         cursors = Cursors(database)
         if joins:

@@ -268,6 +268,31 @@ def test_call_that_waits_sees_mail_of_a_base_name_that_becomes_free(bus: Bus, st
         assert [each["seq"] for each in waits.result()["messages"]] == [mail.seq]
 
 
+@pytest.mark.parametrize("key", ["session_id", "sessionId"])
+def test_resumed_program_is_the_session_that_it_was(bus: Bus, start: Start, key: str) -> None:
+    """Its server may have taken another name before the hook; the tools and hooks follow."""
+    first, second, third = start(), start(), start()
+    for number, program in enumerate((first, second, third)):
+        program.hook("start", **{key: f"id-{number}"}, source="startup")
+    third.call("bus_reserve", paths=["lexer.py"])
+    second.kill()
+    third.kill()
+    resumed = start()
+    assert resumed.call("bus_status")["agent"] == "reviewer-2"
+    told = resumed.hook("start", **{key: "id-2"}, source="resume")
+    assert "You are the agent reviewer-3 here." in told
+    status = resumed.call("bus_status")
+    assert (status["agent"], len(status["reserved"])) == ("reviewer-3", 1)
+    assert "You are the agent reviewer-2 here." in start().hook("start")
+    assert "You are the agent reviewer-3 here." in resumed.hook("start", source="compact")
+
+
+@pytest.mark.parametrize("id", [None, 7, "", ["x"], {"a": 1}, "x" * 5000, "a\x1b[2J"])
+def test_odd_ids_of_sessions_are_passed_over(bus: Bus, start: Start, id: object) -> None:
+    told = start().hook("start", session_id=id, source="resume")
+    assert "You are the agent reviewer here." in told
+
+
 def test_session_can_not_join_as_another_one(bus: Bus, start: Start) -> None:
     """Its tools and its hooks would be two agents; a name that it has is accepted."""
     first, second = start(), start()

@@ -290,6 +290,74 @@ def test_fifty_sessions_that_start_at_once_have_fifty_names(bus: Bus) -> None:
     assert set(names) == wanted
 
 
+def test_resumed_session_has_the_name_that_it_had(bus: Bus, programs: Programs) -> None:
+    """Its program tells an id. A hook of the program may have given it another name before."""
+    names = SessionNames.of(bus)
+    first, second, third = (programs.start() for _ in range(3))
+    for started, id in ((first, "aa-1"), (second, "bb-2"), (third, "cc-3")):
+        names.take("worker", holder_of(started), id=id)
+    kill(second)
+    kill(third)
+    again = holder_of(programs.start())
+    assert names.take("worker", again, id="new").name == "worker-2"
+    resumed = names.take("worker", again, id="cc-3", is_resumed=True)
+    assert (resumed.name, resumed.id) == ("worker-3", "cc-3")
+    assert names.take("worker", again).name == names.find("worker", again).name == "worker-3"
+    other = holder_of(programs.start())
+    assert names.take("worker", other, id="bb-2", is_resumed=True).name == "worker-2"
+    assert [each.name for each in names.running("worker")] == ["worker", "worker-2", "worker-3"]
+
+
+def test_resumed_session_takes_no_name_that_is_not_free(bus: Bus, programs: Programs) -> None:
+    """Another session has it now, or a copy of its own that still runs."""
+    names = SessionNames.of(bus)
+    first, second, third = (programs.start() for _ in range(3))
+    for started, id in ((first, "aa"), (second, "bb")):
+        names.take("worker", holder_of(started), id=id)
+    copy = names.take("worker", holder_of(third), id="aa", is_resumed=True)
+    assert copy.name == "worker-3"
+    kill(second)
+    assert names.take("worker", holder_of(programs.start()), id="dd").name == "worker-2"
+    late = names.take("worker", holder_of(programs.start()), id="bb", is_resumed=True)
+    assert late.name == "worker-4"
+
+
+def test_first_session_has_its_name_again_though_another_claimed_it(
+    bus: Bus, programs: Programs
+) -> None:
+    """Not while that one runs; and mail to the base name goes with the name."""
+    names = SessionNames.of(bus)
+    first, second = programs.start(), programs.start()
+    names.take("worker", holder_of(first), id="aa")
+    names.take("worker", holder_of(second), id="bb")
+    kill(first)
+    assert names.take("worker", holder_of(second)).claims_base
+    kill(second)
+    resumed = holder_of(programs.start())
+    assert names.take("worker", resumed, id="aa").name == "worker"
+    back = names.take("worker", resumed, id="bb", is_resumed=True)
+    assert (back.name, back.claims_base) == ("worker-2", True)
+
+
+@pytest.mark.parametrize("id", ["", " ", "x" * 41, "a\nb", "a, resumed by b", "é", "-", "1 on 2"])
+def test_id_that_is_none_is_not_stored(id: str, bus: Bus, programs: Programs) -> None:
+    names = SessionNames.of(bus)
+    taken = names.take("worker", holder_of(programs.start()), id=id, is_resumed=True)
+    assert (taken.name, taken.id) == ("worker", "")
+
+
+def test_id_stays_with_the_name_while_its_lease_is_renewed(
+    bus: Bus, clock: Clock, programs: Programs
+) -> None:
+    """By the server of the program, too, which knows none."""
+    names = SessionNames.of(bus)
+    holder = holder_of(programs.start())
+    names.take("worker", holder, id="aa")
+    for seconds in (200, 1000):
+        clock.advance(seconds)
+        assert names.take("worker", holder).id == "aa"
+
+
 # mail ----------------------------------------------------------------------------------------
 
 
