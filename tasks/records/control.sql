@@ -13,6 +13,12 @@ SELECT id, seq, at_ms, stream, number, text FROM task_output INDEXED BY idx_task
 DELETE FROM task_output WHERE id IN (
   SELECT id FROM task_output WHERE at_ms < ? LIMIT ?);
 
+-- name: jobs_of_old_output
+SELECT seq FROM task_output WHERE at_ms < ? LIMIT ?;
+
+-- name: prune_progress
+DELETE FROM task_progress WHERE seq = ? AND active_at_ms < ?;
+
 -- name: note_progress
 INSERT INTO task_progress (seq, first_log_at_ms, active_at_ms) VALUES (?1, ?2, ?2)
 ON CONFLICT DO UPDATE SET active_at_ms = max(active_at_ms, excluded.active_at_ms);

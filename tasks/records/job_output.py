@@ -79,8 +79,15 @@ class JobOutput(Table):
         return None if row is None else Progress(*row)
 
     def prune(self, before_ms: int) -> int:
-        """Delete up to 500 lines that were stored before a time, and return how many."""
-        return self._engine.count_changes(CONTROL["prune_output"], (before_ms, _BATCH))
+        """Delete up to 500 lines that were stored before a time, and return how many.
+
+        What is known of the progress of a job goes with its last line.
+        """
+        with self._engine.write():
+            old = self._engine.rows(CONTROL["jobs_of_old_output"], (before_ms, _BATCH))
+            jobs = [(seq, before_ms) for (seq,) in dict.fromkeys(old)]
+            self._engine.run_many(CONTROL["prune_progress"], jobs)
+            return self._engine.count_changes(CONTROL["prune_output"], (before_ms, _BATCH))
 
     def _add(self, seq: int, rows: list[tuple[str | None, int | None, str]]) -> list[int]:
         with self._engine.write():

@@ -36,6 +36,7 @@ def use_control(bus: Bus, clock: Clock) -> None:
         system_status(bus)
         clock.advance(200)
         Sweep(bus, jobs).when_due()
+    jobs.output.prune(bus.now_ms() - 1)
     _use_autonomy(bus)
     _use_sessions(bus)
 

@@ -168,6 +168,19 @@ def test_old_output_is_pruned_and_the_first_line_stays_known(jobs: JobQueue, clo
     assert row(jobs, id)["firstLogAt"] == began
 
 
+def test_progress_of_a_job_goes_with_its_last_line(jobs: JobQueue, clock: Clock) -> None:
+    """Q-26: no table grows with every job for ever."""
+    id = add(jobs)
+    jobs.log(id, "one")
+    jobs.log(id, "two")
+    entry = jobs.entries.get(id)
+    assert entry is not None
+    clock.advance(KEPT_MS / 1000 + 1)
+    assert jobs.output.prune(clock() - KEPT_MS) == 2
+    assert jobs.output.progress(entry.message.seq) is None
+    assert row(jobs, id)["firstLogAt"] is None
+
+
 def test_output_has_a_bound_without_a_server(jobs: JobQueue, clock: Clock) -> None:
     """U-46: each 500 lines that come take as many old ones with them."""
     id = add(jobs)
