@@ -60,7 +60,8 @@ class Notes:
                 upto, at_ms = map(int, file.read(_BYTES).split())
         except (OSError, ValueError):  # there is none, or something else stands there
             return Note()
-        return Note(upto, at_ms)
+        # One of a later message is of another bus, which was here before.
+        return Note(upto, at_ms) if upto <= self._bus.log.newest_seq() else Note()
 
     def write(self, upto: int) -> None:
         """Note that the agent was woken now; in `alone`."""

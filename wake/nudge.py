@@ -8,6 +8,7 @@ follow when it is shown where a line begins, and Enter when the whole line is.
 from __future__ import annotations
 
 import time
+from itertools import accumulate, takewhile
 from typing import Protocol
 
 from .errors import NotWoken
@@ -74,27 +75,31 @@ class Nudge:
         """Type the line, and press Enter.
 
         Raises:
-            NotWoken: the line was not taken; what was typed of it was erased.
+            NotWoken: the line was not taken. What was typed of it was erased, unless the terminal
+                is another's by then: the reason says so.
         """
-        self._type(LINE[0], "")
-        self._type(LINE[1:], LINE[0])
-        self._terminal().press_enter()
-
-    def _type(self, text: str, typed: str) -> None:
-        """Type a part of the line behind what is typed already, and see that it stands there."""
-        terminal, line = self._terminal(), typed + text
-        before = _alone(line, terminal.lines())
-        terminal.type(text)
-        if not _is_shown(line, terminal, before):
-            terminal.erase(len(line))
-            raise NotWoken(
-                self._agent,
-                f"{terminal.name} takes no line now: it asks something, or has a line begun",
-            )
+        typed = ""
+        try:
+            for part in (LINE[0], LINE[1:]):
+                terminal = self._terminal()
+                before = _alone(typed + part, terminal.lines())
+                typed += part
+                terminal.type(part)
+                if not _is_shown(typed, terminal, before):
+                    terminal.erase(len(typed))
+                    typed = ""
+                    reason = "takes no line now: it asks something, or has a line begun"
+                    raise NotWoken(self._agent, f"{terminal.name} {reason}")
+            self._terminal().press_enter()
+        except NotWoken as error:
+            if not typed:
+                raise
+            left = f"{error.reason}; {typed!r} may be left in its prompt"
+            raise NotWoken(self._agent, left) from error
 
     def _terminal(self) -> Terminal:
         program = program_of(self._bus, self._agent)
-        for kind in (Tmux, Screen):
+        for kind in (Screen, Tmux):
             terminal: Terminal | None = kind.of(program)
             if terminal is not None:
                 terminal.check()
@@ -116,6 +121,16 @@ def _is_shown(line: str, terminal: Terminal, before: int) -> bool:
 
 
 def _alone(text: str, lines: list[str]) -> int:
-    """Return how many lines have a text, and nothing but a prompt or a frame beside it."""
-    parts = (line.split(text) for line in lines if text in line)
-    return sum(not any(map(str.isalnum, "".join(part))) for part in parts)
+    """Return how often lines have a text, with nothing but a prompt or a frame beside it.
+
+    A narrow window has the text on several lines: then its letters count.
+    """
+    letters, shown = _letters(text), [_letters(line) for line in lines]
+    if not letters:
+        return sum(text in line and not each for line, each in zip(lines, shown, strict=True))
+    ends = (accumulate(takewhile(bool, shown[start:])) for start in range(len(shown)))
+    return sum(letters in each for each in ends)
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text))

@@ -63,6 +63,18 @@ class Process:
         path = _link(self.pid, "fd/0")
         return path if path is not None and _TERMINAL.fullmatch(path) else None
 
+    def reads(self, terminal: str) -> bool:
+        """Whether it reads a terminal; one that hides its files, as `sudo` does, is taken to."""
+        try:
+            files = os.listdir(f"/proc/{self.pid}/fd")
+        except PermissionError:
+            return True
+        except OSError:  # it has ended
+            return False
+        return self.terminal == terminal or any(
+            _link(self.pid, f"fd/{each}") == "/dev/tty" for each in files
+        )
+
     @property
     def file(self) -> str | None:
         """The path of the file that it runs, or None."""
@@ -94,7 +106,7 @@ def in_foreground(terminal: str, group: int) -> list[Process]:
     return [
         each
         for pid in ids
-        if (each := process(pid)) is not None and each.group == group and each.terminal == terminal
+        if (each := process(pid)) is not None and each.group == group and each.reads(terminal)
     ]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-import time
 from dataclasses import dataclass
 
 from .errors import NotWoken
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
 
 #: The variables by which screen finds its sessions.
 _PLACES = ("HOME", "SCREENDIR")
-
-#: How long screen may take to write down what a window shows, and between two looks, in seconds.
-_WRITTEN_WITHIN_S, _LOOK_S = 5.0, 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +37,15 @@ class Screen:
 
     @classmethod
     def of(cls, program: Program) -> Screen | None:
-        """Return the window of a program, by its environment, or None; nothing is looked up yet."""
+        """Return the window of a program, by its environment, or None.
+
+        A program in tmux may have the variables of a screen around it: screen runs no such program.
+        """
         variables = program.process.variables
         session, window = variables.get("STY", ""), variables.get("WINDOW", "")
-        is_named = re.fullmatch(r"\d+\.\S+", session) and re.fullmatch(r"\d+", window)
-        return cls(program, session, window) if is_named else None
+        named = re.fullmatch(r"(\d+)\.\S+", session)
+        is_its = named and int(named[1]) in program.above and re.fullmatch(r"\d+", window)
+        return cls(program, session, window) if is_its else None
 
     @property
     def name(self) -> str:
@@ -54,8 +54,6 @@ class Screen:
 
     def check(self) -> None:
         """Raise `NotWoken` unless what is typed reaches the program."""
-        if int(self.session.partition(".")[0]) not in self.program.above:
-            raise NotWoken(self.program.agent, "its program has left its window of screen")
         self._ask("-Q", "title")
 
     def type(self, text: str) -> None:
@@ -75,13 +73,13 @@ class Screen:
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "shown")
             self._ask("-X", "hardcopy", path)
-            end = time.monotonic() + _WRITTEN_WITHIN_S
-            while not os.path.exists(path) or not os.stat(path).st_size:
-                if time.monotonic() > end:
-                    raise NotWoken(self.program.agent, "screen does not tell what its window shows")
-                time.sleep(_LOOK_S)
-            with open(path, encoding="utf-8", errors="replace") as file:
-                return file.read().splitlines()
+            self._ask("-Q", "title")  # is answered when the copy is whole
+            try:
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    return file.read().splitlines()
+            except OSError as error:
+                reason = f"screen does not tell what its window shows: {error.strerror}"
+                raise NotWoken(self.program.agent, reason) from error
 
     def _ask(self, *words: str) -> str:
         variables = self.program.process.variables

@@ -12,9 +12,10 @@ from ackbus import Bus
 from ackbus.schema.process_table import is_running, process
 from ackbus.subscribers.inboxes.session_names import SessionNames
 from ackbus.wake.nudge import LINE
+from ackbus.wake.processes import process as described
 
 from ..conftest import RunBus, wait_until
-from .conftest import AgentInTerminal, TmuxWindow
+from .conftest import AgentInTerminal, ScreenWindow, TmuxWindow
 
 pytestmark = pytest.mark.slow  # starts many processes
 
@@ -80,6 +81,56 @@ def test_program_that_the_agent_s_has_started_gets_nothing(
     """An editor, say."""
     agent.start("edits")
     refused(agent, run_bus, "cat reads the terminal of python")
+
+
+def test_program_that_opens_the_terminal_by_itself_gets_nothing(
+    in_tmux: AgentInTerminal, run_bus: RunBus
+) -> None:
+    """As one that asks for a password."""
+    in_tmux.start("edits-aside")
+    refused(in_tmux, run_bus, "cat reads the terminal of python")
+
+
+def test_program_that_hides_its_files_is_taken_for_a_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hidden(_: str) -> list[str]:
+        raise PermissionError
+
+    here = described(os.getpid())
+    assert here is not None
+    assert not here.reads("/dev/pts/none")
+    monkeypatch.setattr(os, "listdir", hidden)
+    assert here.reads("/dev/pts/none")
+
+
+def test_what_is_left_in_a_prompt_is_told(in_tmux: AgentInTerminal, run_bus: RunBus) -> None:
+    """The program is stopped by the first key: nothing more is typed, since a shell is there."""
+    in_tmux.start("stops")
+    done = run_bus("wake", "me")
+    assert (done.code, "not in the foreground" in done.err) == (3, True), done
+    assert done.err.endswith("; '(' may be left in its prompt\n")
+    assert "Mail" not in in_tmux.window.shown()
+
+
+def test_line_fits_into_a_narrow_window(
+    in_tmux: AgentInTerminal, tmux: TmuxWindow, run_bus: RunBus
+) -> None:
+    in_tmux.start()
+    tmux.ask("resize-window", "-x", "20")
+    assert run_bus("wake", "me").code == 0
+    wait_until(lambda: in_tmux.read == f"{LINE}\n")
+
+
+def test_screen_in_tmux_and_tmux_in_screen(
+    agent: AgentInTerminal, run_bus: RunBus, tmp_path: Path
+) -> None:
+    """A program has the variables of both; the inner one has its terminal."""
+    is_screen = isinstance(agent.window, ScreenWindow)
+    outer = ("TMUX=/tmp/none,1,0", "TMUX_PANE=%0") if is_screen else ("STY=1.outer", "WINDOW=0")
+    agent.start("lines", "me", "env", *outer)
+    assert run_bus("wake", "me").code == 0
+    wait_until(lambda: agent.read == f"{LINE}\n")
 
 
 def test_program_may_have_started_itself_again(in_tmux: AgentInTerminal, run_bus: RunBus) -> None:

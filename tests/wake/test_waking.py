@@ -145,6 +145,18 @@ def test_watcher_leaves_alone_the_mail_for_which_another_has_just_woken(bus: Bus
     assert way.woken == [seq]
 
 
+def test_note_of_a_bus_that_was_here_before_says_nothing(bus: Bus) -> None:
+    """A backup in its place has fewer messages."""
+    first, notes = mail(bus), Notes(bus, "me")
+    with notes.alone(0):
+        notes.write(first)
+        assert notes.last().upto == first
+        notes.write(first + 1)
+    found = Waking(bus, "me", Nudge(bus, "me")).unheeded(0)
+    assert found is not None
+    assert found.seq == first
+
+
 def test_killed_watcher_wakes_at_most_once_more(
     bus: Bus, start_bus: StartBus, ran: Path, tmp_path: Path
 ) -> None:
