@@ -69,7 +69,10 @@ def integrate(
                 tell(result)
         else:
             if not rules.checks:
-                output.note("there are no checks: give --check CMD, or set ackbus.check in git")
+                output.note(
+                    "warning: there are no checks, so what merges lands untested: give --check CMD,"
+                    " or set ackbus.check in git"
+                )
             if branch:
                 request(bus, repository, rules, branch)
             integrator = Integrator(bus, repository.main, rules, tell=tell, warn=output.note)

@@ -46,7 +46,10 @@ class Steps:
         if lease is None:
             held = self.bus.leases.get(lease_of(task))
             whose = f"{held.holder} until {format_ts(held.until_ms)}" if held else "another"
-            raise LeaseLost(f"task {task!r} is held by {whose}; use the token of that lease")
+            raise LeaseLost(
+                f"task {task!r} is held by {whose}; use the token of that lease, which is in the"
+                " record of the task"
+            )
         return lease
 
     def _refuse_final(self, task: Task) -> None:

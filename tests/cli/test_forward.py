@@ -101,7 +101,10 @@ def test_new_subscription_begins_now_and_goes_on_where_it_ended(
 ) -> None:
     bus.publish("t", "old", from_agent="a")
     with receiving() as receiver:
-        assert run_bus(*line(receiver.url, "--drain")).code == 0
+        first = run_bus(*line(receiver.url, "--drain"))
+        assert (first.code, receiver.posted) == (0, [])
+        told = "hook is new and begins after message 1; --start beginning posts earlier ones, too"
+        assert told in first.err
         bus.publish("t", "new", from_agent="a")
         bus.publish("u", "other", from_agent="a")
         again = run_bus(*line(receiver.url, "--drain", "--type", "t", "--start", "beginning"))
