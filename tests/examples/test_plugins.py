@@ -140,7 +140,12 @@ def http(status: str, body: str, *headers: str) -> bytes:
         ),
         (http("200 OK", "<html>Log in"), 1, "the model server's answer has no response: <html>Log"),
         (http("200 OK", '{"error": "no"}'), 1, "the model server's answer has no response: no\n"),
-        (b"SSH-2.0-OpenSSH\r\n", 75, "the model server can't be reached: SSH-2.0-OpenSSH"),
+        (
+            b"SSH-2.0-OpenSSH\x1b[2J\r\n",
+            75,
+            "the model server can't be reached: SSH-2.0-OpenSSH [2J\n",
+        ),
+        (http("404 \x1b[31mNone", ""), 78, "the model server refuses: 404 [31mNone\n"),
     ],
 )
 def test_ollama_tells_the_servers_own_words_and_whether_to_try_again(
@@ -150,6 +155,12 @@ def test_ollama_tells_the_servers_own_words_and_whether_to_try_again(
     with breaking_off(answer) as url:
         ended, said = failure_of(bus, run_bus, "ollama", "why?", {"OLLAMA_BASE_URL": url})
     assert (ended, said.startswith(told), said) == (code, True, said)
+
+
+def test_ollama_reads_no_answer_without_an_end(bus: Bus, run_bus: RunBus) -> None:
+    with breaking_off(http("200 OK", "x" * 10_000_001)) as url:
+        told = failure_of(bus, run_bus, "ollama", "why?", {"OLLAMA_BASE_URL": url})
+    assert told == (1, "the model server's answer is larger than 10000000 bytes\n")
 
 
 @pytest.mark.parametrize(

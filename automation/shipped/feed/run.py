@@ -11,6 +11,7 @@ import hashlib
 import http.client
 import ipaddress
 import json
+import math
 import re
 import socket
 import sys
@@ -181,16 +182,15 @@ def items_of(body: bytes, settings: Settings) -> list[dict[str, Any]]:
     if b"<!ENTITY" in body.replace(b"\0", b""):  # also in UTF-16
         raise Failure("the feed defines entities, which are not expanded")
     try:
-        root = ElementTree.fromstring(body)
-    except (ElementTree.ParseError, LookupError, ValueError) as error:
+        return list(of_xml(ElementTree.fromstring(body)))
+    except (ElementTree.ParseError, LookupError, ValueError, RecursionError) as error:
         raise Failure(f"the feed is neither JSON nor XML: {error}", retry=True) from None
-    return list(of_xml(root))
 
 
 def of_json(body: bytes, settings: Settings) -> Iterator[dict[str, Any]]:
     """Yield the items of JSON: of a JSON Feed in the form of all feeds, others as they are."""
     try:
-        document = json.loads(body, parse_constant=refuse_constant)
+        document = json.loads(body, parse_constant=number, parse_float=number)
     except (ValueError, RecursionError) as error:
         raise Failure(f"the feed is not JSON: {error}", retry=True) from None
     is_feed = isinstance(document, dict) and "jsonfeed.org" in str(document.get("version"))
@@ -209,9 +209,12 @@ def of_json(body: bytes, settings: Settings) -> Iterator[dict[str, Any]]:
             yield {"id": name_of(item, settings.id), "item": item}
 
 
-def refuse_constant(name: str) -> None:
-    """Refuse what Python takes for a number, and JSON does not have."""
-    raise ValueError(f"{name} is no number")
+def number(text: str) -> float:
+    """Return a number; what JSON can't say again, such as NaN and 1e999, is refused."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is no number")
+    return value
 
 
 def at(value: Any, path: str) -> Any:

@@ -5,6 +5,7 @@
 #   awk -f json.awk mode=kind want=...         string, other, or nothing
 #   awk -f json.awk mode=raw want=...          its JSON
 #   awk -f json.awk mode=quote                 all of stdin as a string of JSON
+#   awk -f json.awk mode=first size=500        the first bytes of stdin, in whole characters
 #   awk -f json.awk mode=header                all of stdin as one line of a header, by RFC 2047
 #
 # For any awk; run it with LC_ALL=C, where a character is a byte. Long texts are built of pieces of
@@ -21,6 +22,7 @@ END {
     text = text lines
     for (i = 0; i < 256; i++) code[sprintf("%c", i)] = i
     if (mode == "quote") print quoted(text)
+    else if (mode == "first") print first(text, size)
     else if (mode == "header") print header(text)
     else {
         at = 1
@@ -163,10 +165,17 @@ function quoted(plain,    i, character, part, built) {
     return "\"" built part "\""
 }
 
+function first(plain, size) {
+    if (length(plain) <= size) return plain
+    plain = substr(plain, 1, size)
+    sub(/[\300-\377][\200-\277]*$/, "", plain)
+    return plain
+}
+
 # Encoded words of 75 characters at most, none of which parts a character.
 function header(plain,    i, character, encoded, built, piece) {
     gsub(/[\001-\037\177]+/, " ", plain)
-    plain = substr(plain, 1, 400)
+    plain = first(plain, 400)
     if (plain !~ /[\200-\377]/ && plain !~ /=\?/ && length(plain) < 70) return plain
     for (i = 1; i <= length(plain); i++) {
         character = substr(plain, i, 1)

@@ -10,6 +10,7 @@ json() { LC_ALL=C awk -f json.awk "$@"; }
 of_request() { printf '%s' "$request" | json "$@"; }
 field() { of_request want="$1"; }
 quoted() { printf '%s' "$1" | json mode=quote; }
+first_bytes() { printf '%s' "$2" | json mode=first size="$1"; }
 
 # Ends with an error that another attempt may mend, perhaps after a pause in seconds, or not.
 try_again() { answer_error "$1" "true${2:+, \"retry_after_s\": $2}"; exit 0; }
@@ -94,7 +95,7 @@ first_of() {
 read_event() {
     event_type=$(field event.type) source=$(field event.source)
     title=${own_title:-$(first_of title)}
-    title=${title:-"$event_type of $source"}
+    title=$(first_bytes 500 "${title:-"$event_type of $source"}")
     text=$(first_of text message summary result error)
     [ -n "$text" ] || text=$(field event.payload)
     link=$(field event.payload.url)
@@ -114,7 +115,8 @@ send_desktop() {
     if [ -z "$DBUS_SESSION_BUS_ADDRESS" ] && [ -S "$XDG_RUNTIME_DIR/bus" ]; then
         export DBUS_SESSION_BUS_ADDRESS="unix:path=$XDG_RUNTIME_DIR/bus"
     fi
-    notify-send -- "$title" "$text" >"$folder/said" 2>&1 ||
+    # A desktop shows no more, and an argument has 128 KiB at most.
+    notify-send -- "$title" "$(first_bytes 4000 "$text")" >"$folder/said" 2>&1 ||
         try_again "notify-send ends with exit code $?$(words_of "$folder/said")"
 }
 

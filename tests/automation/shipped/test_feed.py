@@ -255,7 +255,12 @@ def test_no_server_leads_out_of_http_nor_from_elsewhere_to_this_machine(site: Si
         (b"<html><body/></html>", "'html' is no feed"),
         (b"{", "not JSON"),
         (b'{"a": NaN}', "NaN is no number"),
+        (b'{"a": 1e999}', "1e999 is no number"),
         (b"[" * 100_000, "not JSON"),
+        (
+            b"<rss><channel><item>%b%b</item></channel></rss>" % (b"<a>" * 9999, b"</a>" * 9999),
+            "recursion",
+        ),
         (b"<!DOCTYPE a [<!ENTITY b 'c'>]><rss/>", "defines entities"),
         ("<?xml version='1.0'?><!DOCTYPE a [<!ENTITY b 'c'>]><rss/>".encode("utf-16"), "entities"),
     ],

@@ -278,6 +278,19 @@ def test_title_and_text_are_those_of_the_payload_or_what_it_has(
     assert programs.arguments("notify-send") == ["--", title, text]
 
 
+def test_what_is_too_long_for_a_desktop_is_cut_at_a_character(programs: Programs) -> None:
+    """An argument of 200 KB would never reach it; a header of mail is cut, too."""
+    programs.add("notify-send")
+    event = EVENT | {"payload": {"title": "x" + "ä" * 100_000, "text": "\n" + "ü" * 100_000}}
+    assert len(sent(notify(programs, via="desktop"), event)) < 600
+    title, text = programs.arguments("notify-send")[1:]
+    assert (title, text) == ("x" + "ä" * 249, "\n" + "ü" * 1_999)
+    programs.add("sendmail")
+    sent(notify(programs, via="mail", to="a@b.example"), event)
+    mail = email.message_from_string(programs.given("sendmail"))
+    assert str(make_header(decode_header(mail["Subject"]))) == "x" + "ä" * 199
+
+
 def test_escapes_of_json_are_what_they_stand_for(programs: Programs) -> None:
     """Other producers write escapes where the service writes UTF-8."""
     programs.add("notify-send")
