@@ -122,7 +122,8 @@ class HttpDoor:
         if session is None or session.bound_to != bound_to:
             own = process(os.getpid())
             holder = None if own is None else by_connection(str(own), id)
-            session = Session(self._home, bound_to, holder=holder, lease_s=IDLE_S)
+            # At least half of it is left after a call, and the sweep ends the session before.
+            session = Session(self._home, bound_to, holder=holder, lease_s=2 * IDLE_S)
         session.principal = principal  # of this call: a token of that name may have lost a right
         self._sessions[id] = session, time.monotonic()
         if len(self._sessions) > _MAX_SESSIONS:  # clients end sessions without a word to us

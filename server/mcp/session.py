@@ -125,16 +125,23 @@ class Session:
         except (BusUnusable, Refused):
             return base  # nothing can be written, so nothing is taken from another session
         if self._name not in (None, taken.name):
-            self.home.leave(self._name)
+            self._stop_heart(self._name, self._holder)
         self._name = taken.name
         return taken.name
 
+    def _stop_heart(self, name: str, holder: str) -> None:
+        """Stop the heart of a name that this had, unless another session of its server has it."""
+        last = SessionNames.of(self.bus).named(name)
+        if last is None or last.holder == holder or not last.is_held_by(holder):
+            self.home.leave(name)
+
     def end(self) -> None:
         """Free the name of this session, and stop its heart."""
-        if self._holder is not None and self._joined is not None:
-            SessionNames.of(self.bus).leave(self._joined, self._holder)
+        if self._holder is None or self._joined is None:
+            return
+        SessionNames.of(self.bus).leave(self._joined, self._holder)
         if self._name is not None:
-            self.home.leave(self._name)
+            self._stop_heart(self._name, self._holder)
 
     def reader(self) -> str | None:
         """Return the agent whose mail is read by what is shown to it; None: nobody's."""

@@ -76,9 +76,9 @@ class SessionName:
         """The holder of its lease: the process, and the id."""
         return f"{self.holder}{_RESUMED_BY}{self.id}" if self.id else self.holder
 
-    def is_held_by(self, process: str) -> bool:
-        """Whether a process holds the name, by itself or for a connection."""
-        return self.holder.partition(_BY_SERVER)[0] == process
+    def is_held_by(self, holder: str) -> bool:
+        """Whether the process of a holder holds the name, by itself or for a connection."""
+        return self.holder.partition(_BY_SERVER)[0] == holder.partition(_BY_SERVER)[0]
 
     def __repr__(self) -> str:
         return f"<SessionName {self.name}: {self.holder}>"

@@ -2,14 +2,19 @@
 
 import asyncio
 import os
+from itertools import count
+from pathlib import Path
 
 import httpx
 
 from ackbus import Bus, Inbox
 from ackbus.bus.presence.heartbeats import Liveness
 from ackbus.schema.process_table import process
+from ackbus.server.mcp.joined_agents import Home
+from ackbus.server.mcp.session import Session
 from ackbus.subscribers.inboxes.session_names import SessionNames, by_connection
 
+from ..conftest import wait_until
 from .conftest import scrape
 from .mcp_clients import agent_at
 
@@ -74,3 +79,36 @@ def test_inbox_over_http_is_what_the_session_is_shown(bus: Bus, client: httpx.Cl
     assert waiting() == [own]
     assert client.post(f"{inbox}/ack", json={"seq": own}).json()["cursor"] == own
     assert waiting() == []
+
+
+def test_session_that_lost_its_name_stops_no_heart_of_another_one(bus_dir: Path) -> None:
+    """Both came to one server, whose heart beats for each name."""
+    now_ms, own = [1_768_053_600_000], str(process(os.getpid()))
+    home = Home(lambda: Bus.open(bus_dir, clock=lambda: now_ms[0]))
+    silent, other = (
+        Session(home, "reviewer", holder=by_connection(own, each)) for each in ("one", "two")
+    )
+    markers = count()
+
+    def has_stopped(agent: str) -> bool:
+        """Whether its heart has stopped, once all that was said before is written."""
+        marker = f"marker-{next(markers)}"
+        home.beat(marker)
+        wait_until(lambda: home.bus().heartbeats.get(marker))
+        beat = home.bus().heartbeats.get(agent)
+        return beat is not None and beat.liveness is Liveness.STOPPED
+
+    try:
+        assert silent.agent() == "reviewer"
+        now_ms[0] += 3_600_000
+        assert other.agent() == "reviewer"
+        assert silent.agent() == "reviewer-2"
+        assert not has_stopped("reviewer")
+        now_ms[0] += 3_600_000
+        assert other.agent() == "reviewer"
+        silent.end()
+        assert (has_stopped("reviewer"), has_stopped("reviewer-2")) == (False, True)
+        other.end()
+        assert has_stopped("reviewer")
+    finally:
+        home.close()
