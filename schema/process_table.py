@@ -154,6 +154,15 @@ def read_proc(pid: int, name: str) -> str:
         return ""
 
 
+def process_ids() -> list[int]:
+    """Return the ids of all processes; none where the system has no files of them."""
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return []
+    return sorted(int(name) for name in names if name.isdecimal())
+
+
 def _asked(pid: int) -> Process | None:
     """Return a process as `ps` tells of it, where the system has no files of its processes."""
     import subprocess

@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 
 from ...schema.errors import Refused
-from ..repository import CommandFailed, GitFailed
+from ..repository import CommandFailed, GitFailed, OutOfTime
 from .forecast import CRASHES, UNRELATED, plain_name
 from .patches import contains
 from .repositories import NOBODY_EVER, repository_at
@@ -27,6 +27,9 @@ STRATEGIES: tuple[Strategy, ...] = ("merge", "cherry-pick", "ff")
 
 #: How long git may take to sign a commit, in seconds.
 _SIGNING_S = 30.0
+
+#: How long git, with the merge drivers of the repository, may take to merge, in seconds.
+_MERGING_S = 300.0
 
 #: Nobody is asked for the passphrase of a key.
 _NO_PROMPT: dict[str, str | None] = dict.fromkeys(
@@ -153,7 +156,11 @@ class Candidates:
         """Return the files of a merge."""
         options = ("--write-tree", "-z", "--name-only", "--no-messages")
         try:
-            said = self.git.run("merge-tree", *options, ours, theirs, accepted=(0, 1))
+            said = self.git.run(
+                "merge-tree", *options, ours, theirs, accepted=(0, 1), limit_s=_MERGING_S
+            )
+        except OutOfTime as error:  # a merge driver of the repository
+            return Conflict((), str(error))
         except CommandFailed as error:
             if error.reason == UNRELATED:
                 return Conflict((), "it has no commit in common with the target")

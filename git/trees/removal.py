@@ -161,7 +161,7 @@ class Removal:
             return f"it is checked out at {at}"
         kept += self._rescue.keep(task, self._rescue.endangered(None, branch, landed))
         try:
-            self.place.git.run("update-ref", "-d", ref, head)
+            self.place.git.run("update-ref", "-d", ref, head, limit_s=_LIMIT_S)
         except CommandFailed as error:
             return f"it was moved meanwhile ({error.reason})"
         with suppress(CommandFailed):  # most have no settings

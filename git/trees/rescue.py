@@ -33,6 +33,9 @@ RESCUED = "refs/ackbus/rescue"
 #: How many commits get a ref each; more are gathered as the parents of one.
 _REFS_EACH = 4
 
+#: How long git, with its hooks and filters, may take for one step, in seconds.
+_LIMIT_S = 600.0
+
 #: A line of the history of a ref: the commit before, the one after, who, when, why.
 _MOVED = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) ")
 
@@ -87,7 +90,7 @@ class Rescue:
         for commit in commits:
             ref = f"{RESCUED}/{safe_name(task)}/{commit}"
             if self._place.git.commit(ref) != commit:
-                self._place.git.run("update-ref", ref, commit, NOTHING)
+                self._place.git.run("update-ref", ref, commit, NOTHING, limit_s=_LIMIT_S)
             kept.append(Kept(ref, commit))
         return kept
 
@@ -161,7 +164,8 @@ class Rescue:
             index = os.path.join(folder, "index")
             git = repository_at(path, {**NOBODY, "GIT_INDEX_FILE": index})
             git.run("read-tree", head)  # afresh: no bit of the real one may hide a change
-            git.run("-c", "advice.addEmbeddedRepo=false", "add", "--all", "--", ".")
+            add = ("-c", "advice.addEmbeddedRepo=false", "add", "--all", "--", ".")
+            git.run(*add, limit_s=_LIMIT_S)
             _refuse_repositories(git.run("diff-index", "--cached", "--raw", "-z", head), path)
             files = git.run("write-tree").decode().strip()
             parents = ["-p", head]

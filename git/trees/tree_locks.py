@@ -12,6 +12,7 @@ import time
 from contextlib import contextmanager
 
 from ...schema.directory.file_lock import is_locked
+from ...schema.directory.lock_holders import holders
 from ...schema.errors import TimedOut
 from ..repository import GitFailed
 from .tree_names import safe_name
@@ -31,7 +32,7 @@ _PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.05
 
 
 class TreeBusy(TimedOut):
-    """Another process is making or removing the tree."""
+    """Another process is making or removing the tree, or integrates into the branch."""
 
 
 class TreeLocks:
@@ -120,11 +121,16 @@ class TreeLocks:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise TreeBusy(
-                        f"{path} has been held for {self._wait_s:g} s by another process, or by a"
-                        " git that it started; look for one that waits, then try again"
+                        f"{path} has been held for {self._wait_s:g} s by {holders_of(path)}; wait,"
+                        " or end that if it hangs"
                     ) from None
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def holders_of(path: str) -> str:
+    """Return who holds a lock, in words: a git may that was started by a process which is gone."""
+    return ", ".join(map(str, holders(path))) or "another process, or a git that it started"
 
 
 def _is_at(descriptor: int, path: str) -> bool:

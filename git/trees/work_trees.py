@@ -259,15 +259,15 @@ class WorkTrees:
             raise Refused(f"branch {shown(new.branch)} is somebody else's by now; name another")
         git = repository_at(tree.path)
         ref = self.place.branch_ref(new.branch)
-        git.run("symbolic-ref", "HEAD", ref)
+        git.run("symbolic-ref", "HEAD", ref, limit_s=new.limit_s)  # a hook of git may hang
         if there is not None:
             return
         create = (*_PATIENT, "update-ref", "-m", mark_of(new.task), ref, new.base, NOTHING)
         try:
-            git.run(*create)
+            git.run(*create, limit_s=new.limit_s)
         except CommandFailed as error:
             if drop_dead_branch_lock(self.place, ref, new.base):
-                git.run(*create)
+                git.run(*create, limit_s=new.limit_s)
                 return
             raise GitFailed(f"branch {shown(new.branch)} can't be made: {error.reason}") from error
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 
-from ..process_table import process, read_proc
+from ..process_table import process, process_ids, read_proc
 
 #: The bytes of SQLite's locks in the shared memory of a write-ahead log: of the one who writes, and
 #: of each mark up to which somebody reads. https://sqlite.org/walformat.html names them.
@@ -39,8 +40,14 @@ def is_known() -> bool:
 
 
 def holders(path: str) -> list[Holder]:
-    """Return who holds a lock of the kind that `FileLock` takes."""
-    return [holder(pid) for pid, kind, _ in _locks_on(path) if kind == "FLOCK"]
+    """Return who holds a lock of the kind that `FileLock` takes.
+
+    The kernel tells who took it; where that one has ended, who inherited it.
+    """
+    takers = {pid for pid, kind, _ in _locks_on(path) if kind == "FLOCK"}
+    if any(pid > 0 and process(pid) is None for pid in takers):
+        takers = _inheritors(path) or takers
+    return [holder(pid) for pid in sorted(takers)]
 
 
 def openers(database: str) -> list[int]:
@@ -74,6 +81,19 @@ def _locks_on(path: str) -> list[tuple[int, str, int]]:
     name = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
     # `1: FLOCK ADVISORY WRITE 4711 fe:00:1234 0 EOF`; one who waits has `->` for a second field.
     return [(int(line[4]), line[1], int(line[6])) for line in fields if line[5:6] == [name]]
+
+
+def _inheritors(path: str) -> set[int]:
+    """Return the processes that have a file open through which its lock is held."""
+    found = set()
+    wanted = os.stat(path)
+    for pid in process_ids():
+        with suppress(OSError):  # it has ended, or is another user's
+            for number in os.listdir(f"/proc/{pid}/fd"):
+                is_same = os.path.samestat(os.stat(f"/proc/{pid}/fd/{number}"), wanted)
+                if is_same and "FLOCK" in read_proc(pid, f"fdinfo/{number}"):
+                    found.add(pid)
+    return found
 
 
 def holder(pid: int) -> Holder:

@@ -118,7 +118,7 @@ class Integrator:
         except TreeBusy as error:
             raise Refused(
                 f"another integrator works on {shown(self._rules.target)} of {self._place.main}, or"
-                " a git that it started; end it first"
+                f" a git that it started: {error}"
             ) from error
 
     def _run_held(self, held: int, supervisors: Supervisors, tree: CheckTree, once: bool) -> None:

@@ -1,5 +1,6 @@
 """A kill at any step of making or removing a tree: a repetition ends it, and nothing is lost."""
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from ackbus.git.branches.repositories import Place
+from ackbus.git.repository import OutOfTime
 from ackbus.git.trees.leftovers import find_leftovers
 from ackbus.git.trees.removal import Removal
 from ackbus.git.trees.tree_list import admin_folders
@@ -230,7 +232,7 @@ def test_list_that_another_holds_is_not_waited_for_for_ever(trees: WorkTrees) ->
     hasty = WorkTrees(trees.place, wait_s=0.1)
     with (
         trees.locks.of_all(),
-        pytest.raises(TreeBusy, match=r"has been held for 0.1 s by another process, or by a git"),
+        pytest.raises(TreeBusy, match=rf"has been held for 0.1 s by process {os.getpid()} \("),
     ):
         hasty.read()
 
@@ -275,5 +277,44 @@ def test_program_that_hangs_ends_with_a_maker_that_is_killed(
     wait_until(lambda: has_ended(int(told.read_text())))
     if what == "hook":
         hook.unlink()
+    trees.make(wish(main))
+    whole(main, trees)
+
+
+def hook_of_refs(main: Git, script: str) -> Path:
+    """A hook that git runs whenever it changes a ref."""
+    hook = main.path / ".git" / "hooks" / "reference-transaction"
+    hook.write_text(f"#!/bin/sh\n{script}\n")
+    hook.chmod(0o755)
+    return hook
+
+
+def test_git_that_hangs_after_its_maker_was_killed_is_named(
+    main: Git, trees: WorkTrees, tmp_path: Path
+) -> None:
+    """It holds the lock of all trees: whoever waits is told which process that is."""
+    told = tmp_path / "pid"
+    hook = hook_of_refs(main, f"echo $PPID >{told}.new; mv {told}.new {told}; exec sleep 600")
+    maker = subprocess.Popen([sys.executable, "-c", MAKE, main.path, main.head])
+    wait_until(told.exists)
+    maker.kill()
+    maker.wait()
+    git = int(told.read_text())
+    hasty = WorkTrees(trees.place, wait_s=0.1)
+    with pytest.raises(TreeBusy, match=rf"process {git} \(\S*git .*; wait, or end that"):
+        hasty.read()
+    os.killpg(os.getpgid(git), signal.SIGKILL)  # with its hook, which holds it, too
+    hook.unlink()
+    trees.make(wish(main))
+    whole(main, trees)
+
+
+def test_hook_of_refs_that_hangs_is_ended(main: Git, trees: WorkTrees) -> None:
+    """Not only where git makes a tree: also where its branch is made."""
+    hook = hook_of_refs(main, "read old new ref; [ $ref != refs/heads/w/fix ] || exec sleep 600")
+    new = dataclasses.replace(wish(main), limit_s=1.0)
+    with pytest.raises(OutOfTime, match="git update-ref has not ended within 1 s"):
+        trees.make(new)
+    hook.unlink()
     trees.make(wish(main))
     whole(main, trees)
