@@ -107,7 +107,6 @@ OPENING: dict[str, str] = {
     "automation/config/files/reading.py": "the operator's configuration",
     "automation/config/files/writing.py": "the seal of a configuration, and this user's cache",
     "git/trees/leftovers.py": "the folder of all work trees",
-    "git/trees/occupants.py": "what the kernel tells in /proc",
     "git/trees/removal.py": "git's own files",
     "git/trees/rescue.py": "git's own files",
     "git/trees/tree_files.py": "files of a work tree, which its user names",
