@@ -198,10 +198,8 @@ def of_json(body: bytes, settings: Settings) -> Iterator[dict[str, Any]]:
         listed = at(document, settings.items)
         if not isinstance(listed, list):
             raise Misconfigured(f"items: there is no list at {settings.items}")
-    elif isinstance(document, dict):
-        listed = document.get("items")
     else:
-        listed = document
+        listed = document.get("items") if isinstance(document, dict) else document
     for item in listed if isinstance(listed, list) else [document]:
         if is_feed and isinstance(item, dict):
             yield of_json_feed(item, document)
@@ -338,9 +336,8 @@ def poll(settings: Settings, state: Mapping[str, Any]) -> dict[str, Any]:
         items.setdefault(digest(f"{settings.url}\n{item['id']}")[:16], item)
     if len(items) > MAX_ITEMS:
         raise Failure(f"the feed has {len(items)} items; {MAX_ITEMS} are the most")
-    is_quiet = settings.skip_first and not is_known
-    new = [] if is_quiet else [key for key in items if key not in set(seen)]
-    new.reverse()  # feeds begin with the newest
+    old = set(items if settings.skip_first and not is_known else seen)
+    new = [key for key in reversed(items) if key not in old]  # feeds begin with the newest
     events = list(events_of(settings, {key: items[key] for key in new}))
     left = set(new[len(events) :])
     validators = {"etag": told["ETag"], "last_modified": told["Last-Modified"]}
@@ -389,8 +386,8 @@ def main() -> int:
     code = 0
     try:
         settings = Settings(request.get("config") or {})
-        response = COMMANDS[request["command"]](settings, request.get("state") or {})
-        response = {"status": "ok"} | response
+        told = COMMANDS[request["command"]](settings, request.get("state") or {})
+        response = {"status": "ok", **told}
     except Failure as failure:
         response = {"status": "error", "error": str(failure)} | failure.attempt
         code = EX_CONFIG if isinstance(failure, Misconfigured) else 0
