@@ -137,7 +137,11 @@ EVERYONE = ("all", "everyone", "everybody", "*")
 
 def stands_for_several(recipient: str) -> bool:
     """Whether a name is a word for everyone, or a list of names: no agent would read its inbox."""
-    return "," in recipient or recipient.casefold() in EVERYONE
+    return _is_list(recipient) or recipient.casefold() in EVERYONE
+
+
+def _is_list(recipient: str) -> bool:
+    return "," in recipient or recipient.startswith("[")
 
 
 class UnknownRecipient(Refused):
@@ -152,8 +156,8 @@ class UnknownRecipient(Refused):
         self.agent, self.nearest = agent, nearest
         hint = f"; did you mean {', '.join(nearest)}?" if nearest else ""
         if stands_for_several(agent):
-            listed = "," in agent
-            hint = "name several one by one" if listed else "to reach everyone, name no recipient"
+            several, everyone = "name several one by one", "to reach everyone, name no recipient"
+            hint = several if _is_list(agent) else everyone
             hint = f"; {hint}"
         super().__init__(f"the bus has never seen an agent {agent!r}{hint}")
 

@@ -27,6 +27,7 @@ MISTAKES = {
     "alice,bob": "name several one by one",
     "alice, bob": "name several one by one",
     '["alice","bob"]': "name several one by one",
+    '["alice"]': "name several one by one",
     "": "recipient must not be empty: to reach everyone, name no recipient",
 }
 

@@ -62,6 +62,15 @@ def test_tool_refuses_a_name_that_means_several(
     assert bus.log.newest_seq() == 0
 
 
+@pytest.mark.parametrize("to", [0, 5, True, {"name": "alice"}, ["alice", 5], [["alice"]]])
+@pytest.mark.parametrize("tool", ["bus_send", "bus_request"])
+def test_tool_takes_no_number_for_a_name(bus: Bus, bus_dir: Path, tool: str, to: object) -> None:
+    """No agent would read the inbox of 0."""
+    said = in_process(bus_dir, lambda me: me.fail(tool, type="t.request", to=to))
+    assert "to: it must be a name" in said or "to: a request waits for one answer" in said
+    assert bus.log.newest_seq() == 0
+
+
 @pytest.mark.usefixtures("agents")
 def test_request_tool_says_how_several_are_asked(bus: Bus, bus_dir: Path) -> None:
     """Issue 19, 6 and 7: and each answer is found by the seq of its request."""

@@ -15,6 +15,7 @@ from ....schema.message.patterns import check_pattern
 from ....schema.message.priority import parse_priority
 from ....subscribers.overview.read_receipts import read_receipts
 from ...access.principals import Scope
+from ...records import Recipients
 from ..session import Session
 from .common import (
     Conversation,
@@ -43,7 +44,7 @@ class Send(Arguments):
     type: Type
     payload: Payload = None
     to: Annotated[
-        str | list[str] | None,
+        Recipients,
         Field(description="Agent, or several. Left out: everyone, or the sender of in_reply_to."),
     ] = None
     in_reply_to: Annotated[

@@ -26,11 +26,13 @@ WAIT_S = 20
 
 
 def _one(to: Any) -> Any:
-    """Refuse several agents, with the tools that are for that."""
+    """Refuse several agents, with the tools that are for that, and what is no name."""
     if isinstance(to, list):
         raise PydanticCustomError(
             "one", "a request waits for one answer: bus_send asks several, bus_check(seq) each"
         )
+    if to is not None and not isinstance(to, str):  # else a number would be taken for a name
+        raise PydanticCustomError("name", "it must be a name")
     return to
 
 
