@@ -119,7 +119,10 @@ class HttpDoor:
             return Session(self._home, bound_to, remembers=False, principal=principal)
         id = request.headers[_SESSION_ID]
         session, _ = self._sessions.pop(id, (None, 0.0))
-        if session is None or session.bound_to != bound_to:
+        if session is not None and session.bound_to != bound_to:
+            self._over.append(session)
+            session = None
+        if session is None:
             own = process(os.getpid())
             holder = None if own is None else by_connection(str(own), id)
             # At least half of it is left after a call, and the sweep ends the session before.

@@ -17,6 +17,7 @@ from ackbus.subscribers.inboxes.session_names import SessionNames, by_connection
 from ..conftest import wait_until
 from .conftest import scrape
 from .mcp_clients import agent_at
+from .stored_answers import hello
 
 
 def test_clients_with_sessions_under_one_name_are_two_agents(
@@ -46,6 +47,23 @@ def test_clients_with_sessions_under_one_name_are_two_agents(
     assert SessionNames.of(bus).running("reviewer") == ()
     beats = {each.agent: each.liveness for each in bus.heartbeats.list()}
     assert beats["reviewer-2"] is beats["reviewer-3"] is Liveness.STOPPED
+
+
+def test_session_under_another_name_frees_the_first_one(bus: Bus, client: httpx.Client) -> None:
+    """A client may say another name in the address of a later call."""
+    headers = {"accept": "application/json"}
+
+    def say(agent: str, **message: object) -> httpx.Response:
+        body = {"jsonrpc": "2.0", "id": 1} | message
+        return client.post(f"/mcp?agent={agent}", json=body, headers=headers).raise_for_status()
+
+    begun = say("ann", **hello("2025-06-18"))
+    headers |= {"mcp-session-id": begun.headers["mcp-session-id"]}
+    for agent in ("ann", "bob"):
+        say(agent, method="tools/call", params={"name": "bus_status"})
+    assert [len(SessionNames.of(bus).running(each)) for each in ("ann", "bob")] == [1, 1]
+    client.delete("/mcp", headers=headers).raise_for_status()
+    assert [len(SessionNames.of(bus).running(each)) for each in ("ann", "bob")] == [0, 0]
 
 
 def test_inbox_over_http_is_what_the_session_is_shown(bus: Bus, client: httpx.Client) -> None:
