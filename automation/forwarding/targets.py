@@ -20,8 +20,9 @@ from ...schema.errors import AckbusError, InvalidInput, shown
 #: The ports of the schemes.
 _PORTS = {"http": 80, "https": 443}
 
-#: Where an address of version 4 stands in one of version 6, by which a gateway leads there.
-_NAT64 = ip_network("64:ff9b::/96")
+#: The addresses of version 6 of the public internet, and those by which a gateway leads to one of
+#: version 4; all others are of this machine or network, or nobody's, whatever Python knows of them.
+_PUBLIC, _NAT64 = ip_network("2000::/3"), ip_network("64:ff9b::/96")
 
 
 class Unreachable(AckbusError):
@@ -58,6 +59,8 @@ class Target:
             host, port = parts.hostname, parts.port
         except ValueError as error:
             raise InvalidInput(f"the URL is none: {error}") from error
+        if port == 0:
+            raise InvalidInput("the URL has port 0, which no server has")
         if parts.scheme not in _PORTS or not host:
             raise InvalidInput("the URL must be like https://example.org/hook")
         if parts.username is not None:
@@ -88,10 +91,13 @@ class Target:
             Unreachable: none answers in time, or all are refused.
         """
         failure = "it has no address"
-        for family, address in self._addresses():
+        addresses = self._addresses()
+        for number, (family, address) in enumerate(addresses):
             connection = socket.socket(family, socket.SOCK_STREAM)
             try:
-                connection.settimeout(max(deadline - monotonic(), 0.001))
+                # A share, or one that drops all packets keeps the next ones from being tried.
+                share_s = (deadline - monotonic()) / (len(addresses) - number)
+                connection.settimeout(max(share_s, 0.001))
                 connection.connect(address)
                 return self._secured(connection)
             except OSError as error:
@@ -131,21 +137,15 @@ def _certificates() -> ssl.SSLContext:
 def is_public(text: str) -> bool:
     """Whether an address, as the resolver writes it, is one of the public internet.
 
-    Addresses of version 6 that stand for one of version 4 are as good as that.
+    One of version 6 by which a gateway leads to one of version 4 is as good as that.
     """
     address = ip_address(text.partition("%")[0])
-    return all(each.is_global and not each.is_multicast for each in (address, *_within(address)))
-
-
-def _within(address: IPv4Address | IPv6Address) -> list[IPv4Address]:
-    """Return the addresses of version 4 in one of version 6."""
-    if isinstance(address, IPv4Address):
-        return []
-    teredo = address.teredo or ()
-    found = [address.ipv4_mapped, address.sixtofour, *teredo]
-    if address in _NAT64 or int(address) >> 32 == 0:  # the latter: "compatible", long obsolete
-        found.append(IPv4Address(int(address) & 0xFFFF_FFFF))
-    return [each for each in found if each is not None]
+    if isinstance(address, IPv6Address):
+        if address in _NAT64:
+            return is_public(str(IPv4Address(int(address) & 0xFFFF_FFFF)))
+        if address not in _PUBLIC or address.sixtofour is not None:
+            return False
+    return address.is_global and not address.is_multicast
 
 
 def words_of(error: Exception) -> str:

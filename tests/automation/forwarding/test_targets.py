@@ -4,6 +4,7 @@ import socket
 import ssl
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ PRIVATE = [
     *("::1", "::", "fe80::1", "fe80::1%lo", "fc00::1", "ff02::1", "::ffff:127.0.0.1"),
     *("::ffff:10.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe"),
     *("2002:7f00:1::", "2002:a00:1::1", "2001:0:7f00:1::", "2001:db8::1"),
+    # Of gateways of a network, translated, of a site, and nobody's.
+    *("64:ff9b:1::7f00:1", "::ffff:0:7f00:1", "fec0::1", "4000::1", "200::1"),
 ]
 PUBLIC = ["1.1.1.1", "8.8.8.8", "2606:4700:4700::1111", "64:ff9b::808:808"]
 
@@ -68,6 +71,7 @@ def test_this_machine_is_refused_in_every_form(host: str) -> None:
         ("https:///hook", "like https://"),
         ("", "like https://"),
         ("https://example.org:99999/", "Port out of range"),
+        ("https://example.org:0/", "port 0"),
         ("https://[::1/", "Invalid IPv6"),
         ("https://me:secret@example.org/", "a name or a password"),
         ("https://example.org/#x", "fragment"),
@@ -114,6 +118,30 @@ def test_of_several_addresses_the_public_ones_are_connected_to(
     assert Target.parse("https://mixed.example/")._addresses() == [
         (socket.AF_INET, ("1.1.1.1", 443))
     ]
+
+
+def test_address_that_drops_all_packets_leaves_time_for_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or a target with a dead address before a good one would never be reached."""
+    with ExitStack() as open_ones:
+        full, good = (
+            open_ones.enter_context(socket.create_server(("127.0.0.1", 0), backlog=number))
+            for number in (0, 9)
+        )
+        for _ in range(9):  # its queue is full: further packets are dropped
+            waiting = open_ones.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        found = [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", each.getsockname()) for each in (full, good)
+        ]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **options: found)
+        target = Target.parse("http://two.example/", allow_private=True)
+        deadline = time.monotonic() + 6
+        with target.connect(deadline) as connection:
+            assert connection.getpeername() == good.getsockname()
+            assert time.monotonic() < deadline
 
 
 def certificate(directory: Path, name: str) -> tuple[Path, Path]:
