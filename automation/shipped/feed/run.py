@@ -386,8 +386,8 @@ def main() -> int:
     code = 0
     try:
         settings = Settings(request.get("config") or {})
-        told = COMMANDS[request["command"]](settings, request.get("state") or {})
-        response = {"status": "ok", **told}
+        response = COMMANDS[request["command"]](settings, request.get("state") or {})
+        response = {"status": "ok"} | response
     except Failure as failure:
         response = {"status": "error", "error": str(failure)} | failure.attempt
         code = EX_CONFIG if isinstance(failure, Misconfigured) else 0
