@@ -85,8 +85,8 @@ def draw(bus: Bus) -> dict[str, str]:
     links = Links.of(bus.read(conversation="m1"), limit=60)
     timeline = Timeline.of(traffic, bus.heartbeats.list())
     return {
-        "conversation.md": f"```mermaid\n{sequence_diagram(traffic)}```\n",
-        "agents.md": f"```mermaid\n{flowchart(links)}```\n",
+        "conversation.mmd": sequence_diagram(traffic),
+        "agents.mmd": flowchart(links),
         "timeline.svg": timeline_svg(timeline, "Time line"),
     }
 
