@@ -1,4 +1,4 @@
-"""Write docs/benchmarks from the records in bench/results: tables, what was to be reached, plots.
+"""Write docs/benchmarks from the records in bench/results: what was to be reached, and plots.
 
 The same records give the same files: nothing else is asked, neither the clock nor the machine.
 """
@@ -114,51 +114,19 @@ def spread(low: float, high: float) -> str:
     return f"{number(low)}\N{EN DASH}{number(high)}"
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table; all columns but the first are numbers."""
-    rule = ["---"] + ["---:"] * (len(head) - 1)
-    lines = [head, rule, *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
+def measured(group: Group) -> str:
+    """Return a list of the answers of a group: percentiles, or the median and its spread."""
+    title = f"- {group.title}, " if group.title else "- "
+    return "".join(
+        f"{title}{answer.name}: {_figures(answer, group.unit)}\n" for answer in group.answers
+    )
 
 
-def results_tables(found: Sequence[Group]) -> Iterator[str]:
-    """Yield the tables of groups: medians of a unit side by side, percentiles by themselves."""
-    medians: dict[str, list[Group]] = {}
-    for group in found:
-        if group.unit == "ms":
-            yield percentiles_table(group)
-        else:
-            medians.setdefault(group.unit, []).append(group)
-    for unit, side_by_side in medians.items():
-        yield medians_table(unit, side_by_side)
-
-
-def percentiles_table(group: Group) -> str:
-    """Return the table of a group whose answers are percentiles, in milliseconds."""
-    keys = list(group.answers[0].values)
-    head = [group.title or "ms", *(key.removesuffix("_ms") for key in keys)]
-    rows = [
-        [answer.name, *(number(answer.values[key]) for key in keys)] for answer in group.answers
-    ]
-    return table(head, rows)
-
-
-def medians_table(unit: str, found: Sequence[Group]) -> str:
-    """Return the table of medians: a row for each contender, a column for each group.
-
-    A single group has its spread, too.
-    """
-    if len(found) == 1:
-        (group,) = found
-        rows = [
-            [answer.name, number(answer.middle), spread(answer.low, answer.high)]
-            for answer in group.answers
-        ]
-        return table([group.title or unit or "contender", "median", "spread"], rows)
-    names = dict.fromkeys(answer.name for group in found for answer in group.answers)
-    middles = [{each.name: number(each.middle) for each in group.answers} for group in found]
-    rows = [[name, *(column.get(name, "") for column in middles)] for name in names]
-    return table([unit or "contender", *(group.title for group in found)], rows)
+def _figures(answer: Answer, unit: str) -> str:
+    if unit == "ms":
+        keys = {key.removesuffix("_ms"): value for key, value in answer.values.items()}
+        return f"{', '.join(f'{key} {number(value)}' for key, value in keys.items())} ms"
+    return f"{number(answer.middle)} ({spread(answer.low, answer.high)}) {unit}".rstrip()
 
 
 def targets(records: Mapping[str, Mapping[str, Any]]) -> str:
@@ -201,7 +169,7 @@ def environments(records: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def section(name: str, record: Mapping[str, Any], folder: Path) -> str:
-    """Return what one record tells: a picture, and tables of what is not in it."""
+    """Return what one record tells: a picture, and a list of what is not in it."""
     question = record["question"]
     told = f"{question[0].upper()}{question[1:]}."
     parts = [f"## {name}\n"]
@@ -212,7 +180,8 @@ def section(name: str, record: Mapping[str, Any], folder: Path) -> str:
     else:
         parts.append(f"{told}\n")
     if name != BY_LENGTH:
-        parts += results_tables([group for group in found if group not in drawn])
+        told_by_list = "".join(measured(group) for group in found if group not in drawn)
+        parts += [told_by_list] if told_by_list else []
     size = "" if record["size"] == 1 else f", at {record['size']:g} of the full size"
     rounds = "" if record["rounds"] == ROUNDS else f", {record['rounds']} rounds"
     parts.append(f"{record['taken_at'][:10]}{rounds}{size}.\n")

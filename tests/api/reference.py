@@ -19,13 +19,13 @@ _HEAD = """\
 
 All public names: each can be imported from `ackbus`. Docstrings say more (`help(ackbus.Queue)`);
 the how-tos for [agents](how-to/agents-in-python.md) and [workers](how-to/workers-in-python.md) show
-the use. A test renders this page from the sources.
+the use.
 
 - A wrong type is found by mypy and pyright, and refused by the call with `InvalidInput`.
 - `_s` are seconds, `_ms` epoch milliseconds. `wait_s` is how long a call waits, `timeout_s` after
   how long it raises `TimedOut`; None is for ever. `after_seq` is not included, `upto_seq` is.
 - `X` (`_async`) says that `X_async` is the same for coroutines. What a record is made with are its
-  attributes.
+  attributes; `record()` is its JSON.
 """
 
 #: What only this package calls of its public classes.
@@ -200,7 +200,8 @@ def _call(name: str, call: Any) -> str:
             text += f"={_default(parameter.default)}"
         shown.append(text)
     result = str(signature.return_annotation)
-    arrow = "" if result in ("None", "Self", "Bus") or name[0].isupper() else f" → {result}"
+    is_plain = result in ("None", "Self", "Bus") or name[0].isupper() or name == "record"
+    arrow = "" if is_plain else f" → {result}"
     return f"{name}({', '.join(shown)}){arrow}"
 
 

@@ -21,19 +21,18 @@ _HEAD = """\
 # The command line
 
 Each command with its words and options. `bus COMMAND --help` describes them, with an example each;
-so do the manual pages that `bus completion man DIR` writes. A test renders this page from the
-definitions of the commands.
+so do the manual pages that `bus completion man DIR` writes.
 
 - Data goes to stdout, all else to stderr. Commands that print data take `--json`: one JSON object
-  a line, with the names of `bus.jsonl`. In a pipe, text is plain; on a terminal it has colours.
-  Text for people shows control characters of messages as `\\x1b`, `\\n`, `\\u202e`.
+  a line, with the names of `bus.jsonl`. Text for people shows control characters of messages as
+  `\\x1b`, `\\n`, `\\u202e`.
 - Options can't be abbreviated. `--` ends the options. Words and values must not begin with `-`,
   where they are names.
 - Durations are seconds (`30`, `1.5`) or have a unit: `500ms`, `30s`, `10m`, `2h`, `7d`.
 - The bus is found by `--dir`, `--user`, the environment variable `BUS_DIR`, or else as the nearest
-  `.worker-state/` from the working directory upwards. One that is only found is refused where
-  neither you nor root own it, unless `bus trust add` or `BUS_SAFE_DIRECTORIES` names it.
-  `BUS_AGENT` is the default of `--from` and `--agent`.
+  `.worker-state/` from the working directory upwards, which must be yours or root's
+  ([unless you trust it](security.md#what-is-protected)). `BUS_AGENT` is the default of `--from` and
+  `--agent`.
 - Errors are one line, `bus: …`, on stderr; `-v` adds what led to them.
 
 Exit codes:
