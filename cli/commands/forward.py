@@ -100,19 +100,23 @@ def forward(
         subscription = Subscription(
             bus, agent, types or (), max_deliveries=max_deliveries, retry_pause_s=retry_pause_s
         )
-        is_new = agent not in Cursors.of(bus).positions()
-        if start != _NOW and not is_new:
-            output.note(f"{agent} goes on after message {subscription.position}: it is not new")
-        subscription.join(start=seq_or_word(start))
-        if start == _NOW and is_new and subscription.position:
-            output.note(
-                f"{agent} is new and begins after message {subscription.position};"
-                " --start beginning posts earlier ones, too"
-            )
+        _join(subscription, agent, start, is_new=agent not in Cursors.of(bus).positions())
         forwarder = Forwarder(subscription, target, keys, timeout_s=timeout_s)
         _stop_by_signal(forwarder)
         forwarder.run(drain=drain)
     return 0
+
+
+def _join(subscription: Subscription, agent: str, start: str, *, is_new: bool) -> None:
+    """Have a subscription begin, and say where, unless that is what was asked for."""
+    if start != _NOW and not is_new:
+        output.note(f"{agent} goes on after message {subscription.position}: it is not new")
+    subscription.join(start=seq_or_word(start))
+    if start == _NOW and is_new and subscription.position:
+        output.note(
+            f"{agent} is new and begins after message {subscription.position};"
+            " --start beginning posts earlier ones, too"
+        )
 
 
 def _positive(text: str, option: str) -> float:
