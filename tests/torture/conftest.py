@@ -1,4 +1,4 @@
-"""One short run of `bus torture`, which the tests of this folder damage copies of."""
+"""One short run of `bus torture`; and a rehearsal, which tests damage copies of."""
 
 import json
 import os
@@ -15,6 +15,8 @@ from ackbus import Bus
 from ackbus.torture.place import Place
 from ackbus.torture.proofs.evidence import Evidence
 
+from .rehearsal import rehearse
+
 #: Long enough for some tens of kills, and for every kind of act.
 MINUTES = 0.2
 
@@ -29,7 +31,7 @@ class Run:
 
 @dataclass
 class Copy:
-    """A copy of a run, to be damaged."""
+    """A copy of the rehearsal, to be damaged."""
 
     place: Place
     bus: Bus
@@ -75,11 +77,17 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(Place(os.fspath(directory), made=False), json.loads(done.stdout))
 
 
+@pytest.fixture(scope="session")
+def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """A run that is the same each time."""
+    return rehearse(tmp_path_factory.mktemp("rehearsal") / "run")
+
+
 @pytest.fixture
-def copy(run: Run, tmp_path: Path) -> Iterator[Copy]:
-    """A copy of that run."""
+def copy(rehearsed: Place, tmp_path: Path) -> Iterator[Copy]:
+    """A copy of that one."""
     place = Place(os.fspath(tmp_path / "copy"), made=False)
     # By another process: this one must not open the database but through SQLite.
-    subprocess.run(["cp", "-R", run.place.directory, place.directory], check=True)
+    subprocess.run(["cp", "-R", rehearsed.directory, place.directory], check=True)
     with Bus.open(place.bus) as bus:
         yield Copy(place, bus)

@@ -33,11 +33,13 @@ class Me:
         chance: its own random numbers, others in each life.
     """
 
-    def __init__(self, bus: Bus, history: History, agents: int, seed: int) -> None:
+    def __init__(
+        self, bus: Bus, history: History, lifeline: Lifeline, agents: int, seed: int
+    ) -> None:
         self.bus = bus
         self.history = history
         self.name = history.agent
-        self.lifeline = Lifeline()
+        self.lifeline = lifeline
         self.chance = random.Random(f"{seed}/{history.agent}/{history.life}")
         self._cast = cast_of(agents)
 
@@ -62,7 +64,7 @@ def main(directory: str, histories: str, agents: str, name: str, life: str, seed
         bus = Bus.open(directory)
         attempt.told()
     with bus:
-        me = Me(bus, history, int(agents), int(seed))
+        me = Me(bus, history, Lifeline(), int(agents), int(seed))
         with bus.heart(name, interval_s=BEAT_EVERY_S):
             import_module(f".{name.partition('-')[0]}", __package__).play(me)
 
