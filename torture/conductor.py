@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 
@@ -56,6 +57,7 @@ class Conductor:
         self._progress = progress
         self._chance = random.Random(plan.seed)
         self._roles = sorted(set(crew.cast.values()))
+        self._to_kill: list[str] = []
         self._began = time.monotonic()
         self._measure_at = self._began
         self._resume_at: dict[str, float] = {}
@@ -83,15 +85,23 @@ class Conductor:
         every_s = self._plan.kill_every_s * times
         return self._chance.expovariate(1 / every_s) if every_s else float("inf")
 
-    def _victim(self) -> str:
-        """Return an agent; each kind as often, though there are fewer of some."""
-        role = self._chance.choice(self._roles)
+    def _any_of(self, role: str) -> str:
         return self._chance.choice(named(self._crew.cast, role))
 
     def _kill(self) -> None:
-        """Kill an agent, in the middle of an act if possible."""
-        name = self._victim()
-        path = self._crew.history_of(name)
+        """Kill an agent, in the middle of an act if possible; each kind in turn.
+
+        One that has not begun is left to begin: on a busy machine none would come to do anything.
+        """
+        self._to_kill = self._to_kill or self._chance.sample(self._roles, len(self._roles))
+        for role in self._to_kill:
+            name = self._any_of(role)
+            path = self._crew.history_of(name)
+            if os.path.exists(path):
+                break
+        else:
+            return
+        self._to_kill.remove(role)
         deadline = time.monotonic() + WAIT_FOR_ACT_S
         while not is_in_act(path) and time.monotonic() < deadline:
             time.sleep(LOOK_FOR_ACT_S)
@@ -99,7 +109,7 @@ class Conductor:
         self._crew.kill(name)
 
     def _suspend(self) -> None:
-        name = self._victim()
+        name = self._any_of(self._chance.choice(self._roles))
         if name not in self._resume_at:
             self._crew.suspend(name)
             self._resume_at[name] = time.monotonic() + self._chance.random() * MAX_SUSPENSION_S

@@ -1,9 +1,8 @@
-"""One short run of `bus torture`; and a rehearsal, which tests damage copies of."""
+"""A rehearsal of `bus torture`, which the tests of this folder damage copies of."""
 
 import json
 import os
 import subprocess
-import sysconfig
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,17 +15,6 @@ from ackbus.torture.place import Place
 from ackbus.torture.proofs.evidence import Evidence
 
 from .rehearsal import rehearse
-
-#: Long enough for some tens of kills, and for every kind of act.
-MINUTES = 0.2
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run that is over: where it took place, and what it printed."""
-
-    place: Place
-    result: Any
 
 
 @dataclass
@@ -57,24 +45,6 @@ class Copy:
         path = Path(self.place.histories, agent, "000001.jsonl")
         path.parent.mkdir()
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-@pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A run of 12 agents with a kill every quarter of a second, kept."""
-    directory = tmp_path_factory.mktemp("torture")
-    command = (
-        *("torture", directory, "--agents", "12", "--minutes", str(MINUTES)),
-        *("--kill-every", "0.25", "--seed", "7", "--keep", "--json"),
-    )
-    done = subprocess.run(
-        [Path(sysconfig.get_path("scripts"), "bus"), *command],
-        stdout=subprocess.PIPE,
-        check=False,
-        timeout=100,
-    )
-    assert done.returncode == 0, done.stdout.decode()
-    return Run(Place(os.fspath(directory), made=False), json.loads(done.stdout))
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,21 @@ from .conftest import Copy
 
 Lines = list[Any]
 
+#: What each proof must have looked at, at the least, for it to mean something.
+LOOKED_AT = {
+    "agents": 200,
+    "publishing": 20,
+    "order": 50,
+    "inboxes": 30,
+    "answers": 5,
+    "leases": 5,
+    "claims": 10,
+    "jobs": 10,
+    "export": 3,
+    "files": 5,
+    "resources": 1,
+}
+
 
 def failure(verdict: Verdict) -> str:
     """The one failure that a proof tells of."""
@@ -77,6 +92,9 @@ def last_note(copy: Copy) -> Message:
 def test_an_undamaged_copy_holds(copy: Copy) -> None:
     proof = prove(copy.bus, copy.place, Measures(copy.place.bus))
     assert [v.failures for v in proof.verdicts if not v.holds] == []
+    looked_at = {verdict.name: verdict.checked for verdict in proof.verdicts}
+    assert looked_at.keys() == LOOKED_AT.keys()
+    assert {name: least for name, least in LOOKED_AT.items() if looked_at[name] < least} == {}
 
 
 # Publishing and order
