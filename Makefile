@@ -96,7 +96,7 @@ soak: $(VENV)/installed  ## let 35 agents live for longer, for 20 minutes, and p
 	$(BIN)/bus torture --agents 35 --minutes 20 --kill-every 15
 
 # Each file of bench/ that asks a question; the others are what they share.
-SHARES  := measure payloads peers floors listening report generator scale_acts scale_plot schedule_peers
+SHARES  := measure payloads do_nothing peers floors listening report generator scale_acts scale_plot schedule_peers
 SHARED  := $(SHARES:%=bench/%.py)
 BENCHES := $(filter-out $(SHARED),$(wildcard bench/*.py))
 

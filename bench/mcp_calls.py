@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import sysconfig
 import tempfile
 import time
@@ -17,6 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from do_nothing import NOTHING
 from mcp import Client, StdioServerParameters
 from measure import Options, at_most, options, percentiles, record, summary
 from payloads import USUAL, payloads
@@ -30,32 +30,6 @@ WARM_UP = 5
 
 #: The longest that the usual call may take, in milliseconds.
 MAX_P50_MS = 10
-
-#: A server whose tool does nothing, by the same SDK; with an argument, over HTTP.
-NOTHING = """
-import socket, sys
-import anyio, uvicorn
-from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
-from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
-async def listed(context, params):
-    return ListToolsResult(tools=[Tool(name="nothing", input_schema={"type": "object"})])
-async def nothing(context, params):
-    return CallToolResult(content=[TextContent(type="text", text="")])
-server = Server("nothing", on_list_tools=listed, on_call_tool=nothing)
-async def over_stdio():
-    async with stdio_server() as (incoming, outgoing):
-        await server.run(incoming, outgoing, server.create_initialization_options())
-if sys.argv[1:]:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.bind(("127.0.0.1", 0))
-    listener.listen()
-    print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
-    app = server.streamable_http_app(json_response=True)
-    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run([listener])
-else:
-    anyio.run(over_stdio)
-"""
 
 
 def calls(text: str) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -96,13 +70,13 @@ async def ask(directory: Path, settings: Options, text: str) -> dict[str, list[l
     ours = StdioServerParameters(
         command=str(BUS), args=["mcp", "--dir", str(directory), "--agent", "s"], env=environment
     )
-    nothing = StdioServerParameters(command=sys.executable, args=["-c", NOTHING], env=environment)
+    nothing = StdioServerParameters(command=NOTHING[0], args=list(NOTHING[1:]), env=environment)
     async with AsyncExitStack() as stack:
         url, idle_url = [
             await stack.enter_async_context(served_over_http(*command))
             for command in (
                 (BUS, "serve", "--port", "0", "--dir", directory),
-                (sys.executable, "-c", NOTHING, "nothing"),
+                (*NOTHING, "http"),
             )
         ]
         over = {

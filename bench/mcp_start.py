@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from do_nothing import NOTHING
 from measure import Contender, Options, at_most, compare, options, ratio, record, spreads
 
 from ackbus import Bus
@@ -27,23 +28,6 @@ TOGETHER = 10
 
 #: The most that the first answers may take, in bare Pythons.
 MAX_PYTHONS = 3
-
-#: A server whose tool does nothing, by the SDK.
-NOTHING = """
-import anyio
-from mcp.server.lowlevel import Server
-from mcp.server.stdio import stdio_server
-from mcp_types import CallToolResult, ListToolsResult, TextContent, Tool
-async def listed(context, params):
-    return ListToolsResult(tools=[Tool(name="bus_status", input_schema={"type": "object"})])
-async def nothing(context, params):
-    return CallToolResult(content=[TextContent(type="text", text="")])
-server = Server("nothing", on_list_tools=listed, on_call_tool=nothing)
-async def over_stdio():
-    async with stdio_server() as (incoming, outgoing):
-        await server.run(incoming, outgoing, server.create_initialization_options())
-anyio.run(over_stdio)
-"""
 
 #: What a client says first, and a call.
 HELLO = {"name": "bench", "version": "1"}
@@ -122,7 +106,7 @@ def measure(folder: Path, settings: Options) -> None:
     """Ask, and write the record."""
     Bus.init(folder / "bus").close()
     bus = [os.path.join(sysconfig.get_path("scripts"), "bus"), "mcp", "--dir", str(folder / "bus")]
-    idle = [sys.executable, "-c", NOTHING]
+    idle = NOTHING
     count = settings.scaled(TOGETHER, least=2)
     times = compare(
         {

@@ -10,7 +10,6 @@ from typing import Any
 from anyio import CapacityLimiter
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.openapi.utils import get_openapi
 from fastapi.telemetry import TelemetryConfig
 from starlette.responses import RedirectResponse
 
@@ -160,19 +159,12 @@ def end_streams(app: FastAPI) -> None:
 
 def _document_problems(app: FastAPI) -> None:
     """Add the form of problems to the document, which operations refer to."""
+    own = app.openapi
 
     def document() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            made = get_openapi(
-                title=app.title,
-                version=app.version,
-                summary=app.summary,
-                servers=app.servers,
-                routes=app.routes,
-            )
-            schemas = made.setdefault("components", {}).setdefault("schemas", {})
-            schemas["Problem"] = Problem.model_json_schema()
-            app.openapi_schema = made
-        return app.openapi_schema
+        made = own()
+        schemas = made.setdefault("components", {}).setdefault("schemas", {})
+        schemas["Problem"] = Problem.model_json_schema()
+        return made
 
     app.openapi = document  # type: ignore[method-assign]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import FastAPI, Response
-from fastapi.openapi.utils import get_openapi
 
 from ...automation.plugins.discovery import Plugin
 from ...automation.plugins.manifest import Command
@@ -44,13 +43,7 @@ async def describe_plugin(plugin: PluginName, config: TheConfig) -> Response:
 
 def describe(app: FastAPI) -> None:
     """Have the document of an application describe each command of each plugin in force, too."""
-    made = get_openapi(
-        title=app.title,
-        version=app.version,
-        summary=app.summary,
-        servers=app.servers,
-        routes=app.routes,
-    )
+    made = app.openapi()
     for operations in made["paths"].values():
         for operation in operations.values():
             operation["responses"].pop("422", None)  # here wrong input is a bad request
