@@ -60,6 +60,9 @@ def wake(
         raise InvalidInput("give --watch or --dry-run, not both")
     pace_s, after_s = arguments.seconds(pace, "--pace"), arguments.seconds(after, "--after")
     with place.open() as bus:
+        stranger = bus.agents.stranger(agent, repeat=False)
+        if stranger is not None:
+            output.note(f"warning: {stranger}")
         way = OwnCommand(bus, agent, command) if command else Nudge(bus, agent)
         waking = Waking(bus, agent, way, pace_s=pace_s)
         if watch:

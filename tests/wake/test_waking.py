@@ -186,6 +186,15 @@ def test_bad_lines_are_refused(bus: Bus, run_bus: RunBus) -> None:
     assert_error(run_bus("wake", "me"), 3, "never beaten its heart", "-- CMD")
 
 
+def test_name_that_the_bus_has_never_seen_gets_near_ones(bus: Bus, run_bus: RunBus) -> None:
+    """Else a watcher would wait for ever, and say nothing."""
+    Inbox(bus, "reviewer").join()
+    done = run_bus("wake", "reviewr")
+    assert done.code == 4
+    assert "warning: the bus has never seen an agent 'reviewr'" in done.err
+    assert "reviewer" in done.err
+
+
 def test_program_that_waits_by_a_hook_is_told_once(bus: Bus, bus_env: dict[str, str]) -> None:
     """Claude Code takes what a hook says on stderr, with exit code 2: nothing of the mail."""
     mail(bus, 1)
