@@ -111,3 +111,13 @@ def way(repository: Repository, since: str, target: str) -> list[str]:
     """Return a commit, and those that lead from it to a target, the oldest first."""
     raw = repository.run("rev-list", "--reverse", "--ancestry-path", f"{since}..{target}")
     return [since, *raw.decode().split()]
+
+
+def is_whole(git: Repository, commit: str, known: str) -> bool:
+    """Whether git has all that a commit has beyond another one: none is missing, or empty."""
+    try:
+        ids = git.run("rev-list", "--objects", "--no-object-names", commit, "--not", known)
+        told = git.run("cat-file", "--batch-check=%(objectsize)", stdin=ids)
+    except CommandFailed:
+        return False
+    return all(size.isdigit() for size in told.splitlines())

@@ -15,6 +15,7 @@ from ..repository import CommandFailed, GitFailed
 from ..trees.tree_mending import PATIENT
 from ..trees.tree_state import git_dir_of, named, operation_at
 from ..trees.work_trees import WorkTrees
+from .carrying import NotCarried, carry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -155,35 +156,12 @@ class LocalTarget:
 
     def _carry(self, tree: str, before: str, after: str) -> None:
         """Bring the files of a tree from one commit to another; changes of others are kept."""
-        git = repository_at(tree)
-        self._refuse_hidden(tree, before, after)
         try:
-            git.run("update-index", "-q", "--refresh", limit_s=_LIMIT_S, accepted=(0, 1))
-            command = ("read-tree", "-m", "-u", before, after)
-            git.run(*command, limit_s=_LIMIT_S, kept=self.held)
-        except CommandFailed as error:
-            lock = os.path.join(git_dir_of(tree), "index.lock")
-            why = error.reason.removeprefix("error: ")
-            if os.path.lexists(lock):
-                why = f"{lock} is there: a git is at work, or was killed there"
+            carry(tree, before, after, self.held)
+        except NotCarried as error:
             raise TargetBusy(
-                f"{shown(self.branch)} is checked out at {tree}, and can't be moved there: {why}"
+                f"{shown(self.branch)} is checked out at {tree}, and can't be moved there: {error}"
             ) from error
-
-    def _refuse_hidden(self, tree: str, before: str, after: str) -> None:
-        """Refuse to write over files that git ignores, which git itself would do."""
-        command = ("diff-tree", "-r", "-z", "--name-status", "--no-renames", before, after)
-        fields = os.fsdecode(self.place.git.run(*command)).split("\0")
-        changes = list(zip(fields[1::2], fields[::2], strict=False))
-        gone = [file for file, kind in changes if kind == "D"]
-        for file, kind in changes:
-            if kind == "A" and os.path.lexists(os.path.join(tree, file)):
-                if any(each.startswith(f"{file}/") for each in gone):
-                    continue  # a folder becomes a file
-                raise TargetBusy(
-                    f"{shown(self.branch)} is checked out at {tree}, where {named([file])} would be"
-                    " overwritten, and git does not have it; move it away"
-                )
 
     def _swap(self, candidate: str, onto: str, why: str) -> None:
         command = (*PATIENT, "update-ref", "-m", why, self.ref, candidate, onto)

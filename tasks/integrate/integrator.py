@@ -160,6 +160,7 @@ class Integrator:
                 wait_s = self._pause(error, desk)
                 if once and not self._attempts.attempt:
                     raise
+                self._warn_once(str(error))
                 self._settle_at = 0.0
             self._wait(listener, wait_s)
 
@@ -181,11 +182,14 @@ class Integrator:
         tasks.settle_deadlines()
         self._settle_at = monotonic() + _SETTLE_S
 
+    def _warn_once(self, words: str) -> None:
+        """Tell what is in the way, unless that was the last that was told."""
+        if words != self._warned:
+            self._warned = words
+            self._warn(words)
+
     def _pause(self, error: Exception, desk: Desk) -> float:
-        """Tell what is in the way, and return how long to wait before the next attempt."""
-        if str(error) != self._warned:
-            self._warned = str(error)
-            self._warn(self._warned)
+        """Return how long to wait before the next attempt."""
         if isinstance(error, TargetBusy):
             return _LOOK_S
         if not self._attempts.attempt:

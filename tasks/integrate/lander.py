@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from ...git.branches.candidates import Candidates
+from ...git.repository import GitFailed
 from ...git.targets.refs import TargetBusy, TargetMoved, TargetRefused
 from .book import Stale
-from .checks import run_check
+from .checks import CheckResult, run_check
 from .entries import Entry, Made
 from .proposing import propose
 from .stack import authors_of, stack_up
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from ...workers.processes.supervisors import Supervisors
     from ..records.landings import Landing
     from .book import Book
-    from .checks import CheckResult
     from .entries import Result
     from .rules import Rules
     from .stack import Stack
@@ -205,7 +205,13 @@ class Lander:
         if not self._rules.checks:
             return results
         candidate = made[-1].candidate
-        folder = self._tree.put(candidate.commit)
+        try:
+            folder = self._tree.put(candidate.commit)
+        except GitFailed as error:
+            self._tree.put(made[0].candidate.onto)  # where it fails too, no entry is to blame
+            failed = CheckResult("git checkout", None, 0, str(error), "", 1)
+            self._book.tell_check(made, candidate.commit, failed)
+            return [failed]
         restore = partial(self._tree.restore, candidate.commit)
         for check in self._rules.checks:
             if results:

@@ -8,11 +8,13 @@ from ...git.branches.candidates import Conflict
 from ...git.branches.patches import (
     contains,
     is_part,
+    is_whole,
     last_changes,
     merge_bases,
     patch_id,
     way,
 )
+from ...git.repository import CommandFailed
 from .entries import Made
 
 TYPE_CHECKING = False
@@ -56,27 +58,46 @@ def stack_up(
         onto: the commit that the target is at.
         strategy: how a head becomes a candidate.
     """
-    stack, git = Stack(), candidates.git
-    tip = onto
+    stack, git, tip = Stack(), candidates.git, onto
     for entry in entries:
         head = None if entry.head is None else git.commit(entry.head)
         if head is None:
             stack.wrong.append((entry, Conflict((), f"there is no commit {entry.head or 'named'}")))
             continue
-        made = candidates.make(head, tip, strategy, entry.words)
-        if isinstance(made, Conflict):
-            _sort_out(stack, entry, made, is_first=tip == onto)
-        elif made.commit == tip != onto:
-            stack.later.append(entry)
-        elif made.commit == tip:
-            stack.there.append(Made(entry, head, _at(made, git, head), ""))
-        elif (id := _approved_id(git, head, made)) is None:
-            words = "the merge would change more than what was approved: rebase it onto the target"
-            stack.wrong.append((entry, Conflict((), words)))
-        else:
-            stack.made.append(Made(entry, head, made, id))
-            tip = made.commit
+        try:
+            tip = _put_on(stack, candidates, entry, head, (onto, tip), strategy)
+        except CommandFailed as error:
+            if is_whole(git, head, onto):
+                raise  # the machine's trouble, or the target's
+            stack.wrong.append((entry, Conflict((), f"git can't read all of it: {error.reason}")))
     return stack
+
+
+def _put_on(
+    stack: Stack,
+    candidates: Candidates,
+    entry: Entry,
+    head: str,
+    bottom_and_tip: tuple[str, str],
+    strategy: Strategy,
+) -> str:
+    """Make the candidate of an entry onto the tip of a stack; return the tip then."""
+    onto, tip = bottom_and_tip
+    git = candidates.git
+    made = candidates.make(head, tip, strategy, entry.words)
+    if isinstance(made, Conflict):
+        _sort_out(stack, entry, made, is_first=tip == onto)
+    elif made.commit == tip != onto:
+        stack.later.append(entry)
+    elif made.commit == tip:
+        stack.there.append(Made(entry, head, _at(made, git, head), ""))
+    elif (id := _approved_id(git, head, made)) is None:
+        words = "the merge would change more than what was approved: rebase it onto the target"
+        stack.wrong.append((entry, Conflict((), words)))
+    else:
+        stack.made.append(Made(entry, head, made, id))
+        return made.commit
+    return tip
 
 
 def _sort_out(stack: Stack, entry: Entry, conflict: Conflict, *, is_first: bool) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from ackbus import Queue
 from ackbus.git.branches.patches import is_part, patch_id
+from ackbus.git.repository import GitFailed
 from ackbus.git.targets.refs import TargetBusy
 from ackbus.schema.errors import Refused
 from ackbus.subscribers.queues.queues import Queues
@@ -181,7 +182,7 @@ def test_file_that_git_ignores_is_not_written_over(yard: Yard) -> None:
     secret = yard.git.path / "secret"
     secret.write_text("mine")
     before = yard.main
-    with pytest.raises(TargetBusy, match="where secret would be overwritten"):
+    with pytest.raises(TargetBusy, match="secret would be overwritten, and git does not have it"):
         yard.integrate()
     assert (secret.read_text(), yard.main) == ("mine", before)
     secret.unlink()
@@ -285,6 +286,26 @@ def test_target_that_always_moves_sends_the_task_back_after_three_attempts(yard:
     assert yard.tasks.get("one").attempt == 2
 
 
+def test_file_that_can_not_be_written_leaves_the_tree_of_the_target_as_it_is(yard: Yard) -> None:
+    """Without a check: the target is not moved, and its work tree is as it was."""
+    yard.git.ok("config", "filter.bad.smudge", "exit 3")
+    yard.git.ok("config", "filter.bad.clean", "cat")
+    yard.git.ok("config", "filter.bad.required", "true")
+    head = yard.branch("w/bad", a=lines(l5="five"), **{"x.bad": "x\n"})
+    (yard.git.path / ".git" / "info").mkdir(exist_ok=True)
+    (yard.git.path / ".git" / "info" / "attributes").write_text("*.bad filter=bad\n")
+    yard.approve("bad", head)
+    before = yard.main
+    with pytest.raises(TargetBusy, match="external filter 'exit 3' failed"):
+        yard.integrate()
+    assert yard.main == before
+    assert yard.git.ok("status", "--porcelain") == ""
+    yard.git.ok("config", "filter.bad.smudge", f"cp {yard.git.path}/b {yard.git.path}/a; exit 3")
+    with pytest.raises(TargetBusy, match="external filter"):  # somebody changes a meanwhile
+        yard.integrate()
+    assert (yard.git.path / "a").read_text() == "b\n"
+
+
 def test_dirty_tree_of_the_target_is_one_line_and_nothing_is_lost(yard: Yard) -> None:
     yard.task("one", a=lines(l5="five"))
     (yard.git.path / "b").write_text("mine\n")
@@ -363,6 +384,56 @@ def test_failed_head_does_not_stop_the_queue(yard: Yard) -> None:
     yard.tasks.cancel("gone", agent="lead")
     assert yard.integrate(batch=1) == {"gone": "rejected", "missing": "rejected", "two": "landed"}
     assert "there is no commit ffff" in yard.results[1].reason
+
+
+@pytest.mark.parametrize("kind", ["blob", "tree"])
+@pytest.mark.parametrize("harm", ["missing", "empty"])
+def test_commit_that_git_can_not_read_does_not_stop_the_queue(
+    yard: Yard, kind: str, harm: str
+) -> None:
+    """A power loss, or a wrong clean-up of objects: the entry goes back, and the others land."""
+    head = yard.branch("w/bad", bad="bad\n")
+    yard.approve("bad", head)
+    yard.task("good", b="bb\n")
+    id = yard.git.ok("rev-parse", f"{head}:bad" if kind == "blob" else f"{head}^{{tree}}")
+    file = yard.git.path / ".git" / "objects" / id[:2] / id[2:]
+    file.unlink()
+    if harm == "empty":
+        file.touch()
+    assert yard.integrate("true") == {"bad": "rejected", "good": "landed"}
+    assert "git can't read all of it: " in yard.results[0].reason
+
+
+def test_candidate_that_can_not_be_checked_out_does_not_stop_the_queue(yard: Yard) -> None:
+    """By a filter that fails: the one at fault is found, and goes back."""
+    yard.git.ok("config", "filter.bad.smudge", "exit 3")
+    yard.git.ok("config", "filter.bad.clean", "cat")
+    yard.git.ok("config", "filter.bad.required", "true")
+    yard.task("one", a=lines(l5="five"))
+    head = yard.branch("w/bad", **{"x.bad": "x\n"})
+    info = yard.git.path / ".git" / "info" / "attributes"
+    info.parent.mkdir(exist_ok=True)
+    info.write_text("*.bad filter=bad\n")
+    yard.approve("bad", head)
+    yard.task("two", b="bb\n")
+    found = yard.integrate("true")
+    assert found == {"one": "landed", "bad": "check_failed", "two": "landed"}
+    (bad,) = (each for each in yard.results if each.outcome == "check_failed")
+    assert "external filter 'exit 3' failed" in bad.reason
+
+
+def test_machine_that_can_check_out_nothing_blames_no_entry(yard: Yard) -> None:
+    yard.git.ok("config", "filter.bad.smudge", "exit 3")
+    yard.git.ok("config", "filter.bad.clean", "cat")
+    yard.git.ok("config", "filter.bad.required", "true")
+    (yard.git.path / ".git" / "info").mkdir(exist_ok=True)
+    yard.task("one", a=lines(l5="five"))
+    attributes = yard.git.path / ".git" / "info" / "attributes"
+    attributes.write_text("* filter=bad\n")
+    with pytest.raises(GitFailed, match="external filter"):
+        yard.integrate("true")
+    attributes.unlink()
+    assert yard.integrate("true") == {"one": "landed"}
 
 
 def test_task_that_is_cancelled_during_its_check_does_not_land(yard: Yard) -> None:
