@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: The programs that start others and pass their streams on: none of them is an agent's own.
-_SHELLS = {"sh", "ash", "bash", "csh", "dash", "env", "fish", "ksh", "nohup", "timeout", "zsh"}
+_SHELLS = {
+    "sh", "ash", "bash", "csh", "dash", "env", "fish", "ksh", "nohup", "sudo", "tcsh", "timeout",
+    "uv", "zsh",
+}  # fmt: skip
 
 #: The programs that take up the children of those that ended: none of them is an agent's own.
 _REAPERS = {
@@ -41,12 +44,16 @@ class Process:
         parent: the id of its parent; 0 for none.
         name: the name of its program, without a folder.
         started: when it started, in the system's own words; "" for one that has ended.
+        leads: whether it is the first process of a terminal, as the shell of a person is.
     """
 
-    __slots__ = ("name", "parent", "pid", "started")
+    __slots__ = ("leads", "name", "parent", "pid", "started")
 
-    def __init__(self, pid: int, parent: int, name: str, started: str) -> None:
+    def __init__(
+        self, pid: int, parent: int, name: str, started: str, *, leads: bool = False
+    ) -> None:
         self.pid, self.parent, self.name, self.started = pid, parent, name, started
+        self.leads = leads
 
     def __str__(self) -> str:
         return f"process {self.pid} since {self.started} on {system()}"
@@ -62,7 +69,8 @@ def process(pid: int) -> Process | None:
     fields = rest.split()
     has_ended = fields[0] == "Z"  # and only its parent has yet to notice
     started = "" if has_ended else fields[19]
-    return Process(pid, int(fields[1]), head.partition("(")[2], started)
+    leads = int(fields[3]) == pid and fields[4] != "0"
+    return Process(pid, int(fields[1]), head.partition("(")[2], started, leads=leads)
 
 
 def ancestors() -> Iterator[Process]:
@@ -79,14 +87,17 @@ def ancestors() -> Iterator[Process]:
 def program() -> Process | None:
     """Return the program that started this process: its nearest ancestor that is no shell.
 
-    Below nothing but shells it is the nearest of them; None where no ancestor can be seen. Where
-    that program has ended, or never was, it is this process: the one that takes up the orphans of
-    others runs for ever, and so would a session of its.
+    Below nothing but shells it is the nearest of them. Where that program has ended, or never was,
+    it is this process: the one that takes up the orphans of others runs for ever, and so would a
+    session of its. None where no ancestor can be seen, and where a person types a command: what is
+    above the shell of a terminal is that terminal.
     """
     nearest = None
     for each in ancestors():
         if each.name in _REAPERS:
             return nearest or process(os.getpid())
+        if each.leads and each.name in _SHELLS:
+            return nearest
         nearest = nearest or each
         if each.name not in _SHELLS:
             return each
@@ -167,15 +178,17 @@ def _asked(pid: int) -> Process | None:
     """Return a process as `ps` tells of it, where the system has no files of its processes."""
     import subprocess
 
-    words = ["ps", "-o", "ppid=", "-o", "lstart=", "-o", "comm=", "-p", str(pid)]
+    columns = ("ppid=", "stat=", "tty=", "lstart=", "comm=")
+    words = ["ps", *(word for each in columns for word in ("-o", each)), "-p", str(pid)]
     plain = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
     try:
         done = subprocess.run(words, capture_output=True, env=plain, check=False)
     except OSError:
         return None
-    # `  4711 Fri Nov 27 14:40:39 2026 /bin/zsh`
-    parts = done.stdout.decode(errors="replace").split(None, 6)
-    if len(parts) < 7 or not parts[0].isdigit():
+    # `  4711 Ss+ ttys001 Fri Nov 27 14:40:39 2026 /bin/zsh`
+    parts = done.stdout.decode(errors="replace").split(None, 8)
+    if len(parts) < 9 or not parts[0].isdigit():
         return None
-    name = os.path.basename(parts[6].strip()).removeprefix("-")
-    return Process(pid, int(parts[0]), name, " ".join(parts[1:6]))
+    name = os.path.basename(parts[8].strip()).removeprefix("-")
+    leads = "s" in parts[1] and not parts[2].startswith("?")
+    return Process(pid, int(parts[0]), name, " ".join(parts[3:8]), leads=leads)
