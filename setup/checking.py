@@ -13,8 +13,8 @@ from ..bus.bus import Bus
 from ..schema.errors import AckbusError, UnknownRecipientWarning
 from ..schema.message.ids import new_id
 from ..subscribers.inboxes.inbox import Inbox
-from ..subscribers.inboxes.session_bypass import outsider
 from ..subscribers.inboxes.session_names import SessionNames
+from ..subscribers.overview.session_bypass import outsider
 from . import json_edits
 from .edits import JsonHook, JsonServer
 from .files import ConfigFile

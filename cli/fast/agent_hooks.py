@@ -107,7 +107,7 @@ def _who_shares(look: Look, directory: str) -> list[str]:
     if look.session is None:
         return []
     from ...bus.bus import Bus
-    from ...subscribers.inboxes.session_bypass import outsider
+    from ...subscribers.overview.session_bypass import outsider
 
     with Bus.open(directory) as bus:
         other = outsider(bus, look.session)

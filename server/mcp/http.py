@@ -22,7 +22,7 @@ from ...bus.bus import Bus
 from ...bus.trust.signing import sign_only_for
 from ...schema.errors import AckbusError, InvalidInput
 from ...schema.process_table import process
-from ...subscribers.inboxes.session_names import by_connection
+from ...subscribers.inboxes.session_name import by_connection
 from ..access.access import allowed, known
 from ..access.principals import Principal, Scope
 from ..threads import WRITE_TIMEOUT_S

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from ...bus.bus import Bus
 from ...schema.errors import BusUnusable, InvalidInput, Refused
 from ...schema.message.names import check_agent
+from ...subscribers.inboxes.session_name import process_of
 from ...subscribers.inboxes.session_names import LEASE_S, SessionNames
 from ..access.principals import LOCAL, Principal, Scope
 from .joined_agents import Home
@@ -132,7 +133,7 @@ class Session:
     def _stop_heart(self, name: str, holder: str) -> None:
         """Stop the heart of a name that this had, unless another session of its server has it."""
         last = SessionNames.of(self.bus).named(name)
-        if last is None or last.holder == holder or not last.is_held_by(holder):
+        if last is None or last.holder == holder or last.process != process_of(holder):
             self.home.leave(name)
 
     def end(self) -> None:

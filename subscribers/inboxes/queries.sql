@@ -233,9 +233,9 @@ SELECT 1 FROM known_agents WHERE agent_id = ?;
 -- task_claims ---------------------------------------------------------------------------------
 
 -- name: session_leases
--- The leases that are names of sessions, by their beginning: `session 2 of reviewer`.
+-- The leases that are names of sessions, `session 2 of reviewer`: from ?1 to ?2, with the end ?3.
 SELECT task_id, claimed_by, token, lease_until_ms FROM task_claims
- WHERE task_id >= 'session ' AND task_id < 'session!';
+ WHERE task_id BETWEEN ?1 AND ?2 AND (?3 = '' OR substr(task_id, -length(?3)) = ?3);
 
 -- deliveries ----------------------------------------------------------------------------------
 

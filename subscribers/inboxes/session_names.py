@@ -15,86 +15,34 @@ from contextlib import suppress
 from itertools import count
 
 from ...schema.errors import BusBusy, BusUnusable, LeaseLost, Refused
-from ...schema.message.limits import MAX_AGENT_CHARS
 from ...schema.message.names import check_agent
 from ...schema.process_table import runs
 from ...schema.queries import Table
 from .cursors import Cursors
+from .session_name import (
+    ALL,
+    SessionName,
+    is_id,
+    lease_name,
+    session_name,
+    spans_of,
+    suffix_of,
+    with_id,
+)
 from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ...bus.leases import Lease
+    from .session_name import Span
 
 #: How long a name is held whose process can't be seen from here, in seconds, unless it is renewed
 #: or the heart of its session beats: the age at which an agent is taken for dead.
 LEASE_S = 300.0
 
-#: How the lease of a name begins: `session 2 of reviewer`.
-_LEASE = "session "
-
 #: How much is left of the lease of a session that said that it ends, in milliseconds.
 _END_MS = 1
-
-#: Between the process and the connection of a session that came by a server.
-_BY_SERVER = ", connection "
-
-#: Between the process of a session and the id by which its program resumes it.
-_RESUMED_BY = ", resumed by "
-
-#: The longest such id that is stored, in characters: with what is before it a holder of a lease.
-_MAX_ID_CHARS = 40
-
-
-class SessionName:
-    """The name of a session, and its holder.
-
-    Attributes:
-        name: the name, which no other session has.
-        base: the name that was set up, an address of all its sessions.
-        number: which session of that name it is, from 1.
-        holder: the process whose session it is, and the connection to it.
-        token: the fencing token of its lease.
-        until_ms: when the name is free, in epoch milliseconds, where nothing else tells.
-        id: the id by which the program resumes the session; "" where none was told.
-        claims_base: whether it holds the base name besides its own, and gets the mail to it.
-    """
-
-    __slots__ = ("base", "claims_base", "holder", "id", "name", "number", "token", "until_ms")
-
-    def __init__(self, base: str, number: int, held_by: str, token: int, until_ms: int) -> None:
-        self.base, self.number = base, number
-        self.holder, _, self.id = held_by.partition(_RESUMED_BY)
-        self.token, self.until_ms = token, until_ms
-        self.name = session_name(base, number)
-        self.claims_base = False
-
-    @property
-    def held_by(self) -> str:
-        """The holder of its lease: the process, and the id."""
-        return f"{self.holder}{_RESUMED_BY}{self.id}" if self.id else self.holder
-
-    def is_held_by(self, holder: str) -> bool:
-        """Whether the process of a holder holds the name, by itself or for a connection."""
-        return self.holder.partition(_BY_SERVER)[0] == holder.partition(_BY_SERVER)[0]
-
-    def __repr__(self) -> str:
-        return f"<SessionName {self.name}: {self.holder}>"
-
-
-def session_name(base: str, number: int) -> str:
-    """Return the name of a session; of a base name that is too long, the end is left out."""
-    if number == 1:
-        return base
-    end = f"-{number}"
-    return base[: MAX_AGENT_CHARS - len(end)] + end
-
-
-def by_connection(process: str, connection: str) -> str:
-    """Return the holder of a session that came to the server of a process, by a connection."""
-    return f"{process}{_BY_SERVER}{connection[:40]}"
 
 
 class SessionNames(Table):
@@ -130,7 +78,7 @@ class SessionNames(Table):
             BusUnusable, Refused: it can't be written. These are raised only for one that has no
                 name yet: others keep theirs.
         """
-        id = id if id and _is_id(id) else None
+        id = id if id and is_id(id) else ""
         settled = self._settled(base, holder, lease_s, id)
         if settled is not None:
             return settled
@@ -159,8 +107,13 @@ class SessionNames(Table):
 
     def named(self, name: str) -> SessionName | None:
         """Return the session that has a name, or had it last; None where none had."""
-        had = (each for each in self.list() if each.name == name)
-        return max(had, key=lambda each: (self.is_live(each), each.until_ms), default=None)
+        had = [each for each in self._under(name) if each.name == name]
+        last = max(had, key=lambda each: (self.is_live(each), each.until_ms), default=None)
+        if last is not None and last.number > 1:
+            first = lease_name(last.base, 1)
+            claims = [each.holder == last.holder for each in self._read((first, first))]
+            last.claims_base = any(claims)
+        return last
 
     def base_claimed_by(self, name: str) -> str | None:
         """Return the base name that a session claims besides its own; None where it does not."""
@@ -177,11 +130,12 @@ class SessionNames(Table):
             for each in self.list(base):
                 if each.holder == holder and each.until_ms > self._engine.now_ms():
                     with suppress(LeaseLost):  # it ends just now
-                        Leases(self._engine).renew(_lease(each), lease_s=_END_MS / 1000)
+                        Leases(self._engine).renew(each.lease(), lease_s=_END_MS / 1000)
 
     def list(self, base: str | None = None) -> list[SessionName]:
         """Return the names of sessions, of those that have ended too, by base name and number."""
-        found = [each for each in self._read() if base is None or each.base == base]
+        ends = "" if base is None else suffix_of(base)
+        found = [each for each in self._read(ALL, ends) if base in (None, each.base)]
         firsts = {each.base: each.holder for each in found if each.number == 1}
         for each in found:
             each.claims_base = each.number > 1 and firsts.get(each.base) == each.holder
@@ -198,40 +152,40 @@ class SessionNames(Table):
 
     def is_live(self, each: SessionName) -> bool:
         """Whether a session is there: its process runs, and a connection was heard lately."""
-        process, _, connection = each.holder.partition(_BY_SERVER)
-        is_there = runs(process)
-        if is_there is False or (is_there and not connection):
+        is_there, has_connection = runs(each.process), each.holder != each.process
+        if is_there is False or (is_there and not has_connection):
             return is_there
         now_ms = self._engine.now_ms()
-        if connection or now_ms < each.until_ms:
+        if has_connection or now_ms < each.until_ms:
             return now_ms < each.until_ms - _END_MS
         from ...bus.presence.heartbeats import Heartbeats  # only of what can't be seen from here
 
         beat = Heartbeats(self._engine).get(each.name)
         return beat is not None and beat.age_s < LEASE_S
 
-    def _read(self) -> Iterator[SessionName]:
-        for lease, holder, token, until_ms in self._engine.rows(SQL["session_leases"]):
-            number, _, base = lease.removeprefix(_LEASE).partition(" of ")
-            if number.isascii() and number.isdigit() and len(number) < 10 and base:
-                yield SessionName(base, int(number), holder, token, until_ms)
+    def _under(self, name: str) -> Iterator[SessionName]:
+        """Yield the sessions that may have a name, of whatever base name."""
+        for span in spans_of(name):
+            yield from self._read(span)
 
-    def _settled(
-        self, base: str, holder: str, lease_s: float, id: str | None
-    ) -> SessionName | None:
+    def _read(self, span: Span, ends: str = "") -> Iterator[SessionName]:
+        for lease, *fields in self._engine.rows(SQL["session_leases"], (*span, ends)):
+            found = SessionName.parse(lease, *fields)
+            if found is not None:
+                yield found
+
+    def _settled(self, base: str, holder: str, lease_s: float, id: str) -> SessionName | None:
         """Return the name of a session for which nothing is to be written."""
         found = self.list(base)
         own = [each for each in found if each.holder == holder]
         soon_ms = self._engine.now_ms() + lease_s * 500
-        if not own or min(each.until_ms for each in own) < soon_ms or id not in (None, own[-1].id):
+        if not own or min(each.until_ms for each in own) < soon_ms or id not in ("", own[-1].id):
             return None
         first = found[0]
         has_base = first.number == 1 and (first.holder == holder or self.is_live(first))
         return own[-1] if has_base or self._is_of_others(base, base) else None
 
-    def _settle(
-        self, base: str, holder: str, lease_s: float, id: str | None, is_resumed: bool
-    ) -> int:
+    def _settle(self, base: str, holder: str, lease_s: float, id: str, is_resumed: bool) -> int:
         """Hold the name of a session, and the base name where it is free; return its number."""
         held = {each.number: each for each in self.list(base)}
         own = self.find(base, holder)
@@ -242,7 +196,7 @@ class SessionNames(Table):
         number = self._first_free(base, held) if last is None else last.number
         if last is not own or own is None:
             self._begin(session_name(base, number), base)
-        by = f"{holder}{_RESUMED_BY}{id}" if id else own.held_by if own else holder
+        by = with_id(holder, id or (own.id if own else ""))
         self._hold(base, number, held.get(number), by, lease_s)
         first = held.get(1)
         is_free = not (first and first.holder != holder and self.is_live(first))
@@ -273,7 +227,7 @@ class SessionNames(Table):
 
     def _is_of_others(self, name: str, base: str) -> bool:
         """Whether a session of another base name has a name: `a-2` may be set up as one, too."""
-        same = (each for each in self.list() if each.name == name and each.base != base)
+        same = (each for each in self._under(name) if each.name == name and each.base != base)
         return any(map(self.is_live, same))
 
     def _is_known(self, name: str) -> bool:
@@ -294,27 +248,9 @@ class SessionNames(Table):
         leases = Leases(self._engine)
         if last is not None and last.held_by == by:
             with suppress(LeaseLost):  # it has ended
-                leases.renew(_lease(last), lease_s=lease_s)
+                leases.renew(last.lease(), lease_s=lease_s)
                 return
         elif last is not None:
-            self._release(last)
-        leases.acquire(f"{_LEASE}{number} of {base}", by, lease_s=lease_s)
-
-    def _release(self, each: SessionName) -> None:
-        from ...bus.leases import Leases  # as above
-
-        with suppress(LeaseLost):  # it has ended
-            Leases(self._engine).release(_lease(each))
-
-
-def _is_id(text: str) -> bool:
-    """Whether a text may be stored as an id, as UUIDs may."""
-    plain = text.replace("-", "").replace("_", "")
-    return len(text) <= _MAX_ID_CHARS and plain.isascii() and plain.isalnum()
-
-
-def _lease(each: SessionName) -> Lease:
-    from ...bus.leases import Lease
-
-    name = f"{_LEASE}{each.number} of {each.base}"
-    return Lease(name, each.held_by, each.token, 0, each.until_ms)
+            with suppress(LeaseLost):  # as above
+                leases.release(last.lease())
+        leases.acquire(lease_name(base, number), by, lease_s=lease_s)

@@ -7,11 +7,13 @@ from contextlib import suppress
 from ...schema.errors import BusBusy, BusUnusable, Refused
 from ...schema.sqlite.database import Database
 from .cursors import Cursors
-from .session_names import SessionName, SessionNames
+from .session_names import SessionNames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
+
+    from .session_name import SessionName
 
 
 class Look:

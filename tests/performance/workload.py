@@ -62,7 +62,8 @@ from ackbus.subscribers.inboxes.cursors import Cursors
 from ackbus.subscribers.inboxes.failed_deliveries import Deliveries
 from ackbus.subscribers.inboxes.seen_mail import Unseen
 from ackbus.subscribers.inboxes.session_inbox import inbox_of, passing
-from ackbus.subscribers.inboxes.session_names import SessionNames, by_connection
+from ackbus.subscribers.inboxes.session_name import by_connection
+from ackbus.subscribers.inboxes.session_names import SessionNames
 from ackbus.subscribers.jobs.claims import Claims, Outcome
 from ackbus.subscribers.jobs.job_lists import list_jobs
 from ackbus.subscribers.jobs.jobs import Jobs

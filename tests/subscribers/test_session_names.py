@@ -16,7 +16,8 @@ from ackbus.export.backup.backup import back_up
 from ackbus.schema.errors import BusBusy
 from ackbus.schema.process_table import Process, ancestors, process, program, runs, system
 from ackbus.subscribers.inboxes.session_inbox import inbox_of
-from ackbus.subscribers.inboxes.session_names import SessionNames, by_connection
+from ackbus.subscribers.inboxes.session_name import by_connection
+from ackbus.subscribers.inboxes.session_names import SessionNames
 from ackbus.subscribers.inboxes.unread_count import look_in
 from ackbus.subscribers.overview.agents import agent_records
 from ackbus.subscribers.overview.retention import Retention
@@ -132,6 +133,31 @@ def test_orphan_is_no_session_of_the_process_that_took_it_up() -> None:
     words = [sys.executable, "-c", _REAPER, "systemd", _PARENT, _ORPHAN]
     done = subprocess.run(words, check=True, capture_output=True, text=True)
     assert done.stdout.split() == ["True", "systemd"]
+
+
+#: A terminal, in whose shell a person types a line.
+_TERMINAL = """
+import os, pty, sys
+shell, typed = pty.fork()
+if shell == 0:
+    os.execvp("sh", ["sh"])
+os.write(typed, sys.argv[1].encode() + b"\\n")
+try:
+    while os.read(typed, 4096):
+        pass
+except OSError:
+    pass
+"""
+
+
+def test_command_that_a_person_types_is_no_session_of_the_terminal(tmp_path: Path) -> None:
+    """That may run for weeks, and would keep the name from the agent; a script is one as before."""
+    source = "from ackbus.schema.process_table import program; print(program() and program().name)"
+    (tmp_path / "script").write_text(f"{sys.executable} -c '{source}' > by_script; true\n")
+    line = f"{sys.executable} -c '{source}' > by_hand; sh script; exit"
+    subprocess.run([sys.executable, "-c", _TERMINAL, line], check=True, cwd=tmp_path)
+    told = [(tmp_path / name).read_text() for name in ("by_hand", "by_script")]
+    assert told == ["None\n", "sh\n"]
 
 
 def test_process_of_another_start_is_another(programs: Programs) -> None:
@@ -288,6 +314,15 @@ def test_fifty_sessions_that_start_at_once_have_fifty_names(bus: Bus) -> None:
     wanted = {"reviewer", *(f"reviewer-{number}" for number in range(2, 51))}
     assert len(names) == 50
     assert set(names) == wanted
+
+
+def test_base_names_that_end_alike_are_several(bus: Bus, programs: Programs) -> None:
+    """`session 1 of a of b` ends as the lease of a session of `b` does."""
+    names = SessionNames.of(bus)
+    for base in ("a of b", "b", "B", "of b"):
+        assert names.take(base, holder_of(programs.start())).name == base
+    assert names.take("b", holder_of(programs.start())).name == "b-2"
+    assert [each.name for each in names.running("b")] == ["b", "b-2"]
 
 
 def test_resumed_session_has_the_name_that_it_had(bus: Bus, programs: Programs) -> None:

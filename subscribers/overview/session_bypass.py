@@ -9,7 +9,7 @@ from ...schema.queries import engine_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...bus.bus import Bus
-    from .session_names import SessionName
+    from ..inboxes.session_name import SessionName
 
 
 def outsider(bus: Bus, session: SessionName) -> Process | None:
@@ -23,7 +23,7 @@ def outsider(bus: Bus, session: SessionName) -> Process | None:
         return None
     beating = found = process(beat.pid)
     while found is not None:
-        if session.is_held_by(str(found)):
+        if session.process == str(found):
             return None
         found = process(found.parent) if found.parent > 0 else None
     return beating
