@@ -41,8 +41,8 @@ INTRODUCTION = """\
 # Benchmarks
 
 Written by `make bench-report` from the records in [bench/results](../../bench/results), which
-have all figures, settings and commits; `make bench` takes them. Contenders run in turn, 7 rounds in
-one run: trust the ratios within a run, not its times. Benchmarks with peers were taken at least
+have all figures, settings and commits. Contenders run in turn, 7 rounds in one run: trust the
+ratios within a run, not its times. Benchmarks with peers were taken at least
 twice, on two processors that others used too, and the run with less spread is kept. Bars are
 medians; the line across is the spread of the rounds, for percentiles p50 to p99.
 

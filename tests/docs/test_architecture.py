@@ -58,7 +58,7 @@ def test_folders_of_a_room_are_named_in_their_order() -> None:
 def test_every_table_has_an_owner(bus: Bus) -> None:
     """U-80: docs/tables.md has every table and view, and none that there is not."""
     text = (ROOT / "docs/tables.md").read_text("utf-8")
-    lists = re.findall(r"^- .* \(\w+\): ([^;\n]*(?:\n  [^;\n]+)*)", text, re.MULTILINE)
+    lists = re.findall(r"^  - `\w+`: ([^;\n]*(?:\n    [^;\n]+)*)", text, re.MULTILINE)
     documented = {name for names in lists for name in re.findall(r"`(\w+)`", names)}
     rows = file_of(bus).rows(
         "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view')"
