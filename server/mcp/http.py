@@ -15,7 +15,8 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from starlette.types import Receive, Send
+from starlette.responses import Response
+from starlette.types import Message, Receive, Send
 from starlette.types import Scope as Connection
 
 from ...bus.bus import Bus
@@ -28,9 +29,11 @@ from ..access.principals import Principal, Scope
 from ..threads import WRITE_TIMEOUT_S
 from .cancellation import while_there
 from .joined_agents import IDLE_S, Home
+from .json_rpc import Unreadable, read_message
 from .protocol import Protocol
 from .session import Session
 from .tools.profiles import DEFAULT, PROFILES
+from .tools.resources import JSON
 
 #: How often idle agents are looked for, in seconds.
 _SWEEP_S = 60.0
@@ -91,6 +94,14 @@ class HttpDoor:
         if profile not in PROFILES:
             raise InvalidInput(f"profile must be {' or '.join(PROFILES)}, not {profile[:40]!a}")
         request.state.profile = profile
+        if request.method == "POST":
+            body = await request.body()
+            try:
+                read_message(body)
+            except Unreadable as error:
+                await Response(error.answer, 400, media_type=JSON)(connection, receive, send)
+                return
+            receive = _beginning_with(body, receive)
         # The SDK lets nobody into a session that began under another name.
         of = AccessToken(token="", client_id=principal.name, scopes=[])
         connection["user"] = AuthenticatedUser(of)
@@ -150,6 +161,16 @@ class HttpDoor:
                 self._over.pop().end()
             except AckbusError as error:  # then the name is free when its lease ends
                 logging.getLogger("ackbus.mcp").warning("%s", error)
+
+
+def _beginning_with(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives a body that was read from it, and then what comes after it."""
+    read: list[Message] = [{"type": "http.request", "body": body}]
+
+    async def again() -> Message:
+        return read.pop() if read else await receive()
+
+    return again
 
 
 def _profile_of(context: Any) -> str:

@@ -18,7 +18,7 @@ from ...schema.errors import InvalidInput, UnknownRecipientWarning
 from ...subscribers.jobs.errors import UnservedRequestWarning
 from .front import Front
 from .joined_agents import Home
-from .lines import Unreadable, read_line
+from .json_rpc import Unreadable, read_message
 from .protocol import Protocol
 from .session import Session
 
@@ -125,7 +125,7 @@ class ResumedStreams:
             yield _INITIALIZED
         async for line in self._lines:
             try:
-                message = read_line(line)
+                message = read_message(line)
             except Unreadable as error:
                 if line.endswith(b"\n"):  # else the end of the lines cut it, and nobody waits
                     await self._send(error.answer)

@@ -20,7 +20,7 @@ from ackbus import Bus
 from ackbus.schema.errors import BusNotFound
 from ackbus.server.mcp.front import CAPABILITIES, PROTOCOL
 from ackbus.server.mcp.joined_agents import Home
-from ackbus.server.mcp.lines import Unreadable, read_line
+from ackbus.server.mcp.json_rpc import Unreadable, read_message
 from ackbus.server.mcp.protocol import Protocol
 from ackbus.server.mcp.sdk_server import serve_streams
 from ackbus.server.mcp.session import Session
@@ -88,7 +88,7 @@ def refused(profile: str, lines: Iterable[bytes]) -> tuple[list[Json], list[Json
     refusals, others = [], []
     for line in lines:
         try:
-            read_line(line)
+            read_message(line)
         except Unreadable as error:
             refusals.append(json.loads(error.answer))
         else:

@@ -465,3 +465,32 @@ def test_what_is_no_call_is_a_problem(bus: Bus) -> None:
         assert response.status_code == 400
 
     served(bus, act)
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28"])
+@pytest.mark.parametrize(
+    ("body", "id", "why"),
+    [
+        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', None, "no batches are taken"),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', None, "id must be text or an integer"),
+        (b'{"jsonrpc":"2.0","id":1.5,"method":"ping"}', None, "id must be text or an integer"),
+        (b'{"jsonrpc":"2.0","id":5,"method":"ping","params":[]}', 5, "params (an object)"),
+        (b'{"jsonrpc":"2.0","id":5,"method":"ping","params":{"x":"\\ud83d"}}', 5, "no JSON"),
+    ],
+)
+def test_what_is_no_message_is_answered_in_one_line(
+    bus: Bus, body: bytes, id: object, why: str, version: str
+) -> None:
+    async def act(caller: Caller) -> None:
+        headers = {
+            "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
+            "MCP-Protocol-Version": version,
+        }
+        response = await caller.http.post("/mcp", content=body, headers=headers)
+        answer = response.json()
+        assert (response.status_code, answer["id"]) == (400, id)
+        assert why in answer["error"]["message"]
+        assert "\n" not in answer["error"]["message"]
+
+    served(bus, act)

@@ -1,4 +1,4 @@
-"""Lines of a client as messages of JSON-RPC. To a line that is none the SDK would say nothing."""
+"""Texts of a client as messages of JSON-RPC. To one that is none the SDK says too little."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pydantic import ValidationError
 
 
 class Unreadable(Exception):
-    """A line is no message, and its client may wait for an answer.
+    """A text is no message, and its client may wait for an answer.
 
     Args:
         code: of the error.
         why: what is wrong, and what to do.
-        given: the line as JSON, as far as it is any.
+        given: the text as JSON, as far as it is any.
 
     Attributes:
-        answer: the answer to the line, as text.
+        answer: the answer to it, a line.
     """
 
     def __init__(self, code: int, why: str, given: Any) -> None:
@@ -35,30 +35,30 @@ class Unreadable(Exception):
         self.answer = json.dumps(answer) + "\n"
 
 
-def read_line(line: bytes) -> JSONRPCMessage | None:
-    """Return the message of a line; None: it is blank, or an answer that nothing can be made of.
+def read_message(text: bytes) -> JSONRPCMessage | None:
+    """Return the message of a text; None: it is blank, or an answer that nothing can be made of.
 
     Raises:
         Unreadable: it is none, and must be answered.
     """
     try:
-        message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+        message = jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValidationError as error:
-        given = _given(line)
-        if not line.strip() or _is_answer(given):
+        given = _given(text)
+        if not text.strip() or _is_answer(given):
             return None
         raise _unreadable(error, given) from error
     # Otherwise the SDK takes a request whose id is of another kind for a notification.
-    if isinstance(message, JSONRPCNotification) and b'"id"' in line:
-        given = _given(line)
+    if isinstance(message, JSONRPCNotification) and b'"id"' in text:
+        given = _given(text)
         if "id" in given:
             raise Unreadable(INVALID_REQUEST, "id must be text or an integer", given)
     return message
 
 
-def _given(line: bytes) -> Any:
+def _given(text: bytes) -> Any:
     try:
-        return json.loads(line.decode(errors="replace"))
+        return json.loads(text.decode(errors="replace"))
     except (ValueError, RecursionError):
         return None
 
@@ -73,12 +73,12 @@ def _is_answer(given: Any) -> bool:
 def _unreadable(error: ValidationError, given: Any) -> Unreadable:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        return Unreadable(PARSE_ERROR, f"the line is no JSON: {first['ctx']['error']}", given)
+        return Unreadable(PARSE_ERROR, f"no JSON: {first['ctx']['error']}", given)
     if type(given) is list:
-        why = "batches are not taken: send each message in a line of its own"
+        why = "no batches are taken: send each message by itself"
     else:
         why = (
-            "the line is no message of JSON-RPC 2.0: a request has jsonrpc, id (text or an"
-            " integer), method, and params (an object)"
+            "no message of JSON-RPC 2.0: a request has jsonrpc, id (text or an integer), method,"
+            " and params (an object)"
         )
     return Unreadable(INVALID_REQUEST, why, given)
