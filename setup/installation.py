@@ -99,7 +99,7 @@ class Installation:
             InvalidInput: the program has no files of a project for one person.
             Refused: the program is set up here by another scope, or would be in other work trees.
         """
-        title = PROGRAMS[self.name].title
+        title = PROGRAMS[self.name].title.partition(",")[0]
         if self.scope == LOCAL and not PROGRAMS[self.name].has_local:
             raise InvalidInput(
                 f"{title} has no files of a project for you alone: give --global, or leave out"

@@ -1,8 +1,9 @@
 """The program of an agent: the process in a terminal that takes what is typed there.
 
-It is found at the moment of need, by what runs, and nothing of it is stored: whoever writes into
-the bus can't lead a nudge to another terminal. An agent's heart beats in its MCP server, which its
-program has started, so the program is the nearest process above that reads a terminal.
+It is found at the moment of need, by what runs, and nothing of it is stored. An agent's heart beats
+in its MCP server, which its program has started, so the program is the nearest process above that
+reads a terminal. A server counts for one agent: whoever writes into the bus can't lead a nudge to
+another one's terminal.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ def program_of(bus: Bus, agent: str) -> Program:
     Raises:
         NotWoken: there is none, or something else would take it.
     """
+    if not os.path.exists("/proc/self/stat"):
+        raise NotWoken(agent, f"only Linux says which terminal its program has; {BY_COMMAND}")
     server = _server(bus, agent)
     line = list(above(server))
     mine = (each for each in line if each.terminal is not None)
@@ -82,6 +85,10 @@ def _server(bus: Bus, agent: str) -> Process:
         raise NotWoken(agent, f"its process has ended; start it, or {BY_COMMAND}")
     if not found.is_mine:
         raise NotWoken(agent, f"its process is another user's; {BY_COMMAND}")
+    for other in bus.heartbeats.list():
+        if other.pid == beat.pid and other.agent != name and other.liveness in _HERE:
+            reason = f"its heart beats in the process of {other.agent!a}"
+            raise NotWoken(agent, f"{reason}; {BY_COMMAND}")
     pairs = zip(found.words, found.words[1:], strict=False)
     if not any(os.path.basename(word) in _BUS and then == "mcp" for word, then in pairs):
         raise NotWoken(agent, f"its heart does not beat in a 'bus mcp'; {BY_COMMAND}")

@@ -11,7 +11,8 @@ import pytest
 from ackbus import Bus
 from ackbus.schema.process_table import is_running, process
 from ackbus.subscribers.inboxes.session_names import SessionNames
-from ackbus.wake.nudge import LINE
+from ackbus.wake.errors import NotWoken
+from ackbus.wake.nudge import LINE, Nudge
 from ackbus.wake.processes import process as described
 
 from ..conftest import RunBus, wait_until
@@ -240,6 +241,29 @@ def test_heart_that_beats_elsewhere_leads_nowhere(
     reason = "is not on this machine" if pid is None else "not beat in a 'bus mcp'"
     assert (done.code, reason in done.err) == (3, True), done
     assert in_tmux.read == ""
+
+
+def test_process_of_another_agent_is_not_taken(
+    in_tmux: AgentInTerminal, run_bus: RunBus, bus: Bus
+) -> None:
+    in_tmux.start()
+    beat = bus.heartbeats.get("me")
+    assert beat is not None
+    bus.heartbeats.beat("liar", pid=beat.pid)
+    bus.publish("t", from_agent="a", to_agent="liar")
+    done = run_bus("wake", "liar")
+    assert (done.code, "beats in the process of 'me'; give a command" in done.err) == (3, True)
+    bus.heartbeats.beat("liar", "stopped", pid=beat.pid)
+    assert run_bus("wake", "me").code == 0
+    wait_until(lambda: in_tmux.read == f"{LINE}\n")
+
+
+def test_other_systems_than_linux_are_told_what_to_give(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os.path, "exists", lambda _: False)
+    with pytest.raises(NotWoken, match=r"only Linux says .* give a command that wakes it"):
+        Nudge(bus, "me").check()
 
 
 def test_program_outside_of_tmux_and_screen(in_tmux: AgentInTerminal, run_bus: RunBus) -> None:
