@@ -13,6 +13,7 @@ from tempfile import TemporaryFile
 from typing import IO, Protocol
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from ackbus import Bus
 
@@ -30,6 +31,18 @@ ROOT = Path(__file__).parents[1]
 COMMAND_TIMEOUT_S = 100
 #: What commands print is for a plain terminal, whoever runs the tests.
 PLAIN = {"COLUMNS": "100", "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC"}
+
+# No example that chance draws, and no slow moment of the machine, fails a test: derandomize draws
+# the examples from the test itself, so that a failure in CI is a failure here; print_blob adds the
+# @reproduce_failure line that goes straight to it.
+settings.register_profile(
+    "ackbus",
+    derandomize=True,
+    print_blob=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("ackbus")
 
 
 class RootIsNoTestPackage:

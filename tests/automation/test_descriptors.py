@@ -56,7 +56,7 @@ def test_idle_connections_leave_descriptors_for_jobs(folder: Folder) -> None:
     host, port = address.split(":")
     with Limited(folder.path, HOOK="a secret").ready() as service, ExitStack() as stack:
         for _ in range(1100):
-            stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
+            stack.enter_context(socket.create_connection((host, int(port)), timeout=60))
         assert succeeds(service)
         stack.close()
         wait_until(lambda: is_answered(address))

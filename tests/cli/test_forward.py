@@ -42,7 +42,7 @@ def test_process_that_is_killed_before_its_ack_posts_the_same_again(
     def kill(posted: Posted, number: int) -> bytes:
         if number in (0, 7, 8):
             os.kill(processes[-1].pid, signal.SIGKILL)
-            assert processes[-1].wait(20) == -signal.SIGKILL
+            assert processes[-1].wait(60) == -signal.SIGKILL
             killed.append(posted.data)
         return OK
 
@@ -79,7 +79,7 @@ def test_second_process_of_a_subscription_is_refused(
         wait_until(lambda: receiver.data == [1, 2])
         wait_until(lambda: Inbox(bus, "hook").position == 2)
         first.send_signal(signal.SIGTERM)
-        assert first.wait(20) == 0
+        assert first.wait(60) == 0
         bus.publish("t", 3, from_agent="a")
         assert run_bus(*line(receiver.url, "--drain")).code == 0
         assert receiver.data == [1, 2, 3]

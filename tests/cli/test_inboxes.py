@@ -428,7 +428,7 @@ def test_what_a_listeners_command_has_started_ends_with_the_listener(
     assert process.stdout is not None
     child = int(process.stdout.readline())
     process.send_signal(number)
-    assert process.wait(10) == -number
+    assert process.wait(60) == -number
     wait_until(lambda: _has_ended(child))
 
 

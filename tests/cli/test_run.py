@@ -74,7 +74,7 @@ def test_once_waits_for_a_message_in_a_bus_that_is_named_without_a_folder(
     host = start_bus(*args)
     wait_until(lambda: bus.heartbeats.list())
     ask(bus, "a", "b")
-    assert host.wait(20) == 0
+    assert host.wait(60) == 0
     assert [len(answers(bus, seq)) for seq in (1, 2)] == [1, 0]
 
 
@@ -458,7 +458,7 @@ def test_two_workers_in_a_row_go_on_where_the_first_was_stopped(
     host = start_bus("run", "--type", REQUEST, "--", "cat")
     wait_until(lambda: len(list(bus.read(type="job.done"))) >= 3)
     host.send_signal(signal.SIGTERM)
-    assert host.wait(20) == 0
+    assert host.wait(60) == 0
     queue = Queue.open(bus, REQUEST)
     assert list_jobs(queue, ["running"], 9) == []
     assert run_bus("run", "--type", REQUEST, "--drain", "--", "cat").code == 0

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
@@ -116,7 +117,7 @@ def test_lock_is_had_again_after_a_wait_that_was_given_up(
     for _ in range(3):
         with taken(path), pytest.raises(BusBusy):
             lock.acquire(0.02)
-        lock.acquire(2)
+        lock.acquire(20)
         assert not is_free(path)
         lock.release()
     settle()
@@ -134,7 +135,7 @@ def test_giving_up_again_and_again_takes_one_thread_and_one_descriptor(
                 lock.acquire(0.01)
         assert len(set(threading.enumerate()) - before) == 1
         assert descriptors_of(path) == 2  # the holder's and ours
-    lock.acquire(2)
+    lock.acquire(20)
     lock.release()
     settle()
     assert is_free(path)
@@ -154,9 +155,14 @@ def test_a_lock_closed_while_it_queues_is_given_back(path: Path) -> None:
 def test_giving_up_at_the_moment_of_the_grant_leaks_nothing(
     path: Path, lock: FileLock, settle: Callable[[], None]
 ) -> None:
-    """The holder leaves just when the patience of the waiter ends; 60 tries around that moment."""
-    outcomes = set()
-    for number in range(60):
+    """The holder leaves just when the patience of the waiter ends; 60 tries around that moment.
+
+    A busy machine gets as many rounds of them as it needs to meet it.
+    """
+    outcomes: set[str] = set()
+    for number in (*range(60), *chain(*repeat(range(60), 20))):
+        if number == 0 and outcomes == {"busy", "granted"}:
+            break
         with taken(path) as leave:
             timer = threading.Timer(0.005 + (number - 30) * 0.0001, leave)
             timer.start()
@@ -168,7 +174,7 @@ def test_giving_up_at_the_moment_of_the_grant_leaks_nothing(
                 outcomes.add("granted")
                 lock.release()
             timer.join()
-        lock.acquire(2)
+        lock.acquire(20)
         lock.release()
     assert outcomes == {"busy", "granted"}, "the tries missed the moment"
     settle()
@@ -191,7 +197,7 @@ def test_an_interrupted_wait_leaves_no_lock_behind(
                 lock.acquire(10)
     finally:
         signal.signal(signal.SIGALRM, previous)
-    lock.acquire(2)
+    lock.acquire(20)
     lock.release()
     settle()
     assert is_free(path)
@@ -229,5 +235,5 @@ def test_queue_is_served_by_threads_that_all_wait(bus_dir: Path) -> None:
                 thread.start()
             assert waiters() <= 17
         for thread in threads:
-            thread.join(5)
+            thread.join(60)
         assert bus.log.newest_seq() == 16

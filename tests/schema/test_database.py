@@ -234,14 +234,14 @@ def test_interrupted_wait_does_not_keep_the_write_lock(bus: Bus, bus_dir: Path) 
             waiting.set()
             wait_until(lambda: any(t.name == "ackbus-lock" for t in threads() - before))
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
-            interrupted.wait(10)
+            interrupted.wait(60)
 
     interrupted = threading.Event()
     previous = signal.signal(signal.SIGUSR1, interrupt)
     try:
         with ThreadPoolExecutor(1) as other:
             holder = other.submit(hold_until_interrupted)
-            waiting.wait(10)
+            waiting.wait(60)
             with pytest.raises(KeyboardInterrupt):
                 bus.publish("interrupted", from_agent="bob")
             interrupted.set()

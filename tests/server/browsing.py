@@ -17,6 +17,8 @@ from playwright.sync_api import (
 #: Debian's browser without a window, which takes half the time, or with one; None without either.
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 
+expect.set_options(timeout=60_000)  # milliseconds: it only bounds what goes wrong
+
 #: Opens an address in a browser context of its own, which takes options.
 Visit = Callable[..., Page]
 

@@ -51,7 +51,7 @@ def serving(bus_dir: Path, *options: str, env: dict[str, str] | None = None) -> 
             yield str(json.loads(line)["url"])
         finally:
             server.terminate()
-            assert server.wait(20) == 0
+            assert server.wait(60) == 0
 
 
 @functools.cache

@@ -58,7 +58,7 @@ def doors(
 def scene(doors: Doors, project: Path) -> Doors:
     bus = doors.bus
     for sent in jobs(bus):
-        assert sent.wait(5).state == "success"
+        assert sent.wait(30).state == "success"
     bus.publish("note", "own broadcast", from_agent="asker")
     bus.publish("news.a", "news", from_agent="w")
     bus.publish("t.request", "to asker", from_agent="w", to_agent="asker")

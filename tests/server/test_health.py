@@ -19,7 +19,7 @@ class Counted(Readiness):
 
     def _ask(self) -> int:
         self.count += 1
-        assert self.go_on.wait(20)
+        assert self.go_on.wait(60)
         return super()._ask()
 
 

@@ -53,7 +53,7 @@ def url() -> Iterator[str]:
 
 def connected(url: str) -> socket.socket:
     host, _, port = url.removeprefix("http://").rpartition(":")
-    return socket.create_connection((host, int(port)), timeout=30)
+    return socket.create_connection((host, int(port)), timeout=60)
 
 
 def is_dropped(connection: socket.socket) -> bool:

@@ -280,7 +280,7 @@ def test_part_of_the_log_that_fails_when_all_have_left_is_no_error(
 
     def fail(**which: int) -> Iterator[Message]:
         reading.set()
-        left.wait(10)
+        left.wait(60)
         raise BusUnusable("damaged")
 
     monkeypatch.setattr(bus.log, "read", fail)

@@ -72,7 +72,7 @@ class Server:
         """Close its stdin; it must have nothing more to say."""
         self._stdin.close()
         assert self._stdout.read() == b""
-        return self.process.wait(20)
+        return self.process.wait(60)
 
 
 @contextmanager
@@ -189,7 +189,7 @@ def test_signal_ends_a_server_that_nobody_has_joined_by(
         server.send(lines_of(*LISTING))
         server.until(9)
         server.process.send_signal(number)
-        assert server.process.wait(10) == -number
+        assert server.process.wait(60) == -number
 
 
 # the SDK goes on ------------------------------------------------------------------------------

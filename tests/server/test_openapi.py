@@ -21,7 +21,7 @@ from .conftest import problem
 #: (400), and that a fixed part of a path may be another operation's name or seq.
 #: Where a parameter is given here, what would be wrong with it is not sent.
 CONFIG = """
-request-timeout = 20
+request-timeout = 60
 headers = {{ Authorization = "Bearer {token}" }}
 
 [parameters]

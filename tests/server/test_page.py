@@ -570,7 +570,7 @@ def test_burst_leaves_the_list_bounded(visit: Visit, bus: Bus, bus_dir: Path) ->
         for _ in range(3):
             bus.publish_many([Draft("burst", from_agent="lead")] * 7000)
         newest = page.locator(".list .row[aria-posinset='1']")
-        expect(newest.locator(".seq")).to_have_text("21000", timeout=20_000)
+        expect(newest.locator(".seq")).to_have_text("21000", timeout=60_000)
         assert newest.get_attribute("aria-setsize") == "20000"
         assert elements(page) < MAX_ELEMENTS
 

@@ -33,7 +33,7 @@ def running_ui(env: dict[str, str], *options: str | Path) -> Iterator[str]:
             yield process.stdout.readline().strip()
         finally:
             process.terminate()
-            assert process.wait(20) == 0
+            assert process.wait(60) == 0
 
 
 @pytest.fixture

@@ -335,7 +335,7 @@ def test_many_waiters_each_get_their_own_answer(bus: Bus) -> None:
     got: dict[int, object] = {}
 
     def wait(each: Request) -> None:
-        reply = each.wait(10).reply
+        reply = each.wait(30).reply
         got[each.seq] = reply and reply.payload
 
     threads = [threading.Thread(target=wait, args=(each,)) for each in sent]
@@ -387,11 +387,11 @@ def test_answer_is_had_while_another_program_writes_on_and_on(
         with other.transaction() if is_known else held_write_lock(bus_dir):
             assert sent.check().state == "success"
             assert check(bus, sent.conversation).state == "success"
-            assert sent.wait(1).state == "success"
+            assert sent.wait(30).state == "success"
             assert sent.wait().state == "success"
             assert Inbox(bus, "me").unread() == 1
-        assert sent.wait(1).state == "success"
-        assert Inbox(bus, "me").unread() == 0
+        # It is marked as received where the bus can be written at that moment.
+        wait_until(lambda: sent.wait(30).state == "success" and not Inbox(bus, "me").unread())
 
 
 def test_answer_that_can_not_be_marked_as_received_is_returned_all_the_same(bus_dir: Path) -> None:
@@ -400,7 +400,7 @@ def test_answer_that_can_not_be_marked_as_received_is_returned_all_the_same(bus_
         sent = Request.send(bus, "t.request", "?", from_agent="me")
         other.publish("t.done", "!", from_agent="you", to_agent="me", in_reply_to=sent.id)
         with held_write_lock(bus_dir):
-            answer = sent.wait(20)
+            answer = sent.wait(30)
         assert answer.reply is not None
         assert (answer.state, answer.reply.payload) == ("success", "!")
         assert [message.seq for message in Inbox(bus, "me").poll()] == [2]

@@ -451,7 +451,7 @@ def test_waiting_loop_is_woken_at_once(bus: Bus, bus_dir: Path) -> None:
             wait_until(partial(handler.has_seen, n))
     finally:
         inbox.stop()
-        thread.join(10)
+        thread.join(60)
     assert not thread.is_alive()
 
 
@@ -469,7 +469,7 @@ def test_raw_writer_is_handled_at_the_next_look(bus: Bus, bus_dir: Path) -> None
         wait_until(lambda: handler.seen)
     finally:
         inbox.stop()
-        thread.join(10)
+        thread.join(60)
     assert handler.seen == [(1, 1)]
 
 

@@ -741,13 +741,13 @@ def test_heart_tells_what_is_done_and_stops_with_the_worker(bus: Bus, run_bus: A
     ask(bus, "a", "b", "c")
     worker = Worker(bus, REQUEST, group="smiths", concurrency=2)
     with at_work(worker, lambda message: go_on.wait(LONG_S)):
-        wait_until(lambda: (beat := bus.heartbeats.get("smiths")) and beat.status == "working", 5)
+        wait_until(lambda: (beat := bus.heartbeats.get("smiths")) and beat.status == "working", 9)
         beat = bus.heartbeats.get("smiths")
         assert beat is not None
         assert beat.task == "job.request 1 and 1 more"
         assert "working" in run_bus("agents").out
         go_on.set()
-        wait_until(lambda: (beat := bus.heartbeats.get("smiths")) and beat.status == "idle", 5)
+        wait_until(lambda: (beat := bus.heartbeats.get("smiths")) and beat.status == "idle", 9)
     beat = bus.heartbeats.get("smiths")
     assert beat is not None
     assert (beat.status, beat.task) == ("stopped", None)

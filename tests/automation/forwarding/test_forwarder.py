@@ -381,7 +381,7 @@ def test_stop_leaves_the_message_at_hand_as_it_is(bus: Bus) -> None:
         thread.start()
         wait_until(lambda: receiver.posted)
         running.stop()
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
     assert (Inbox(bus, "hook").position, len(receiver.posted)) == (0, 1)
     assert Inbox(bus, "hook").attempts(next(iter(bus.read()))) == 0

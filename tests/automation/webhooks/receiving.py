@@ -40,7 +40,7 @@ class Receiving:
     def connect(self) -> socket.socket:
         """Opens a connection of its own."""
         host, _, port = self.url.removeprefix("http://").rpartition(":")
-        return socket.create_connection((host, int(port)), timeout=30)
+        return socket.create_connection((host, int(port)), timeout=60)
 
     def jobs(self) -> list[str]:
         """The ids of all jobs of plugins, in their order."""

@@ -262,7 +262,7 @@ def test_u_10_an_event_that_is_stored_and_not_sent_is_replayed(
         os.kill(server.pid, signal.SIGSTOP)
         (unsent,) = say(sessions, 1)
         os.kill(server.pid, signal.SIGKILL)
-        server.wait(20)
+        server.wait(60)
         with pytest.raises(httpx.HTTPError):
             next(stream)
     with (
