@@ -1,7 +1,6 @@
 """bus task: the steps, list, show, log. Work trees and integration have tests of their own."""
 
 import json
-import threading
 
 import pytest
 
@@ -121,9 +120,7 @@ def test_merge_waits_for_the_integrator(
     tasks.done("fix-login", agent="worker-1", token=made.token, head=HEAD)
     waiting = start_bus("task", "merge", "fix-login", "--agent", "rita", "--wait", "60s", "--json")
     wait_until(lambda: state_of(bus) == "APPROVED")
-    threading.Thread(
-        target=lambda: tasks.land("fix-login", attempt=1, agent="i", commit="b" * 40)
-    ).start()
+    tasks.land("fix-login", attempt=1, agent="i", commit="b" * 40)
     out, err = waiting.communicate(timeout=60)
     assert waiting.returncode == 0, err
     assert json.loads(out)["state"] == "COMPLETED"

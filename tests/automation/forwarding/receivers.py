@@ -102,4 +102,8 @@ def _read(connection: socket.socket) -> Posted:
         while text := stream.readline().decode().strip():
             name, _, value = text.partition(":")
             headers[name.lower()] = value.strip()
-        return Posted(line, headers, stream.read(int(headers["content-length"])))
+        length = int(headers.get("content-length", "0"))
+        body = stream.read(length)
+        if not headers or len(body) < length:
+            raise ConnectionError("cut off")
+        return Posted(line, headers, body)

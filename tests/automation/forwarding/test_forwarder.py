@@ -316,8 +316,8 @@ def test_trouble_of_a_target_ends_in_time_and_is_no_answer(
     bus.publish("t", 1, from_agent="a")
     with receiving(lambda posted, number: OK if number == 2 else trouble) as receiver:
         began = time.monotonic()
-        forward(bus, receiver.url, timeout_s=0.5)
-        assert time.monotonic() - began < 20
+        forward(bus, receiver.url, timeout_s=2)
+        assert time.monotonic() - began < 30
     assert receiver.data == [1, 1, 1]
     assert Inbox(bus, "hook").parked() == []
     (first, _) = [each.getMessage() for each in caplog.records]
@@ -358,7 +358,8 @@ def test_target_that_answers_before_all_is_sent_is_heard(bus: Bus) -> None:
     bus.publish("t", "x" * 20_000_000, from_agent="a")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
-        threading.Thread(target=lambda: forward(bus, url), daemon=True).start()
+        thread = threading.Thread(target=lambda: forward(bus, url), daemon=True)
+        thread.start()
         for _ in range(3):
             connection, _ = listener.accept()
             with connection:
@@ -367,7 +368,7 @@ def test_target_that_answers_before_all_is_sent_is_heard(bus: Bus) -> None:
                 connection.shutdown(socket.SHUT_WR)
                 while connection.recv(1_000_000):
                     pass
-        wait_until(lambda: Inbox(bus, "hook").parked())
+        thread.join(60)
     (parked,) = Inbox(bus, "hook").parked()
     assert "413" in parked.error
 
