@@ -16,7 +16,7 @@ from ..repository import CommandFailed
 from .rescue import Kept, Rescue
 from .tree_list import checked_out_at
 from .tree_mending import mend
-from .tree_state import read_state
+from .tree_state import embedded_in, read_state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -210,15 +210,21 @@ def _needs_force(tree: Tree) -> bool:
 def _refuse_unpushed_submodules(tree: Tree) -> None:
     """Refuse a tree with submodules that have commits which no remote has.
 
-    Git keeps their repositories in its folder of the tree, which goes with it.
+    Git keeps their repositories in its folder of the tree, which goes with it, or in the tree.
     """
-    for folder, folders, _ in os.walk(os.path.join(tree.admin, "modules")):
+    modules = os.path.join(tree.admin, "modules")
+    for folder, folders, _ in os.walk(modules):
         if "objects" in folders and "refs" in folders:
             folders.clear()
-            given = ("--all", "--reflog", "--not", "--remotes")
-            if repository_at(folder).run("rev-list", "--max-count=1", *given).strip():
-                name = os.path.relpath(folder, os.path.join(tree.admin, "modules"))
-                raise Refused(
-                    f"submodule {shown(name)} of {tree.path} has commits that no remote has; push"
-                    " them first"
-                )
+            _refuse_unpushed(folder, os.path.relpath(folder, modules), tree)
+    for name in embedded_in(tree.path) if tree.is_there else ():
+        _refuse_unpushed(os.path.join(tree.path, name), name, tree)
+
+
+def _refuse_unpushed(folder: str, name: str, tree: Tree) -> None:
+    given = ("--all", "--reflog", "--not", "--remotes")
+    if repository_at(folder).run("rev-list", "--max-count=1", *given).strip():
+        raise Refused(
+            f"submodule {shown(name)} of {tree.path} has commits that no remote has; push them"
+            " first"
+        )

@@ -100,6 +100,16 @@ def read_state(path: str, base: str | None = None) -> TreeState:
     )
 
 
+def embedded_in(path: str) -> list[str]:
+    """Return the folders of a work tree that are repositories by themselves, and in its index.
+
+    Git has only the id of their commit. The commit itself is in the folder, and goes with it.
+    """
+    entries = repository_at(path).run("ls-files", "--stage", "-z").split(b"\0")
+    links = (os.fsdecode(entry.partition(b"\t")[2]) for entry in entries if entry[:6] == b"160000")
+    return [name for name in links if os.path.isdir(os.path.join(path, name, ".git"))]
+
+
 def git_dir_of(path: str) -> str:
     """Return git's folder of the work tree at a path."""
     answer = repository_at(path).run("rev-parse", "--absolute-git-dir")

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from ...git.branches.repositories import repository_at
-from ...git.trees.tree_state import read_state
+from ...git.trees.tree_state import embedded_in, named, read_state
 from ...schema.errors import InvalidInput, Refused, shown
 
 TYPE_CHECKING = False
@@ -66,7 +66,8 @@ def commit_leftovers(task: Task, prompt: str, author: Author) -> TreeState:
     what lands. Files that git ignores stay out.
 
     Raises:
-        Refused: the tree is on another branch, or an operation is under way in it.
+        Refused: the tree is on another branch, an operation is under way in it, or a folder of it
+            is a repository by itself.
         GitFailed: git failed.
     """
     state = read_state(task.path, task.base)
@@ -75,10 +76,16 @@ def commit_leftovers(task: Task, prompt: str, author: Author) -> TreeState:
         raise Refused(f"its work tree is on {on}, not on {shown(task.branch)}")
     if state.operation:
         raise Refused(f"a {state.operation} is under way in its work tree")
+    git = repository_at(task.path, author.variables())
+    if not state.is_clean:
+        git.run("add", "--all", limit_s=_LIMIT_S)
+    if found := embedded_in(task.path):
+        raise Refused(
+            f"in its work tree there are repositories by themselves: {named(found)}; git would have"
+            " none of their files"
+        )
     if state.is_clean:
         return state
-    git = repository_at(task.path, author.variables())
-    git.run("add", "--all", limit_s=_LIMIT_S)
     if not git.run("diff", "--cached", "--name-only", "HEAD", limit_s=_LIMIT_S):
         return state  # by filters, or by times alone, it looked changed
     message = f"{_subject(task.task, prompt)}\n\nTask: {task.task}\nAttempt: {task.attempt}\n"

@@ -108,6 +108,8 @@ class TaskKeeper:
     def _look_after(self, held: _Held) -> str | None:
         """Renew what is due; return why it is lost, or None."""
         try:
+            if self._queue.status(held.claim) in ENDS:
+                return None  # this worker has ended it, and is about to let it go
             if held.due > time.monotonic():
                 return self._lost(held)
             with self._queue.bus.transaction():
@@ -120,10 +122,7 @@ class TaskKeeper:
         return None
 
     def _lost(self, held: _Held) -> str | None:
-        status = self._queue.status(held.claim)
-        if status in ENDS:
-            return None  # this worker has ended it, and is about to let it go
-        if status != "active":
+        if self._queue.status(held.claim) != "active":
             return "its job was cancelled, or its lease ran out"
         if held.task is None:
             return None

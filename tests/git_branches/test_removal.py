@@ -270,6 +270,20 @@ def test_unpushed_commits_of_a_submodule_keep_the_tree(
     assert not Path(made.path).exists()
 
 
+def test_commits_of_a_repository_inside_keep_the_tree(
+    main: Git, trees: WorkTrees, tree: Git
+) -> None:
+    """`git add` makes a submodule of it, of which the branch has but an id."""
+    inner = repository(tree.path / "inner")
+    tree.ok("-c", "advice.addEmbeddedRepo=false", "add", "inner")
+    tree.ok("commit", "--quiet", "-m", "all")
+    with pytest.raises(Refused, match=r"submodule 'inner' of .* has commits that no remote has"):
+        remove(trees, keeps_files=True)
+    assert inner.head
+    inner.ok("update-ref", "refs/remotes/origin/main", "HEAD")
+    assert remove(trees).path == str(tree.path)
+
+
 def test_state_counts_what_is_ahead_and_unpushed(main: Git, trees: WorkTrees, tree: Git) -> None:
     base = main.head
     state = read_state(str(tree.path), base)

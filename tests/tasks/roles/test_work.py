@@ -28,6 +28,12 @@ from .conftest import Jobs, RunWorker, git
 #: A program that writes the words of its prompt into a file of the first one's name.
 WRITES = 'read name words; echo "$words" >"$name"'
 
+#: Makes a repository in a folder of the work tree.
+INNER = (
+    "git init -q inner; echo x >inner/x; git -C inner add x;"
+    " git -C inner -c user.name=a -c user.email=b commit -qm x"
+)
+
 
 def trees(repo: Path) -> list[str]:
     """The linked work trees of a repository."""
@@ -131,6 +137,14 @@ class TestCommits:
                 echo b >first.txt; git commit -qam b; git switch -q -; git merge o; true
                 """,
                 "a merge is under way in its work tree",
+            ),
+            (
+                INNER,
+                "in its work tree there are repositories by themselves: inner; git would have none",
+            ),
+            (
+                f"{INNER}; git add . 2>/dev/null; git commit -qm all",
+                "in its work tree there are repositories by themselves: inner; git would have none",
             ),
         ],
     )
