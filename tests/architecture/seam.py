@@ -169,7 +169,7 @@ def owners() -> dict[str, set[str]]:
     """Return the tables of each class, as docs/tables.md says."""
     text = (ROOT / "docs" / "tables.md").read_text("utf-8")
     found: dict[str, set[str]] = {}
-    for name, tables in re.findall(r"^- `([A-Z]\w+)` \(\w+\): (.*)", text, re.MULTILINE):
+    for name, tables in re.findall(r"^  - `([A-Z]\w+)`: (.*)", text, re.MULTILINE):
         found[name] = set(re.findall(r"`(\w+)`", tables))
     return found
 
