@@ -102,8 +102,7 @@ def _with_all_tools(command: list[str]) -> dict[str, Any]:
 _CODE = "Library/Application Support" if sys.platform == "darwin" else "${XDG_CONFIG_HOME:-.config}"
 
 _UNKNOWN_ROLES = (
-    "the model may get what hooks say by another role than the user's: --no-bodies leaves out what"
-    " others wrote"
+    "its hooks may speak by another role than the user's: --no-bodies leaves out what others wrote"
 )
 
 PROGRAMS = {
@@ -128,7 +127,7 @@ PROGRAMS = {
         ),
         "Claude Code asks once whether it may use the server of a project's .mcp.json",
         "keep .claude/settings.local.json out of commits: name it in .gitignore",
-        "the model gets what a hook says at the start by the system's role: no body is in it",
+        "its hook at the start speaks by the system's role, and so shows no bodies",
     ),
     "codex": Program(
         "Codex",
@@ -147,8 +146,8 @@ PROGRAMS = {
             ),
         ),
         "Codex reads a project's .codex where the project is trusted; review the hooks by /hooks",
-        roles="the model gets what a hook says by the developer's role, but for the end of a turn:"
-        " bodies are in that alone",
+        roles="its hooks speak by the developer's role, and so show no bodies, but for the one at"
+        " the end of a turn",
     ),
     "gemini": Program(
         "Gemini CLI",
