@@ -87,10 +87,16 @@ class Installation:
 
     @property
     def notes(self) -> list[str]:
-        """Notes for a person: the steps that are left, and the role of what hooks say."""
+        """Notes for a person: steps that are left, the role of what hooks say, a second setup."""
         program = PROGRAMS[self.name]
-        steps = program.local_note if self.scope == LOCAL else program.note
-        return [note for note in (steps, program.roles if self.bodies else "") if note]
+        notes = [program.local_note if self.scope == LOCAL else program.note]
+        if self.bodies:
+            notes.append(program.roles)
+        everywhere = replace(self, scope=GLOBAL, root=os.path.expanduser("~"))
+        if self.root != everywhere.root and everywhere.is_there():
+            command = everywhere.as_it_stands().command
+            notes.append(f"'{command}' sets it up, too, and it hears all twice: remove one of both")
+        return [note for note in notes if note]
 
     def check_scope(self) -> None:
         """Refuse a scope that can't be had here, or beside which there is another one.

@@ -136,6 +136,17 @@ def test_local_setup_is_tried_and_stands_alone(bus: Bus, project: Path, run_bus:
     assert_error(run_bus("setup", "claude", "--local"), 3, "set up here by 'bus setup claude'")
 
 
+def test_setup_beside_one_for_all_projects_says_that_all_is_heard_twice(
+    bus: Bus, run_bus: RunBus
+) -> None:
+    told = "'bus setup gemini --agent me --global' sets it up, too, and it hears all twice"
+    assert told not in run_bus("setup", "gemini", "--agent", "me", "--global").err
+    done = run_bus("setup", "gemini")
+    assert (done.code, told in done.err) == (0, True), done
+    run_bus("setup", "gemini", "--global", "--remove")
+    assert "twice" not in run_bus("setup", "gemini", "--agent", "you").err
+
+
 def test_local_setup_is_refused_where_it_can_not_be_had(
     bus: Bus, project: Path, run_bus: RunBus
 ) -> None:
