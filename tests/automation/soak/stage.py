@@ -159,7 +159,7 @@ class Stage:
         """Stops it by the command, as operators do; plugins may need a while."""
         stopped = self.service.run("automation", "stop")
         assert stopped.returncode == 0, stopped.stderr
-        assert self.service.process.wait(30) == 0
+        assert self.service.process.wait(60) == 0
         self.revive()
 
     def revive(self) -> None:
@@ -203,7 +203,7 @@ class Stage:
         """Stops the process; one that holds a lock of writers, ours or SQLite's, goes on."""
         process = self.service.process
         process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: _state_of(process.pid) == "T")
+        wait_until(lambda: _states_of(process.pid) == {"T"})
         with Bus.open(self.service.bus_dir, write_timeout_s=1) as bus:
             try:
                 with bus.transaction():
@@ -277,6 +277,7 @@ def is_quiet(bus: Bus) -> bool:
     return file_of(bus).rows(live)[0][0] == 0
 
 
-def _state_of(pid: int) -> str:
-    """The state of a process: T where it is stopped."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+def _states_of(pid: int) -> set[str]:
+    """The states of the threads of a process: T where one is stopped, and takes no lock any more."""
+    threads = Path(f"/proc/{pid}/task").glob("*/stat")
+    return {each.read_text().rpartition(")")[2].split()[0] for each in threads}
