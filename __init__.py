@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .export.jsonl.importer import ImportReport as ImportReport
     from .export.jsonl.importer import import_jsonl as import_jsonl
     from .export.jsonl.replaced_file import NotImported as NotImported
+    from .git.repository import GitFailed as GitFailed
     from .schema.choices import Durability as Durability
     from .schema.errors import AckbusError as AckbusError
     from .schema.errors import AckPastEnd as AckPastEnd
@@ -139,6 +140,12 @@ if TYPE_CHECKING:
     from .tasks.steps.errors import WrongTaskState as WrongTaskState
     from .tasks.steps.planning import NewJob as NewJob
     from .tasks.steps.tasks import Tasks as Tasks
+    from .tasks.trees.clean import Clean as Clean
+    from .tasks.trees.clean import Cleaned as Cleaned
+    from .tasks.trees.finish import NothingDone as NothingDone
+    from .tasks.trees.finish import finish as finish
+    from .tasks.trees.spawn import Spawn as Spawn
+    from .tasks.trees.spawn import TaskSpec as TaskSpec
     from .workers.commands.json_contract import JsonCommand as JsonCommand
     from .workers.commands.raw_contract import RawCommand as RawCommand
     from .workers.worker import Worker as Worker
@@ -199,6 +206,9 @@ _NAMES = {
         "tasks.records.task": "Blocked NewTask Task",
         "tasks.steps.planning": "NewJob",
         "tasks.records.planned_jobs": "PlannedJob",
+        "tasks.trees.spawn": "Spawn TaskSpec",
+        "tasks.trees.finish": "finish",
+        "tasks.trees.clean": "Clean Cleaned",
     },
     "Export and import": {
         "export.jsonl.exporter": "Exporter",
@@ -232,6 +242,8 @@ _NAMES = {
             "WrongJobState "
         ),
         "tasks.steps.errors": "TaskBlocked TaskExists TaskNotFound WrongTaskState",
+        "tasks.trees.finish": "NothingDone",
+        "git.repository": "GitFailed",
         "export.jsonl.exporter": "ExporterRunning",
         "export.jsonl.conflict_markers": "ConflictMarkers",
         "export.jsonl.replaced_file": "NotImported",

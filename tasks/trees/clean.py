@@ -17,6 +17,7 @@ from ...git.repository import GitFailed
 from ...git.trees.occupants import occupants_of
 from ...git.trees.removal import Removal
 from ...git.trees.work_trees import WorkTrees
+from ...schema.arguments import with_checked_arguments
 from ...schema.errors import Refused, TimedOut
 from ..records.task import FINAL, Task
 from ..steps.errors import TaskNotFound
@@ -97,6 +98,7 @@ class _Unfinished:
         return cleaned(removed.reason is None, [kept.ref for kept in removed.kept], removed.reason)
 
 
+@with_checked_arguments
 class Clean:
     """Cleans after tasks that are over.
 

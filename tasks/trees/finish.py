@@ -6,6 +6,7 @@ from ...bus.leases import Lease
 from ...git.branches.repositories import Place
 from ...git.trees.tree_state import read_state
 from ...git.trees.work_trees import WorkTrees
+from ...schema.arguments import checked
 from ...schema.errors import Refused
 from ..steps.tasks import Tasks
 
@@ -20,6 +21,7 @@ class NothingDone(Refused):
     """The branch of a task has no commit beyond its base."""
 
 
+@checked
 def finish(bus: Bus, name: str, *, agent: str, token: int) -> Task:
     """Pin the head of a task's branch, by which it is done. Safe to repeat.
 

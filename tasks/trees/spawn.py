@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from ...git.branches.repositories import Place
 from ...git.repository import CommandFailed, GitFailed
 from ...git.trees.work_trees import NewTree, WorkTrees
+from ...schema.arguments import with_checked_arguments
 from ...schema.directory.layout import BUS_DIR_VARIABLE
 from ...schema.errors import AckbusError, LeaseLost, Refused
 from ...schema.message.names import check_agent
@@ -24,7 +25,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...bus.leases import Lease
-    from ...git.trees.tree_list import Tree
     from ..records.task import Task
 
 #: The branch of a task unless told otherwise.
@@ -47,7 +47,9 @@ class TaskSpec(TaskTerms):
         fetches: whether the target is fetched from its remote first, and the base taken from there.
         copies: globs of files to copy from the main work tree, besides those of `ackbus.copy`.
         setup: a command that is run in a new tree; empty: what `ackbus.setup` says, if anything.
-        has_hooks, has_submodules, has_large_files, limit_s: as for `NewTree`.
+        has_hooks, has_submodules, has_large_files: whether the hook `post-checkout` is run,
+            submodules are initialised, and Git LFS fetches the contents of its files.
+        limit_s: how long each of checkout, hook and set-up may take, in seconds.
     """
 
     folder: str
@@ -63,6 +65,7 @@ class TaskSpec(TaskTerms):
     limit_s: float = 600.0
 
 
+@with_checked_arguments
 class Spawn:
     """Makes tasks with their trees.
 
@@ -107,16 +110,20 @@ class Spawn:
                 self._bus.leases.release(lease)
             return self._tasks.assign(new, agent=agent, lease_s=lease_s)
 
-    def mend(self, task: Task, spec: TaskSpec | None = None) -> Tree:
-        """Return the tree of a task, which is made again where it is gone.
+    def mend(self, task: Task, spec: TaskSpec | None = None) -> None:
+        """Make the tree of a task again where it is gone, with what it had.
 
         Args:
             task: as it is.
             spec: how a new tree is filled.
+
+        Raises:
+            Refused: its place is somebody else's.
+            GitFailed: git, a hook or the set-up failed; a repetition goes on from there.
         """
         trees = WorkTrees(Place.around(task.repository))
         spec = spec or TaskSpec(task=task.task, worker=task.worker, folder=task.repository)
-        return self._make(task, spec, trees, is_known=True)
+        self._make(task, spec, trees, is_known=True)
 
     def _found(self, name: str) -> Task | None:
         try:
@@ -192,11 +199,11 @@ class Spawn:
 
     def _make(
         self, task: Task | NewTask, spec: TaskSpec, trees: WorkTrees, *, is_known: bool
-    ) -> Tree:
+    ) -> None:
         setup = spec.setup
         if not setup and (line := trees.place.text(SETUP_SETTING)):
             setup = ("sh", "-c", line)
-        return trees.make(
+        trees.make(
             NewTree(
                 task.task,
                 task.branch,
@@ -205,7 +212,7 @@ class Spawn:
                 is_known=is_known,
                 copies=(*trees.place.texts(COPY_SETTING), *spec.copies),
                 setup=setup,
-                environment=self.environment(task),
+                environment=self._environment(task),
                 has_hooks=spec.has_hooks,
                 has_submodules=spec.has_submodules,
                 has_large_files=spec.has_large_files,
@@ -213,7 +220,7 @@ class Spawn:
             )
         )
 
-    def environment(self, task: Task | NewTask) -> dict[str, str]:
+    def _environment(self, task: Task | NewTask) -> dict[str, str]:
         """Return the variables by which programs in the tree know their bus and their task."""
         return {
             BUS_DIR_VARIABLE: self._bus.layout.directory,

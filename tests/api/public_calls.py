@@ -13,6 +13,7 @@ import ackbus
 from ackbus import (
     BlobStore,
     Bus,
+    Clean,
     Draft,
     Exporter,
     FieldMap,
@@ -27,7 +28,9 @@ from ackbus import (
     ReplyTypes,
     Request,
     Session,
+    Spawn,
     Tasks,
+    TaskSpec,
     Trace,
     Worker,
 )
@@ -42,6 +45,8 @@ NEW_TASK = NewTask(
     base="1" * 40,
     target="main",
 )
+
+SPEC = TaskSpec(task="t", worker="a", folder="/repository")
 
 #: Values that a program may hand over by mistake, one of each type.
 VALUES: tuple[object, ...] = (
@@ -282,6 +287,12 @@ def public_calls(bus: Bus) -> Calls:
         tasks.cancel: of_task,
         tasks.plan: {"jobs": [], "agent": "a"},
         tasks.mark_cleaned: {"name": "t"},
+        Spawn: {"bus": bus},
+        Spawn(bus).spawn: {"spec": SPEC, "agent": "a"},
+        Spawn(bus).mend: {"task": task},
+        ackbus.finish: {"bus": bus} | held,
+        Clean: {"bus": bus},
+        Clean(bus).clean: {},
         exporter.export_once: {},
         exporter.rebuild: {},
         exporter.rotate: {"limit_bytes": 9_999},

@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "server": {"schema", "blobs", "bus", "subscribers", "automation", "export", "tasks"},
     "torture": {"schema", "bus", "subscribers", "export", "doctor"},
     "demo": {"schema", "bus", "subscribers", "workers", "automation", "export", "git", "tasks"},
-    "": {"schema", "blobs", "bus", "subscribers", "workers", "export", "tasks"},
+    "": {"schema", "blobs", "bus", "subscribers", "workers", "export", "git", "tasks"},
 }
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 

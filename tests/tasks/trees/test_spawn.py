@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import ackbus
 from ackbus import Bus
 from ackbus.git.branches.repositories import Place
 from ackbus.git.repository import GitFailed
@@ -175,3 +176,22 @@ def test_over_is_over(bus: Bus, main: Git) -> None:
     main.ok("worktree", "remove", task.path)
     assert spawned(bus, main).state == "CANCELLED"
     assert trees.of("fix") is None
+
+
+def test_program_of_a_user_needs_public_names_alone(bus: Bus, main: Git) -> None:
+    """From a task with its tree to an end that cleans up."""
+    spec = ackbus.TaskSpec(task="fix", worker="ann", folder=str(main.path), review="none")
+    task = ackbus.Spawn(bus).spawn(spec, agent="lead")
+    tasks = ackbus.Tasks(bus)
+    tasks.start("fix", agent="ann", token=task.token)
+    with pytest.raises(ackbus.NothingDone):
+        ackbus.finish(bus, "fix", agent="ann", token=task.token)
+    at(task.path).commit("mine")
+    done = ackbus.finish(bus, "fix", agent="ann", token=task.token)
+    assert (done.state, done.head) == ("APPROVED", at(task.path).head)
+    tasks.cancel("fix", agent="lead")
+    (cleaned,) = ackbus.Clean(bus).clean()
+    assert cleaned.is_removed
+    assert cleaned.refs == [f"refs/ackbus/rescue/fix/{done.head}"]
+    with pytest.raises(ackbus.GitFailed):
+        ackbus.Spawn(bus).spawn(ackbus.TaskSpec(task="b", worker="ann", folder="/"), agent="lead")
