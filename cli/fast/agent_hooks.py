@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 #: How much of what the agent's program says of the event is read, in characters.
 _MAX_EVENT_CHARS = 16_000_000
 
+#: How long a session that begins waits for other writers, in seconds: without a name its agent is
+#: told nothing. Programs give a hook 10 s.
+_NAMING_S = 5.0
+
 
 def hook(
     event: str,
@@ -61,7 +65,7 @@ def hook(
         found,
         agent,
         COUNTED,
-        wait_s=PATIENCE_S,
+        wait_s=_NAMING_S if begins else PATIENCE_S,
         holder=holder(),
         joins=begins,  # with a new session the agent joins, so that broadcasts wait for it
         id=_id(told) if begins else None,

@@ -7,6 +7,7 @@ server, or the id by which the program resumes the session.
 from __future__ import annotations
 
 from ...schema.message.limits import MAX_AGENT_CHARS
+from ...schema.process_table import system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,6 +116,11 @@ def session_name(base: str, number: int) -> str:
 def process_of(holder: str) -> str:
     """Return the process of a holder, without its connection."""
     return holder.partition(_BY_SERVER)[0]
+
+
+def nobody() -> str:
+    """Return the holder of a name that is free: a process that has ended."""
+    return f"process 1 since never on {system()}"
 
 
 def with_id(holder: str, id: str) -> str:

@@ -24,6 +24,7 @@ from .session_name import (
     SessionName,
     is_id,
     lease_name,
+    nobody,
     session_name,
     spans_of,
     suffix_of,
@@ -190,8 +191,8 @@ class SessionNames(Table):
         held = {each.number: each for each in self.list(base)}
         own = self.find(base, holder)
         had = self._had(base, id) if is_resumed and id else None
-        if had is not None and own is not None and own.number > 1:  # free, since its holder ended
-            self._hold(base, own.number, own, had.holder, _END_MS / 1000)
+        if had is not None and own is not None and own.number > 1:
+            self._hold(base, own.number, own, nobody(), _END_MS / 1000)
         last = had or own
         number = self._first_free(base, held) if last is None else last.number
         if last is not own or own is None:
@@ -201,16 +202,22 @@ class SessionNames(Table):
         first = held.get(1)
         is_free = not (first and first.holder != holder and self.is_live(first))
         if number > 1 and is_free and not self._is_of_others(base, base):
-            self._hold(base, 1, first, holder, lease_s)
+            self._hold(base, 1, first, with_id(holder, first.id if first else ""), lease_s)
         return number
 
     def _had(self, base: str, id: str) -> SessionName | None:
-        """Return the name that a session had before it was resumed; None: it is not free."""
-        had = [each for each in self.list(base) if each.id == id]
+        """Return the name that a session had before it was resumed; None: it is not free.
+
+        Where another session claims it as the base name, it goes back: that one has its own.
+        """
+        found = self.list(base)
+        had = [each for each in found if each.id == id]
         last = max(had, key=lambda each: each.token, default=None)
-        if last is None or self.is_live(last) or self._is_of_others(last.name, base):
+        if last is None or self._is_of_others(last.name, base):
             return None
-        return last
+        is_claimed = any(each.claims_base and each.holder == last.holder for each in found)
+        is_free = (last.number == 1 and is_claimed) or not self.is_live(last)
+        return last if is_free else None
 
     def _first_free(self, base: str, held: Mapping[int, SessionName]) -> int:
         """Return the first number that no session has, and whose name is no agent of its own."""

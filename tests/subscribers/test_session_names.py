@@ -374,6 +374,26 @@ def test_first_session_has_its_name_again_though_another_claimed_it(
     assert (back.name, back.claims_base) == ("worker-2", True)
 
 
+def test_claimed_base_name_goes_back_to_the_session_that_is_resumed(
+    bus: Bus, programs: Programs
+) -> None:
+    """The one that claimed it has a name of its own, and keeps that; so does a third."""
+    names = SessionNames.of(bus)
+    first, second, third = (programs.start() for _ in range(3))
+    for started, id in ((first, "aa"), (second, "bb"), (third, "cc")):
+        names.take("worker", holder_of(started), id=id)
+    kill(first)
+    assert names.take("worker", holder_of(second)).claims_base
+    kill(second)
+    assert names.take("worker", holder_of(third)).claims_base
+    resumed = holder_of(programs.start())
+    assert names.take("worker", resumed).name == "worker-2"
+    assert names.take("worker", resumed, id="aa", is_resumed=True).name == "worker"
+    left = names.take("worker", holder_of(third))
+    assert (left.name, left.claims_base) == ("worker-3", False)
+    assert names.take("worker", holder_of(programs.start())).name == "worker-2"
+
+
 @pytest.mark.parametrize("id", ["", " ", "x" * 41, "a\nb", "a, resumed by b", "é", "-", "1 on 2"])
 def test_id_that_is_none_is_not_stored(id: str, bus: Bus, programs: Programs) -> None:
     names = SessionNames.of(bus)
