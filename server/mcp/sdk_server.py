@@ -22,6 +22,10 @@ from .json_rpc import Unreadable, read_message
 from .protocol import Protocol
 from .session import Session
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .stdio import Source
+
 #: The notification that a client sends when it has the answer to its first request.
 _INITIALIZED = '{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
 
@@ -35,8 +39,7 @@ _LAST_ANSWERS_S = 10.0
 def go_on(
     home: Home,
     front: Front,
-    left: bytes,
-    streams: tuple[int, BinaryIO],
+    streams: tuple[Input, BinaryIO],
     *,
     agent: str | None,
     holder: str | None,
@@ -47,8 +50,7 @@ def go_on(
     Args:
         home: the bus.
         front: has answered until now.
-        left: what was read of stdin and not answered.
-        streams: stdin and stdout.
+        streams: stdin, and stdout.
         agent, holder: as for `Session`.
         profile: which tools it is offered.
     """
@@ -58,7 +60,7 @@ def go_on(
     session = Session(home, agent, holder=holder, root=_root)
     protocol = Protocol(lambda context: session, lambda context: profile)
     source, sink = streams
-    lines = io.BufferedReader(_Input(left, source))
+    lines = io.BufferedReader(source)
     written = io.TextIOWrapper(sink, encoding="utf-8")
     anyio.run(_serve, protocol, front, lines, written, home.end_waiting)
 
@@ -170,22 +172,23 @@ class ResumedStreams:
         """Do nothing: each line is sent at once."""
 
 
-class _Input(io.RawIOBase):
-    """A file, and before it what was read of it already."""
+class Input(io.RawIOBase):
+    """The bytes that a client writes, and before them those that were read already."""
 
-    def __init__(self, read: bytes, file: int) -> None:
+    def __init__(self, read: bytes, source: Source) -> None:
         self._read = memoryview(read)
-        self._file = file
+        self._source = source
 
     def readable(self) -> bool:
+        """Return True."""
         return True
 
     def readinto(self, into: Any) -> int:
-        if not self._read:
-            return os.readv(self._file, [into])
-        count = min(len(self._read), len(into))
-        into[:count], self._read = self._read[:count], self._read[count:]
-        return count
+        """Read as soon as there is something, as buffers ask for it."""
+        data = self._read[: len(into)] or self._source.read(len(into))
+        self._read = self._read[len(data) :]
+        into[: len(data)] = data
+        return len(data)
 
 
 def _root(bus_directory: str) -> str:

@@ -50,7 +50,8 @@ def serve_stdio(
         profile: which tools it is offered.
         prepare: is called before the first use of the bus, once.
     """
-    source, sink = _take_stdin(), _take_stdout()
+    stdin, sink = _take_stdin(), _take_stdout()
+    source = Source(stdin, sink.fileno())
     presence = Presence(open_bus, agent, holder, prepare)
     presence.end_by_signals()
     front = Front(profile)
@@ -62,35 +63,58 @@ def serve_stdio(
             # Hundreds of classes are made, and stay: to look again and again whether they are
             # garbage takes a sixth of the time.
             gc.disable()
-            from .sdk_server import go_on
+            from .sdk_server import Input, go_on
 
             gc.freeze()
             gc.enable()
-            streams = source, sink
-            go_on(home, front, left, streams, agent=agent, holder=holder, profile=profile)
+            streams = Input(left, source), sink
+            go_on(home, front, streams, agent=agent, holder=holder, profile=profile)
     except* BrokenPipeError:
         pass  # the agent's program is gone
     finally:
         presence.close()
 
 
-def _converse(front: Front, source: int, sink: BinaryIO, when_quiet: Callable[[], None]) -> bytes:
+class Source:
+    """The bytes that a client writes; they end as well when the client reads no more.
+
+    Args:
+        stdin, stdout: the descriptors of both directions.
+    """
+
+    def __init__(self, stdin: int, stdout: int) -> None:
+        self._stdin = stdin
+        self._both = select.poll()
+        self._both.register(stdin, select.POLLIN)
+        self._both.register(stdout, 0)  # an error, or the end, is told unasked
+
+    def is_quiet(self, for_ms: int) -> bool:
+        """Wait for something to read, and say whether nothing came."""
+        return not self._both.poll(for_ms)
+
+    def read(self, size: int) -> bytes:
+        """Return up to `size` bytes as soon as there are any; nothing at the end."""
+        if self._stdin not in dict(self._both.poll()):
+            return b""  # what it wrote before is read first
+        return os.read(self._stdin, size)
+
+
+def _converse(
+    front: Front, source: Source, sink: BinaryIO, when_quiet: Callable[[], None]
+) -> bytes:
     """Answer lines until one is for the SDK, and return it with all that was read after it.
 
-    Returns nothing when stdin has ended.
+    Returns nothing when the client has ended.
     """
-    incoming = select.poll()
-    incoming.register(source, select.POLLIN)
     read = b""
     while True:
         line, end, rest = read.partition(b"\n")
         if not end:
             if len(read) > _CHUNK_BYTES:
                 return read
-            if not incoming.poll(_QUIET_MS):
+            if source.is_quiet(_QUIET_MS):
                 when_quiet()
-                incoming.poll()
-            more = os.read(source, _CHUNK_BYTES)
+            more = source.read(_CHUNK_BYTES)
             if not more:
                 return read
             read += more

@@ -320,6 +320,25 @@ def test_stdin_that_is_closed_or_ends_at_once_ends_the_server(
         assert (done.stdout, done.stderr) == (b"", b"")
 
 
+@pytest.mark.parametrize("last", [[], [call(1, "bus_status")]], ids=["front", "sdk"])
+def test_client_that_reads_no_more_ends_the_server(
+    bus_dir: Path, bus_env: dict[str, str], last: list[Json]
+) -> None:
+    """Though its stdin stays open, as where another child of the client has inherited it."""
+    command = [BUS, "mcp", "--dir", str(bus_dir), "--agent", "me"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=bus_env
+    ) as it:
+        assert it.stdin is not None
+        assert it.stdout is not None
+        it.stdin.write(lines_of(*OPENING, *last))
+        it.stdin.flush()
+        for _ in range(1 + len(last)):
+            it.stdout.readline()
+        it.stdout.close()
+        assert it.wait(20) == 0
+
+
 def test_tools_inherit_no_stdin(bus_dir: Path, bus_env: dict[str, str]) -> None:
     """A child of a tool that reads its stdin takes no request."""
     with started(bus_dir, bus_env, "--agent", "me") as server:
