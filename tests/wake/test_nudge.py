@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus
+from ackbus import Bus, Inbox
 from ackbus.schema.process_table import is_running, process
 from ackbus.subscribers.inboxes.session_names import SessionNames
+from ackbus.wake import nudge
 from ackbus.wake.errors import NotWoken
 from ackbus.wake.nudge import LINE, Nudge
 from ackbus.wake.processes import process as described
@@ -105,12 +106,15 @@ def test_program_that_hides_its_files_is_taken_for_a_reader(
     assert here.reads("/dev/pts/none")
 
 
-def test_what_is_left_in_a_prompt_is_told(in_tmux: AgentInTerminal, run_bus: RunBus) -> None:
+def test_what_is_left_in_a_prompt_is_told(
+    in_tmux: AgentInTerminal, bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The program is stopped by the first key: nothing more is typed, since a shell is there."""
+    monkeypatch.setattr(nudge, "_SHOWN_WITHIN_S", 60.0)
     in_tmux.start("stops")
-    done = run_bus("wake", "me")
-    assert (done.code, "not in the foreground" in done.err) == (3, True), done
-    assert done.err.endswith("; '(' may be left in its prompt\n")
+    (mail,) = Inbox(bus, "me").poll()
+    with pytest.raises(NotWoken, match=r"not in the foreground .*; '\(' may be left in its prompt"):
+        Nudge(bus, "me").wake(mail)
     assert "Mail" not in in_tmux.window.shown()
 
 
