@@ -278,6 +278,6 @@ def is_quiet(bus: Bus) -> bool:
 
 
 def _states_of(pid: int) -> set[str]:
-    """The states of the threads of a process: T where one is stopped, and takes no lock any more."""
+    """The states of the threads of a process: T where one is stopped, and takes no more locks."""
     threads = Path(f"/proc/{pid}/task").glob("*/stat")
     return {each.read_text().rpartition(")")[2].split()[0] for each in threads}
