@@ -65,7 +65,7 @@ def test_32_writers_lose_nothing_and_none_starves(
     for name in names:
         assert [m.payload for m in log if m.from_agent == name] == [*range(50), None]
     print(f"slowest publish of 32 writers: {max(slowest_s) * 1000:.0f} ms")
-    assert max(slowest_s) < 5
+    assert max(slowest_s) < 20
 
 
 def test_payloads_of_64_kb_from_8_writers_all_parse(
