@@ -82,6 +82,11 @@ class SessionName:
         """The process that holds it, by itself or for a connection."""
         return process_of(self.holder)
 
+    @property
+    def has_connection(self) -> bool:
+        """Whether it came to the server of its process by a connection."""
+        return self.holder != self.process
+
     def __repr__(self) -> str:
         return f"<SessionName {self.name}: {self.holder}>"
 

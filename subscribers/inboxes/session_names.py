@@ -143,8 +143,9 @@ class SessionNames(Table):
         return sorted(found, key=lambda each: (each.base, each.number))
 
     def bases(self) -> dict[str, str]:
-        """Return the base names of all sessions that have another name."""
-        return {each.name: each.base for each in self.list() if each.number > 1}
+        """Return the base names of all names that a session had last under another one."""
+        last = {each.name: each for each in sorted(self.list(), key=lambda each: each.token)}
+        return {name: each.base for name, each in last.items() if each.number > 1}
 
     def running(self, base: str) -> tuple[SessionName, ...]:
         """Return the sessions of a base name that are there, each by its own name."""
@@ -153,11 +154,11 @@ class SessionNames(Table):
 
     def is_live(self, each: SessionName) -> bool:
         """Whether a session is there: its process runs, and a connection was heard lately."""
-        is_there, has_connection = runs(each.process), each.holder != each.process
-        if is_there is False or (is_there and not has_connection):
+        is_there = runs(each.process)
+        if is_there is False or (is_there and not each.has_connection):
             return is_there
         now_ms = self._engine.now_ms()
-        if has_connection or now_ms < each.until_ms:
+        if each.has_connection or now_ms < each.until_ms:
             return now_ms < each.until_ms - _END_MS
         from ...bus.presence.heartbeats import Heartbeats  # only of what can't be seen from here
 

@@ -186,11 +186,12 @@ class Retention:
     def _ended_sessions(self) -> dict[str, int]:
         """Return the sessions that have ended, besides base names, and when they were there last.
 
-        A later session begins at the cursor of the base name.
+        A later session begins at the cursor of the base name. Of one that came by a connection only
+        its heart tells: a server holds its name far ahead.
         """
         names = SessionNames.of(self._bus)
         return {
-            each.name: each.until_ms - round(LEASE_S * 1000)
+            each.name: 0 if each.has_connection else each.until_ms - round(LEASE_S * 1000)
             for each in names.list()
             if each.number > 1 and not names.is_live(each)
         }

@@ -525,6 +525,24 @@ def test_ended_session_holds_no_archive_after_an_hour(
     assert (plan.upto_seq, [each.name for each in plan.passed_over]) == (2, ["reviewer-2"])
 
 
+def test_session_of_a_killed_server_holds_no_archive_after_an_hour(
+    bus: Bus, clock: Clock, programs: Programs
+) -> None:
+    """Its name was held for an hour, and is free; its heart has told when it was there."""
+    names, server = SessionNames.of(bus), programs.start()
+    for each in ("one", "two"):
+        names.take("reviewer", by_connection(holder_of(server), each), lease_s=3600)
+    bus.publish("t", from_agent="lead")
+    bus.publish("t", from_agent="lead")
+    Inbox(bus, "reviewer").ack(2)
+    bus.heartbeats.beat("reviewer-2")
+    kill(server)
+    clock.advance(3500)
+    assert Retention(bus).plan(1).upto_seq == 0
+    clock.advance(200)
+    assert Retention(bus).plan(1).upto_seq == 1
+
+
 def test_session_that_has_just_ended_is_still_waited_for(
     bus: Bus, clock: Clock, programs: Programs
 ) -> None:
@@ -583,8 +601,10 @@ def test_name_is_that_of_the_session_that_runs(bus: Bus, programs: Programs) -> 
     assert names.take("worker", holder_of(second)).claims_base
     assert names.base_claimed_by("worker-2") == "worker"
     kill(second)
+    assert names.bases() == {"worker-2": "worker"}
     assert names.take("worker-2", holder_of(other)).name == "worker-2"
     assert names.base_claimed_by("worker-2") is None
+    assert names.bases() == {}
 
 
 def test_session_keeps_its_name_beside_a_long_write(
