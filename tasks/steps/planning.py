@@ -6,15 +6,18 @@ from dataclasses import dataclass, field
 
 from ...schema.errors import InvalidInput
 from ...schema.message.draft import Draft
+from ...subscribers.jobs.jobs import Jobs
 from ...subscribers.jobs.work_headers import work_headers
+from ...subscribers.views import Views
 from ..records.planned_jobs import PlannedJob, PlannedJobs
 from .errors import TaskExists
 from .messages import JOBS, QUEUES, TASKS
 from .names import check_task_name
+from .queues import open_queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from ...bus.bus import Bus
@@ -116,15 +119,20 @@ class Planning:
 
     def _check(self, jobs: Sequence[NewJob]) -> None:
         names = [job.task for job in jobs]
+        queue = open_queue(self._bus, JOBS)
+        queue.fill()
         planned = {job.task for job in self._planned.list()}
+        planned |= self._of_jobs(Jobs.of(self._bus).queued_seqs(queue.info))
         for job in jobs:
             check_task_name(job.task)
             if job.task in planned or names.count(job.task) > 1 or self._tasks.get(job.task):
                 raise TaskExists(f"task {job.task!r} exists; choose another name")
-        before: set[str] = set()
+        before = planned | self._of_jobs(
+            claim.seq for claim in Views.of(self._bus).active_claims(queue.info)
+        )
         for job in jobs:
             for name in job.depends_on:
-                if name not in before and name not in planned:
+                if name not in before:
                     self._check_dependency(job, name, is_later=name in names)
             before.add(job.task)
 
@@ -139,6 +147,12 @@ class Planning:
             raise InvalidInput(f"job {job.task!r} depends on {name!r}, which is no task")
         if task.state in ("CANCELLED", "FAILED"):
             raise InvalidInput(f"job {job.task!r} depends on {name!r}, which is {task.state}")
+
+    def _of_jobs(self, seqs: Iterable[int]) -> set[str]:
+        """Return the tasks of jobs, which may not be there yet."""
+        messages = (self._bus.log.readable(seq) for seq in seqs)
+        payloads = (message.payload for message in messages if message is not None)
+        return {str(each.get("task")) for each in payloads if isinstance(each, dict)}
 
 
 def _draft(

@@ -42,6 +42,28 @@ def test_job_enters_the_queue_as_the_last_that_it_needs_has_landed(bus: Bus, tas
     assert message.conversation == "request"
 
 
+def test_name_of_a_job_in_the_queue_is_taken(bus: Bus, tasks: Tasks) -> None:
+    """Else the second prompt would be dropped in silence: who has the first redoes nothing."""
+    tasks.plan([NewJob(task="one")], agent="planner")
+    with pytest.raises(TaskExists, match="task 'one' exists"):
+        tasks.plan([NewJob(task="one", payload={"prompt": "other"})], agent="planner")
+    assert queued(bus) == ["one"]
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_job_may_depend_on_one_that_no_worker_has_made_a_task_of(
+    bus: Bus, tasks: Tasks, is_begun: bool
+) -> None:
+    """As `bus task add` after another one, while no worker runs, or one has just claimed it."""
+    tasks.plan([NewJob(task="one")], agent="planner")
+    if is_begun:
+        assert Queue.open(bus, "jobs").claim("worker-1")
+    tasks.plan([NewJob(task="two", depends_on=("one",))], agent="planner")
+    assert [job.task for job in tasks.planned()] == ["two"]
+    to_state(tasks, "COMPLETED", "one")
+    assert queued(bus) == ["one", "two"]
+
+
 def test_what_depends_on_a_task_that_will_not_land_is_cancelled(bus: Bus, tasks: Tasks) -> None:
     tasks.plan([*chain("a", "b", "c"), NewJob(task="other")], agent="planner")
     to_state(tasks, "CANCELLED", "a")
