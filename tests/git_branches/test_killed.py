@@ -309,11 +309,12 @@ def test_git_that_hangs_after_its_maker_was_killed_is_named(
     whole(main, trees)
 
 
+@pytest.mark.slow
 def test_hook_of_refs_that_hangs_is_ended(main: Git, trees: WorkTrees) -> None:
     """Not only where git makes a tree: also where its branch is made."""
     hook = hook_of_refs(main, "read old new ref; [ $ref != refs/heads/w/fix ] || exec sleep 600")
-    new = dataclasses.replace(wish(main), limit_s=1.0)
-    with pytest.raises(OutOfTime, match="git update-ref has not ended within 1 s"):
+    new = dataclasses.replace(wish(main), limit_s=5.0)  # enough for all other gits
+    with pytest.raises(OutOfTime, match="git update-ref has not ended within 5 s"):
         trees.make(new)
     hook.unlink()
     trees.make(wish(main))
