@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from ..schema.message.draft import ABSENT, Draft
@@ -52,15 +60,25 @@ class Given(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_more_than_there_is(cls, given: Any) -> Any:
-        """Make one error of a million unknown fields, where pydantic makes a million."""
-        if isinstance(given, dict) and len(given) > len(cls.model_fields):
-            known = {field.alias or name for name, field in cls.model_fields.items()}
-            unknown = next(name for name in given if name not in known)
-            raise PydanticCustomError(
-                "extra_forbidden", "there is no field {name}", {"name": ascii(unknown[:80])}
-            )
+    def _refuse_unknown(cls, given: Any) -> Any:
+        """Refuse the first of a million unknown fields, where pydantic makes a million errors."""
+        if isinstance(given, dict):
+            fields = {field.alias or name: field for name, field in cls.model_fields.items()}
+            former = {name for field in fields.values() for name in former_names(field)}
+            unknown = next((name for name in given if name not in fields.keys() | former), None)
+            if unknown is not None:
+                raise PydanticCustomError(
+                    "extra_forbidden",
+                    "there is no field {name}; it takes {names}",
+                    {"name": ascii(unknown[:80]), "names": ", ".join(fields) or "none"},
+                )
         return given
+
+
+def former_names(field: FieldInfo) -> list[str]:
+    """Return the names under which a field is taken besides its own; none where it has one."""
+    names = field.validation_alias
+    return [str(each) for each in names.choices] if isinstance(names, AliasChoices) else []
 
 
 class MessageGiven(Given):

@@ -102,3 +102,16 @@ def test_former_renewals_are_understood(one_client: httpx.Client) -> None:
     held = {"name": "old", "holder": "a", "token": granted["token"]}
     renewed = one_client.post("/v1/leases/renew", json=held | {"ttl_s": 600}).json()
     assert renewed["until"] > granted["until"]
+
+
+def test_unknown_field_is_answered_with_those_that_there_are(client: httpx.Client) -> None:
+    """In one way, however many fields there are; a former name is none of the unknown ones."""
+    for path, given, takes in (
+        ("/v1/leases/1/renew", {"holder": "h"}, "it takes lease_s"),
+        ("/v1/reservations/1/renew", {"lease_s": 5, "agent": "h"}, "it takes lease_s"),
+        ("/v1/messages", {"type": "t", "from": "a", "conversation": "c"}, "correlation_id"),
+    ):
+        refused = problem(client.post(path, json=given), 422, "invalid-input")
+        assert f"there is no field '{list(given)[-1]}'; it takes" in refused
+        assert takes in refused
+    problem(client.post("/v1/leases/1/renew", json={"ttl_s": 5}), 409, "lease-lost")

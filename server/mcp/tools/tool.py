@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, model_validator
-from pydantic.fields import FieldInfo
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from ...access.principals import Scope
+from ...records import former_names
 from ..session import Session
 from .quoted_messages import QUOTED, FramedMessage
 
@@ -36,7 +36,7 @@ class Arguments(BaseModel):
             called: name
             for name, field in cls.model_fields.items()
             if not field.is_required()
-            for called in (name, *_former(field))
+            for called in (name, *former_names(field))
         }
         return {
             called: value
@@ -44,12 +44,6 @@ class Arguments(BaseModel):
             if called not in optional
             or not (value is None or (value in ("", 0) and optional[called] not in cls.meant))
         }
-
-
-def _former(field: FieldInfo) -> list[str]:
-    """Return the other names under which an argument is taken."""
-    names = field.validation_alias
-    return [str(each) for each in names.choices] if isinstance(names, AliasChoices) else []
 
 
 class Result(BaseModel):
