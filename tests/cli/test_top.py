@@ -11,6 +11,7 @@ import struct
 import subprocess
 import termios
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -198,13 +199,13 @@ def test_agents_seen_last_are_shown_where_not_all_have_room(busy: Bus) -> None:
 
 
 def test_rate_is_of_the_last_seconds(busy: Bus) -> None:
-    watcher = Watcher(busy)
+    watcher, began = Watcher(busy), time.monotonic()
     assert watcher.look().per_s is None
     for _ in range(10):
         busy.publish("t", from_agent="lead")
     sight = watcher.look()
     assert sight.per_s is not None
-    assert sight.per_s > 10
+    assert sight.per_s > 9 / (time.monotonic() - began)
 
 
 def test_pipe_gets_one_plain_picture(busy: Bus, run_bus: RunBus) -> None:
