@@ -182,7 +182,7 @@ def test_d_66_a_plugin_that_ignores_term_is_gone_with_its_children_after_its_tim
         wait
         sleep 60
         """
-    config = CONFIG.replace("config:", "timeouts: {poll: 300ms}\n        config:").replace(
+    config = CONFIG.replace("config:", "timeouts: {poll: 3s}\n        config:").replace(
         "max_attempts: 2", "max_attempts: 1"
     )
     folder.write(config=config).plugin("echo", run=dedent(program).lstrip())
@@ -192,7 +192,7 @@ def test_d_66_a_plugin_that_ignores_term_is_gone_with_its_children_after_its_tim
         (claim,) = service.claims(job_id)
         (entry,) = service.log(job_id)
     assert (job.state, claim.status, entry.status) == ("dead", "timed_out", "timed_out")
-    assert "timed out after 0.3 s" in str(job.error)
+    assert "timed out after 3 s" in str(job.error)
     for name in ("parent", "child"):
         with pytest.raises(ProcessLookupError):
             os.kill(int((tmp_path / name).read_text()), 0)
