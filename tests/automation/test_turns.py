@@ -124,7 +124,7 @@ def test_job_whose_time_comes_while_none_may_begin_costs_no_turns(
     bus: Bus, configured: Folder, tmp_path: Path
 ) -> None:
     # Time enough for the other job to begin before the next attempt.
-    configured.write(config=ONE_WORKER.replace("backoff_base: 300ms", "backoff_base: 3s"))
+    configured.write(config=ONE_WORKER.replace("3, backoff_base: 300ms", "2, backoff_base: 3s"))
     configured.plugin("echo", run="#!/bin/sh\nexit 1\n")
     with turning(bus, configured) as (run, service):
         failing = run.submit("echo")
