@@ -28,7 +28,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 ROOT = Path(__file__).parents[1]
 #: Seconds after which a command that has not ended fails its test.
-COMMAND_TIMEOUT_S = 100
+COMMAND_TIMEOUT_S = 200
 #: What commands print is for a plain terminal, whoever runs the tests.
 PLAIN = {"COLUMNS": "100", "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC"}
 

@@ -87,7 +87,7 @@ class ServiceProcess:
             capture_output=True,
             text=True,
             env=self._env,
-            timeout=110,
+            timeout=250,
             check=False,
         )
 

@@ -53,10 +53,10 @@ def test_d_145_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None
     path = tmp_path / "automation.service"
     path.write_text(unit().replace("/usr/local/bin/bus", BUS[0]))
     words = ["systemd-analyze", "verify", "--man=no", "--generators=no", str(path)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=250, check=False)
     assert (done.returncode, path.name in done.stderr) == (0, False), done.stderr
     path.write_text(path.read_text().replace("WatchdogSec", "WatchdogSecs"))
-    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=250, check=False)
     assert "WatchdogSecs" in done.stderr
 
 

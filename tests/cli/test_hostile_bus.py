@@ -290,7 +290,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[list[str], int
         text=True,
         cwd=project,
         env=git_env(env),
-        timeout=110,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stderr

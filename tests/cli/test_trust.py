@@ -150,7 +150,7 @@ def test_every_command_refuses_a_bus_that_it_finds_and_another_user_owns(
         text=True,
         cwd=project,
         env=git_env(bus_env),
-        timeout=110,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -53,7 +53,7 @@ def grown(now: dict[str, Any], record: dict[str, Any], operation: str) -> dict[s
 def now() -> dict[str, Any]:
     """The present cost of every operation."""
     command = [sys.executable, "-W", "ignore", str(HERE / "record.py"), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr
     counts: dict[str, Any] = json.loads(done.stdout)
     return counts

@@ -86,7 +86,7 @@ def test_server_keeps_to_its_document(
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=250,
         check=False,
         cwd=tmp_path,
     )

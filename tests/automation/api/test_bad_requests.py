@@ -336,7 +336,7 @@ def test_the_api_keeps_to_its_document(served: Served, tmp_path: Path) -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=250,
         check=False,
         cwd=tmp_path,
     )

@@ -31,7 +31,7 @@ def doomed(yard: Yard, fatal: int, remote: str = "") -> int:
         [*command, str(yard.git.path), str(fatal), remote],
         cwd=ROOT,
         capture_output=True,
-        timeout=120,
+        timeout=250,
         check=False,
     )
     assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()

@@ -49,7 +49,7 @@ def work(repo: Path, env: dict[str, str], kill_at: int) -> bool:
             stdout=out,
             stderr=out,
             check=False,
-            timeout=120,
+            timeout=250,
         )
     assert done.returncode in (0, -9), (repo / "worker.out").read_text()
     return done.returncode == -9
