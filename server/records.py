@@ -95,7 +95,11 @@ class MessageGiven(Given):
     payload_ref: str | None = Field(None, description="The name of a blob, instead of `payload`.")
     id: Id | None = Field(None, description="Publishing it again then stores nothing.")
     in_reply_to: Id | None = Field(None, description="The id of the message that it answers.")
-    correlation_id: Id | None = Field(None, description="Its conversation.")
+    conversation: Id | None = Field(
+        None,
+        validation_alias=AliasChoices("conversation", "correlation_id"),
+        description="Its conversation; also as `correlation_id`, its name in a line.",
+    )
     priority: PriorityGiven = Field("normal", description="How urgent it is.")
     headers: dict[str, Any] | None = Field(None, description="Metadata.")
 
@@ -108,7 +112,7 @@ class MessageGiven(Given):
             from_agent=principal.act_as(self.from_agent, "from"),
             id=self.id,
             in_reply_to=self.in_reply_to,
-            correlation_id=self.correlation_id,
+            correlation_id=self.conversation,
             priority=parse_priority(self.priority),
             headers=self.headers,
             payload_ref=self.payload_ref,

@@ -109,7 +109,7 @@ def test_unknown_field_is_answered_with_those_that_there_are(client: httpx.Clien
     for path, given, takes in (
         ("/v1/leases/1/renew", {"holder": "h"}, "it takes lease_s"),
         ("/v1/reservations/1/renew", {"lease_s": 5, "agent": "h"}, "it takes lease_s"),
-        ("/v1/messages", {"type": "t", "from": "a", "conversation": "c"}, "correlation_id"),
+        ("/v1/messages", {"type": "t", "from": "a", "thread": "c"}, "conversation"),
     ):
         refused = problem(client.post(path, json=given), 422, "invalid-input")
         assert f"there is no field '{list(given)[-1]}'; it takes" in refused

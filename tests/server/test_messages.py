@@ -18,7 +18,7 @@ def test_what_is_published_is_in_the_log_as_sent(client: httpx.Client, bus: Bus)
     everything = MESSAGE | {
         "to": "b",
         "id": "m-1",
-        "correlation_id": "c-1",
+        "conversation": "c-1",
         "priority": "interactive",
         "headers": {"k": [1]},
     }
@@ -31,6 +31,14 @@ def test_what_is_published_is_in_the_log_as_sent(client: httpx.Client, bus: Bus)
     assert (message.id, message.conversation, message.priority) == ("m-1", "c-1", 0)
     assert message.headers == {"k": [1]}
     assert client.get(response.headers["Location"]).content == message.to_json()
+
+
+def test_line_is_published_as_it_is(client: httpx.Client, bus: Bus) -> None:
+    """A line has another word for its conversation; two words that differ are refused."""
+    client.post("/v1/messages", json=MESSAGE | {"correlation_id": "c-1"})
+    assert [message.conversation for message in bus.read()] == ["c-1"]
+    both = MESSAGE | {"conversation": "c-1", "correlation_id": "c-2"}
+    problem(client.post("/v1/messages", json=both), 422, "invalid-input")
 
 
 def test_no_payload_and_a_payload_of_null_differ(client: httpx.Client, bus: Bus) -> None:
