@@ -143,7 +143,7 @@ if TYPE_CHECKING:
     from .tasks.trees.clean import Clean as Clean
     from .tasks.trees.clean import Cleaned as Cleaned
     from .tasks.trees.finish import NothingDone as NothingDone
-    from .tasks.trees.finish import finish as finish
+    from .tasks.trees.finish import finish_task as finish_task
     from .tasks.trees.spawn import Spawn as Spawn
     from .tasks.trees.spawn import TaskSpec as TaskSpec
     from .workers.commands.json_contract import JsonCommand as JsonCommand
@@ -207,7 +207,7 @@ _NAMES = {
         "tasks.steps.planning": "NewJob",
         "tasks.records.planned_jobs": "PlannedJob",
         "tasks.trees.spawn": "Spawn TaskSpec",
-        "tasks.trees.finish": "finish",
+        "tasks.trees.finish": "finish_task",
         "tasks.trees.clean": "Clean Cleaned",
     },
     "Export and import": {

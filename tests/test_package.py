@@ -82,7 +82,7 @@ SURFACE = {
     },
     "Tasks on git branches": {
         *("Blocked", "NewJob", "NewTask", "PlannedJob", "Task", "Tasks"),
-        *("Clean", "Cleaned", "Spawn", "TaskSpec", "finish"),
+        *("Clean", "Cleaned", "Spawn", "TaskSpec", "finish_task"),
     },
     "Export and import": {"Exporter", "FieldMap", "ImportReport", "import_jsonl"},
     "Types of arguments": {

@@ -13,7 +13,7 @@ from ...tasks.programs.agent_program import environment_of_task
 from ...tasks.steps.tasks import Tasks
 from ...tasks.trees.clean import Clean
 from ...tasks.trees.diff import TaskDiff
-from ...tasks.trees.finish import finish, state_of
+from ...tasks.trees.finish import finish_task, state_of
 from ...tasks.trees.spawn import Spawn
 from .. import arguments
 from ..definition import Commands
@@ -80,7 +80,7 @@ def done(name: Name, agent: Actor = None, token: Token = None, place: Place = HE
     """
     agent = arguments.sender(agent, "--agent")
     with place.open() as bus:
-        finished = finish(bus, name, agent=agent, token=wanted_token(token))
+        finished = finish_task(bus, name, agent=agent, token=wanted_token(token))
         print_task(finished)
         note_reserved(reserved_by_others(bus, [finished]))
     return 0

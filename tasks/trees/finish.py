@@ -22,7 +22,7 @@ class NothingDone(Refused):
 
 
 @checked
-def finish(bus: Bus, name: str, *, agent: str, token: int) -> Task:
+def finish_task(bus: Bus, name: str, *, agent: str, token: int) -> Task:
     """Pin the head of a task's branch, by which it is done. Safe to repeat.
 
     Args:

@@ -290,7 +290,7 @@ def public_calls(bus: Bus) -> Calls:
         Spawn: {"bus": bus},
         Spawn(bus).spawn: {"spec": SPEC, "agent": "a"},
         Spawn(bus).mend: {"task": task},
-        ackbus.finish: {"bus": bus} | held,
+        ackbus.finish_task: {"bus": bus} | held,
         Clean: {"bus": bus},
         Clean(bus).clean: {},
         exporter.export_once: {},

@@ -13,7 +13,7 @@ from ....tasks.board.comments import Comment, comment, comments, place_in
 from ....tasks.board.reserved import reserved_by_others
 from ....tasks.records.task import Blocked, Task
 from ....tasks.steps.tasks import Tasks
-from ....tasks.trees.finish import finish
+from ....tasks.trees.finish import finish_task
 from ...access.principals import Scope
 from ..session import Session
 from .pages import MAX_PAGE
@@ -70,7 +70,7 @@ def _act(session: Session, given: Act) -> Reply:
             told, told.lines(f"Seq {made.seq} tells the worker, about {named(made.text)}.")
         )
     if given.action == "done":
-        return _done(bus, finish(bus, given.task, agent=agent, token=_token(given)), agent)
+        return _done(bus, finish_task(bus, given.task, agent=agent, token=_token(given)), agent)
     return _listed([_step(tasks, given, given.task, agent)], agent)
 
 

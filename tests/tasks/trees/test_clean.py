@@ -16,7 +16,7 @@ from ackbus.tasks.records.task import Task
 from ackbus.tasks.steps.errors import TaskNotFound
 from ackbus.tasks.steps.tasks import Tasks
 from ackbus.tasks.trees.clean import Clean, Cleaned
-from ackbus.tasks.trees.finish import finish
+from ackbus.tasks.trees.finish import finish_task
 from ackbus.tasks.trees.leftovers import leftovers_of
 
 from ...cli.git import Git
@@ -29,7 +29,7 @@ def worked(bus: Bus, main: Git, name: str = "fix") -> Task:
     task = spawned(bus, main, name, review="none")
     Tasks(bus).start(name, agent="worker-1", token=task.token)
     at(task.path).commit(name)
-    return finish(bus, name, agent="worker-1", token=task.token)
+    return finish_task(bus, name, agent="worker-1", token=task.token)
 
 
 def landed(bus: Bus, main: Git, name: str = "fix") -> Task:

@@ -11,7 +11,7 @@ from ackbus.tasks.records.task import Task
 from ackbus.tasks.steps.errors import WrongTaskState
 from ackbus.tasks.steps.tasks import Tasks
 from ackbus.tasks.trees.diff import TaskDiff
-from ackbus.tasks.trees.finish import NothingDone, finish
+from ackbus.tasks.trees.finish import NothingDone, finish_task
 
 from ...cli.git import Git
 from ...git_branches.conftest import at
@@ -33,7 +33,7 @@ def tree(task: Task) -> Git:
 
 
 def done(bus: Bus, task: Task) -> Task:
-    return finish(bus, "fix", agent="worker-1", token=task.token)
+    return finish_task(bus, "fix", agent="worker-1", token=task.token)
 
 
 def test_clean_head_is_pinned(bus: Bus, task: Task, tree: Git) -> None:

@@ -9,7 +9,7 @@ from ackbus.git.branches.repositories import Place
 from ackbus.git.trees.work_trees import WorkTrees
 from ackbus.tasks.steps.tasks import Tasks
 from ackbus.tasks.trees.clean import Clean
-from ackbus.tasks.trees.finish import finish
+from ackbus.tasks.trees.finish import finish_task
 
 from ...automation.killing import killed_at
 from ...cli.git import Git
@@ -107,7 +107,7 @@ def test_done(directory: Path, main: Git, tmp_path: Path) -> None:
     def done() -> None:
         with Bus.open(directory) as bus:
             token = Tasks(bus).get(f"t{number}").token
-            finish(bus, f"t{number}", agent="worker-1", token=token)
+            finish_task(bus, f"t{number}", agent="worker-1", token=token)
 
     prepare()
     for _ in kills(tmp_path / "bin", done, least=3):

@@ -185,9 +185,9 @@ def test_program_of_a_user_needs_public_names_alone(bus: Bus, main: Git) -> None
     tasks = ackbus.Tasks(bus)
     tasks.start("fix", agent="ann", token=task.token)
     with pytest.raises(ackbus.NothingDone):
-        ackbus.finish(bus, "fix", agent="ann", token=task.token)
+        ackbus.finish_task(bus, "fix", agent="ann", token=task.token)
     at(task.path).commit("mine")
-    done = ackbus.finish(bus, "fix", agent="ann", token=task.token)
+    done = ackbus.finish_task(bus, "fix", agent="ann", token=task.token)
     assert (done.state, done.head) == ("APPROVED", at(task.path).head)
     tasks.cancel("fix", agent="lead")
     (cleaned,) = ackbus.Clean(bus).clean()
