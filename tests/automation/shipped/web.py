@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.client import parse_headers
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -46,7 +47,10 @@ def breaking_off(said: bytes) -> Iterator[str]:
         def answer() -> None:
             connection, _ = server.accept()
             with connection:
-                connection.recv(1_000_000)
+                with connection.makefile("rb") as request:  # else the close would be a reset
+                    request.readline()
+                    length = parse_headers(request).get("Content-Length")
+                    request.read(int(length or 0))
                 connection.sendall(said)
 
         thread = threading.Thread(target=answer)
