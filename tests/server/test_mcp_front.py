@@ -252,14 +252,14 @@ LINES = st.one_of(
 
 
 @given(lines=LINES)
-@settings(max_examples=size(sample=50, whole=3000), deadline=None)
+@settings(max_examples=size(sample=20, whole=3000), deadline=None)
 def test_front_answers_as_the_sdk_or_not_at_all(lines: list[bytes]) -> None:
     _, answers, left = front_on(lines)
     assert answers == answers_of_sdk(DEFAULT, lines[: len(lines) - len(left)])
 
 
 @given(lines=LINES)
-@settings(max_examples=size(sample=50, whole=3000), deadline=None)
+@settings(max_examples=size(sample=20, whole=3000), deadline=None)
 def test_connection_that_the_front_opened_goes_on_as_if_the_sdk_had(lines: list[bytes]) -> None:
     """Nothing is lost, nothing is answered twice, and the protocol stays the one it was."""
     front, answers, left = front_on(lines)

@@ -60,7 +60,7 @@ def test_job_ends_although_nobody_is_there_to_be_told(
     configured.write(config=config + "  asleep: {enabled: false}\n")
     with running(bus, configured.path) as service:
         assert service.ended(service.submit("bad")).state == "dead"
-        assert service.service._dispatcher.running == []
+        wait_until(lambda: service.service._dispatcher.running == [])
         assert not service.service._dispatcher.has_unwritten
 
 
