@@ -50,8 +50,9 @@ quick: venv  ## run the tests that start few processes, in less than a minute: w
 test: venv  ## run the tests
 	$(IN_MEMORY) $(BIN)/pytest $(SIDE_BY_SIDE) --ignore=$(DOCUMENTS) --ignore=$(RELEASE)
 
-nightly: venv  ## run all tests in their long forms (an hour)
+nightly: venv  ## run all tests in their long forms (an hour), then kill 5,000 agents (half an hour)
 	ACKBUS_NIGHTLY=1 $(BIN)/pytest $(SIDE_BY_SIDE) --ignore=$(DOCUMENTS) --ignore=$(RELEASE) --timeout=1200 -m ""
+	$(BIN)/bus torture --agents 35 --minutes 30 --kill-every 0.3
 
 pythons: venv  ## run the quick tests of four rooms with each later Python that is here
 	$(IN_MEMORY) .ci/pythons $(ROOMS)
