@@ -20,8 +20,8 @@ NAME = "attack"
 #: Values by name: an expression of SQL over the old value `old`, in which words in braces are those
 #: of `Target.words`.
 VALUES = {
-    "relative-file": "'../outside/secret'",
-    "relative-folder": "'../outside/x.git'",
+    "relative-file": "'../abroad/outside/secret'",
+    "relative-folder": "'../abroad/outside/x.git'",
     "absolute-file": "'{outside}/secret'",
     "absolute-folder": "'{outside}/x.git'",
     "option": "'--upload-pack={command}'",
@@ -75,7 +75,7 @@ class Target:
 
     @classmethod
     def make(cls, folder: Path, around: Surroundings) -> "Target":
-        outside = folder / "outside"
+        outside = folder / "abroad" / "outside"
         (outside / "x.git").mkdir(parents=True)
         (outside / "secret").write_text("secret\n")
         listener = socket.create_server(("127.0.0.1", 0))
