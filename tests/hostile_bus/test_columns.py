@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow  # starts many processes
 
 BUS = ".worker-state"
 
-#: How many files have all columns, each with one value.
+#: How many files share all columns, each of which has one value.
 FILES = 30
 
 #: Lines that look at every row, which each file meets; of the others it meets every third.
@@ -57,7 +57,7 @@ def target(tmp_path: Path, around: Surroundings) -> Iterator[Target]:
 
 @pytest.fixture
 def walk(around: Surroundings, command_server: CommandServer) -> Walk:
-    return Walk(around, command_server)
+    return Walk(around, command_server, is_broken=True)  # a text in a column of numbers
 
 
 def look(walk: Walk, target: Target, project: Path, number: int, what: object) -> None:

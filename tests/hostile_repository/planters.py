@@ -53,7 +53,7 @@ def edited(*arguments: str, stdin: str = "") -> Trigger:
 
 
 def on_terminal(command: str, keys: bytes = b"") -> Trigger:
-    """A command of git on a terminal, with what is typed there, after a tracked file was changed."""
+    """A command of git on a terminal, with keys typed there, after a tracked file was changed."""
 
     def run(place: Place) -> None:
         (place.tree / "a.txt").write_text(FIRST + "6\n")
@@ -173,7 +173,9 @@ PROGRAMS = [
         git("interpret-trailers", "--trailer", "t=x", stdin="x\n"),
     ),
     Planter(
-        "trailer-of-old", settings(trailer__o__command="CMD"), git("interpret-trailers", stdin="x\n")
+        "trailer-of-old",
+        settings(trailer__o__command="CMD"),
+        git("interpret-trailers", stdin="x\n"),
     ),
     Planter(
         "browser",
@@ -182,7 +184,9 @@ PROGRAMS = [
     ),
     Planter("man-viewer", settings(man__viewer="x", man__x__cmd="CMD"), git("help", "-m", "git")),
     Planter("diff-tool", settings(difftool__d__cmd="CMD"), git("difftool", "-yt", "d", "HEAD~1")),
-    Planter("archive-format", settings(tar__z__command="CMD"), git("archive", "--format=z", "HEAD")),
+    Planter(
+        "archive-format", settings(tar__z__command="CMD"), git("archive", "--format=z", "HEAD")
+    ),
     Planter(
         "commit-signature",
         settings(commit__gpgSign="true", gpg__program="CMD"),

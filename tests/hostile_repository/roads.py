@@ -111,7 +111,7 @@ REMOTES = [
 ]
 
 
-# Elsewhere: the settings that name the command are in another folder --------------------------------
+# Elsewhere: the settings that name the command are in another folder ------------------------------
 
 STATUS: Trigger = git("status")
 

@@ -76,9 +76,7 @@ def unchanged_by(walk: Walk, place: Place, what: list[list[str]], folder: Path) 
     assert differing == set()
 
 
-def test_in_a_repository_with_all_traps_at_once(
-    place: Place, walk: Walk, full_bus: Path
-) -> None:
+def test_in_a_repository_with_all_traps_at_once(place: Place, walk: Walk, full_bus: Path) -> None:
     commits = branches(place)
     plant(TOGETHER, place)
     bus = put_bus(place.tree, full_bus, str(place.git_dir), commits)
@@ -99,9 +97,7 @@ def test_in_a_repository_with_a_trap_that_others_would_hide(
     unchanged_by(walk, place, lines_of_git(), folder)
 
 
-@pytest.mark.parametrize(
-    "planter", [case(each, id=each.name, by_day=False) for each in TOGETHER]
-)
+@pytest.mark.parametrize("planter", [case(each, id=each.name, by_day=False) for each in TOGETHER])
 def test_in_a_repository_with_each_trap(
     planter: Planter, place: Place, walk: Walk, full_bus: Path
 ) -> None:

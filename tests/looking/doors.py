@@ -18,8 +18,15 @@ from .walk import HANG_S, MEMORY, Walk
 
 #: What stands for a parameter of an address, by its name, and for all others.
 _PARAMETERS = {
-    **{"seq": "14", "queue": "work", "agent": "bob", "key": "m-1", "conversation": "m-9"},
-    **{"token": "1", "session": "p", "q": "small", "id": "m-1"},
+    "seq": "14",
+    "queue": "work",
+    "agent": "bob",
+    "key": "m-1",
+    "conversation": "m-9",
+    "token": "1",
+    "session": "p",
+    "q": "small",
+    "id": "m-1",
 }
 
 #: Streams that only end with their client.
@@ -28,7 +35,12 @@ _STREAMS = ("/v1/events", "/v1/sessions/{session}/events")
 #: What the document doesn't list: the page, and the doors in PushPals' forms.
 _BESIDES = (
     *("/", "/page/project", "/page/x", "/jobs", "/jobs/p/logs", "/requests", "/completions"),
-    *("/workers", "/system/status", "/autonomy/snapshot?sessionId=p", "/autonomy/state?sessionId=p"),
+    *(
+        "/workers",
+        "/system/status",
+        "/autonomy/snapshot?sessionId=p",
+        "/autonomy/state?sessionId=p",
+    ),
     *("/autonomy/snapshots/p", "/v1/queues?window_s=60", "/v1/messages?limit=1"),
 )
 
@@ -61,7 +73,7 @@ def ask_server(walk: Walk, server: CommandServer, folder: Path, directory: Path)
             os.close(theirs)
             resource.prlimit(command.pid, resource.RLIMIT_AS, (MEMORY, MEMORY))
             if line := lines.readline():
-                walk.faults += _asked(json.loads(line)["url"])
+                walk.faults += _asked(json.loads(line)["url"], walk.is_broken)
                 command.terminate()
             _end(walk, command, "serve")
         err.seek(0)
@@ -104,7 +116,7 @@ def _calls() -> Iterator[tuple[str, Mapping[str, object]]]:
             yield "tools/call", {"name": name, "arguments": _CALLS.get(name, {})}
 
 
-def _asked(url: str) -> Iterator[str]:
+def _asked(url: str, is_broken: bool) -> Iterator[str]:
     with httpx.Client(base_url=url, timeout=HANG_S) as client:
         paths = [*_addresses(client.get("/v1/openapi.json").json()), *_BESIDES]
         for path in paths:
@@ -113,7 +125,7 @@ def _asked(url: str) -> Iterator[str]:
             except httpx.HTTPError as error:
                 yield f"GET {path}: {error!r}"
                 continue
-            if answer.status_code == 500:
+            if answer.status_code == 500 and not is_broken:
                 yield f"GET {path}: 500 {answer.text[:300]}"
 
 
@@ -138,7 +150,7 @@ def _end(walk: Walk, command: object, name: str) -> None:
 
 
 def _note(walk: Walk, name: str, said: str) -> None:
-    if "Traceback" in said:
+    if "Traceback" in said and not walk.is_broken:
         walk.faults.append(f"{name}: {said[-600:]}")
     if ran := walk.around.ran():
         walk.faults.append(f"{name}: ran {', '.join(ran)}")

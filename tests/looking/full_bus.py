@@ -36,7 +36,8 @@ VALUES (:task, 1, :state, 'bob', :branch, :path, :repository, 'main', :base, 'ma
 _LANDING = """
 INSERT INTO landings (repository, target, task, attempt, branch, head, onto, candidate, tree,
                       patch_id, checks, state, completion_seq, intended_at_ms)
-VALUES (:repository, 'main', :task, 1, :branch, :head, :base, :head, :base, '', '[]', 'intended', 1, :at)
+VALUES (:repository, 'main', :task, 1, :branch, :head, :base, :head, :base, '', '[]', 'intended',
+        1, :at)
 """
 
 _NO_COMMIT = "1" * 40

@@ -16,7 +16,20 @@ from ..conftest import PLAIN
 
 #: What hostile files may have started: shells, what git starts, and what a person's settings name.
 PROGRAMS = (
-    *("git", "sh", "bash", "env", "ssh", "gpg", "gpgsm", "ssh-keygen", "less", "more", "vi", "nano"),
+    *(
+        "git",
+        "sh",
+        "bash",
+        "env",
+        "ssh",
+        "gpg",
+        "gpgsm",
+        "ssh-keygen",
+        "less",
+        "more",
+        "vi",
+        "nano",
+    ),
     *("emacs", "man", "curl", "wget", "nc", "python3", "perl", "xdg-open", "notify-send", "claude"),
 )
 

@@ -21,8 +21,11 @@ CODES = (0, 1, 2, 3, 4, 5, 78)
 #: Bytes of address space that a command may take: what is loaded takes a quarter of it.
 MEMORY = 2 << 30
 
-#: What stderr has of an error that nobody meant to report.
-_BROKEN = ("Traceback", "-v shows where", "MemoryError")
+#: What stderr has where an error was not reported in a line.
+_BROKEN = ("Traceback", "MemoryError")
+
+#: What the line has of an error that nobody meant to report.
+_UNEXPECTED = "-v shows where"
 
 
 @dataclass
@@ -32,11 +35,14 @@ class Walk:
     Attributes:
         around: the home, and the programs that note their starts.
         server: runs the commands.
+        is_broken: whether what the commands look at may be none that any ackbus wrote, so that a
+            line which says no more than that is an answer.
         faults: a line for each thing that went wrong.
     """
 
     around: Surroundings
     server: CommandServer
+    is_broken: bool = False
     faults: list[str] = field(default_factory=list)
 
     def run(
@@ -72,4 +78,5 @@ class Walk:
             said = err.read().decode(errors="replace")
         if code not in CODES:
             return f"exit code {code}: {said[-300:]}"
-        return next((f"{word!r} in {said[-300:]}" for word in _BROKEN if word in said), None)
+        words = _BROKEN if self.is_broken else (*_BROKEN, _UNEXPECTED)
+        return next((f"{word!r} in {said[-300:]}" for word in words if word in said), None)
