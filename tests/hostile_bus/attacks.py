@@ -170,5 +170,5 @@ def _update(connection: apsw.Connection, column: Column, expression: str, row: i
     count = connection.execute(f"SELECT count(*) FROM {column.table}").get
     return (
         f"UPDATE OR REPLACE {column.table} SET {column.name} = {expression} WHERE ({key}) ="
-        f" (SELECT {key} FROM {column.table} LIMIT 1 OFFSET {row % count})"
+        f" (SELECT {key} FROM {column.table} ORDER BY {key} LIMIT 1 OFFSET {row % count})"
     )
