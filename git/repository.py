@@ -25,6 +25,10 @@ _SETTINGS = (
     *("-c", "core.quotePath=false"),
     *("-c", "log.showRoot=true"),
     *("-c", "log.follow=false"),
+    # Neither is a program of the repository asked which files changed, nor is a repository taken
+    # that lies among the files of another one, unless it is named.
+    *("-c", "core.fsmonitor=false"),
+    *("-c", "safe.bareRepository=explicit"),
 )
 _ENVIRONMENT = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
 
@@ -64,11 +68,19 @@ class Repository:
     Args:
         folder: where git is run.
         environment: variables of git beside those of this process; None takes one away.
+        limit_s: the limit of each call that has none of its own, in seconds; None: no limit.
     """
 
-    def __init__(self, folder: str, environment: Mapping[str, str | None] | None = None) -> None:
+    def __init__(
+        self,
+        folder: str,
+        environment: Mapping[str, str | None] | None = None,
+        *,
+        limit_s: float | None = None,
+    ) -> None:
         self.folder = folder
         self._environment = environment or {}
+        self._limit_s = limit_s
 
     def run(
         self,
@@ -83,7 +95,8 @@ class Repository:
         Args:
             arguments: of git.
             stdin: what it may read.
-            limit_s: after how many seconds it is ended, with all that it started; None is never.
+            limit_s: after how many seconds it is ended, with all that it started; None: the
+                limit of this repository, which may be none.
             kept: descriptors that a git with a limit inherits: of locks that it holds with us.
             accepted: the exit codes that are no error.
 
@@ -92,6 +105,7 @@ class Repository:
             CommandFailed: it ended with an error.
             OutOfTime: it reached the limit.
         """
+        limit_s = self._limit_s if limit_s is None else limit_s
         if limit_s is not None:
             return self._run_limited(arguments, stdin, limit_s, kept, accepted)
         with self._start(arguments, subprocess.PIPE, subprocess.PIPE) as process:
@@ -169,8 +183,21 @@ class Repository:
         except CommandFailed as error:
             raise GitFailed(f"{self.folder} is in no git repository: {error.reason}") from error
 
+    def path(self, question: str) -> str:
+        """Return git's answer to a question that is a path, which may have any byte but NUL.
+
+        Raises:
+            GitFailed: as for `describe`.
+        """
+        try:
+            return os.fsdecode(self.run("rev-parse", question)).removesuffix("\n")
+        except CommandFailed as error:
+            raise GitFailed(f"{self.folder} is in no git repository: {error.reason}") from error
+
     def commit(self, name: str) -> str | None:
         """Return the id of a commit, or None when there is none of this name."""
+        if name.startswith("-") or "\0" in name:  # an option, and nothing that git takes
+            return None
         try:
             found = self.run("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}")
         except CommandFailed:
@@ -194,6 +221,10 @@ class Repository:
         found = dict(zip(plain, said.splitlines(), strict=True))
         ids = (found.get(name, b"").decode("utf-8", "replace") for name in names)
         return [id if _ID.fullmatch(id) else None for id in ids]
+
+    def with_variables(self, extra: Mapping[str, str | None]) -> Repository:
+        """Return the same repository, with more variables."""
+        return Repository(self.folder, {**self._environment, **extra}, limit_s=self._limit_s)
 
     def environment(self) -> dict[str, str]:
         """Return the variables of git here."""

@@ -12,6 +12,7 @@ from ...schema.message.seqs import seq_in
 from ...tasks.board.board import Boards
 from ...tasks.board.comments import comment, comments, place_in
 from ...tasks.board.forecast import forecast_of_refs, forecast_of_tasks
+from ...tasks.board.lookout import Lookout
 from ...tasks.board.past import seq_at
 from ...tasks.board.proof import prove, verify
 from ...tasks.board.reserved import reserved_by_others
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...tasks.board.board import Board
     from ...tasks.board.comments import Comment
+    from ...tasks.board.forecast import Clash
 
 commands = Commands()
 
@@ -96,20 +98,30 @@ def forecast(
 ) -> int:
     """Print the pairs of tasks, or of refs, that would not merge.
 
-    With each come the files that conflict. Changed files that others have reserved are told on
+    With each come the files that conflict. Nothing of the repository is run: what one of its drivers
+    or filters would make of a file is not known, and said so. Changed files that others have reserved are told on
     stderr. Exit code 4 when a REF is unknown.
     """
     with place.open() as bus:
+        lookout = Lookout(bus)
         if refs:
             found, reserved = forecast_of_refs(bus, refs, os.getcwd()), []
         else:
-            found = forecast_of_tasks(bus)
-            reserved = reserved_by_others(bus, Tasks(bus).list(is_live=True))
+            found = forecast_of_tasks(bus, lookout)
+            reserved = reserved_by_others(bus, Tasks(bus).list(is_live=True), lookout)
     for clash in found:
-        files = ", ".join(clash.files) or "they have no common ancestor"
-        output.result(clash.record(), f"{clash.a}  {clash.b}  {files}")
+        output.result(clash.record(), f"{clash.a}  {clash.b}  {_what_clashes(clash)}")
     note_reserved(reserved)
+    for reason in lookout.not_looked_into.values():
+        output.note(reason)
     return 0
+
+
+def _what_clashes(clash: Clash) -> str:
+    files = ", ".join(clash.files)
+    if clash.not_known is not None:
+        return f"not known: {files}{': ' if files else ''}{clash.not_known}"
+    return files or "they have no common ancestor"
 
 
 @commands.command("comment", example="bus task comment fix-login src/app.py:12 'Why twice?'")

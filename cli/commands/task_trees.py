@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ...git.trusted import NotTrusted
 from ...schema.errors import InvalidInput
 from ...tasks.board.reserved import reserved_by_others
 from ...tasks.programs.agent_program import environment_of_task
@@ -99,7 +100,11 @@ def diff(
     Exit code 4 when it has changed nothing, or its branch is gone.
     """
     with place.open() as bus:
-        found = TaskDiff.of(Tasks(bus).get(name))
+        try:
+            found = TaskDiff.of(bus, Tasks(bus).get(name))
+        except NotTrusted as error:
+            output.note(str(error))
+            return 0
     files = found.files()
     if stat or output.is_json():
         records = [

@@ -64,7 +64,7 @@ class Integration:
         Raises:
             GitFailed: there is none.
         """
-        return Place.around(os.path.abspath(self.repo))
+        return Place.around(self.repo if self.repo == os.curdir else os.path.abspath(self.repo))
 
     def rules(self, place: Place, agent: str | None) -> Rules:
         """Return the rules that the options give, in a repository.

@@ -12,7 +12,7 @@ from ...schema.errors import Refused
 from ..repository import CommandFailed, GitFailed, OutOfTime
 from .forecast import CRASHES, UNRELATED, plain_name
 from .patches import contains
-from .repositories import NOBODY_EVER, repository_at
+from .repositories import NOBODY_EVER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,8 +82,7 @@ class Candidates:
     """
 
     def __init__(self, place: Place, extra: dict[str, str | None] | None = None) -> None:
-        self.git = repository_at(place.common_dir, extra)
-        self._extra = extra or {}
+        self.git = place.git.with_variables(extra or {})
         self._place = place
         try:
             self.git.run("var", "GIT_COMMITTER_IDENT")
@@ -148,7 +147,7 @@ class Candidates:
 
     def _picked(self, commit: str, parent: str, tree: str) -> str | Conflict:
         """Return the files of a tree with the change of a commit."""
-        aside = repository_at(self._place.common_dir, {**self._extra, **NOBODY_EVER})
+        aside = self.git.with_variables(NOBODY_EVER)
         base = aside.run("commit-tree", tree, "-p", parent, "-m", "onto").decode().strip()
         return self._merged(base, commit)
 
@@ -179,7 +178,7 @@ class Candidates:
     def _commit(
         self, tree: str, parents: tuple[str, ...], words: bytes, author: dict[str, str | None]
     ) -> str:
-        git = repository_at(self._place.common_dir, {**self._extra, **_NO_PROMPT, **author})
+        git = self.git.with_variables({**_NO_PROMPT, **author})
         options = [word for parent in parents for word in ("-p", parent)]
         sign = ("-S",) if self._signs else ("--no-gpg-sign",)
         limit_s = _SIGNING_S if self._signs else None
@@ -209,7 +208,7 @@ class Candidates:
             return False
         if told.strip() != b"true":
             return False
-        git = repository_at(self._place.common_dir, {**self._extra, **_NO_PROMPT, **NOBODY_EVER})
+        git = self.git.with_variables({**_NO_PROMPT, **NOBODY_EVER})
         empty = git.run("mktree").decode().strip()
         try:
             git.run("commit-tree", empty, "-S", "-m", "to see", limit_s=_SIGNING_S)

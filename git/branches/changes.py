@@ -9,7 +9,7 @@ from ..repository import CommandFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .repositories import Place
+    from ..repository import Repository
 
 #: No program of a user's settings has a part in it, and no colour.
 _PLAIN = ("--no-ext-diff", "--no-textconv", "--no-color", "--find-renames")
@@ -34,23 +34,23 @@ class FileChange:
         return os.fsencode(self.file).decode("utf-8", "replace")
 
 
-def start_of(place: Place, target: str, head: str) -> str | None:
+def start_of(git: Repository, target: str, head: str) -> str | None:
     """Return the commit at which a branch last had all of its target, or None."""
     try:
-        answer = place.git.run("merge-base", f"refs/heads/{target}", head)
+        answer = git.run("merge-base", f"refs/heads/{target}", head)
     except CommandFailed:  # no such branch, or no common beginning
         return None
     return answer.decode().strip()
 
 
-def text_of(place: Place, start: str, head: str) -> str:
+def text_of(git: Repository, start: str, head: str) -> str:
     """Return the difference between two commits, as a patch."""
-    return os.fsdecode(place.git.run("diff", *_PLAIN, start, head, "--"))
+    return os.fsdecode(git.run("diff", *_PLAIN, start, head, "--"))
 
 
-def counts_of(place: Place, start: str, head: str) -> list[FileChange]:
+def counts_of(git: Repository, start: str, head: str) -> list[FileChange]:
     """Return the files that differ between two commits, with the counts of their lines."""
-    raw = place.git.run("diff", *_PLAIN, "--numstat", "-z", start, head, "--")
+    raw = git.run("diff", *_PLAIN, "--numstat", "-z", start, head, "--")
     fields = iter(raw.split(b"\0")[:-1])
     found = []
     for field in fields:

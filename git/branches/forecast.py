@@ -1,7 +1,8 @@
 """A forecast of conflicts: the pairs of commits that git could not merge by itself.
 
-Git merges them without a work tree. What it writes goes into a folder of its own, which is removed:
-the repository stays as it is.
+Git merges them without a work tree, in a sealed view: it runs no driver and no filter, so that what
+these would make of a file is not known. What it writes goes into a folder of its own, which is
+removed: the repository stays as it is.
 """
 
 from __future__ import annotations
@@ -11,18 +12,25 @@ import re
 import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from tempfile import TemporaryDirectory
 
-from ..repository import CommandFailed, GitFailed, Repository
+from ...schema.errors import InvalidInput
+from ..merge_driver import merge
+from ..repository import CommandFailed, GitFailed, OutOfTime, Repository
+from .attributes import MergedBy, merged_by
 from .meeting import Pair, meeting
-from .repositories import repository_at
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..sealed import SealedRepository
 
 #: How many processes of git merge at a time, and how many pairs each takes at most: its memory
 #: grows with every merge.
 _PROCESSES, _BATCH = min(4, os.cpu_count() or 1), 100
 
-#: How long a batch may take, in seconds: a driver for merges that somebody has set may hang.
+#: How long a batch may take, in seconds.
 _LIMIT_S = 600.0
 
 # Its messages are no part of the form: advice about submodules stands between them.
@@ -32,32 +40,110 @@ UNRELATED = "refusing to merge unrelated histories"
 #: How git ends at a few conflicts of renamed folders, also when it merges in a work tree.
 CRASHES = (-signal.SIGABRT, -signal.SIGSEGV)
 
+#: How large a file of messages is merged here at most, in bytes.
+_MAX_BYTES = 64 * 1024 * 1024
 
-def conflicts(repository: Repository, pairs: Sequence[Pair]) -> list[tuple[str, ...] | None]:
-    """Return for each pair the files that conflict, or None where it would merge.
 
-    There are none where commits have no common ancestor, or git fails at renamed folders.
+@dataclass(frozen=True, slots=True)
+class NotKnown:
+    """A pair of commits of which it is not known whether it would merge.
+
+    Attributes:
+        files: those that decide it; none where it is not one of them.
+        reason: why it is not known.
+    """
+
+    files: tuple[str, ...]
+    reason: str
+
+
+#: The forecast for a pair: the files that conflict, None where it would merge, or not known. No
+#: files: the commits have no common ancestor, or git fails at renamed folders.
+Forecast = tuple[str, ...] | NotKnown | None
+
+
+def conflicts(repository: SealedRepository, pairs: Sequence[Pair]) -> list[Forecast]:
+    """Return the forecast for each pair.
 
     Args:
         repository: where the commits are.
         pairs: whole ids: git ends alike for a name that it doesn't know, and for a conflict.
 
     Raises:
-        GitFailed: git is too old, or an object is missing.
+        GitFailed: git is too old.
     """
     if not pairs:
         return []
-    are_met = meeting(repository, pairs)
-    tried = [pair for pair, is_met in zip(pairs, are_met, strict=True) if is_met]
-    found = iter(_merge_all(repository, tried))
-    return [next(found) if is_met else None for is_met in are_met]
+    try:
+        return _forecasts(repository, pairs)
+    except (CommandFailed, OutOfTime) as error:  # an object is missing, of one of them
+        if len(pairs) == 1:
+            return [NotKnown((), error.reason if isinstance(error, CommandFailed) else str(error))]
+        half = len(pairs) // 2
+        return [*conflicts(repository, pairs[:half]), *conflicts(repository, pairs[half:])]
+
+
+def _forecasts(repository: SealedRepository, pairs: Sequence[Pair]) -> list[Forecast]:
+    met = {
+        pair: shared
+        for pair, shared in zip(pairs, meeting(repository, pairs), strict=True)
+        if shared is not None
+    }
+    tried = list(met)
+    merged = dict(zip(tried, _merge_all(repository, tried), strict=True))
+    wanted: dict[str, set[str]] = {}
+    for pair, shared in met.items():
+        for commit in pair:
+            wanted.setdefault(commit, set()).update(shared, merged[pair] or ())
+    by = merged_by(repository, wanted) if wanted else {}
+    return [
+        _judged(repository, pair, met[pair], merged[pair], by) if pair in met else None
+        for pair in pairs
+    ]
+
+
+def _judged(
+    repository: SealedRepository,
+    pair: Pair,
+    shared: frozenset[str],
+    files: tuple[str, ...] | None,
+    by: dict[str, MergedBy],
+) -> Forecast:
+    """Return the forecast for a pair, by the files that conflict where git merges all as text."""
+    a, b = (by[commit] for commit in pair)
+    foreign = (a.others | b.others) & {*shared, *(files or ())}
+    if foreign:
+        return NotKnown(
+            tuple(sorted(foreign)),
+            "a driver or a filter of the repository merges it, and is not run",
+        )
+    if not files:
+        return files
+    left = tuple(
+        file for file in files if file not in a.ours & b.ours or not _unites(repository, pair, file)
+    )
+    return left or None
+
+
+def _unites(repository: SealedRepository, pair: Pair, file: str) -> bool:
+    """Whether our driver merges a file of messages of both commits."""
+    sides = []
+    try:
+        for commit in pair:
+            name = f"{commit}:{file}"
+            if int(repository.run("cat-file", "-s", name)) > _MAX_BYTES:
+                return False
+            sides.append(repository.run("cat-file", "blob", name).splitlines(keepends=True))
+        return not merge(*sides).conflicts
+    except (CommandFailed, InvalidInput):  # one side has none, or a line is no message
+        return False
 
 
 def _merge_all(repository: Repository, pairs: Sequence[Pair]) -> list[tuple[str, ...] | None]:
     size = max(1, min(_BATCH, -(-len(pairs) // _PROCESSES)))
     batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
     with TemporaryDirectory(prefix="ackbus-forecast-") as aside:
-        writing_aside = repository_at(repository.folder, objects_aside(repository, aside))
+        writing_aside = repository.with_variables(objects_aside(repository, aside))
         with ThreadPoolExecutor(_PROCESSES) as processes:
             found = processes.map(partial(_merge, writing_aside), batches)
             return [files for batch in found for files in batch]

@@ -38,8 +38,10 @@ class Change:
     above: set[str] = field(default_factory=set)
 
 
-def meeting(repository: Repository, pairs: Sequence[Pair]) -> list[bool]:
-    """Return for each pair of whole ids whether its changes meet.
+def meeting(repository: Repository, pairs: Sequence[Pair]) -> list[frozenset[str] | None]:
+    """Return for each pair of whole ids whose changes meet the files that both change, else None.
+
+    They are not known, and none, where a pair has not exactly one merge base.
 
     Raises:
         CommandFailed: a commit or tree is missing.
@@ -54,7 +56,7 @@ def meeting(repository: Repository, pairs: Sequence[Pair]) -> list[bool]:
         else:
             sides.append(None)
     changes = _changes(repository, {each for both in sides if both for each in both})
-    return [both is None or _meet(changes[both[0]], changes[both[1]]) for both in sides]
+    return [_shared(*(changes[side] for side in both)) if both else frozenset() for both in sides]
 
 
 def changed_files(repository: Repository, pairs: Sequence[Pair]) -> list[set[str]]:
@@ -158,8 +160,10 @@ def _changes(repository: Repository, wanted: Iterable[Trees]) -> dict[Trees, Cha
     return found
 
 
-def _meet(one: Change, other: Change) -> bool:
-    return not (one.paths.isdisjoint(other.above) and one.above.isdisjoint(other.paths))
+def _shared(one: Change, other: Change) -> frozenset[str] | None:
+    if one.paths.isdisjoint(other.above) and one.above.isdisjoint(other.paths):
+        return None
+    return frozenset(one.files & other.files)
 
 
 def _union(ways: Iterable[int]) -> int:

@@ -45,6 +45,11 @@ def repository_at(folder: str, extra: dict[str, str | None] | None = None) -> Re
     return Repository(folder, ALONE | (extra or {}))
 
 
+def _looks_bare(folder: str) -> bool:
+    """Whether a folder is one of git's by itself, as that of a bare repository is."""
+    return all(os.path.exists(os.path.join(folder, name)) for name in ("HEAD", "objects", "refs"))
+
+
 @cache
 def _is_well_formed(ref: str) -> bool:
     """Whether git takes the name of a ref."""
@@ -71,20 +76,24 @@ class Place:
     def around(cls, folder: str) -> Place:
         """Return the repository that a folder is in, be it main, linked or bare.
 
+        Args:
+            folder: in it; a bare one must be named: in the working directory, `.`, it may be a
+                part of what somebody else has made.
+
         Raises:
             GitFailed: git is not installed, or there is no repository.
         """
-        repository = repository_at(folder)
+        is_named_bare = folder != os.curdir and _looks_bare(folder)
+        git_dir = {"GIT_DIR": os.path.realpath(folder)} if is_named_bare else {}
+        repository = repository_at(folder, git_dir)
         (shallow,) = repository.describe("--is-shallow-repository")
-        # A question by itself, for a path may have newlines.
-        answer = repository.run("rev-parse", "--path-format=absolute", "--git-common-dir")
-        common_dir = os.path.realpath(os.fsdecode(answer).removesuffix("\n"))
-        return cls(common_dir, shallow == "true")
+        common_dir = os.path.join(folder, repository.path("--git-common-dir"))
+        return cls(os.path.realpath(common_dir), shallow == "true")
 
     @cached_property
     def git(self) -> Repository:
         """Git, run in the folder that all work trees share."""
-        return repository_at(self.common_dir)
+        return repository_at(self.common_dir, {"GIT_DIR": self.common_dir})
 
     @cached_property
     def outward(self) -> Repository:

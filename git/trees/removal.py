@@ -22,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from ..repository import Repository
     from .tree_list import Tree
     from .work_trees import WorkTrees
 
@@ -216,14 +217,15 @@ def _refuse_unpushed_submodules(tree: Tree) -> None:
     for folder, folders, _ in os.walk(modules):
         if "objects" in folders and "refs" in folders:
             folders.clear()
-            _refuse_unpushed(folder, os.path.relpath(folder, modules), tree)
+            git = repository_at(folder, {"GIT_DIR": folder})
+            _refuse_unpushed(git, os.path.relpath(folder, modules), tree)
     for name in embedded_in(tree.path) if tree.is_there else ():
-        _refuse_unpushed(os.path.join(tree.path, name), name, tree)
+        _refuse_unpushed(repository_at(os.path.join(tree.path, name)), name, tree)
 
 
-def _refuse_unpushed(folder: str, name: str, tree: Tree) -> None:
+def _refuse_unpushed(git: Repository, name: str, tree: Tree) -> None:
     given = ("--all", "--reflog", "--not", "--remotes")
-    if repository_at(folder).run("rev-list", "--max-count=1", *given).strip():
+    if git.run("rev-list", "--max-count=1", *given).strip():
         raise Refused(
             f"submodule {shown(name)} of {tree.path} has commits that no remote has; push them"
             " first"

@@ -97,7 +97,7 @@ class Rescue:
     def _gather(self, task: str, commits: Sequence[str]) -> str:
         """Return a commit that has all of them as its parents; the same for the same ones."""
         parents = sorted(commits)
-        git = repository_at(self._place.common_dir, NOBODY_EVER)
+        git = self._place.git.with_variables(NOBODY_EVER)
         options = [word for parent in parents for word in ("-p", parent)]
         words = f"Commits of task {task} that no branch had\n".encode("utf-8", "surrogateescape")
         made = git.run("commit-tree", f"{commits[0]}^{{tree}}", *options, "-F", "-", stdin=words)
@@ -145,7 +145,7 @@ class Rescue:
         """Whether the index of a tree differs from its head: also where its files are gone."""
         with tempfile.TemporaryDirectory(prefix="ackbus-rescue-") as folder:
             index = os.path.join(folder, "index")
-            git = repository_at(self._place.common_dir, {"GIT_INDEX_FILE": index})
+            git = self._place.git.with_variables({"GIT_INDEX_FILE": index})
             staged = _staged(git, tree.admin, index)
         if tree.head is None or staged is None:
             return os.path.exists(os.path.join(tree.admin, "index"))

@@ -15,6 +15,7 @@ from ..records.landings import Landings
 from ..records.task_table import TaskTable
 from ..steps.messages import COMPLETIONS, QUEUES
 from .forecast import forecast_of_tasks, heads_of
+from .lookout import Lookout
 from .past import fold_at
 from .reserved import changed_by, compare
 
@@ -204,10 +205,12 @@ class Boards:
 
     def _of_git(self, tasks: Sequence[Task]) -> tuple[list[Clash], list[Reserved], str | None]:
         try:
-            heads = (heads_of(tasks), [(task.task, task.target) for task in tasks])
+            lookout = Lookout(self._bus)
+            heads = (heads_of(tasks, lookout), [(task.task, task.target) for task in tasks])
             if heads != self._heads:
-                self._heads, self._changed = heads, changed_by(tasks)
-            return forecast_of_tasks(self._bus), compare(self._bus, tasks, self._changed), None
+                self._heads, self._changed = heads, changed_by(tasks, lookout)
+            clashes = forecast_of_tasks(self._bus, lookout)
+            return clashes, compare(self._bus, tasks, self._changed), lookout.problem()
         except GitFailed as error:
             return [], [], str(error)
 
@@ -268,8 +271,13 @@ def _proposals(bus: Bus) -> Iterator[Waiting]:
 
 
 def _of_clash(clash: Clash) -> Waiting:
-    files = ", ".join(clash.files) or "no common ancestor"
-    return Waiting("conflict", clash.a, None, f"would not merge with {clash.b}: {files}", None)
+    if clash.not_known is not None:
+        files = "".join(f" {file}" for file in clash.files)
+        text = f"not known whether it would merge with {clash.b}:{files}: {clash.not_known}"
+    else:
+        files = ", ".join(clash.files) or "no common ancestor"
+        text = f"would not merge with {clash.b}: {files}"
+    return Waiting("conflict", clash.a, None, text, None)
 
 
 def _of_reserved(each: Reserved) -> Waiting:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...git.branches.lines import Place, place_now, text_of
-from ...git.branches.repositories import repository_at
+from ...git.trusted import TrustedRepositories
 from ...schema.errors import InvalidInput, NotFound, shown
 from ...schema.message.names import check_agent
 from ...schema.message.times import format_ts
@@ -13,12 +13,14 @@ from ..records.task_table import TaskTable
 from ..steps.errors import TaskNotFound
 from ..steps.messages import told
 from .forecast import heads_of
+from .lookout import Lookout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from ...bus.bus import Bus
+    from ...git.sealed import SealedRepository
     from ...schema.message.message import Message
     from ..records.task import Task
 
@@ -96,16 +98,18 @@ def comment(bus: Bus, name: str, place: Place, words: str, *, agent: str) -> Com
 
     Raises:
         NotFound: there is no such task, file or line.
+        NotTrusted: the repository of the task may not be looked into.
         InvalidInput: the comment is empty.
     """
     check_agent(agent)
     if not words.strip():
         raise InvalidInput("the comment is empty")
     task = _get(bus, name)
-    head = _head_of(task)
+    repository = TrustedRepositories(bus.layout.directory).sealed(task.repository)
+    head = _head_of(task, Lookout(bus))
     if head is None:
         raise NotFound(f"branch {task.branch} of task {name!r} is not there; see 'bus task show'")
-    text = text_of(repository_at(task.repository), head, place)
+    text = text_of(repository, head, place)
     if text is None:
         raise NotFound(f"{shown(place.file)} has no line {place.line} at {head[:12]}")
     mail = told(
@@ -130,14 +134,14 @@ def comments(bus: Bus, name: str) -> list[Comment]:
         NotFound: there is no such task.
         GitFailed: git is not installed.
     """
-    task = _get(bus, name)
-    head = _head_of(task)
+    task, lookout = _get(bus, name), Lookout(bus)
+    head, repository = _head_of(task, lookout), lookout.into(task.repository)
     found = []
     for message in bus.read(conversation=task.correlation_id):
         if message.type == COMMENT:
             each = _comment(message, None)
             if each is not None and message.payload.get("task") == name:
-                now = None if head is None else _now(task, each, head)
+                now = _now(repository, each, head) if repository and head else None
                 found.append(_comment(message, now) or each)
     return found
 
@@ -149,15 +153,15 @@ def _get(bus: Bus, name: str) -> Task:
     return task
 
 
-def _head_of(task: Task) -> str | None:
-    return heads_of([task]).get(task.repository, {}).get(task.task)
+def _head_of(task: Task, lookout: Lookout) -> str | None:
+    return heads_of([task], lookout).get(task.repository, {}).get(task.task)
 
 
-def _now(task: Task, each: Comment, head: str) -> Place | None:
-    repository = repository_at(task.repository)
-    if repository.commits([each.commit]) == [None]:  # nobody keeps it any more
+def _now(repository: SealedRepository, each: Comment, head: str) -> Place | None:
+    (commit,) = repository.commits([each.commit])
+    if commit is None:  # nobody keeps it any more
         return None
-    return place_now(repository, each.commit, head, each.place)
+    return place_now(repository, commit, head, each.place)
 
 
 def _comment(message: Message, now: Place | None) -> Comment | None:

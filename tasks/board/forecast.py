@@ -5,17 +5,16 @@ A pair of commits is merged once: what came of it is kept in the bus.
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 
-from ...git.branches.forecast import conflicts
-from ...git.branches.repositories import repository_at
-from ...git.repository import GitFailed
+from ...git.branches.forecast import NotKnown, conflicts
+from ...git.sealed import sealed_around
 from ...schema.errors import BusBusy, NotFound, ReadOnlyBackup, shown
 from ..records.forecasts import Forecasts
 from ..records.task_table import TaskTable
+from .lookout import Lookout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +22,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...bus.bus import Bus
-    from ...git.repository import Repository
-    from ..records.forecasts import Files, Pair
+    from ...git.branches.forecast import Forecast
+    from ...git.sealed import SealedRepository
+    from ..records.forecasts import Pair
     from ..records.task import Task
 
 #: The states in which the commit that a task is about is pinned.
@@ -33,34 +33,44 @@ _PINNED = ("IN_REVIEW", "APPROVED")
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """Two heads that would not merge.
+    """Two heads that would not merge, or of which that is not known.
 
     Attributes:
         a, b: the names of the tasks, or the refs.
-        files: the files that conflict; none where the heads have no common ancestor.
+        files: the files that conflict, or that decide it; none where the heads have no common
+            ancestor.
+        not_known: why it is not known whether they would merge; None: they would not.
     """
 
     a: str
     b: str
     files: tuple[str, ...]
+    not_known: str | None = None
 
     def record(self) -> dict[str, Any]:
-        """Return its JSON object."""
-        return {"a": self.a, "b": self.b, "files": list(self.files)}
+        """Return its JSON object; `not_known` is in those of which that is so."""
+        record: dict[str, Any] = {"a": self.a, "b": self.b, "files": list(self.files)}
+        return record if self.not_known is None else {**record, "not_known": self.not_known}
 
 
-def forecast_of_tasks(bus: Bus) -> list[Clash]:
+def forecast_of_tasks(bus: Bus, lookout: Lookout | None = None) -> list[Clash]:
     """Return the pairs of live tasks of the same repository that would not merge.
 
     A task counts with the commit that is done, or else with the newest of its branch. One whose
     branch, or repository, is not there has nothing to merge.
 
+    Args:
+        bus: an open bus.
+        lookout: looks into the repositories, and notes those into which it may not.
+
     Raises:
         GitFailed: git is not installed, or too old.
     """
+    lookout = lookout or Lookout(bus)
     found = []
-    for repository, heads in heads_of(TaskTable.of(bus).live()).items():
-        found += _clashes(bus, repository_at(repository), heads)
+    for repository, heads in heads_of(TaskTable.of(bus).live(), lookout).items():
+        git = lookout.into(repository)
+        found += [] if git is None else _clashes(bus, git, heads)
     return found
 
 
@@ -76,8 +86,7 @@ def forecast_of_refs(bus: Bus, refs: Sequence[str], folder: str) -> list[Clash]:
         NotFound: a ref is of no commit here.
         GitFailed: the folder is in no repository, or git is too old.
     """
-    repository = repository_at(folder)
-    repository.describe("--git-dir")
+    repository = sealed_around(folder)
     wanted = list(dict.fromkeys(refs))
     table, heads, unknown = TaskTable.of(bus), {}, []
     for ref, commit in zip(wanted, repository.commits(wanted), strict=True):
@@ -92,23 +101,23 @@ def forecast_of_refs(bus: Bus, refs: Sequence[str], folder: str) -> list[Clash]:
     return _clashes(bus, repository, heads)
 
 
-def heads_of(tasks: Iterable[Task]) -> dict[str, dict[str, str]]:
+def heads_of(tasks: Iterable[Task], lookout: Lookout) -> dict[str, dict[str, str]]:
     """Return the head of each task that has one, by repository and name.
 
+    Those of a repository that is gone, or may not be looked into, have none.
+
     Raises:
-        GitFailed: git is not installed, or refuses a repository.
+        GitFailed: git is not installed, or can't read a repository.
     """
     by_repository: dict[str, list[Task]] = {}
     for task in tasks:
         by_repository.setdefault(task.repository, []).append(task)
     found = {}
     for repository, here in by_repository.items():
-        try:
-            commits = repository_at(repository).commits([_ref_of(task) for task in here])
-        except GitFailed:
-            if os.path.isdir(repository):
-                raise
-            continue  # it is gone
+        git = lookout.into(repository)
+        if git is None:
+            continue
+        commits = git.commits([_ref_of(task) for task in here])
         found[repository] = {
             task.task: commit for task, commit in zip(here, commits, strict=True) if commit
         }
@@ -121,23 +130,34 @@ def _ref_of(task: Task) -> str:
     return f"refs/heads/{task.branch}"
 
 
-def _clashes(bus: Bus, repository: Repository, heads: Mapping[str, str]) -> list[Clash]:
+def _clashes(bus: Bus, repository: SealedRepository, heads: Mapping[str, str]) -> list[Clash]:
     """Return the pairs that would not merge, in the order of the heads."""
     pairs = list(combinations(heads, 2))
-    files = _files(bus, repository, {_key(heads[a], heads[b]) for a, b in pairs})
-    found = [(a, b, files.get(_key(heads[a], heads[b]))) for a, b in pairs]
-    return [Clash(_text(a), _text(b), files) for a, b, files in found if files is not None]
+    forecasts = _forecasts(bus, repository, {_key(heads[a], heads[b]) for a, b in pairs})
+    found = []
+    for a, b in pairs:
+        forecast = forecasts.get(_key(heads[a], heads[b]))
+        if isinstance(forecast, NotKnown):
+            files = tuple(map(_text, forecast.files))
+            found.append(Clash(_text(a), _text(b), files, forecast.reason))
+        elif forecast is not None:
+            found.append(Clash(_text(a), _text(b), forecast))
+    return found
 
 
-def _files(bus: Bus, repository: Repository, wanted: Iterable[Pair]) -> Mapping[Pair, Files]:
+def _forecasts(
+    bus: Bus, repository: SealedRepository, wanted: Iterable[Pair]
+) -> Mapping[Pair, Forecast]:
     pairs = sorted((a, b) for a, b in wanted if a != b)
     table = Forecasts.of(bus)
     known = table.known(pairs)
     new = [pair for pair in pairs if pair not in known]
     found = dict(zip(new, conflicts(repository, new), strict=True))
-    if found:
+    # What is not known may be known another time: where an object was fetched, say.
+    lasting = {pair: files for pair, files in found.items() if not isinstance(files, NotKnown)}
+    if lasting:
         with suppress(BusBusy, ReadOnlyBackup):  # then they are merged again next time
-            table.note(found)
+            table.note(lasting)
     return known | found
 
 

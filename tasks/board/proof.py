@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from ...bus.trust.keys import Keyring
 from ...bus.trust.signing import sign
-from ...git.branches.repositories import repository_at
 from ...git.repository import GitFailed
+from ...git.sealed import sealed_around
 from ...schema.errors import Refused
 from ...schema.message.canonical_json import encode
 from ...schema.message.times import format_ts
@@ -102,7 +102,7 @@ def _find(bus: Bus, name: str, folder: str) -> Task:
     if task is None:
         commit: str | None
         try:
-            commit = repository_at(folder).commits([name])[0]
+            commit = sealed_around(folder).commits([name])[0]
         except GitFailed:
             commit = name
         task = None if commit is None else table.landed_as(commit)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from ...bus.trust.keys import Keyring
 from ...bus.trust.verification_checks import Counts, SignatureCheck
-from ...git.branches.repositories import repository_at
 from ...git.repository import CommandFailed, GitFailed
+from ...git.trusted import TrustedRepositories
 from ..steps.fold import fold
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ def problems_of(bus: Bus, evidence: Evidence) -> list[str]:
         *_with_table(evidence),
         *_with_review(evidence),
         *_with_integration(evidence),
-        *_with_git(evidence),
+        *_with_git(bus, evidence),
         *_with_signatures(bus, evidence),
     ]
 
@@ -84,10 +84,11 @@ def _with_integration(evidence: Evidence) -> Iterator[str]:
             yield f"the check {command!r} ended with {code}, and the commit landed all the same"
 
 
-def _with_git(evidence: Evidence) -> Iterator[str]:
+def _with_git(bus: Bus, evidence: Evidence) -> Iterator[str]:
     task = evidence.task
     try:
-        yield from _with_repository(repository_at(task.repository), task, evidence)
+        git = TrustedRepositories(bus.layout.directory).sealed(task.repository)
+        yield from _with_repository(git, task, evidence)
     except GitFailed as error:
         yield f"git: {error}"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...git.branches.meeting import changed_files
-from ...git.branches.repositories import repository_at
 from ...git.repository import CommandFailed
 from .forecast import heads_of
+from .lookout import Lookout
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,34 +40,47 @@ class Reserved:
         return {"task": self.task, "path": path, "held": self.conflict.held.record()}
 
 
-def reserved_by_others(bus: Bus, tasks: Iterable[Task]) -> list[Reserved]:
+def reserved_by_others(
+    bus: Bus, tasks: Iterable[Task], lookout: Lookout | None = None
+) -> list[Reserved]:
     """Return the files that tasks change on their branches and that others have reserved.
 
     A path counts from the root of its repository, as for the guard.
+
+    Args:
+        bus: an open bus.
+        tasks: the tasks.
+        lookout: looks into the repositories, and notes those into which it may not.
 
     Raises:
         GitFailed: git is not installed.
     """
     tasks = list(tasks)
-    return compare(bus, tasks, changed_by(tasks))
+    return compare(bus, tasks, changed_by(tasks, lookout or Lookout(bus)))
 
 
-def changed_by(tasks: Iterable[Task]) -> Changed:
+def changed_by(tasks: Iterable[Task], lookout: Lookout) -> Changed:
     """Return the files that each task changes on its branch since that left its target."""
     tasks = list(tasks)
     found: dict[str, tuple[str, ...]] = {}
-    for folder, heads in heads_of(tasks).items():
+    for folder, heads in heads_of(tasks, lookout).items():
+        repository = lookout.into(folder)
+        if repository is None:
+            continue
         here = [task for task in tasks if task.task in heads and task.repository == folder]
-        repository = repository_at(folder)
         targets = repository.commits([f"refs/heads/{task.target}" for task in here])
+        bases = repository.commits([task.base for task in here])
         # A target that is gone: then since the branch began.
-        pairs = [
-            (target or task.base, heads[task.task])
-            for task, target in zip(here, targets, strict=True)
-        ]
+        begun = {
+            task.task: target or base
+            for task, target, base in zip(here, targets, bases, strict=True)
+        }
+        here = [task for task in here if begun[task.task]]
         try:
-            changes = changed_files(repository, pairs)
-        except CommandFailed:  # a base that is gone as well
+            changes = changed_files(
+                repository, [(begun[task.task] or "", heads[task.task]) for task in here]
+            )
+        except CommandFailed:  # an object is missing
             continue
         for task, changed in zip(here, changes, strict=True):
             found[task.task] = tuple(sorted(changed))

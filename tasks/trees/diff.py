@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...git.branches.changes import counts_of, start_of, text_of
-from ...git.branches.repositories import Place
+from ...git.trusted import TrustedRepositories
 from ...schema.errors import NotFound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ...bus.bus import Bus
     from ...git.branches.changes import FileChange
+    from ...git.sealed import SealedRepository
     from ..records.task import Task
 
 
@@ -19,34 +21,38 @@ class TaskDiff:
     """The commits between which a task's changes are.
 
     Attributes:
-        place: its repository.
+        git: its repository, sealed.
         start, head: the commits.
     """
 
-    place: Place
+    git: SealedRepository
     start: str
     head: str
 
     @classmethod
-    def of(cls, task: Task) -> TaskDiff:
+    def of(cls, bus: Bus, task: Task) -> TaskDiff:
         """Return the changes of a task: of its branch, or of what it was done with.
 
         Raises:
+            NotTrusted: its repository may not be looked into.
             NotFound: neither is there any more.
         """
-        place = Place.around(task.repository)
-        head = place.git.commit(f"refs/heads/{task.branch}")
-        if head is None and task.head is not None:
-            head = place.git.commit(task.head)
+        git = TrustedRepositories(bus.layout.directory).sealed(task.repository)
+        of_branch, pinned, base = git.commits(
+            [f"refs/heads/{task.branch}", task.head or "", task.base]
+        )
+        head = of_branch or pinned
         if head is None:
             raise NotFound(f"task {task.task!r} has no branch {task.branch} any more")
-        start = None if task.commit_id else start_of(place, task.target, head)
-        return cls(place, start or task.base, head)
+        start = (None if task.commit_id else start_of(git, task.target, head)) or base
+        if start is None:
+            raise NotFound(f"the commit at which task {task.task!r} began is not there any more")
+        return cls(git, start, head)
 
     def text(self) -> str:
         """Return them as a patch."""
-        return text_of(self.place, self.start, self.head)
+        return text_of(self.git, self.start, self.head)
 
     def files(self) -> list[FileChange]:
         """Return the files that changed."""
-        return counts_of(self.place, self.start, self.head)
+        return counts_of(self.git, self.start, self.head)

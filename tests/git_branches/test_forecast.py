@@ -11,7 +11,7 @@ import pytest
 
 from ackbus.git.branches.forecast import conflicts
 from ackbus.git.branches.meeting import MergeBases
-from ackbus.git.repository import CommandFailed, Repository
+from ackbus.git.sealed import SealedRepository, sealed_around
 
 from ..sizes import size
 from .histories import History
@@ -40,13 +40,13 @@ def really_merged(path: Path, a: str, b: str) -> tuple[bool, set[str]]:
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Repository:
+def repository(tmp_path: Path) -> SealedRepository:
     path = tmp_path / "repository"
     git(tmp_path, "init", "--quiet", "-b", "main", str(path))
     (path / "a").write_text("1\n2\n3\n")
     git(path, "add", "a")
     git(path, "commit", "--quiet", "--message", "first")
-    return Repository(str(path))
+    return sealed_around(str(path))
 
 
 @pytest.mark.slow
@@ -56,7 +56,7 @@ def test_the_forecast_of_random_histories_is_what_a_real_merge_does(tmp_path: Pa
         path = tmp_path / str(seed)
         history = History(seed)
         history.write(path)
-        repository = Repository(str(path))
+        repository = sealed_around(str(path))
         ids = repository.commits(history.heads)
         pairs = [(a, b) for a, b in combinations(ids, 2) if a and b]
         for (a, b), files in zip(pairs, conflicts(repository, pairs), strict=True):
@@ -75,7 +75,7 @@ def test_merge_bases_are_those_of_git(tmp_path: Path) -> None:
         path = tmp_path / str(seed)
         history = History(seed, heads=6)
         history.write(path)
-        repository = Repository(str(path))
+        repository = sealed_around(str(path))
         ids = [id for id in repository.commits(history.heads) if id]
         known = MergeBases(repository, sorted(set(ids)))
         for a, b in combinations(ids, 2):
@@ -85,8 +85,8 @@ def test_merge_bases_are_those_of_git(tmp_path: Path) -> None:
     assert crossed
 
 
-def test_a_forecast_leaves_nothing_in_the_repository(repository: Repository) -> None:
-    path = Path(repository.folder)
+def test_a_forecast_leaves_nothing_in_the_repository(repository: SealedRepository) -> None:
+    path = Path(repository.common_dir).parent
     a = commit(path, "a", "main", a="A\n2\n3\n", x="x")
     b = commit(path, "b", "main", a="B\n2\n3\n", y="y")
     c = commit(path, "c", "main", a="1\n2\nC\n")
@@ -96,8 +96,8 @@ def test_a_forecast_leaves_nothing_in_the_repository(repository: Repository) -> 
     assert git(path, "status", "--porcelain") == ""
 
 
-def test_commits_without_a_common_ancestor_do_not_merge(repository: Repository) -> None:
-    path = Path(repository.folder)
+def test_commits_without_a_common_ancestor_do_not_merge(repository: SealedRepository) -> None:
+    path = Path(repository.common_dir).parent
     ids = [git(path, "rev-parse", "main")]
     for number in range(3):
         git(path, "checkout", "--quiet", "--orphan", f"other-{number}")
@@ -108,18 +108,20 @@ def test_commits_without_a_common_ancestor_do_not_merge(repository: Repository) 
     assert conflicts(repository, pairs) == [()] * 6 + [None, ()]
 
 
-def test_what_is_behind_or_the_same_merges(repository: Repository) -> None:
-    path = Path(repository.folder)
+def test_what_is_behind_or_the_same_merges(repository: SealedRepository) -> None:
+    path = Path(repository.common_dir).parent
     main = git(path, "rev-parse", "main")
     a = commit(path, "a", "main", a="A\n2\n3\n")
     assert conflicts(repository, [(main, a), (a, main), (a, a)]) == [None] * 3
     assert conflicts(repository, []) == []
 
 
-def test_a_missing_commit_is_an_error_and_no_conflict(repository: Repository) -> None:
-    main = git(Path(repository.folder), "rev-parse", "main")
-    with pytest.raises(CommandFailed):
-        conflicts(repository, [(main, "0" * 39 + "1")])
+def test_a_missing_commit_is_not_known_and_no_conflict(repository: SealedRepository) -> None:
+    path = Path(repository.common_dir).parent
+    main, a = git(path, "rev-parse", "main"), commit(path, "a", "main", a="A\n2\n3\n")
+    missing, merges = conflicts(repository, [(main, "0" * 39 + "1"), (main, a)])
+    assert isinstance(missing, NotKnown)
+    assert merges is None
 
 
 def test_a_folder_of_a_strange_name_is_read(tmp_path: Path) -> None:
@@ -129,11 +131,11 @@ def test_a_folder_of_a_strange_name_is_read(tmp_path: Path) -> None:
     git(path, "add", "f")
     git(path, "commit", "--quiet", "--message", "first")
     a, b = (commit(path, name, "main", f=name) for name in "ab")
-    assert conflicts(Repository(str(path)), [(a, b)]) == [("f",)]
+    assert conflicts(sealed_around(str(path)), [(a, b)]) == [("f",)]
 
 
-def test_names_that_are_no_commits_are_none(repository: Repository) -> None:
-    git(Path(repository.folder), "tag", "--annotate", "--message", "t", "v1")
+def test_names_that_are_no_commits_are_none(repository: SealedRepository) -> None:
+    git(Path(repository.common_dir).parent, "tag", "--annotate", "--message", "t", "v1")
     main = repository.commits(["main"])[0]
     names = ["HEAD", "v1", "-h", "--all", "^main", "main..HEAD", "", "main^{tree}", "no"]
     odd = ["main@{upstream}", "main@{9}", "a\nmain", "main\0", "ma\udcffin", "v1"]

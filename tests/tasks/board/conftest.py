@@ -52,7 +52,10 @@ class Workshop:
 
 
 @pytest.fixture
-def workshop(tmp_path: Path, bus: Bus, tasks: Tasks, clock: Clock) -> Workshop:
+def workshop(
+    tmp_path: Path, bus: Bus, tasks: Tasks, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> Workshop:
+    """The repository is that of the working directory: git looks into no other one."""
     path = tmp_path / "repository"
     git(tmp_path, "init", "--quiet", "-b", "main", str(path))
     (path / "a").write_text("1\n2\n3\n")
@@ -60,4 +63,5 @@ def workshop(tmp_path: Path, bus: Bus, tasks: Tasks, clock: Clock) -> Workshop:
     git(path, "add", "--all")
     git(path, "commit", "--quiet", "--message", "first")
     git(path, "checkout", "--quiet", "--detach")
+    monkeypatch.chdir(path)
     return Workshop(path, bus, tasks, clock)

@@ -209,11 +209,11 @@ def test_bus_task_forecast_prints_the_pairs(present: Workshop, run_bus: RunBus) 
     present.commit(two, a="two\n2\n3\n")
     found = run_bus("task", "forecast", "--json", *place, cwd=present.path)
     assert (found.code, json.loads(found.out)) == (0, {"a": "one", "b": "two", "files": ["a"]})
-    assert run_bus("task", "forecast", *place).out == "one  two  a\n"
+    assert run_bus("task", "forecast", *place, cwd=present.path).out == "one  two  a\n"
     of_refs = run_bus("task", "forecast", "main", one.branch, "two", *place, cwd=present.path)
     assert of_refs.out == "worker-1/one  two  a\n"
     present.bus.reservations.reserve(["a"], "alice")
-    told = run_bus("task", "forecast", *place)
+    told = run_bus("task", "forecast", *place, cwd=present.path)
     assert "task one changes a file that is not its own: a is reserved by alice" in told.err
 
 

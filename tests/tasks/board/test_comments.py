@@ -113,13 +113,25 @@ def test_bus_task_comment_and_comments(workshop: Workshop, run_bus: RunBus) -> N
     workshop.clock.now_ms = time.time_ns() // 1_000_000
     workshop.begin("one")
     place = ("--dir", workshop.bus.layout.directory)
-    made = run_bus("task", "comment", "one", "a:2", "Why \x1b[2J?", "--agent", "rita", *place)
+    made = run_bus(
+        "task",
+        "comment",
+        "one",
+        "a:2",
+        "Why \x1b[2J?",
+        "--agent",
+        "rita",
+        *place,
+        cwd=workshop.path,
+    )
     assert (made.code, made.err) == (0, "")
-    listed = run_bus("task", "comments", "one", *place)
+    listed = run_bus("task", "comments", "one", *place, cwd=workshop.path)
     assert listed.out.splitlines()[1].split()[:3] == ["a:2", "a:2", "rita"]
     assert "Why \\x1b[2J?" in listed.out
-    record = json.loads(run_bus("task", "comments", "one", "--json", *place).out)
+    record = json.loads(run_bus("task", "comments", "one", "--json", *place, cwd=workshop.path).out)
     assert record["now"] == {"file": "a", "line": 2}
-    assert run_bus("task", "comments", "two", *place).code == 4
-    wrong = run_bus("task", "comment", "one", "--agent", "rita", *place, "--", "-x:1", "t")
+    assert run_bus("task", "comments", "two", *place, cwd=workshop.path).code == 4
+    wrong = run_bus(
+        "task", "comment", "one", "--agent", "rita", *place, "--", "-x:1", "t", cwd=workshop.path
+    )
     assert (wrong.code, wrong.err.count("\n")) == (4, 1)

@@ -217,7 +217,7 @@ def test_bus_task_proof_and_verify(workshop: Workshop, run_bus: RunBus, tmp_path
     assert (made.code, made.err) == (0, "")
     file = tmp_path / "proof.json"
     file.write_text(made.out)
-    checked = run_bus("task", "proof", "--verify", file, *place)
+    checked = run_bus("task", "proof", "--verify", file, *place, cwd=workshop.path)
     assert (checked.code, checked.out) == (0, "all agrees\n")
     proof: dict[str, Any] = json.loads(made.out)
     wrong = json.dumps(proof | {"worker": "x"})

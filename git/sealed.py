@@ -1,0 +1,177 @@
+"""Sealed views: a repository for git to look into, where nothing of the repository is run.
+
+A view is a folder of git's of our own. It shares the objects and the refs, and nothing else: no
+configuration, so no driver, filter, hook, alias, pager, remote or file system monitor, and no
+attributes but those of the user and of the system, whose configuration counts. What git does not
+see it can't run. A partial clone lacks its remote there: what is missing is not fetched.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import stat
+import tempfile
+import threading
+
+from .branches.repositories import ALONE
+from .repository import CommandFailed, GitFailed, Repository
+
+#: The files of a repository that its views show; `packed-refs` and `shallow` need not be there.
+_SHOWN = ("refs", "packed-refs", "shallow", "logs", "reftable")
+
+#: Variables for git where one looks: it fetches nothing, and asks nobody.
+LOOKING: dict[str, str | None] = {
+    **ALONE,
+    "GIT_ALLOW_PROTOCOL": "",  # no transport, not even to a folder: git 2.38 knows it too
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ASKPASS": "false",
+    "SSH_ASKPASS": "false",
+}
+
+#: How long git may take for a question, in seconds: a ref may be a pipe, or an object far too large.
+LIMIT_S = 15.0
+
+#: The settings that say how a repository is stored, with the values that git has for them.
+_STORAGE = {
+    "extensions.objectformat": ("sha1", "sha256"),
+    "extensions.refstorage": ("files", "reftable"),
+}
+
+#: Extensions that change nothing of what a view shows.
+_HARMLESS = {
+    "extensions.noop",
+    "extensions.partialclone",
+    "extensions.preciousobjects",
+    "extensions.relativeworktrees",
+    "extensions.worktreeconfig",
+}
+
+#: What `HEAD` holds: the name of a ref, or the id of a commit.
+_HEAD = re.compile(r"(ref: refs/[^\x00-\x20\x7f]{1,1000}|[0-9a-f]{40}|[0-9a-f]{64})\n?")
+
+#: How much of a small file of git's is read, in bytes.
+_MAX_BYTES = 1024 * 1024
+
+_lock = threading.Lock()
+_views: dict[tuple[int, str, str], str] = {}
+
+
+class SealedRepository(Repository):
+    """A repository as git may look into it. Each question has a limit of time.
+
+    Attributes:
+        common_dir: the folder that its work trees share.
+    """
+
+    def __init__(self, common_dir: str, head: str = "") -> None:
+        self.common_dir = common_dir
+        view = _view_of(common_dir, head)
+        objects = os.path.join(common_dir, "objects")
+        super().__init__(
+            view, {**LOOKING, "GIT_DIR": view, "GIT_OBJECT_DIRECTORY": objects}, limit_s=LIMIT_S
+        )
+
+
+def sealed_around(folder: str) -> SealedRepository:
+    """Return the sealed view of the repository that a folder is in; `HEAD` is that of its tree.
+
+    Raises:
+        GitFailed: git is not installed, or there is no repository that this user may use.
+    """
+    repository = Repository(folder, LOOKING, limit_s=LIMIT_S)
+    git_dir, common_dir = (
+        os.path.realpath(os.path.join(folder, repository.path(f"--{name}")))
+        for name in ("absolute-git-dir", "git-common-dir")
+    )
+    return SealedRepository(common_dir, _head_in(git_dir))
+
+
+def _head_in(git_dir: str) -> str:
+    match = _HEAD.fullmatch(_read(os.path.join(git_dir, "HEAD")))
+    return match[1] if match else ""
+
+
+def _view_of(common_dir: str, head: str) -> str:
+    """Return the view of a repository, which lasts as long as this process."""
+    key = (os.getpid(), common_dir, head)
+    with _lock:
+        if key not in _views:
+            settings = _storage_of(common_dir)
+            if not _views:
+                atexit.register(_remove_views)
+            _views[key] = _make_view(common_dir, head, settings)
+        return _views[key]
+
+
+def _make_view(common_dir: str, head: str, settings: list[str]) -> str:
+    view = tempfile.mkdtemp(prefix="ackbus-git-")
+    for name in _SHOWN:
+        os.symlink(os.path.join(common_dir, name), os.path.join(view, name))
+    os.mkdir(os.path.join(view, "objects"))
+    # Git takes no link for HEAD. Where nobody asks for it, it may name a branch that is not there.
+    with open(os.path.join(view, "HEAD"), "w", encoding="utf-8") as file:
+        file.write(f"{head or 'ref: refs/heads/none'}\n")
+    with open(os.path.join(view, "config"), "w", encoding="utf-8") as file:
+        file.write("[core]\n\trepositoryFormatVersion = 1\n\tbare = true\n")
+        file.write("".join(f"[extensions]\n\t{line}\n" for line in settings))
+    return view
+
+
+def _storage_of(common_dir: str) -> list[str]:
+    """Return how a repository is stored, as lines of settings; nothing else of it is used.
+
+    Raises:
+        GitFailed: its configuration can't be read, or names a form that is not known here.
+    """
+    lines = []
+    for name, value in settings_in(common_dir):
+        if name in _STORAGE:
+            if value.lower() not in _STORAGE[name]:
+                raise GitFailed(f"{common_dir} is stored in a form that is not known here")
+            lines.append(f"{name.partition('.')[2]} = {value.lower()}")
+        elif name.startswith("extensions.") and name not in _HARMLESS:
+            raise GitFailed(f"{common_dir} has {name}, which is not known here")
+    return lines
+
+
+def settings_in(common_dir: str) -> list[tuple[str, str]]:
+    """Return the settings of a repository's own configuration, as data; it includes no other file.
+
+    Raises:
+        GitFailed: it can't be read.
+    """
+    path = os.path.join(common_dir, "config")
+    if not is_plain_file(path):
+        raise GitFailed(f"{path} is no plain file")
+    nowhere = Repository(os.sep, LOOKING, limit_s=LIMIT_S)
+    try:
+        raw = nowhere.run("config", "--file", path, "--no-includes", "--null", "--list")
+    except CommandFailed as error:
+        raise GitFailed(f"{path} can't be read: {error.reason}") from error
+    entries = (entry.partition("\n") for entry in os.fsdecode(raw).split("\0") if entry)
+    return [(name, value) for name, _, value in entries]
+
+
+def is_plain_file(path: str) -> bool:
+    """Whether there is a file at a path, and not a pipe, a device or a link."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def _read(path: str) -> str:
+    if not is_plain_file(path):
+        return ""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read(_MAX_BYTES)
+
+
+def _remove_views() -> None:
+    """Remove the views of this process; those of its parent stay, where it was forked."""
+    for (pid, *_), view in list(_views.items()):
+        if pid == os.getpid():
+            shutil.rmtree(view, ignore_errors=True)
