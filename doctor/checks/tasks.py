@@ -16,7 +16,7 @@ from ..recovery.damage import ranges
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from ...bus.bus import Bus
     from ...schema.findings import Finding
@@ -48,7 +48,7 @@ def _messages(bus: Bus, full: bool) -> Finding:
         if not TaskTable.of(bus).names():
             return ok("none")
         return warn("not compared with their messages: not all can be read", "see the archive")
-    told = [*_lost(bus, found), *_unproven(bus), *_foreign(found)]
+    told = [*_lost(bus, found), *_unproven(bus), *_differing(bus, found), *_foreign(found)]
     if found.unknown:
         told.append((f"the log lacks messages of {_named(list(found.unknown))}", "look at them"))
     if told:
@@ -60,12 +60,29 @@ def _lost(bus: Bus, found: Difference) -> Iterator[tuple[str, str]]:
     """Yield what the log says of tasks without a row, and who sent it."""
     if found.lost:
         names = {task.task for task in found.lost}
-        senders = {each.from_agent for each in messages_of_tasks(bus) if task_of(each) in names}
         yield (
-            f"only messages tell of {_named(sorted(names))}, from {_named(sorted(senders))}:"
+            f"only messages tell of {_named(sorted(names))}, from {_senders(bus, names)}:"
             " their rows are lost, or never were",
-            "'bus read --type state_change' shows them; --repair keeps such tasks as unproven, for a"
+            "see 'bus read --type state_change'; --repair keeps such tasks as unproven, for a"
             " person to confirm or cancel",
+        )
+
+
+def _senders(bus: Bus, names: Collection[str]) -> str:
+    """Return who sent messages about some tasks."""
+    return _named(
+        sorted({each.from_agent for each in messages_of_tasks(bus) if task_of(each) in names})
+    )
+
+
+def _differing(bus: Bus, found: Difference) -> Iterator[tuple[str, str]]:
+    """Yield the tasks of which row and log differ; nobody can tell which messages are forged."""
+    if found.differs:
+        by = _senders(bus, found.differs)
+        yield (
+            f"messages, from {by}, say something else than the rows of"
+            f" {_named(list(found.differs))}, which stand",
+            "compare 'bus task log' and 'bus task show'",
         )
 
 

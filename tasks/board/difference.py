@@ -33,12 +33,14 @@ class Difference:
         lost: the tasks that the log tells of, and whose rows are missing or can't be read, as the
             messages make them: unproven.
         unknown: the names of rows of which the log lacks the beginning, or the newest messages.
-        foreign: the messages that are no step of a task, or that contradict its row.
+        differs: the names of rows that say something else than the messages.
+        foreign: the messages that are no step of a task: its row stands without them.
     """
 
     count: int
     lost: tuple[Task, ...]
     unknown: tuple[str, ...]
+    differs: tuple[str, ...]
     foreign: tuple[Message, ...]
 
 
@@ -54,7 +56,7 @@ def difference(bus: Bus) -> Difference:
     own, whole = fold(_without_imports(bus, messages)), fold(messages)
     table, newest = TaskTable.of(bus), bus.log.newest_seq()
     names = table.names()
-    lost, unknown = [], []
+    lost, unknown, differs = [], [], []
     foreign = {message.seq: message for message in own.foreign}
     for name in sorted({*names, *own.tasks}):
         stored = _stored(table, name)
@@ -63,12 +65,14 @@ def difference(bus: Bus) -> Difference:
             lost += [replace(task, unproven=True) for task in sums[:1]]
             unknown += [] if sums else [name]
         elif not any(is_same(stored, task) for task in sums):
-            contrary = _contrary(stored, messages)
-            foreign |= {message.seq: message for message in contrary}
-            if not contrary or not sums or sums[-1].last_seq < stored.last_seq <= newest:
+            if (contrary := _contrary(stored, messages)) is not None:
+                foreign |= {message.seq: message for message in contrary}
+            elif not sums or sums[-1].last_seq < stored.last_seq <= newest:
                 unknown.append(name)
+            else:
+                differs.append(name)
     in_order = tuple(foreign[seq] for seq in sorted(foreign))
-    return Difference(len(names), tuple(lost), tuple(unknown), in_order)
+    return Difference(len(names), tuple(lost), tuple(unknown), tuple(differs), in_order)
 
 
 def is_same(stored: Task, told: Task) -> bool:
@@ -77,19 +81,21 @@ def is_same(stored: Task, told: Task) -> bool:
     return as_told == stored
 
 
-def _contrary(stored: Task, messages: list[Message]) -> list[Message]:
+def _contrary(stored: Task, messages: list[Message]) -> list[Message] | None:
     """Return the messages about a task without which the log says what its row says.
 
-    Those after the newest step are no steps. Where that is not enough, one of those before must be
-    forged, and nobody can tell which: the row stands, and all of them are named.
+    Those after the newest step are no steps; of those before, one may be forged. None: it says
+    something else without any one of them, and nobody can tell which are the steps.
     """
     own = [each for each in messages if task_of(each) == stored.task]
     later = [each for each in own if each.seq > stored.last_seq and each.type == STATE_CHANGE]
-    steps = fold(each for each in own if each not in later)
-    told = steps.tasks.get(stored.task)
-    if told is not None and is_same(stored, told):
-        return [*steps.foreign, *later]
-    return own
+    rest = [each for each in own if each not in later]
+    for forged in (None, *rest[1:]):
+        steps = fold(each for each in rest if each is not forged)
+        told = steps.tasks.get(stored.task)
+        if told is not None and is_same(stored, told):
+            return [*steps.foreign, *([] if forged is None else [forged]), *later]
+    return None
 
 
 def task_of(message: Message) -> object:
