@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 commands = Commands()
 
-#: What a person has to look at: where a forged task would reach.
+#: The fields that a person has to look at: how far a forged task would reach.
 _BELIEVED = (
     *("state", "attempt", "worker", "repository", "path", "branch", "base", "head", "target"),
     *("review", "reviewer", "requester", "commit_id"),

@@ -8,10 +8,21 @@ from dataclasses import replace
 from ...bus import tracing
 from ...bus.leases import Lease
 from ...schema.errors import LeaseLost
+from ...schema.message.acted_types import UNPROVEN
+from ...subscribers.jobs.jobs import Jobs
 from ..records.task import HELD, lease_of
 from ..records.task_table import TaskTable
 from .errors import TaskBlocked, TaskNotFound, TaskUnproven, WrongTaskState
-from .messages import QUEUES, TASKS, assigned, completion_of, job_of, state_change, told
+from .messages import (
+    COMPLETIONS,
+    QUEUES,
+    TASKS,
+    assigned,
+    completion_of,
+    job_of,
+    state_change,
+    told,
+)
 from .planning import Planning
 from .queues import open_queue, take_in
 
@@ -65,6 +76,18 @@ class Changes:
                 f" anybody could write; 'bus task confirm {name}' shows them, and asks"
             )
         return task
+
+    def has_entry(self, task: Task) -> bool:
+        """Whether a step has made an entry of an approved attempt, whatever became of that."""
+        jobs, type = Jobs.of(self.bus), QUEUES[COMPLETIONS]
+        return any(
+            job.queue == COMPLETIONS and job.error != UNPROVEN
+            for message in self.bus.read(conversation=task.correlation_id, type=type)
+            if isinstance(message.payload, dict)
+            and (message.payload.get("task"), message.payload.get("attempt"))
+            == (task.task, task.attempt)
+            for job in jobs.of_message(message.seq)
+        )
 
     def create_queues(self) -> None:
         """Make the queues from a request to a merge, where they are missing."""

@@ -6,6 +6,7 @@ from ...schema.arguments import with_checked_arguments
 from ...schema.errors import InvalidInput, shown
 from ...schema.message.names import check_agent
 from ..records.task import STATES
+from .messages import completion_of
 from .review_steps import ReviewSteps
 from .worker_steps import WorkerSteps
 
@@ -80,6 +81,27 @@ class Tasks(WorkerSteps, ReviewSteps):
                 self._table.confirm(name)
                 self._changes.confirmed(task, agent)
             return self.get(name)
+
+    def enter_again(self, repository: str, target: str, *, agent: str) -> Sequence[Task]:
+        """Enter approved tasks of a target whose entries are lost; their rows are the right to it.
+
+        Args:
+            repository, target: of which tasks.
+            agent: the integrator.
+
+        Returns:
+            The tasks.
+        """
+        with self.bus.transaction():
+            lost = [
+                task
+                for task in self._table.find(states=("APPROVED",))
+                if (task.repository, task.target) == (repository, target)
+                and not (task.unproven or self._changes.has_entry(task))
+            ]
+            for task in lost:
+                self._changes.publish(task, [completion_of(task, agent)])
+        return lost
 
     def planned(self) -> Sequence[PlannedJob]:
         """Return the jobs that wait until others have landed, the oldest first."""

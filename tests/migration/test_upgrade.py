@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from ackbus import AckbusError, Bus, BusNotFound, BusUnusable, Draft, Exporter, Inbox
+from ackbus import AckbusError, Bus, BusNotFound, BusUnusable, Draft, Exporter, Inbox, Queue
 from ackbus.schema.queries import file_of
 from ackbus.schema.sqlite.creation import create
 from ackbus.schema.sqlite.database import SCHEMA_VERSION
@@ -292,3 +292,38 @@ def test_command_refuses_a_newer_file(run_bus: RunBus, tmp_path: Path) -> None:
     create(tmp_path / "newer")
     connect(tmp_path / "newer").execute("UPDATE meta SET value = '999'")
     assert_error(run_bus("upgrade", "--dir", tmp_path / "newer"), 1, "999", "a newer ackbus")
+
+
+def test_work_that_waited_under_the_old_rules_becomes_jobs(tmp_path: Path) -> None:
+    """Version 9: a queue of tasks or a plugin takes in no message by itself any more."""
+    directory = restore(FIXTURES["v8"].read_text("utf-8"), tmp_path / "old")
+    raw_sql(
+        directory,
+        "INSERT INTO queues (name, pattern, filled_seq, addressed, created_at_ms)"
+        " VALUES ('plugin.feed', 'plugin.feed.*', 0, 'automation', 1)",
+        *(
+            "INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, payload, headers) VALUES"
+            f" ('w-{number}', {number}, 'a', '{to}', '{type}', '{{}}', {headers})"
+            for number, (type, to, headers) in enumerate(
+                (
+                    ("task.job", "tasks", """'{"for_worker":"w1"}'"""),
+                    ("task.completion", "tasks", "NULL"),
+                    ("plugin.feed.poll", "automation", "NULL"),
+                    ("plugin.feed.poll.x", "automation", "NULL"),
+                    ("task.job", "somebody", "NULL"),
+                )
+            )
+        ),
+    )
+    upgrade(directory)
+    with Bus.open(directory) as bus:
+        found = {
+            name: [(bus.log.at(job.seq).id, job.state, job.for_worker) for job in jobs]  # type: ignore[union-attr]
+            for name in ("requests", "jobs", "completions", "plugin.feed")
+            if (jobs := Queue.open(bus, name).jobs.list())
+        }
+    assert found == {
+        "jobs": [("w-0", "queued", "w1")],
+        "completions": [("w-1", "queued", None)],
+        "plugin.feed": [("w-2", "queued", None)],
+    }

@@ -21,7 +21,7 @@ from ackbus.tasks.steps.changes import Changes
 from ackbus.tasks.steps.messages import STATE_CHANGE, integrators_of
 
 from ...conftest import RunBus
-from ...programs import raw_sql
+from ...programs import raw_sql, tamper
 from ..conftest import enter
 from .conftest import Yard, lines
 
@@ -167,7 +167,7 @@ def test_what_no_step_published_is_never_tried_again(yard: Yard) -> None:
 
 
 def test_a_step_makes_jobs_of_its_own_messages_alone(yard: Yard) -> None:
-    """What was forged before it, in the same page of the log, stays what it is."""
+    """A message that was forged before it, in the same page of the log, is no job."""
     Changes(yard.bus).create_queues()
     queue = Queue.create(
         yard.bus, "plugin.feed", "plugin.feed.*", addressed="automation", hides="all"
@@ -305,6 +305,18 @@ def test_a_forged_approval_lands_nothing(yard: Yard) -> None:
     yard.bus.publish(STATE_CHANGE, {**payload, "from": "IN_REVIEW", "head": head}, from_agent="w")
     assert yard.integrate() == {}
     assert yard.tasks.get("secret") == task
+
+
+def test_an_approved_task_whose_entry_is_lost_enters_again_by_its_row(yard: Yard) -> None:
+    """As after the repair of a damaged file; one that a person cancelled stays so."""
+    yard.task("one", a=lines(l5="five"))
+    yard.task("two", b="bb\n")
+    queue = Queue.open(yard.bus, "completions")
+    first, second = (message.seq for message in yard.said("task.completion"))
+    queue.jobs.cancel(second)
+    tamper(Path(yard.bus.directory), f"DELETE FROM jobs WHERE seq = {first}")
+    assert yard.integrate() == {"one": "landed"}
+    assert yard.integrate() == {}
 
 
 # The right of a claim ----------------------------------------------------------------------------
