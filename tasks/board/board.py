@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         "paused",
         "proposal",
         "dead completion",
+        "unproven",
         "conflict",
         "reserved",
     ]

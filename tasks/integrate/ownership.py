@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from ...git.branches.repositories import Place
+    from ..options import TaskState
     from .entries import Entry
 
 #: The states of tasks whose work was given up: no plain branch lands it, but a task whose review
 #: approved a head with it does.
-_GIVEN_UP = ("CANCELLED", "FAILED")
+_GIVEN_UP: tuple[TaskState, ...] = ("CANCELLED", "FAILED")
 
 
 class Ownership:
@@ -59,7 +60,7 @@ class Ownership:
 
     def _tasks(self, entry: Entry) -> Iterator[Task]:
         """Yield the other tasks of the repository whose commits might be in an entry."""
-        states = LIVE if entry.task is not None else (*LIVE, *_GIVEN_UP)
+        states = LIVE if entry.task is not None else LIVE + _GIVEN_UP
         for task in self._table.find(states=states):
             if task.repository == self._place.common_dir and task.task != entry.task:
                 yield task

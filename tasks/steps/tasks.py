@@ -95,8 +95,9 @@ class Tasks(WorkerSteps, ReviewSteps):
         with self.bus.transaction():
             lost = [
                 task
-                for task in self._table.find(states=("APPROVED",))
-                if (task.repository, task.target) == (repository, target)
+                for task in self._table.live()
+                if task.state == "APPROVED"
+                and (task.repository, task.target) == (repository, target)
                 and not (task.unproven or self._changes.has_entry(task))
             ]
             for task in lost:
