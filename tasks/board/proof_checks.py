@@ -77,7 +77,10 @@ def _with_review(evidence: Evidence) -> Iterator[str]:
     ]
     if not approvals:
         yield "no approval of the last attempt is on record"
-    elif task.review == "other" and task.worker in _approvers(evidence):
+    elif task.review == "other" and (
+        task.worker in _approvers(evidence)
+        or all(each.from_agent == task.worker for each in approvals)
+    ):
         yield f"only its worker {task.worker} has approved it"
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from ...git.branches.repositories import Place
+    from ...git.repository import Repository
     from ..options import TaskState
     from .entries import Entry
 
@@ -30,11 +31,13 @@ class Ownership:
     Args:
         bus: the bus.
         place: the repository.
+        git: reads its commits, and perhaps others that are kept aside; None: the repository's own.
     """
 
-    def __init__(self, bus: Bus, place: Place) -> None:
+    def __init__(self, bus: Bus, place: Place, git: Repository | None = None) -> None:
         self._table = TaskTable.of(bus)
-        self._place = place
+        self._repository = place.common_dir
+        self._git = git or place.git
 
     def obstacle(self, entry: Entry, onto: str) -> str | None:
         """Return which commits of an entry may not land, with their task; None: all may.
@@ -43,7 +46,7 @@ class Ownership:
             entry: the entry.
             onto: the commit that the target is at.
         """
-        git = self._place.git
+        git = self._git
         head = None if entry.head is None else git.commit(entry.head)
         tasks = [task for task in self._tasks(entry) if not _is_approved(task, head)]
         for task in tasks:
@@ -62,7 +65,7 @@ class Ownership:
         """Yield the other tasks of the repository whose commits might be in an entry."""
         states = LIVE if entry.task is not None else LIVE + _GIVEN_UP
         for task in self._table.find(states=states):
-            if task.repository == self._place.common_dir and task.task != entry.task:
+            if task.repository == self._repository and task.task != entry.task:
                 yield task
 
     def _own(self, task: Task, onto: str) -> list[str]:
@@ -70,7 +73,7 @@ class Ownership:
 
         Of an approved task those are what came after the approval.
         """
-        git = self._place.git
+        git = self._git
         names = [task.head] if task.head else []
         if task.is_live or task.cleaned_at_ms is None:
             names.append(f"refs/heads/{task.branch}")
@@ -81,7 +84,7 @@ class Ownership:
 
     def _ids(self, *what: str, onto: Iterable[str]) -> list[str]:
         """Return the ids of commits, without those that others contain."""
-        return self._place.git.run("rev-list", *what, "--not", *onto).decode().split()
+        return self._git.run("rev-list", *what, "--not", *onto).decode().split()
 
 
 def _may_land(task: Task) -> bool:

@@ -88,7 +88,7 @@ def look(bus: Bus, place: Place, rules: Rules) -> Iterator[Result]:
     with TemporaryDirectory(prefix="ackbus-dry-run-") as aside:
         onto = place.commit(place.branch_ref(rules.target))
         candidates = Candidates(place, objects_aside(place.git, aside))
-        ownership = Ownership(bus, place)
+        ownership = Ownership(bus, place, candidates.git)
         for entry in waiting(bus, place, rules):
             task = None if entry.task is None else tasks.get(entry.task)
             if task is not None and (task.unproven or task.state != "APPROVED"):
