@@ -14,7 +14,7 @@ from ...tasks.programs.agent_program import environment_of_task
 from ...tasks.steps.tasks import Tasks
 from ...tasks.trees.clean import Clean
 from ...tasks.trees.diff import TaskDiff
-from ...tasks.trees.finish import finish_task, state_of
+from ...tasks.trees.finish import finish_task, tree_of
 from ...tasks.trees.spawn import Spawn
 from .. import arguments
 from ..definition import Commands
@@ -131,15 +131,15 @@ def attach(
     """
     with place.open() as bus:
         found = Tasks(bus).get(name)
-        state_of(found)
+        path = tree_of(bus, found)
         variables = environment_of_task(found, bus.layout.directory, found.worker)
     words = command or [os.environ.get("SHELL") or "sh"]
     output.flush()
     try:
-        os.chdir(found.path)
+        os.chdir(path)
         os.execvpe(words[0], words, {**os.environ, **variables})
     except OSError as error:
-        raise InvalidInput(f"{words[0]} can't be run in {found.path}: {error.strerror}") from error
+        raise InvalidInput(f"{words[0]} can't be run in {path}: {error.strerror}") from error
 
 
 @commands.command("clean", example="bus task clean --dry-run")

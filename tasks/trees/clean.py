@@ -17,6 +17,7 @@ from ...git.repository import GitFailed
 from ...git.trees.occupants import occupants_of
 from ...git.trees.removal import Removal
 from ...git.trees.work_trees import WorkTrees
+from ...git.trusted import TrustedRepositories
 from ...schema.arguments import with_checked_arguments
 from ...schema.errors import Refused, TimedOut
 from ..records.task import FINAL, Task
@@ -152,7 +153,8 @@ class Clean:
         if (reason := self._use_of(task)) is not None:
             return Cleaned(task.task, task.path, task.branch, False, (), reason)
         try:
-            removal = Removal(WorkTrees(Place.around(task.repository)))
+            trusted = TrustedRepositories(self._bus.layout.directory, self._folder)
+            removal = Removal(WorkTrees(trusted.place(task.repository)))
             if is_dry:
                 removal.check(task.task, keeps_files=keeps_files)
                 return Cleaned(task.task, task.path, task.branch, True)
@@ -170,6 +172,8 @@ class Clean:
         held = self._tasks.holder(task)
         if held is not None:
             return f"{held.holder} has the lease on it"
+        if task.unproven:
+            return "the task is unproven"
         if task.state not in FINAL:
             return f"the task is {task.state}"
         if not os.path.isdir(task.repository):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ...bus.leases import Lease
-from ...git.branches.repositories import Place
 from ...git.trees.tree_state import read_state
 from ...git.trees.work_trees import WorkTrees
+from ...git.trusted import TrustedRepositories
 from ...schema.arguments import checked
 from ...schema.errors import Refused
 from ..steps.tasks import Tasks
@@ -13,7 +13,6 @@ from ..steps.tasks import Tasks
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...bus.bus import Bus
-    from ...git.trees.tree_state import TreeState
     from ..records.task import Task
 
 
@@ -43,17 +42,17 @@ def finish_task(bus: Bus, name: str, *, agent: str, token: int) -> Task:
     if task.state != "WORKING":  # a repetition, or a step that is refused
         return tasks.done(name, agent=agent, token=token, head=task.head or task.base)
     bus.leases.check(Lease(task.lease_name, agent, token, 0, 0))
-    head = checked_head(task)
+    head = checked_head(bus, task)
     return tasks.done(name, agent=agent, token=token, head=head)
 
 
-def checked_head(task: Task) -> str:
+def checked_head(bus: Bus, task: Task) -> str:
     """Return the commit by which a task is done, if its tree is as it must be then.
 
     Raises:
         Refused, NothingDone: as for `finish`.
     """
-    state = state_of(task)
+    state = read_state(tree_of(bus, task), task.base)
     if state.branch != task.branch:
         on = f"branch {state.branch}" if state.branch else "no branch"
         raise Refused(
@@ -70,16 +69,18 @@ def checked_head(task: Task) -> str:
     return state.head
 
 
-def state_of(task: Task) -> TreeState:
-    """Return the state of a task's tree.
+def tree_of(bus: Bus, task: Task) -> str:
+    """Return the path of a task's tree, as git knows it.
 
     Raises:
         Refused: it is not there.
+        NotTrusted: only its row names its repository.
     """
-    tree = WorkTrees(Place.around(task.repository)).of(task.task)
+    trusted = TrustedRepositories(bus.layout.directory)
+    tree = WorkTrees(trusted.place(task.repository)).of(task.task)
     if tree is None or not tree.is_there:
         raise Refused(
             f"task {task.task!r} has no work tree at {task.path}; 'bus task spawn {task.task}"
             f" --worker {task.worker}' brings it back"
         )
-    return read_state(tree.path, task.base)
+    return tree.path

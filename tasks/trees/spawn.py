@@ -12,9 +12,10 @@ from dataclasses import dataclass, fields
 from ...git.branches.repositories import Place
 from ...git.repository import CommandFailed, GitFailed
 from ...git.trees.work_trees import NewTree, WorkTrees
+from ...git.trusted import TrustedRepositories
 from ...schema.arguments import with_checked_arguments
 from ...schema.directory.layout import BUS_DIR_VARIABLE
-from ...schema.errors import AckbusError, LeaseLost, Refused
+from ...schema.errors import AckbusError, LeaseLost, Refused, shown
 from ...schema.message.names import check_agent
 from ..records.task import LEASE_S, NewTask, TaskTerms, lease_of
 from ..steps.errors import TaskExists, TaskNotFound
@@ -118,11 +119,15 @@ class Spawn:
             spec: how a new tree is filled.
 
         Raises:
-            Refused: its place is somebody else's.
+            Refused: its place is somebody else's, or none of a tree of this repository.
+            NotTrusted: only its row names its repository.
             GitFailed: git, a hook or the set-up failed; a repetition goes on from there.
         """
-        trees = WorkTrees(Place.around(task.repository))
+        folders = () if spec is None else (spec.folder,)
+        trusted = TrustedRepositories(self._bus.layout.directory, *folders)
+        trees = WorkTrees(trusted.place(task.repository))
         spec = spec or TaskSpec(task=task.task, worker=task.worker, folder=task.repository)
+        _check_path(task, trees)
         self._make(task, spec, trees, is_known=True)
 
     def _found(self, name: str) -> Task | None:
@@ -143,7 +148,7 @@ class Spawn:
                 f"task {there.task!r} exists: {there.worker} has it on branch {there.branch} of"
                 f" {there.repository}; choose another name"
             )
-        if there.is_live:
+        if there.is_live and not there.unproven:
             self.mend(there, spec)
         if there.worker != spec.worker:
             return there
@@ -230,3 +235,14 @@ class Spawn:
             "BUS_TASK_BASE": task.base,
             "BUS_TASK_TARGET": task.target,
         }
+
+
+def _check_path(task: Task, trees: WorkTrees) -> None:
+    """Refuse a path that git does not know as the tree's, and that no tree would be made at."""
+    tree = trees.of(task.task)
+    known = trees.path_of(task.task) if tree is None else tree.path
+    if os.path.realpath(task.path) != os.path.realpath(known):
+        raise Refused(
+            f"the tree of task {task.task!r} belongs at {known}, and not at {shown(task.path)}, as"
+            " its row says; 'bus task cancel' ends it"
+        )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.branches.forecast import conflicts
+from ackbus.git.branches.forecast import NotKnown, conflicts
 from ackbus.git.branches.meeting import MergeBases
 from ackbus.git.sealed import SealedRepository, sealed_around
 
