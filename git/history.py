@@ -10,6 +10,7 @@ from ..schema.directory.layout import BUS_DIRECTORY
 from ..schema.errors import NotFound
 from .git_lines import records
 from .repository import CommandFailed, Repository
+from .sealed import LIMIT_S, LOOKING, sealed_around
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,10 +95,9 @@ def traffic(
         GitFailed: git is not installed, there is no repository, or git failed.
         NotFound: there is no such revision, or no commit at all.
     """
-    repository = Repository(folder)
-    repository.describe("--git-dir")
+    repository = sealed_around(folder)
     _check(revision, repository)
-    inside = f":(top,glob)**/{BUS_DIRECTORY}/" if everywhere else ":(glob)"
+    inside = f":(top,glob)**/{BUS_DIRECTORY}/" if everywhere else f":(top,glob){_prefix(folder)}"
     paths = [inside + name for name in ("bus.jsonl", PART_GLOB)]
     lines = repository.lines(*_LOG, "--end-of-options", revision, "--", *paths)
     for header, difference in _commits(lines):
@@ -105,6 +105,12 @@ def traffic(
         if added:
             hash, short, author, date, subject = header
             yield Commit(hash, short, author, date, subject, added)
+
+
+def _prefix(folder: str) -> str:
+    """Return the path of a folder in its work tree as a pattern of git, with a slash at its end."""
+    prefix = Repository(folder, LOOKING, limit_s=LIMIT_S).path("--show-prefix")
+    return re.sub(r"([*?\[\\])", r"\\\1", prefix)
 
 
 def _check(revision: str, repository: Repository) -> None:

@@ -16,8 +16,12 @@ import stat
 import tempfile
 import threading
 
-from .branches.repositories import ALONE
+from .branches.repositories import ALONE, looks_bare
 from .repository import CommandFailed, GitFailed, Repository
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 #: The files of a repository that its views show; `packed-refs` and `shallow` need not be there.
 _SHOWN = ("refs", "packed-refs", "shallow", "logs", "reftable")
@@ -31,7 +35,7 @@ LOOKING: dict[str, str | None] = {
     "SSH_ASKPASS": "false",
 }
 
-#: How long git may take for a question, in seconds: a ref may be a pipe, or an object far too large.
+#: How long git may take for a question, in seconds: a ref may be a pipe.
 LIMIT_S = 15.0
 
 #: The settings that say how a repository is stored, with the values that git has for them.
@@ -66,13 +70,13 @@ class SealedRepository(Repository):
         common_dir: the folder that its work trees share.
     """
 
-    def __init__(self, common_dir: str, head: str = "") -> None:
+    def __init__(
+        self, common_dir: str, head: str = "", extra: Mapping[str, str | None] | None = None
+    ) -> None:
         self.common_dir = common_dir
         view = _view_of(common_dir, head)
-        objects = os.path.join(common_dir, "objects")
-        super().__init__(
-            view, {**LOOKING, "GIT_DIR": view, "GIT_OBJECT_DIRECTORY": objects}, limit_s=LIMIT_S
-        )
+        variables = {"GIT_DIR": view, "GIT_OBJECT_DIRECTORY": os.path.join(common_dir, "objects")}
+        super().__init__(view, {**LOOKING, **variables, **(extra or {})}, limit_s=LIMIT_S)
 
 
 def sealed_around(folder: str) -> SealedRepository:
@@ -81,12 +85,31 @@ def sealed_around(folder: str) -> SealedRepository:
     Raises:
         GitFailed: git is not installed, or there is no repository that this user may use.
     """
-    repository = Repository(folder, LOOKING, limit_s=LIMIT_S)
-    git_dir, common_dir = (
-        os.path.realpath(os.path.join(folder, repository.path(f"--{name}")))
-        for name in ("absolute-git-dir", "git-common-dir")
-    )
+    if looks_bare(folder) and _is_own(folder):  # to look into it nobody needs to name it
+        git_dir = common_dir = os.path.realpath(folder)
+    else:
+        repository = Repository(folder, LOOKING, limit_s=LIMIT_S)
+        git_dir, common_dir = (
+            os.path.realpath(os.path.join(folder, repository.path(f"--{name}")))
+            for name in ("absolute-git-dir", "git-common-dir")
+        )
     return SealedRepository(common_dir, _head_in(git_dir))
+
+
+def _is_own(folder: str) -> bool:
+    return os.stat(folder).st_uid in (0, os.geteuid())
+
+
+def sealed_tree(common_dir: str, admin: str, path: str) -> SealedRepository:
+    """Return the sealed view of a linked work tree, with its files and its index.
+
+    Args:
+        common_dir: the folder that all work trees share.
+        admin: git's folder of the tree.
+        path: its top.
+    """
+    variables = {"GIT_WORK_TREE": path, "GIT_INDEX_FILE": os.path.join(admin, "index")}
+    return SealedRepository(common_dir, _head_in(admin), variables)
 
 
 def _head_in(git_dir: str) -> str:

@@ -22,6 +22,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+#: The repositories of which this program was given a folder: by its user, as nobody else can.
+_named: set[str] = set()
+
+
+def named(folder: str) -> Place:
+    """Return the repository around a folder that the user has named; it is trusted from now on.
+
+    Raises:
+        GitFailed: git is not installed, or there is no repository.
+    """
+    place = Place.around(folder)
+    _named.add(place.common_dir)
+    return place
+
+
 class NotTrusted(GitFailed):
     """A repository that only a row names: git is not started there."""
 
@@ -76,7 +91,7 @@ class TrustedRepositories:
 
     def has(self, repository: str) -> bool:
         """Whether git may be started in a repository."""
-        if repository in self._around:
+        if repository in _named or repository in self._around:
             return True
         self._around.update(self._found_around())
         return repository in self._around or _is_listed(repository)

@@ -98,9 +98,9 @@ def forecast(
 ) -> int:
     """Print the pairs of tasks, or of refs, that would not merge.
 
-    With each come the files that conflict. Nothing of the repository is run: what one of its drivers
-    or filters would make of a file is not known, and said so. Changed files that others have reserved are told on
-    stderr. Exit code 4 when a REF is unknown.
+    With each come the files that conflict. Nothing of the repository is run, so that it is not
+    known, and said, what a driver or a filter of it would make of a file. Changed files that others
+    have reserved are told on stderr. Exit code 4 when a REF is unknown.
     """
     with place.open() as bus:
         lookout = Lookout(bus)

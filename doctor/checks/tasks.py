@@ -11,7 +11,7 @@ from ...tasks.board.past import messages_of_tasks
 from ...tasks.integrate.holding import lease_of_target
 from ...tasks.records.landings import Landings
 from ...tasks.records.task_table import TaskTable
-from ...tasks.trees.leftovers import leftovers_of
+from ...tasks.trees.leftovers import leftovers_of, not_looked_into
 from ..recovery.damage import ranges
 
 TYPE_CHECKING = False
@@ -137,7 +137,9 @@ def _trees(bus: Bus) -> Finding:
     except (GitFailed, TimedOut) as error:
         return warn(f"not looked at: {error}", "look there, then try again")
     if not found:
-        return ok("nothing left behind")
+        elsewhere = not_looked_into(bus)
+        aside = f"; not looked into: {_named(elsewhere)}" if elsewhere else ""
+        return ok(f"nothing left behind{aside}")
     return warn("; ".join(each.says for each in found[:_NAMED]), _more(len(found)))
 
 

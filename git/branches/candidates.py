@@ -12,12 +12,13 @@ from ...schema.errors import Refused
 from ..repository import CommandFailed, GitFailed, OutOfTime
 from .forecast import CRASHES, UNRELATED, plain_name
 from .patches import contains
-from .repositories import NOBODY_EVER
+from .repositories import NOBODY, NOBODY_EVER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
+    from ..repository import Repository
     from .repositories import Place
 
     #: How a head becomes a candidate: a merge commit, its commits one by one, or as it is.
@@ -73,6 +74,7 @@ class Candidates:
     Args:
         place: the repository.
         extra: variables of git, such as of a folder for objects.
+        looking: its sealed view, where candidates are made only to see: by nobody, and unsigned.
 
     Attributes:
         git: git with those variables.
@@ -81,9 +83,19 @@ class Candidates:
         Refused: git does not know who commits here.
     """
 
-    def __init__(self, place: Place, extra: dict[str, str | None] | None = None) -> None:
-        self.git = place.git.with_variables(extra or {})
+    def __init__(
+        self,
+        place: Place,
+        extra: dict[str, str | None] | None = None,
+        *,
+        looking: Repository | None = None,
+    ) -> None:
+        self._signs = False
         self._place = place
+        if looking is not None:
+            self.git = looking.with_variables({**NOBODY, **(extra or {})})
+            return
+        self.git = place.git.with_variables(extra or {})
         try:
             self.git.run("var", "GIT_COMMITTER_IDENT")
         except CommandFailed as error:

@@ -45,7 +45,7 @@ def repository_at(folder: str, extra: dict[str, str | None] | None = None) -> Re
     return Repository(folder, ALONE | (extra or {}))
 
 
-def _looks_bare(folder: str) -> bool:
+def looks_bare(folder: str) -> bool:
     """Whether a folder is one of git's by itself, as that of a bare repository is."""
     return all(os.path.exists(os.path.join(folder, name)) for name in ("HEAD", "objects", "refs"))
 
@@ -83,7 +83,7 @@ class Place:
         Raises:
             GitFailed: git is not installed, or there is no repository.
         """
-        is_named_bare = folder != os.curdir and _looks_bare(folder)
+        is_named_bare = folder != os.curdir and looks_bare(folder)
         git_dir = {"GIT_DIR": os.path.realpath(folder)} if is_named_bare else {}
         repository = repository_at(folder, git_dir)
         (shallow,) = repository.describe("--is-shallow-repository")

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from ...schema.errors import Refused, shown
 from ..branches.repositories import repository_at
 from ..repository import CommandFailed
+from ..sealed import LOOKING
 from .rescue import Kept, Rescue
 from .tree_list import checked_out_at
 from .tree_mending import mend
-from .tree_state import embedded_in, read_state
+from .tree_state import embedded_in, look_at_state, read_state
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from ..repository import Repository
     from .tree_list import Tree
+    from .tree_state import TreeState
     from .work_trees import WorkTrees
 
 #: How long git may take to delete the files of a tree, in seconds.
@@ -97,7 +99,7 @@ class Removal:
         return Removed(tree.path if tree else None, gone, list(dict.fromkeys(kept)), reason)
 
     def check(self, task: str, *, keeps_files: bool = False) -> None:
-        """Check that `remove` would remove the tree of a task. Changes nothing.
+        """Check that `remove` would remove the tree of a task. Changes and runs nothing.
 
         Raises:
             Refused: the tree has to stay.
@@ -107,7 +109,8 @@ class Removal:
             return
         self._refuse_use(tree)
         if os.path.lexists(tree.path) and not is_begun(tree):
-            _refuse_dirt(tree, keeps_files)
+            state = look_at_state(self.place.common_dir, tree)
+            _refuse_dirt(tree, state, keeps_files)
 
     def _files(self, task: str, tree: Tree, keeps_files: bool) -> list[str]:
         """Return the commit that has what is not committed, if something is.
@@ -119,7 +122,7 @@ class Removal:
         if is_begun(tree) or not (os.path.lexists(tree.path) or self._rescue.has_staged(tree)):
             return []
         mend(tree, tree.head or "", _LIMIT_S)
-        head = _refuse_dirt(tree, keeps_files)
+        head = _refuse_dirt(tree, read_state(tree.path), keeps_files)
         return [] if head is None else [self._rescue.files_of(task, tree.path, head)]
 
     def _refuse_use(self, tree: Tree) -> None:
@@ -170,13 +173,12 @@ class Removal:
         return None
 
 
-def _refuse_dirt(tree: Tree, keeps_files: bool) -> str | None:
+def _refuse_dirt(tree: Tree, state: TreeState, keeps_files: bool) -> str | None:
     """Return the head of a tree whose files can be kept; None where all is committed.
 
     Raises:
         Refused: something is not committed, and is not to be kept, or has no commit to stand on.
     """
-    state = read_state(tree.path)
     if state.is_clean:
         return None
     if not keeps_files or state.head is None:
@@ -217,10 +219,10 @@ def _refuse_unpushed_submodules(tree: Tree) -> None:
     for folder, folders, _ in os.walk(modules):
         if "objects" in folders and "refs" in folders:
             folders.clear()
-            git = repository_at(folder, {"GIT_DIR": folder})
+            git = repository_at(folder, {**LOOKING, "GIT_DIR": folder})
             _refuse_unpushed(git, os.path.relpath(folder, modules), tree)
     for name in embedded_in(tree.path) if tree.is_there else ():
-        _refuse_unpushed(repository_at(os.path.join(tree.path, name)), name, tree)
+        _refuse_unpushed(repository_at(os.path.join(tree.path, name), LOOKING), name, tree)
 
 
 def _refuse_unpushed(git: Repository, name: str, tree: Tree) -> None:

@@ -41,11 +41,15 @@ class TreeLocks:
     Args:
         common_dir: the folder that all its work trees share.
         wait_s: how long a lock is waited for.
+        is_looking: whether no lock is made: one that is not there is held by nobody.
     """
 
-    def __init__(self, common_dir: str, wait_s: float = WAIT_S) -> None:
+    def __init__(
+        self, common_dir: str, wait_s: float = WAIT_S, *, is_looking: bool = False
+    ) -> None:
         self._folder = os.path.join(common_dir, FOLDER)
         self._wait_s = wait_s
+        self._is_looking = is_looking
 
     @contextmanager
     def of_all(self) -> Iterator[int]:
@@ -81,6 +85,9 @@ class TreeLocks:
     @contextmanager
     def _held(self, name: str) -> Iterator[int]:
         path = os.path.join(self._folder, name)
+        if self._is_looking and not os.path.exists(path):
+            yield -1
+            return
         self._make_folder()
         deadline = time.monotonic() + self._wait_s
         while (descriptor := self._locked(path, deadline)) is None:
@@ -99,7 +106,7 @@ class TreeLocks:
     def _locked(self, path: str, deadline: float) -> int | None:
         """Return a descriptor with the lock; None: the file was removed while we waited."""
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            descriptor = os.open(path, self._flags(), 0o666)
         except OSError as error:
             raise GitFailed(f"{path} can't be opened: {error.strerror}") from error
         try:
@@ -111,6 +118,11 @@ class TreeLocks:
         finally:
             if descriptor >= 0:
                 os.close(descriptor)
+
+    def _flags(self) -> int:
+        # A link could lead out of the repository, and nobody writes to a pipe.
+        flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        return flags | (os.O_RDONLY if self._is_looking else os.O_RDWR | os.O_CREAT)
 
     def _wait(self, descriptor: int, path: str, deadline: float) -> None:
         pause_s = _PAUSE_S

@@ -6,6 +6,12 @@ import os
 from dataclasses import dataclass
 
 from ..branches.repositories import repository_at
+from ..sealed import sealed_tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..repository import Repository
+    from .tree_list import Tree
 
 #: Files that git keeps in its folder of a tree while an operation is under way, and which one.
 _OPERATIONS = {
@@ -82,9 +88,24 @@ def read_state(path: str, base: str | None = None) -> TreeState:
     Raises:
         GitFailed: there is no work tree, or git can't read it.
     """
-    git = repository_at(path)
+    return _read(repository_at(path), git_dir_of(path), base, "none")
+
+
+def look_at_state(common_dir: str, tree: Tree, base: str | None = None) -> TreeState:
+    """Return the state of a work tree, as `read_state` does, and run nothing of the repository.
+
+    A file with a filter of the repository counts as changed where git would store it otherwise. In
+    a submodule only the commit is looked at.
+
+    Raises:
+        GitFailed: there is no work tree, or git can't look into it.
+    """
+    return _read(sealed_tree(common_dir, tree.admin, tree.path), tree.admin, base, "dirty")
+
+
+def _read(git: Repository, git_dir: str, base: str | None, ignored: str) -> TreeState:
     options = ("--porcelain=v2", "-z", "--branch", "--untracked-files=normal", "--no-renames")
-    raw = git.run("-c", "core.fsmonitor=false", "status", *options, "--ignore-submodules=none")
+    raw = git.run("status", *options, f"--ignore-submodules={ignored}")
     lines = [os.fsdecode(line) for line in raw.split(b"\0") if line]
     told = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# "))
     head = None if told["branch.oid"] == "(initial)" else told["branch.oid"]
@@ -94,9 +115,9 @@ def read_state(path: str, base: str | None = None) -> TreeState:
         branch=branch,
         changed=[_file(line) for line in lines if line[:2] in ("1 ", "2 ", "u ")],
         untracked=[line[2:] for line in lines if line.startswith("? ")],
-        operation=operation_at(git_dir_of(path)),
-        ahead=_count(path, head, base) if head and base else 0,
-        unpushed=_count(path, head, "--remotes") if head else 0,
+        operation=operation_at(git_dir),
+        ahead=_count(git, head, git.commits([base])[0] or head) if head and base else 0,
+        unpushed=_count(git, head, "--remotes") if head else 0,
     )
 
 
@@ -129,6 +150,6 @@ def _file(line: str) -> str:
     return line.split(" ", 10 if line[0] == "u" else 8)[-1]
 
 
-def _count(path: str, head: str, known: str) -> int:
-    answer = repository_at(path).run("rev-list", "--count", head, "--not", known, "--")
+def _count(git: Repository, head: str, known: str) -> int:
+    answer = git.run("rev-list", "--count", head, "--not", known, "--")
     return int(answer)

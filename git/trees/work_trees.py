@@ -93,15 +93,18 @@ class WorkTrees:
     Args:
         place: the repository.
         wait_s: how long another process that makes or removes a tree is waited for.
+        is_looking: whether the trees are only looked at, so that nothing is written.
 
     Attributes:
         place: the repository.
+        is_looking: whether nothing is written.
         locks: its locks.
     """
 
-    def __init__(self, place: Place, wait_s: float = WAIT_S) -> None:
+    def __init__(self, place: Place, wait_s: float = WAIT_S, *, is_looking: bool = False) -> None:
         self.place = place
-        self.locks = TreeLocks(place.common_dir, wait_s)
+        self.is_looking = is_looking
+        self.locks = TreeLocks(place.common_dir, wait_s, is_looking=is_looking)
 
     @property
     def folder(self) -> str:
@@ -124,7 +127,8 @@ class WorkTrees:
             return self._read_held()
 
     def _read_held(self) -> list[Tree]:
-        complete_begun(self.place)
+        if not self.is_looking:
+            complete_begun(self.place)
         return read_trees(self.place)
 
     def all(self) -> list[Tree]:

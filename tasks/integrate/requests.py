@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 
 from ...git.branches.candidates import Candidates
 from ...git.branches.forecast import objects_aside
+from ...git.sealed import SealedRepository
 from ...schema.errors import Refused, shown
 from ...subscribers.jobs.jobs import Jobs
 from ..records.landings import Landings
@@ -82,12 +83,14 @@ def waiting(bus: Bus, place: Place, rules: Rules) -> list[Entry]:
 def look(bus: Bus, place: Place, rules: Rules) -> Iterator[Result]:
     """Yield what an integration would give now but for checks; nothing is claimed or changed.
 
-    Git writes what it makes into a folder of its own, which is removed.
+    Git writes what it makes into a folder of its own, which is removed. No driver of the repository
+    is run: what it would make of a file is told as git merges it.
     """
     tasks = Tasks(bus)
     with TemporaryDirectory(prefix="ackbus-dry-run-") as aside:
         onto = place.commit(place.branch_ref(rules.target))
-        candidates = Candidates(place, objects_aside(place.git, aside))
+        sealed = SealedRepository(place.common_dir)
+        candidates = Candidates(place, objects_aside(sealed, aside), looking=sealed)
         ownership = Ownership(bus, place, candidates.git)
         for entry in waiting(bus, place, rules):
             task = None if entry.task is None else tasks.get(entry.task)

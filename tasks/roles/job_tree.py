@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
-from ...git.branches.repositories import Place
 from ...git.repository import GitFailed
 from ...git.trees.removal import Removal
 from ...git.trees.tree_names import safe_name
 from ...git.trees.work_trees import WorkTrees
+from ...git.trusted import named
 from ...schema.errors import AckbusError, InvalidInput, Refused
 from ..records.task import HELD
 from ..trees.spawn import Spawn, TaskSpec
@@ -80,7 +80,7 @@ class JobTrees:
     def __init__(self, tasks: Tasks, worker: str, settings: TreeSettings) -> None:
         self._tasks, self._worker, self._settings = tasks, worker, settings
         self._spawn = Spawn(tasks.bus)
-        self.place = Place.around(settings.folder)
+        self.place = named(settings.folder)
         self._trees = WorkTrees(self.place)
 
     def spawn(self, claim: Claim, form: JobForm, lease_s: float, on_lost: OnLost) -> Task:

@@ -154,7 +154,7 @@ class Clean:
             return Cleaned(task.task, task.path, task.branch, False, (), reason)
         try:
             trusted = TrustedRepositories(self._bus.layout.directory, self._folder)
-            removal = Removal(WorkTrees(trusted.place(task.repository)))
+            removal = Removal(WorkTrees(trusted.place(task.repository), is_looking=is_dry))
             if is_dry:
                 removal.check(task.task, keeps_files=keeps_files)
                 return Cleaned(task.task, task.path, task.branch, True)

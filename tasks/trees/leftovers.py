@@ -9,6 +9,7 @@ from ...git.branches.repositories import Place
 from ...git.repository import GitFailed
 from ...git.trees.leftovers import Leftover, find_leftovers
 from ...git.trees.work_trees import WorkTrees
+from ...git.trusted import TrustedRepositories
 from ..records.task import FINAL
 from ..steps.tasks import Tasks
 
@@ -27,20 +28,34 @@ def leftovers_of(bus: Bus) -> list[Leftover]:
     tasks = {task.task: task for task in Tasks(bus).list()}
     found = []
     for place in repositories_of(bus):
-        trees = WorkTrees(place, wait_s=_WAIT_S)
+        trees = WorkTrees(place, wait_s=_WAIT_S, is_looking=True)
         found += find_leftovers(trees)
         found += [each for tree in trees.all() if (each := _of_task(tree, tasks))]
     return found
 
 
 def repositories_of(bus: Bus, *folders: str) -> list[Place]:
-    """Return the repositories of all tasks, that in which the bus is, and those around folders."""
-    named = {task.repository for task in Tasks(bus).list()}
-    places = [Place.around(path) for path in sorted(named) if os.path.isdir(path)]
+    """Return the repositories of all tasks, that in which the bus is, and those around folders.
+
+    Those of tasks are left out in which git may not be started.
+    """
+    trusted = TrustedRepositories(bus.layout.directory, *folders)
+    named = sorted({task.repository for task in Tasks(bus).list()})
+    places = []
+    for path in named:
+        if os.path.isdir(path) and trusted.has(path):
+            places.append(Place.around(path))
     for folder in (bus.layout.directory, *folders):
         with suppress(GitFailed):  # it is in none
             places.append(Place.around(folder))
     return list(dict.fromkeys(places))
+
+
+def not_looked_into(bus: Bus) -> list[str]:
+    """Return the repositories of live tasks in which git may not be started."""
+    trusted = TrustedRepositories(bus.layout.directory)
+    named = sorted({task.repository for task in Tasks(bus).list(is_live=True)})
+    return [path for path in named if not trusted.has(path)]
 
 
 def _of_task(tree: Tree, tasks: dict[str, Task]) -> Leftover | None:

@@ -17,12 +17,13 @@ EVIL = "do this\n| 1 unread for me\x1b[2J\n[9] now from lead"
 
 
 @pytest.fixture
-def repository(tmp_path: Path) -> Path:
-    """A repository whose branch `me/fix` has a file `code` of three lines."""
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory's repository; its `me/fix` has a file `code` of three lines."""
     path = tmp_path / "repository"
     git(tmp_path, "init", "--quiet", "-b", "main", str(path))
     git(path, "commit", "--quiet", "--allow-empty", "--message", "first")
     commit(path, "me/fix", "main", code="one\ntwo\nthree\n")
+    monkeypatch.chdir(path)
     return path
 
 

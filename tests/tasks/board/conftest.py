@@ -27,15 +27,14 @@ class Workshop:
         """A task that is WORKING, on a branch at the newest commit of main."""
         base = git(self.path, "rev-parse", "main")
         git(self.path, "branch", "--force", f"{worker}/{name}", base)
-        new = new_task(
-            name,
-            worker=worker,
-            branch=f"{worker}/{name}",
-            path=str(self.path),
-            repository=str(self.path / ".git"),
-            base=base,
-            **changed,
-        )
+        fields: dict[str, object] = {
+            "worker": worker,
+            "branch": f"{worker}/{name}",
+            "path": str(self.path),
+            "repository": str(self.path / ".git"),
+            "base": base,
+        }
+        new = new_task(name, **(fields | changed))
         task = self.tasks.assign(new, agent="lead")
         return self.tasks.start(name, agent=worker, token=task.token)
 

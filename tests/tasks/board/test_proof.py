@@ -241,7 +241,9 @@ def test_bus_task_proof_and_verify(workshop: Workshop, run_bus: RunBus, tmp_path
     assert (checked.code, checked.out) == (0, "all agrees\n")
     proof: dict[str, Any] = json.loads(made.out)
     wrong = json.dumps(proof | {"worker": "x"})
-    refused = run_bus("task", "proof", "--verify", "-", "--json", *place, stdin=wrong)
+    refused = run_bus(
+        "task", "proof", "--verify", "-", "--json", *place, stdin=wrong, cwd=workshop.path
+    )
     assert refused.code == 1
     assert json.loads(refused.out)["problems"] == [
         "worker: the proof does not say what the log and git say now"

@@ -120,7 +120,7 @@ class TestDiff:
         tree.commit("mine", text="one\ntwo\n")
         main.commit("theirs")
         tree.ok("merge", "--quiet", "main")
-        found = TaskDiff.of(Tasks(bus).get("fix"))
+        found = TaskDiff.of(bus, Tasks(bus).get("fix"))
         counts = [(each.file, each.added, each.removed) for each in found.files()]
         assert counts == [("mine", 2, 0)]
         assert "+two\n" in found.text()
@@ -131,5 +131,5 @@ class TestDiff:
         (tree.path / "raw").write_bytes(b"\0\1")
         tree.ok("add", "raw")
         tree.ok("commit", "--quiet", "-m", "changes")
-        counts = {each.file: (each.added, each.removed) for each in TaskDiff.of(task).files()}
+        counts = {each.file: (each.added, each.removed) for each in TaskDiff.of(bus, task).files()}
         assert counts == {"moved ü\n": (0, 0), "raw": (None, None)}
