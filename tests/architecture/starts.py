@@ -1,4 +1,4 @@
-"""Where programs, connections, signals and code begin, by what the source says.
+"""The places where programs, connections, signals and code begin, by what the source says.
 
 `docs/starts.md` has a row for each such place. This finds the places, and reads the rows.
 """
