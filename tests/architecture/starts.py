@@ -31,7 +31,8 @@ STARTERS = re.compile(
     r"|signal\.(pidfd_send_signal|pthread_kill|raise_signal)"
     r"|importlib\.(import_module|reload|__import__)|importlib\.util\.(spec_\w+|module_from_spec)"
     r"|(exec|eval|compile|__import__)"
-    r"|(runpy|ctypes|cffi)\.\w+|(marshal|pickle|shelve)\.(loads?|open|\w*Unpickler)"
+    r"|(runpy|cffi)\.\w+|ctypes\.(CDLL|PyDLL|cdll|pydll|pythonapi)"
+    r"|(marshal|pickle|shelve)\.(loads?|open|\w*Unpickler)"
     r"|yaml\.(load|load_all|unsafe_load\w*|full_load\w*)"
 )
 
