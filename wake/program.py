@@ -61,6 +61,8 @@ def program_of(bus: Bus, agent: str) -> Program:
     found = next(mine, None)
     if found is None or found.terminal is None:
         raise NotWoken(agent, f"its program reads no terminal here; {BY_COMMAND}")
+    if not found.is_mine:  # its variables would lead root to that user's tmux
+        raise NotWoken(agent, f"{found.name} is another user's; {BY_COMMAND}")
     if found.is_stopped or found.group != found.foreground:
         raise NotWoken(agent, f"{found.name} is not in the foreground of its terminal")
     pids = frozenset(each.pid for each in line)

@@ -9,6 +9,7 @@ Its arguments are the agent, the file for the lines, and a mode:
 - `edits-aside`: that program has opened the terminal by itself
 - `stops`: it shows the first key that it is sent when it has been stopped
 - `helped`: it has started itself again, as a helper
+- `foreign`: it has become another user's, and its server has not
 """
 
 import os
@@ -26,6 +27,8 @@ def main(agent: str, file: str, mode: str) -> None:
     server = subprocess.Popen(
         [bus, "mcp", "--agent", agent], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
     )
+    if mode == "foreign":
+        become_foreign(server)
     before = termios.tcgetattr(0)
     try:
         if mode in ("asks", "stops"):
@@ -51,6 +54,14 @@ def main(agent: str, file: str, mode: str) -> None:
     finally:
         termios.tcsetattr(0, termios.TCSANOW, before)
         server.terminate()
+
+
+def become_foreign(server: "subprocess.Popen[bytes]") -> None:
+    """Makes this process another user's; its server goes on."""
+    assert server.stdin is not None
+    os.set_inheritable(server.stdin.fileno(), True)
+    os.setuid(65_534)
+    os.execv("/bin/sh", ["sh", "-c", "printf '> '; read -r line"])
 
 
 def stop(key: str) -> None:

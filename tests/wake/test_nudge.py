@@ -77,6 +77,15 @@ def test_shell_in_front_of_a_stopped_program_gets_nothing(
     refused(agent, run_bus, "not in the foreground")
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can start another user's program")
+def test_program_of_another_user_leads_to_no_terminal(
+    agent: AgentInTerminal, run_bus: RunBus
+) -> None:
+    """Its variables name the socket of a tmux, which would be that user's too."""
+    agent.start("foreign")
+    refused(agent, run_bus, "is another user's")
+
+
 def test_program_that_the_agent_s_has_started_gets_nothing(
     agent: AgentInTerminal, run_bus: RunBus
 ) -> None:
