@@ -53,7 +53,7 @@ _HARMLESS = {
     "extensions.worktreeconfig",
 }
 
-#: What `HEAD` holds: the name of a ref, or the id of a commit.
+#: The content of `HEAD`: the name of a ref, or the id of a commit.
 _HEAD = re.compile(r"(ref: refs/[^\x00-\x20\x7f]{1,1000}|[0-9a-f]{40}|[0-9a-f]{64})\n?")
 
 #: How much of a small file of git's is read, in bytes.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _named: set[str] = set()
 
 
-def named(folder: str) -> Place:
+def named_repository(folder: str) -> Place:
     """Return the repository around a folder that the user has named; it is trusted from now on.
 
     Raises:

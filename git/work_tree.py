@@ -132,7 +132,9 @@ class WorkTree:
             return []
 
     def _staged_since(self, tree: str) -> list[str]:
-        raw = self._repository.run("diff-index", "--cached", *_RAW, tree, "--")
+        # Git reads what is ignored even so, and a setting may name a pipe for it.
+        ignored = ("-c", f"core.excludesFile={os.devnull}")
+        raw = self._repository.run(*ignored, "diff-index", "--cached", *_RAW, tree, "--")
         return [file for _, file in _changes(raw)]
 
     def _empty_tree(self) -> str:

@@ -77,7 +77,7 @@ def _attribute_files(
     stdin = b"".join(os.fsencode(f"{commit}:{path}") + b"\0" for commit, path in asked)
     raw = repository.run("cat-file", "--batch-check=%(objectname) %(objecttype)", "-z", stdin=stdin)
     found: dict[str, set[tuple[str, str]]] = {commit: set() for commit in wanted}
-    # What is missing is named, in a line of its own, with whatever bytes its path has.
+    # A missing one is named in a line of its own, with whatever bytes its path has.
     lines = iter(raw.splitlines(keepends=True))
     for commit, path in asked:
         missing = os.fsencode(f"{commit}:{path}") + b" missing\n"

@@ -153,7 +153,7 @@ def _forecasts(
     known = table.known(pairs)
     new = [pair for pair in pairs if pair not in known]
     found = dict(zip(new, conflicts(repository, new), strict=True))
-    # What is not known may be known another time: where an object was fetched, say.
+    # Another time it may be known: where an object was fetched, say.
     lasting = {pair: files for pair, files in found.items() if not isinstance(files, NotKnown)}
     if lasting:
         with suppress(BusBusy, ReadOnlyBackup):  # then they are merged again next time

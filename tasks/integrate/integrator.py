@@ -11,7 +11,7 @@ from ...git.targets.pushing import RemoteUnreachable
 from ...git.targets.refs import TargetBusy
 from ...git.trees.tree_locks import TreeBusy, TreeLocks
 from ...git.trees.work_trees import WorkTrees
-from ...git.trusted import named
+from ...git.trusted import named_repository
 from ...schema.errors import BusBusy, LeaseLost, Refused, shown
 from ...subscribers.queues.queue import Queue
 from ...workers.processes.stop_switch import StopSwitch
@@ -78,7 +78,7 @@ class Integrator:
         self._tell = tell
         self._warn = warn
         self._lease_s = lease_s
-        self._place = named(folder)
+        self._place = named_repository(folder)
         self._stop = StopSwitch()
         self._attempts = BoundedAttempts(warm_up, cooldown_ms)
         self._later_attempts = BoundedAttempts(retries, cooldown_ms)

@@ -88,8 +88,11 @@ class AgentProgram:
     def command(self, prompt: str, file: str = "") -> tuple[list[str], bytes]:
         """Return the command for a prompt, and its stdin."""
         # Others write prompts: one that begins like an option is text to the program all the same.
-        plain = f"\n{prompt}" if prompt.startswith("-") else prompt
-        filled = [_filled(word, {PROMPT: plain, PROMPT_FILE: file}) for word in self.words]
+        as_word = f"\n{prompt}" if prompt.startswith("-") else prompt
+        filled = [
+            as_word if word == PROMPT else _filled(word, {PROMPT: prompt, PROMPT_FILE: file})
+            for word in self.words
+        ]
         is_told = any(_holds(word, PROMPT) for word in self.words) or self.wants_file
         return filled, b"" if is_told else prompt.encode(errors="surrogateescape")
 

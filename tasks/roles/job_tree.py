@@ -12,7 +12,7 @@ from ...git.repository import GitFailed
 from ...git.trees.removal import Removal
 from ...git.trees.tree_names import safe_name
 from ...git.trees.work_trees import WorkTrees
-from ...git.trusted import named
+from ...git.trusted import named_repository
 from ...schema.errors import AckbusError, InvalidInput, Refused
 from ..records.task import HELD
 from ..trees.spawn import Spawn, TaskSpec
@@ -80,7 +80,7 @@ class JobTrees:
     def __init__(self, tasks: Tasks, worker: str, settings: TreeSettings) -> None:
         self._tasks, self._worker, self._settings = tasks, worker, settings
         self._spawn = Spawn(tasks.bus)
-        self.place = named(settings.folder)
+        self.place = named_repository(settings.folder)
         self._trees = WorkTrees(self.place)
 
     def spawn(self, claim: Claim, form: JobForm, lease_s: float, on_lost: OnLost) -> Task:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from ...git.branches.repositories import Place
 from ...git.repository import CommandFailed, GitFailed
 from ...git.trees.work_trees import NewTree, WorkTrees
-from ...git.trusted import TrustedRepositories, named
+from ...git.trusted import TrustedRepositories, named_repository
 from ...schema.arguments import with_checked_arguments
 from ...schema.directory.layout import BUS_DIR_VARIABLE
 from ...schema.errors import AckbusError, LeaseLost, Refused, shown
@@ -93,7 +93,7 @@ class Spawn:
         check_task_name(spec.task)
         check_agent(spec.worker, "worker")
         self._bus.agents.refuse_several(spec.worker, spec.reviewer)
-        trees = WorkTrees(named(spec.folder))
+        trees = WorkTrees(named_repository(spec.folder))
         there = self._found(spec.task)
         if there is not None:
             return self._again(there, spec, trees, agent, lease_s)

@@ -106,6 +106,7 @@ OPENING: dict[str, str] = {
     "doctor/repair/backups.py": "the directories beside a bus, to look for backups",
     "automation/config/files/reading.py": "the operator's configuration",
     "automation/config/files/writing.py": "the seal of a configuration, and this user's cache",
+    "git/sealed.py": "git's own files, and a folder of git's that it makes",
     "git/targets/carrying.py": "files of the target's work tree",
     "git/trees/leftovers.py": "the folder of all work trees",
     "git/trees/removal.py": "git's own files",

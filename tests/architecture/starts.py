@@ -41,7 +41,7 @@ STARTERS = re.compile(
 #: `run_process` alone.
 OWN_STARTERS = re.compile(
     r"(?:.*\.)?(run_process|run_limited|run_guarded|OwnChild|Repository|repository_at"
-    r"|SealedRepository|sealed_around"
+    r"|SealedRepository|sealed_around|sealed_tree|TrustedRepositories|named_repository|Lookout"
     r"|(?:Place|WorkTree)\.around)"
 )
 

@@ -66,7 +66,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Target:
-    """What values point at: another user's folder, and a socket that listens."""
+    """The targets of values: another user's folder, and a socket that listens."""
 
     outside: Path
     around: Surroundings
@@ -93,7 +93,7 @@ class Target:
 
     @property
     def words(self) -> dict[str, object]:
-        """What the expressions of values name."""
+        """The names in expressions of values."""
         command = self.around.command(NAME)
         port = self.listener.getsockname()[1]
         return {"outside": self.outside, "command": command, "port": port}

@@ -1,4 +1,4 @@
-"""Whatever stands in a column: commands that look end, run nothing, and touch nothing outside."""
+"""Any value in a column: commands that look end, run nothing, and touch nothing outside."""
 
 import random
 import shutil

@@ -103,7 +103,7 @@ def tracked(attribute: str, **given: str) -> Plant:
         settings(**given)(place, command)
         (place.tree / ".gitattributes").write_text(f"a.txt {attribute}\n")
         place.git("add", ".gitattributes")
-        place.git("-c", "filter.f.clean=cat", "commit", "-qm", "attributes", "--no-verify")
+        place.commit("attributes", "filter.f.clean=cat")
 
     return plant
 

@@ -33,7 +33,7 @@ def _alternate_refs(place: Place, command: str) -> None:
 def _submodule(place: Place, command: str) -> None:
     add = ("submodule", "--quiet", "add", str(place.hub), "sub")
     place.git("-c", "protocol.file.allow=always", *add)
-    place.git("commit", "-qm", "sub")
+    place.commit("sub")
     place.configure({"submodule.sub.update": f"!{command}"})
     place.git("checkout", "-q", "HEAD~1", where=place.tree / "sub")
 
@@ -45,7 +45,7 @@ def _submodule_url(place: Place, command: str) -> None:
     )
     place.git("add", ".gitmodules")
     place.git("update-index", "--add", "--cacheinfo", f"160000,{head},ext")
-    place.git("commit", "-qm", "ext")
+    place.commit("ext")
     place.configure({"protocol.ext.allow": "always"})
 
 

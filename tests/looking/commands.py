@@ -1,7 +1,7 @@
 """Every command, in one of two tables: those that only look, with their lines, and those that act.
 
-A command that is in neither fails a test, so that nobody adds one that no hostile place was tried
-with. Names in the lines (`m-1`, `t-1`, `work`, `ann`) are those of the buses of these tests.
+A command that is in neither fails a test: one that only looks is walked over hostile places. Names
+in the lines (`m-1`, `t-1`, `work`, `ann`) are those of the buses of these tests.
 """
 
 from collections.abc import Iterator, Mapping

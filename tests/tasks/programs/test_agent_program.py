@@ -45,14 +45,14 @@ def test_prompt_comes_on_stdin_which_ends(tmp_path: Path) -> None:
 
 
 def test_prompt_is_an_argument_where_the_command_says_so(tmp_path: Path) -> None:
-    """Names made to look like options: the prompt is a word as it is, never parsed by a shell."""
+    """One made to look like an option is none, and no shell parses it."""
     script = 'printf "%s|" "$@" >told; cat >stdin'
     prompt = '--rm "$(touch harm)" {prompt_file}'
     end = run(
         tmp_path, "sh", "-c", script, "x", "{prompt}", "--say={prompt}", "a{prompt}", prompt=prompt
     )
     assert end.kind == "ended"
-    assert (tmp_path / "told").read_text() == f"{prompt}|--say={prompt}|a{{prompt}}|"
+    assert (tmp_path / "told").read_text() == f"\n{prompt}|--say={prompt}|a{{prompt}}|"
     assert (tmp_path / "stdin").read_text() == ""
     assert not (tmp_path / "harm").exists()
 
