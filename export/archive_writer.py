@@ -17,6 +17,7 @@ from ..bus.log.catalog import Catalog
 from ..schema.callbacks import check_progress
 from ..schema.directory.file_lock import FileLock
 from ..schema.errors import BusUnusable, Refused
+from ..schema.paging import further
 from ..schema.queries import engine_of
 from ..schema.sqlite.creation import keep_out_of_git
 from ..schema.system_errors import unwritable
@@ -110,6 +111,7 @@ class Archiver:
             if last is None:
                 return
             yield self._write(after, last)
+            further("segments of the archive", after, self._archive.upto())
 
     def _write(self, after: int, last: int) -> tuple[Segment, list[Frame]]:
         first = after + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from ...schema.message.times import MAX_TS_MS
+from ...schema.paging import further
 from .cron import CronRule
 from .windows import moved_into
 from .zones import zone_of
@@ -35,8 +36,7 @@ def first_nominal(entry: ScheduleEntry, begun_at_ms: int) -> int | None:
 def next_nominal(entry: ScheduleEntry, after_ms: int) -> int | None:
     """Return the nominal time after another; None for a schedule that runs once, or never again."""
     found = next(nominals_after(entry, after_ms), None)
-    assert found is None or found > after_ms  # else a tick would never end
-    return found
+    return None if found is None else further("times of a schedule", after_ms, found)
 
 
 def nominals_after(entry: ScheduleEntry, after_ms: int) -> Iterator[int]:
