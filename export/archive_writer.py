@@ -11,6 +11,7 @@ import hashlib
 import os
 from contextlib import suppress
 
+from ..bus.log.archive_frames import FRAME_BYTES, FRAME_LINES
 from ..bus.log.archive_reader import segment_name
 from ..bus.log.archive_records import Frame, Segment
 from ..bus.log.catalog import Catalog
@@ -32,10 +33,6 @@ if TYPE_CHECKING:
 
 #: How many messages a segment has at the most.
 SEGMENT_MESSAGES = 100_000
-
-#: How many lines are compressed together, and how many bytes make enough of fewer.
-FRAME_LINES = 1000
-FRAME_BYTES = 1024 * 1024
 
 #: The ending of the name of a segment while it is written.
 STAGED = ".new"

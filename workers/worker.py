@@ -183,6 +183,11 @@ class Worker:
 
         return await in_thread(run, f"worker of {self.queue.name}", self.stop)
 
+    @property
+    def is_working(self) -> bool:
+        """Whether something runs that `stop` waits for."""
+        return self._running > 0
+
     def stop(self) -> None:
         """Begin nothing more, finish what runs, and return from `run`; for good.
 
