@@ -169,7 +169,8 @@ class Scheduler:
                 return None  # it was known before, and has run
             return first_nominal(entry, now_ms)
         if entry.every_s is not None and known.last_fired_ms is not None:
-            nominal_ms = max(now_ms, next_nominal(entry, known.last_fired_ms) or now_ms)
+            begun_ms = next_nominal(entry, known.last_fired_ms) or now_ms
+            nominal_ms: int | None = max(now_ms, begun_ms)
         else:
             nominal_ms = first_nominal(entry, now_ms)
         if nominal_ms is not None and self._decisions.has(entry, nominal_ms):
