@@ -70,7 +70,7 @@ def heed(handler: Handler, *numbers: int) -> None:
 
 
 def lift_limit() -> None:
-    """Let a stop take as long as it does: for work that a person may end by a second signal."""
+    """Take the limit away: for work that a person may end by a second signal."""
     global _is_stopping
     _is_stopping = False
     signal.setitimer(signal.ITIMER_REAL, 0)

@@ -1,4 +1,4 @@
-"""Whatever one value of one column is, everything that looks at the bus comes to an end.
+"""Every command comes to an end, with any value in any column.
 
 The commands run in a process of their own. The time that it has is no measure: a command that has
 not ended by then would never end.

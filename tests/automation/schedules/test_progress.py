@@ -75,7 +75,7 @@ def fits(rule: CronRule, moment: datetime) -> bool:
 def test_times_at_every_change_of_a_clock_go_on(
     number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where clocks are set by 20 minutes, at 3:45, by a day: none is left out of real time."""
+    """Clocks are set by 20 minutes, at 3:45, by a day: no real time is left out."""
     monkeypatch.setattr(cron_module, "_MOST_STEPS", 3_000)
     for name in zones()[number::120]:
         zone = ZoneInfo(name)
