@@ -6,6 +6,7 @@ import os
 import shlex
 
 from ..export.jsonl.parts import PART_GLOB, parts_among
+from ..schema.bounded_read import read_at_most
 from .repository import CommandFailed, Repository
 from .text_file import replace_text
 from .work_tree import WorkTree
@@ -121,7 +122,7 @@ class Drivers:
 def _lines(path: str) -> list[str]:
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read().splitlines()
+            return read_at_most(file, path).splitlines()
     except FileNotFoundError:
         return []
 

@@ -12,6 +12,7 @@ import shlex
 import sys
 from dataclasses import dataclass
 
+from ..schema.bounded_read import read_at_most
 from ..schema.errors import Refused
 from .text_file import FRESH, write_beside
 
@@ -113,7 +114,7 @@ class GuardHooks:
         """Return the mode of the installed hooks, `block` or `warn`; None without any."""
         for hook in self.installed():
             with open(hook.path, encoding="utf-8", errors="replace") as file:
-                found = _MODE.search(file.read())
+                found = _MODE.search(read_at_most(file, hook.path))
             if found is not None:
                 return found[1]
         return None

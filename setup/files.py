@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from ..schema.bounded_read import read_at_most
 from ..schema.errors import AckbusError, InvalidInput, Refused
 from .edits import Edit, JsonHook, JsonServer
 from .plugin import PluginFile
@@ -53,7 +54,7 @@ class ConfigFile:
             if not stat.S_ISREG(os.stat(self.path).st_mode):
                 raise Refused(f"{self.path} is no ordinary file; it is left as it is")
             with open(self.path, encoding="utf-8", newline="") as file:
-                return file.read()
+                return read_at_most(file, self.path)
         except FileNotFoundError:
             _check_links(self.path)
             return None

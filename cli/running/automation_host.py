@@ -8,17 +8,16 @@ import signal
 from contextlib import ExitStack
 from functools import partial
 
+from ...schema.stop_limit import heed, obey
 from ..show import output
 from .automation_doors import doors_of, not_served
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import FrameType
 
     from ...automation.config.snapshot import Config
     from ...automation.log import ServiceLog
-    from ...automation.orders import Orders
     from ...server.listeners import Door, Listeners
 
 _log = logging.getLogger("ackbus.automation.service")
@@ -45,7 +44,7 @@ def serve(folder: Path, bus_directory: str) -> None:
     from ...schema.sqlite.upgrade import upgrade
 
     orders = Orders()
-    _obey(orders, signal.SIGHUP)  # first: it would end a service that begins
+    heed(lambda number, frame: orders.reload(), signal.SIGHUP)  # it would end one that begins
     raise_open_files()
     with ExitStack() as stack:
         lock = stack.enter_context(ServiceLock(state_dir_of(folder)))
@@ -60,7 +59,7 @@ def serve(folder: Path, bus_directory: str) -> None:
         loads = Loads(lambda: examine_folder(folder, os.environ))
         taken = partial(_go_by, log, first.config)
         service = Service(bus, loads, orders=orders, on_taken=taken, on_reloaded=loads.end)
-        _obey(orders, signal.SIGINT, signal.SIGTERM)
+        obey(lambda number, frame: orders.stop(), signal.SIGINT, signal.SIGTERM)
         doors = doors_of(service, loads, first.config, stack)
         listeners = stack.enter_context(_listeners(doors)) if doors else None
         works = f"the service of {folder} works on {bus_directory}"
@@ -87,14 +86,3 @@ def _listeners(doors: list[Door]) -> Listeners:
     from ...server.listeners import Listeners
 
     return Listeners(doors)
-
-
-def _obey(orders: Orders, *numbers: int) -> None:
-    def handle(number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGHUP:
-            orders.reload()
-        else:
-            orders.stop()
-
-    for number in numbers:
-        signal.signal(number, handle)

@@ -18,6 +18,7 @@ from starlette.requests import HTTPConnection
 
 from ...bus.log.filters import Wanted
 from ...schema.errors import AckbusError
+from ...schema.paging import further
 from ...tasks.control.sessions import Event, Page, Sessions
 from ..access.access import allowed
 from ..access.principals import Scope
@@ -121,9 +122,10 @@ async def _batches(
         for batch in _cut(page):
             yield batch
             spoke = loop.time()
-        after = page.upto
         if not page.is_last:
+            after = further("events of a session", after, page.upto)
             continue
+        after = page.upto
         left_s = spoke + patience.keep_alive_s - loop.time()
         if left_s <= 0 or not await _hear(feed, seen, left_s):
             yield _Batch((), after)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
+from ...schema.bounded_read import read_at_most
 from ...schema.errors import InvalidInput, shown
 from .crew_form import NAME, ROLES
 
@@ -106,7 +107,7 @@ def over(under: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
 def _text(path: str, hint: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
-            return file.read()
+            return read_at_most(file, ascii(path))
     except FileNotFoundError as error:
         raise InvalidInput(f"there is no file {path!a}; {hint}") from error
     except OSError as error:

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import orjson
 
+from ...schema.bounded_read import read_at_most
 from ...schema.directory.file_lock import FileLock, is_locked
 from ...schema.directory.lock_holders import holders, is_known
 from ...schema.errors import NotFound, Refused, TimedOut
@@ -90,7 +91,7 @@ class CrewLock:
 def told_state(bus: Bus) -> dict[str, Any] | None:
     """Return the state that the last crew has told; None where none ever ran."""
     with suppress(FileNotFoundError, orjson.JSONDecodeError), bus.layout.files.read(STATE) as file:
-        state = orjson.loads(file.read())
+        state = orjson.loads(read_at_most(file, STATE))
         return state if isinstance(state, dict) else None
     return None
 
