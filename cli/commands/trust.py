@@ -21,7 +21,9 @@ from ..options.common import Json, Verbose
 from ..show import output
 
 commands = Commands()
-trust = commands.group("trust", help="Trusted directories, whose files may act where they are found.")
+trust = commands.group(
+    "trust", help="Trusted directories, whose files may act where they are found."
+)
 
 Trusted = Annotated[
     str,

@@ -234,6 +234,7 @@ def _write(lines: list[str]) -> None:
 def refusal(directory: str, owner: int) -> BusUnusable:
     """Return the error for a bus that was found, and that belongs to another user."""
     return BusUnusable(
-        f"the bus in {directory} was found here, and belongs to {user_name(owner)}; to use it all the same, run"
-        f" 'bus trust add {shlex.quote(directory)}', or name it in {SAFE_VARIABLE}"
+        f"the bus in {directory} was found here, and belongs to {user_name(owner)}; to use it"
+        f" all the same, run 'bus trust add {shlex.quote(directory)}', or name it in"
+        f" {SAFE_VARIABLE}"
     )
