@@ -65,7 +65,8 @@ class _Shown:
 
     def record(self, record: Any, path: str) -> dict[str, Any]:
         """Return a record that stands under a path of the configuration."""
-        if (place := getattr(record, "place", None)) and place.path:
+        place = getattr(record, "place", None)
+        if place and place.path and not place.path.startswith(f"{path}."):  # of a part of it
             path = place.path
         names = [each.name for each in fields(record) if each.type != "Place"]
         names = [name for name in names if name not in _NOT_SHOWN]
