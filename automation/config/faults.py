@@ -65,13 +65,19 @@ def without_values(
         values: what the variables hold.
     """
     known = set(plain)
-    pieces = {piece for value in values for piece in _pieces(value) if piece}
+    held = list(values)
     return [
         _hidden(each, known)
-        if each not in known and any(piece in each.message.casefold() for piece in pieces)
+        if each not in known and any(shares_piece(each.message, value) for value in held)
         else each
         for each in faults
     ]
+
+
+def shares_piece(text: str, value: str) -> bool:
+    """Whether a text may repeat a part of a value: it has three characters in a row of it."""
+    folded = text.casefold()
+    return any(piece in folded for piece in _pieces(value) if piece)
 
 
 #: A message that shares so many characters in a row with a value may repeat a part of it.

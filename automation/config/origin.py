@@ -1,4 +1,4 @@
-"""Where a configuration came from: it was named, is this user's own, or was only found."""
+"""The origin of a configuration: it was named, is this user's own, or was only found."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
+from .faults import shares_piece
 from .records import Secret
 
 TYPE_CHECKING = False
@@ -75,8 +76,10 @@ class _Shown:
         found = {}
         for name, inner in keys.items():
             value = getattr(record, name)
-            is_hash = name == "hash" and path and self._has_under(path)
-            if is_hash or (is_elsewhere and name != "name" and not self._is_whole(value)):
+            is_derived = path != "" and self._has_under(path) and self._is_derived(name, value)
+            if (is_derived and inner not in self._unfilled) or (
+                is_elsewhere and name != "name" and not self._is_whole(value)
+            ):
                 found[name.rstrip("_")] = self._unfilled.get(inner, REDACTED)
             else:
                 found[name.rstrip("_")] = self._value(value, name, inner)
@@ -102,6 +105,14 @@ class _Shown:
             each.startswith(f"{path}.") and each not in known and not each.startswith(ends)
             for each in self._unfilled
         )
+
+    def _is_derived(self, name: str, value: Any) -> bool:
+        """Whether a field may be made of a value that came from a variable: it shows a part."""
+        if name == "hash":
+            return True
+        if not isinstance(value, str) or not value or name == "name":
+            return False
+        return any(value in each or shares_piece(value, each) for each in self._variables)
 
     @staticmethod
     def _is_whole(value: Any) -> bool:

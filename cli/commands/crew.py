@@ -66,9 +66,9 @@ def start(
         roles = [{"name": role.name, "argv": list(role.argv)} for role in found.roles]
         output.result({"file": found.path, "roles": roles}, f"{found.path}: {len(roles)} roles")
         return 0
-    if file is None:
-        _refuse_found(found.path)
     with place.open() as bus:
+        if file is None:
+            _refuse_found(found.path)
         if not detach:
             return run_here(bus, found)
         pid = start_behind(bus, found.path)

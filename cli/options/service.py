@@ -48,7 +48,7 @@ def folder_of(given: str | None) -> Path:
 
 
 def origin_of(given: str | None) -> Origin:
-    """Return how far the folder of configuration is this user's own."""
+    """Return the origin of the folder of configuration."""
     return _folder_and_origin(given)[1]
 
 
@@ -65,7 +65,7 @@ def _folder_and_origin(given: str | None) -> tuple[Path, Origin]:
 
 
 def hint_of(folder: Path) -> str:
-    """Return how what was found in a folder is trusted."""
+    """Return the command that trusts a folder."""
     return f"'bus trust add {shlex.quote(str(folder))}'"
 
 
@@ -83,7 +83,7 @@ class ServicePlace:
         return folder_of(self.config).absolute()
 
     def origin(self) -> Origin:
-        """Return how far the configuration is this user's own."""
+        """Return the origin of the configuration."""
         return origin_of(self.config)
 
     def refuse_found(self) -> None:

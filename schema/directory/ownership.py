@@ -28,7 +28,7 @@ SAFE_VARIABLE = "BUS_SAFE_DIRECTORIES"
 #: The entry that stands for every directory, in the list and in the variable.
 EVERY = "*"
 
-#: What may act in a directory, beside a bus.
+#: Files that may act in a directory, beside a bus.
 _ACTING = {
     "config.yaml": "the configuration",
     "crew.yaml": "the crew",
