@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """How far a configuration is this user's own act.
+    """An origin says how far a configuration is this user's own act.
 
     Attributes:
         is_named: whether the user named its folder: then its owner is trusted as well.

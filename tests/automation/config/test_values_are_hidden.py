@@ -1,4 +1,4 @@
-"""The values of variables stand in no fault, in nothing that is shown, and in no line of the log."""
+"""The values of variables stand in no fault, in nothing shown, and in no line of the log."""
 
 import io
 import json
