@@ -101,6 +101,8 @@ OPENING: dict[str, str] = {
     "schema/directory/lock_holders.py": "what the kernel tells in /proc",
     "schema/process_table.py": "what the kernel tells in /proc",
     "schema/directory/ownership.py": "this user's list of trusted directories",
+    "schema/directory/lock_signals.py": "what the kernel tells in /proc",
+    "schema/directory/file_trust.py": "files of the user, after a look at all that leads to them",
     "bus/trust/keys.py": "this user's keys",
     "export/backup/backup.py": "the directory of a backup itself, which its user names",
     "doctor/repair/backups.py": "the directories beside a bus, to look for backups",
