@@ -10,7 +10,6 @@ from fastapi import Depends, Request, Response
 
 from ...bus import tracing
 from ...bus.bus import Bus
-from ...bus.trust.signing import sign_only_for
 from ...schema.errors import InvalidInput
 from ...schema.message.canonical_json import decode
 from ...tasks.control.events import Tell
@@ -18,26 +17,13 @@ from ...tasks.control.jobs import JobQueue
 from ...tasks.control.requests import Requests
 from ...tasks.control.sessions import Sessions
 from ...tasks.control.sweep import Sweep
-from ..access.access import allowed
-from ..access.principals import Principal, Scope
+from ..access.principals import Principal
 
 #: The name of an agent that does not say who it is.
 UNKNOWN = "unknown"
 
 #: The largest number of milliseconds that a client may ask for: ten years.
 _MAX_MS = 315_360_000_000
-
-
-async def reader(request: Request) -> Principal:
-    """Return the principal of a request that reads what is at work."""
-    return allowed(request, Scope.WORK_RO)
-
-
-async def writer(request: Request) -> Principal:
-    """Return the principal of a request that takes part in the work."""
-    found = allowed(request, Scope.WORK_RW)
-    sign_only_for(found.agent)
-    return found
 
 
 async def the_bus(request: Request) -> Bus:
@@ -92,8 +78,6 @@ async def the_jobs(bus: TheBus, tell: TheTeller) -> JobQueue:
     return JobQueue(bus, tell)
 
 
-Reader = Annotated[Principal, Depends(reader)]
-Writer = Annotated[Principal, Depends(writer)]
 TheBody = Annotated[dict[str, Any], Depends(the_body)]
 TheTrace = Annotated[dict[str, str], Depends(the_trace)]
 TheSessions = Annotated[Sessions, Depends(the_sessions)]

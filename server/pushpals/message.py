@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import orjson
-from fastapi import APIRouter, Response
+from fastapi import Response
 from starlette.responses import StreamingResponse
 
 from ...tasks.control.ingress import Ingress
-from .common import TheBody, TheBus, TheTeller, TheTrace, Writer
+from ..access.access import GuardedRouter
+from ..access.table import PUSHPALS
+from .common import TheBody, TheBus, TheTeller, TheTrace
 
-router = APIRouter()
+router = GuardedRouter(PUSHPALS)
 
 
 @router.post("/message")
-def take(body: TheBody, bus: TheBus, tell: TheTeller, trace: TheTrace, _: Writer) -> Response:
+def take(body: TheBody, bus: TheBus, tell: TheTeller, trace: TheTrace) -> Response:
     """Take a message in: `status` as often as needed, then `complete` or `error`."""
     ingress = Ingress(bus, tell)
     ingress.check(body)
