@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fastapi import Response
 
+from ...subscribers.jobs.claims import ACTIVE, COMPLETED
 from ...tasks.control.completions import Completions, row
 from ...tasks.control.entries import limit_of
 from ..access.access import GuardedRouter, TheClient
@@ -11,11 +12,14 @@ from ..access.table import PUSHPALS
 from .common import (
     TheBody,
     TheBus,
+    TheJobs,
     TheTrace,
+    check_own_claim,
     ender_in,
     name_in,
     none_left,
     ok,
+    sender_in,
     status_asked,
     worker_in,
 )
@@ -24,10 +28,15 @@ router = GuardedRouter(PUSHPALS, prefix="/completions")
 
 
 @router.post("/enqueue")
-def enqueue(body: TheBody, bus: TheBus, trace: TheTrace, worker: TheClient) -> Response:
-    """Publish a completion."""
-    sender = worker.agent or name_in(body, "from")
-    return ok(201, completionId=Completions(bus).enqueue(body, agent=sender, trace=trace))
+def enqueue(
+    body: TheBody, bus: TheBus, jobs: TheJobs, trace: TheTrace, worker: TheClient
+) -> Response:
+    """Publish a completion; without `tasks:rw`, one of a job which the client has or completed."""
+    sender = sender_in(body, worker)
+    with bus.transaction():  # so that the claim is not lost between
+        job = name_in(body, "jobId")
+        check_own_claim(jobs.entries, job, worker, (ACTIVE, COMPLETED))
+        return ok(201, completionId=Completions(bus).enqueue(body, agent=sender, trace=trace))
 
 
 @router.post("/claim")

@@ -6,19 +6,25 @@ from fastapi import Response
 
 from ...schema.message.limits import MAX_SEQ
 from ...schema.message.times import format_ts
+from ...subscribers.jobs.claims import ACTIVE
 from ...tasks.control.entries import limit_of
 from ...tasks.control.slo import summary
 from ..access.access import GuardedRouter, TheClient
 from ..access.table import PUSHPALS
 from .common import (
     TheBody,
+    TheBus,
     TheJobs,
+    TheRequests,
     TheSweep,
     TheTrace,
+    check_own_claim,
+    client_of,
     ender_in,
     name_in,
     none_left,
     ok,
+    sender_in,
     status_asked,
     worker_in,
 )
@@ -30,17 +36,29 @@ _LINES = 50
 
 
 @router.post("/enqueue")
-def enqueue(body: TheBody, jobs: TheJobs, trace: TheTrace, planner: TheClient) -> Response:
-    """Publish a job."""
-    sender = planner.agent or name_in(body, "from")
-    return ok(201, **jobs.enqueue(body, agent=sender, trace=trace))
+def enqueue(
+    body: TheBody,
+    bus: TheBus,
+    requests: TheRequests,
+    jobs: TheJobs,
+    trace: TheTrace,
+    planner: TheClient,
+) -> Response:
+    """Publish a job; without `tasks:rw`, one that comes of a request which the client has."""
+    sender = sender_in(body, planner)
+    with bus.transaction():  # so that the claim is not lost between
+        params = body.get("params")
+        inner = name_in(params, "requestId") if isinstance(params, dict) else None
+        asked = name_in(body, "requestId") or inner
+        check_own_claim(requests.entries, asked, planner, (ACTIVE,))
+        return ok(201, **jobs.enqueue(body, agent=sender, trace=trace))
 
 
 @router.post("/claim")
 def claim(body: TheBody, jobs: TheJobs, sweep: TheSweep, worker: TheClient) -> Response:
     """Claim a job: the worker's own first, then the first in line."""
     sweep.when_due()
-    found = jobs.claim(worker_in(body, "workerId", worker))
+    found = jobs.claim(worker_in(body, "workerId", worker), client=client_of(worker))
     if found is None:
         return none_left("jobs")
     return ok(job=found[0], queueWaitMs=found[1], claimToken=found[2])
@@ -62,8 +80,11 @@ def fail(id: str, body: TheBody, jobs: TheJobs, worker: TheClient) -> Response:
 
 
 @router.post("/{id}/log")
-def log(id: str, body: TheBody, jobs: TheJobs) -> Response:
+def log(id: str, body: TheBody, jobs: TheJobs, worker: TheClient) -> Response:
     """Store a line that a job printed."""
+    entry = jobs.entries.get(id)
+    if entry is not None and entry.claim is not None:
+        worker.act_as(entry.claim.group)
     text = body["message"] if isinstance(body.get("message"), str) else body.get("line")
     return ok(jobId=id, logId=jobs.log(id, text))
 

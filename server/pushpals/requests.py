@@ -13,10 +13,11 @@ from .common import (
     TheBody,
     TheRequests,
     TheTrace,
+    client_of,
     ender_in,
-    name_in,
     none_left,
     ok,
+    sender_in,
     status_asked,
     worker_in,
 )
@@ -27,14 +28,14 @@ router = GuardedRouter(PUSHPALS, prefix="/requests")
 @router.post("/enqueue")
 def enqueue(body: TheBody, requests: TheRequests, trace: TheTrace, client: TheClient) -> Response:
     """Publish a request."""
-    sender = client.agent or name_in(body, "from")
+    sender = sender_in(body, client)
     return ok(201, **requests.enqueue(body, agent=sender, trace=trace))
 
 
 @router.post("/claim")
 def claim(body: TheBody, requests: TheRequests, planner: TheClient) -> Response:
     """Claim the first request in line."""
-    found = requests.claim(worker_in(body, "agentId", planner))
+    found = requests.claim(worker_in(body, "agentId", planner), client=client_of(planner))
     if found is None:
         return none_left("requests")
     return ok(request=found[0], queueWaitMs=found[1], claimToken=found[2])

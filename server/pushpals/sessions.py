@@ -5,9 +5,10 @@ from __future__ import annotations
 from fastapi import Response
 
 from ...schema.message.ids import new_id
-from ...tasks.control.approvals import CLIENT, Posts
+from ...tasks.control.approvals import CLIENT, DECISIONS, Posts
 from ...tasks.control.envelope import PROTOCOL_VERSION
 from ..access.access import GuardedRouter, TheClient
+from ..access.principals import Scope
 from ..access.table import PUSHPALS
 from .common import (
     UNKNOWN,
@@ -46,6 +47,8 @@ def command(
 ) -> Response:
     """Store an event that an agent posts; 400 where its payload is invalid, and an error stored."""
     sender = agent.work_as(name_in(body, "from") or agent.agent or UNKNOWN)
+    if body.get("type") in DECISIONS.values():
+        agent.require(Scope.TASKS_RW, why="to decide for a person: ")
     event = Posts(sessions).command(id, body, sender=sender, trace=trace)
     if event.wrong:
         told = f"Failed to validate event: {'; '.join(event.wrong)}"
