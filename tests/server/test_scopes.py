@@ -330,6 +330,7 @@ def test_queues_of_what_is_acted_upon_are_changed_with_its_scope_alone(
         refused = client.put("/v1/queues/stolen", json={"type": pattern}, headers=headers)
         assert "has no scope" in problem(refused, 403, "forbidden"), pattern
     queue = Queue.create(bus, f"q.{type}", type, max_attempts=1, addressed="x")
+    bus.publish("hello", from_agent="x")  # so that it is known
     bus.publish(type, from_agent="b", to_agent="x")
     claim = queue.claim("a", lease_s=600)[0]
     ends = (f"/v1/claims/{claim.token}/{act}" for act in ("renew", "complete", "release"))
