@@ -45,9 +45,7 @@ class TypePattern:
 
     def overlaps(self, other: TypePattern) -> bool:
         """Say whether some type would fit both patterns."""
-        fits = all(
-            a == b or "*" in (a, b) for a, b in zip(self._parts, other._parts, strict=False)
-        )
+        fits = all(a == b or "*" in (a, b) for a, b in zip(self._parts, other._parts, strict=False))
         return fits and self._can_have(other) and other._can_have(self)
 
     def _can_have(self, other: TypePattern) -> bool:
