@@ -1,0 +1,46 @@
+"""The types of messages that are acted upon: the one list, and the right that each needs.
+
+A message of such a type starts an agent program or a plugin, or moves a ref. So it takes a step
+that has the right to publish it, and that writes a row beside it; without one, it is only stored.
+All other types are free, `state_change` and the other `task.*` too: they tell, and change nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ActedType:
+    """A type, or all types with a first word, that are acted upon.
+
+    Attributes:
+        pattern: the type pattern: one exact type, or `WORD.>`.
+        scope: the scope of a token that may have it acted upon, as it is written.
+        acts: what comes of a message of it, for people: "runs plugins".
+        way: the command that does so for a person here.
+    """
+
+    pattern: str
+    scope: str
+    acts: str
+    way: str
+
+
+#: All of them.
+ACTED_TYPES = (
+    ActedType("task.request", "tasks:rw", "has a planner plan", "bus task request"),
+    ActedType("task.job", "tasks:rw", "starts an agent program", "bus task request"),
+    ActedType("task.completion", "tasks:rw", "moves a branch", "bus task done"),
+    ActedType("plugin.>", "plugin:rw", "runs a plugin", "bus plugin run"),
+    ActedType("schedule.>", "plugin:rw", "runs a plugin", "bus schedule run"),
+)
+
+_EXACT = {each.pattern: each for each in ACTED_TYPES if not each.pattern.endswith(".>")}
+_BY_WORD = {each.pattern[:-2]: each for each in ACTED_TYPES if each.pattern.endswith(".>")}
+
+
+def acted_type(type: str) -> ActedType | None:
+    """Return what a message of this type would be acted upon as; None: nothing acts upon it."""
+    word, dot, _ = type.partition(".")
+    return (_BY_WORD.get(word) or _EXACT.get(type)) if dot else None
