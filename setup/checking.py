@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..bus.bus import Bus
+from ..schema.directory.enclosure import Enclosure
 from ..schema.errors import AckbusError, UnknownRecipientWarning
 from ..schema.message.ids import new_id
 from ..subscribers.inboxes.inbox import Inbox
 from ..subscribers.inboxes.session_names import SessionNames
 from ..subscribers.overview.session_bypass import outsider
-from . import json_edits
 from .edits import JsonHook, JsonServer
 from .files import ConfigFile
 from .installation import Installation
@@ -60,7 +60,7 @@ def check(installation: Installation, bus: Bus) -> Iterator[Finding]:
         yield _configuration(installation, file)
     for part in PROGRAMS[installation.name].parts:
         if isinstance(part, Servers) and part.preferred:
-            yield from _preferred(part.within, path_of(part.preferred, installation.folder))
+            yield from _preferred(part, installation.folder)
     for file in files:
         text = _text(file)
         for edit in file.edits:
@@ -91,9 +91,11 @@ def _configuration(installation: Installation, file: ConfigFile) -> Finding:
     return Finding("configuration", False, f"{file.path} {what}; run '{installation.command}'")
 
 
-def _preferred(within: json_edits.Path, path: str) -> Iterator[Finding]:
+def _preferred(part: Servers, folder: str) -> Iterator[Finding]:
     """Find servers in another program's file that this program would prefer."""
-    if ConfigFile(path, [JsonServer(within, {})]).server_words():
+    assert part.preferred is not None
+    path = path_of(part.preferred, folder)
+    if ConfigFile(path, Enclosure(folder), [JsonServer(part.within, {})]).server_words():
         says = f"{path} has our server, too, and comes first; set up one of the two programs here"
         yield Finding("configuration", False, says)
 
