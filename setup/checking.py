@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import time
 import warnings
@@ -20,6 +21,7 @@ from .edits import JsonHook, JsonServer
 from .files import ConfigFile
 from .installation import Installation
 from .mcp_probe import ProbeFailed, call_tool, probing
+from .ours import hook_command
 from .parts import Servers
 from .plugin import PluginFile
 from .programs import PROGRAMS, path_of
@@ -112,12 +114,20 @@ def _sessions(installation: Installation, bus: Bus) -> Iterator[Finding]:
             yield Finding("sessions", False, says)
 
 
+def _foreign(part: str, command: str, installation: Installation) -> Finding:
+    """Find fault with a command that is not ours: it came with a clone, perhaps, and is not run."""
+    says = f"{command!a} is not run, since it is not {installation.bus}"
+    return Finding(part, False, f"{says}; run '{installation.command}'")
+
+
 # MCP -----------------------------------------------------------------------------------------
 
 
 def _server(words: list[str], installation: Installation, bus: Bus) -> Finding:
     if not words:
         return Finding("mcp", False, "no server is configured")
+    if words[:2] != [installation.bus, "mcp"]:
+        return _foreign("mcp", words[0], installation)
     probe = {"type": PROBE_TYPE, "payload": _BODY, "to": PROBE_AGENT, "id": new_id()}
     started = time.monotonic()
     try:
@@ -142,6 +152,10 @@ def _server(words: list[str], installation: Installation, bus: Bus) -> Finding:
 def _hook(command: str | None, installation: Installation, bus: Bus) -> Finding:
     if command is None:
         return Finding("hook", False, "no hook is configured")
+    if not command.startswith(hook_command([installation.bus, "hook", "stop"]) + " ") or (
+        hook_command(_words(command)) != command  # a shell would do more than run it
+    ):
+        return _foreign("hook", command, installation)
     inbox = Inbox(bus, installation.agent, own_broadcasts=False)
     with bus.transaction():  # nothing may come between the look and the probe
         waits = inbox.poll(1)
@@ -155,6 +169,13 @@ def _hook(command: str | None, installation: Installation, bus: Bus) -> Finding:
     finally:
         if waits[0].from_agent == PROBE_AGENT:
             inbox.ack(waits[0])
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # a quote without its end
+        return []
 
 
 def _answer_of_hook(command: str, installation: Installation, id: str) -> Finding:
