@@ -1,4 +1,4 @@
-"""Where a request ends: one that two readers could read differently is refused.
+"""The end of a request: one that two readers could see in two places is refused.
 
 A proxy that takes another end for a request than this server does hands it the rest as a request
 of its own, past whatever the proxy checks. So each request must say once, and in one way, how long

@@ -2,8 +2,8 @@
 
 The registries are IANA's for IPv4 and IPv6 (RFC 6890, RFC 8190) with their entries up to RFC 9780,
 as they stood in 2025. Python has tables of its own, which differ from release to release: an answer
-that guards a network must not. The shipped plugin `feed` runs alone and has a copy of this table
-and function; a test compares them.
+that guards a network must not. The shipped plugin `feed` runs alone and has a copy of this file; a
+test compares them.
 """
 
 from __future__ import annotations
