@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -121,7 +120,7 @@ class Spot:
         before = self.look()
         if mode is None:
             mode = 0o600 if before is None else stat.S_IMODE(before.st_mode)
-        fresh = f".ackbus-{secrets.token_hex(8)}"
+        fresh = f".ackbus-{os.urandom(8).hex()}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
         descriptor = os.open(fresh, flags, 0o600, dir_fd=self._folder)
         try:
