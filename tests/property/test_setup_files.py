@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ackbus.setup.edits import Edit, JsonHook, JsonServer
 from ackbus.schema.directory.enclosure import Enclosure
+from ackbus.setup.edits import Edit, JsonHook, JsonServer
 from ackbus.setup.files import ConfigFile
 from ackbus.setup.json_text import parse
 
