@@ -83,7 +83,7 @@ def most_connections() -> int:
 class _Connection(FramedProtocol):
     """A connection, which is dropped without a word where there are too many."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if len(self.connections) > most_connections():
             transport.abort()
