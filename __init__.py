@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from .schema.errors import LeaseLost as LeaseLost
     from .schema.errors import LimitReached as LimitReached
     from .schema.errors import MailArchived as MailArchived
+    from .schema.errors import NotActedUponWarning as NotActedUponWarning
     from .schema.errors import NotFound as NotFound
     from .schema.errors import ReadOnlyBackup as ReadOnlyBackup
     from .schema.errors import Refused as Refused
@@ -249,7 +250,7 @@ _NAMES = {
         "export.jsonl.replaced_file": "NotImported",
     },
     "Warnings": {
-        "schema.errors": "SecondLoopWarning UnknownRecipientWarning",
+        "schema.errors": "NotActedUponWarning SecondLoopWarning UnknownRecipientWarning",
         "subscribers.jobs.errors": "HopsWarning UnservedRequestWarning",
     },
 }

@@ -7,7 +7,8 @@ import warnings
 from ..blobs.store import BlobStore
 from ..schema.arguments import with_checked_arguments
 from ..schema.directory.discovery import find_bus
-from ..schema.errors import UnknownRecipientWarning
+from ..schema.errors import NotActedUponWarning, UnknownRecipientWarning
+from ..schema.message.acted_types import not_acted_upon
 from ..schema.message.draft import ABSENT, Draft
 from ..schema.message.priority import Priority
 from ..schema.sqlite.database import Database
@@ -262,6 +263,8 @@ class Bus:
             stranger = self.agents.check_recipient(recipient, strict=strict, repeat=False)
             if stranger is not None:  # attributed to whoever called publish or publish_many
                 warnings.warn(UnknownRecipientWarning(str(stranger)), stacklevel=4)
+        for words in {w for d in drafts if (w := not_acted_upon(d.type)) is not None}:
+            warnings.warn(NotActedUponWarning(words), stacklevel=4)
         if not wait_s or self._engine.writing:  # waiting would keep those out who make room
             return self.log.append(drafts)
         from .waiting_limits import publish_when_there_is_room

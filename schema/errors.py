@@ -170,6 +170,10 @@ class UnknownRecipientWarning(UserWarning):
     """A message was stored for an agent that the bus has never seen."""
 
 
+class NotActedUponWarning(UserWarning):
+    """A message was stored of a type that is acted upon, and nothing acts upon this one."""
+
+
 class SecondLoopWarning(UserWarning):
     """A loop delivers to an agent that another living process delivers to."""
 

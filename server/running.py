@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from prometheus_client import disable_created_metrics
 
 from ..bus.bus import Bus
-from ..schema.errors import Refused, UnknownRecipientWarning
+from ..schema.errors import NotActedUponWarning, Refused, UnknownRecipientWarning
 from ..schema.processes import raise_open_files
 from ..schema.stop_limit import obeyed
 from ..subscribers.jobs.errors import UnservedRequestWarning
@@ -83,6 +83,7 @@ def serve(
     pushpals = _access_of_pushpals(bus, options) if options.pushpals else None
     # The answer to the publisher says it; the server's own output need not.
     warnings.simplefilter("ignore", UnknownRecipientWarning)
+    warnings.simplefilter("ignore", NotActedUponWarning)
     warnings.simplefilter("ignore", UnservedRequestWarning)
     raise_open_files()
     disable_created_metrics()  # type: ignore[no-untyped-call]  # else each counter has a second one, of when it began

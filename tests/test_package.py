@@ -150,6 +150,7 @@ SURFACE = {
     },
     "Warnings": {
         "HopsWarning",
+        "NotActedUponWarning",
         "SecondLoopWarning",
         "UnknownRecipientWarning",
         "UnservedRequestWarning",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+
 from ..bus import tracing
 from ..schema.errors import InvalidInput
+from ..schema.message.acted_types import not_acted_upon
 from ..schema.message.names import check_type
 from ..subscribers.conversations.reply_types import ReplyTypes
 from ..subscribers.jobs.job_replies import answer_to, last_words
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
 
     from ..schema.message.draft import Draft
     from ..schema.message.message import Message
+
+_log = logging.getLogger("ackbus.worker")
 
 
 class Answers:
@@ -52,6 +57,8 @@ class Answers:
         by_status = {"completed": types.success, "timed_out": types.timed_out}
         type = by_status.get(result.outcome.status, types.failure)
         drafts = tracing.traced(result.drafts, tracing.child_trace(message.headers))
+        for words in filter(None, (not_acted_upon(draft.type) for draft in drafts)):
+            _log.warning("what follows from message %s: %s", message.seq, words)
         if type is None or self.is_silent:
             return drafts
         answer = answer_to(

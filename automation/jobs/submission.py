@@ -57,7 +57,7 @@ class Submission:
             (receipt,) = self._bus.log.append([_draft(request, key)])
             if receipt.duplicate:
                 return Duplicate(receipt.id, receipt.seq, "")
-            queue.fill()
+            queue.take_in([receipt.seq])
         return Submitted(receipt.id, receipt.seq, queue.name)
 
     def outstanding(self, plugin: str, command: str, *, submitted_by: str | None = None) -> int:

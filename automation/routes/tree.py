@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from ...bus.doorbell import listen
 from ...bus.log.finding import find_message
 from ...schema.errors import InvalidInput, NotFound
+from ...schema.message.acted_types import UNPROVEN
 from ...schema.message.times import format_ts
 from ...schema.queries import engine_of
 from ...subscribers.jobs.jobs import QUEUED, SUCCEEDED, Jobs
@@ -19,6 +20,7 @@ from ...subscribers.queues.queue import Queue
 from ..jobs.job_request import JobRequest
 from ..jobs.plugin_run import FAULT
 from ..jobs.submission import PREFIX
+from ..records.job_log import JobLog
 from .sources import origin_of
 
 TYPE_CHECKING = False
@@ -198,7 +200,7 @@ def once_more(bus: Bus, key: str) -> JobRequest:
         InvalidInput: it was never given what its pipeline says.
     """
     job = find_message(bus, key)
-    if job is None or not is_job(job):
+    if job is None or not is_job(job) or not _was_submitted(bus, job):
         raise NotFound(f"no job {key!a} in the log; see 'bus job list'")
     origin, event = origin_of(job), job.headers.get("event")
     if fault := origin.get(FAULT):
@@ -218,6 +220,15 @@ def once_more(bus: Bus, key: str) -> JobRequest:
         source_event_id=_text(origin.get("source_event_id")),
         origin=told | {"again": job.id},
     )
+
+
+def _was_submitted(bus: Bus, job: Message) -> bool:
+    """Whether a message is a job by a step: its row says so, or an attempt at it is logged."""
+    name = PREFIX + job.type.split(".", 2)[1]
+    rows = Jobs.of(bus).named([(name, job.seq)])
+    if rows:
+        return rows[0].error != UNPROVEN
+    return bool(JobLog.of(bus).of_job(job.id))
 
 
 def _below(bus: Bus, root: Message) -> list[tuple[Message, int]]:
@@ -245,7 +256,8 @@ def _jobs_of(bus: Bus, messages: list[tuple[Message, int]]) -> tuple[RunJob, ...
     found = [RunJob(message, depth, None) for message, depth in messages]
     names = [(PREFIX + each.plugin, each.message.seq) for each in found]
     jobs = {job.seq: job for job in Jobs.of(bus).named(names)}
-    return tuple(replace(each, job=jobs.get(each.message.seq)) for each in found)
+    every = (replace(each, job=jobs.get(each.message.seq)) for each in found)
+    return tuple(each for each in every if each.job is None or each.job.error != UNPROVEN)
 
 
 def _ts(at_ms: int | None) -> str | None:

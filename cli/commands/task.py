@@ -26,6 +26,7 @@ from ..options.tasks import (
 )
 from ..show import output
 from .board import commands as of_all_tasks
+from .task_confirm import commands as of_confirming
 from .task_requests import commands as of_queues
 from .task_trees import commands as of_trees
 from .task_work import commands as of_workers
@@ -44,6 +45,7 @@ task.include(of_all_tasks)
 task.include(of_trees)
 task.include(of_workers)
 task.include(of_queues)
+task.include(of_confirming)
 
 Words = Annotated[str | None, optional("TEXT", "What the review says.", "--message", "-m")]
 

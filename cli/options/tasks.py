@@ -103,6 +103,8 @@ def note_reserved(found: Iterable[Reserved]) -> None:
 
 def note_of(task: Task) -> str:
     """Return what a line about a task says beside its state."""
+    if task.unproven:
+        return "unproven: made of messages, and not confirmed"
     if task.blocked is not None:
         return f"asks: {task.blocked.question}"
     if task.commit_id is not None:

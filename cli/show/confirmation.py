@@ -12,6 +12,11 @@ from ...schema.errors import Refused
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
+def can_ask() -> bool:
+    """Whether there is a person at a terminal."""
+    return bool(sys.stdin and sys.stdin.isatty() and sys.stderr.isatty())
+
+
 def confirm(act: str, yes: bool) -> None:
     """Ask a person whether to go on.
 
@@ -24,7 +29,7 @@ def confirm(act: str, yes: bool) -> None:
     Raises:
         Refused: the person did not say yes; nothing was changed.
     """
-    if yes or not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+    if yes or not can_ask():
         return
     from .output import visible
 

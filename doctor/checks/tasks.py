@@ -5,9 +5,9 @@ from __future__ import annotations
 from ...bus.errors import SegmentMissing
 from ...git.repository import GitFailed
 from ...schema.errors import TimedOut
-from ...schema.findings import bad, ok, warn
-from ...schema.sqlite.rules.state_rules import REPAIR
-from ...tasks.board.difference import difference
+from ...schema.findings import ok, warn
+from ...tasks.board.difference import difference, task_of
+from ...tasks.board.past import messages_of_tasks
 from ...tasks.integrate.holding import lease_of_target
 from ...tasks.records.landings import Landings
 from ...tasks.records.task_table import TaskTable
@@ -16,10 +16,11 @@ from ..recovery.damage import ranges
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterator
 
     from ...bus.bus import Bus
     from ...schema.findings import Finding
+    from ...tasks.board.difference import Difference
 
 #: How many tasks a finding names.
 _NAMED = 10
@@ -36,7 +37,7 @@ def checks_of_tasks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], F
 
 
 def _messages(bus: Bus, full: bool) -> Finding:
-    """Compare the table with the sum of the messages, and name messages that are no step."""
+    """Compare the table with the messages, which only show: no row is changed to what they say."""
     if not full:
         return ok("--full compares tasks with their messages")
     if bus.archive.discarded():
@@ -47,19 +48,61 @@ def _messages(bus: Bus, full: bool) -> Finding:
         if not TaskTable.of(bus).names():
             return ok("none")
         return warn("not compared with their messages: not all can be read", "see the archive")
-    if found.wrong:
-        names = _named([task.task for task in found.wrong])
-        return bad(f"their messages add up to something else: {names}", REPAIR)
+    told = [*_lost(bus, found), *_unproven(bus), *_differing(bus, found), *_foreign(found)]
     if found.unknown:
-        return warn(f"the log lacks messages of {_named(list(found.unknown))}", "look at them")
+        told.append((f"the log lacks messages of {_named(list(found.unknown))}", "look at them"))
+    if told:
+        return warn("; ".join(text for text, _ in told), told[0][1])
+    return ok(f"all add up: {found.count}")
+
+
+def _lost(bus: Bus, found: Difference) -> Iterator[tuple[str, str]]:
+    """Yield what the log says of tasks without a row, and who sent it."""
+    if found.lost:
+        names = {task.task for task in found.lost}
+        yield (
+            f"only messages tell of {_named(sorted(names))}, from {_senders(bus, names)}:"
+            " their rows are lost, or never were",
+            "see 'bus read --type state_change'; --repair keeps such tasks as unproven, for a"
+            " person to confirm or cancel",
+        )
+
+
+def _senders(bus: Bus, names: Collection[str]) -> str:
+    """Return who sent messages about some tasks."""
+    return _named(
+        sorted({each.from_agent for each in messages_of_tasks(bus) if task_of(each) in names})
+    )
+
+
+def _differing(bus: Bus, found: Difference) -> Iterator[tuple[str, str]]:
+    """Yield the tasks of which row and log differ; nobody can tell which messages are forged."""
+    if found.differs:
+        by = _senders(bus, found.differs)
+        yield (
+            f"messages, from {by}, say something else than the rows of"
+            f" {_named(list(found.differs))}, which stand",
+            "compare 'bus task log' and 'bus task show'",
+        )
+
+
+def _unproven(bus: Bus) -> Iterator[tuple[str, str]]:
+    """Yield the tasks that a repair made of messages, and that nobody has confirmed."""
+    names = [task.task for task in TaskTable.of(bus).find() if task.unproven]
+    if names:
+        text = f"unproven, so that nothing goes on with them: {_named(names)}"
+        yield text, "'bus task confirm' shows what would be believed; or 'bus task cancel'"
+
+
+def _foreign(found: Difference) -> Iterator[tuple[str, str]]:
+    """Yield the messages that are no step of a task, and who sent them."""
     if found.foreign:
         seqs = ranges([message.seq for message in found.foreign])
         by = _named(sorted({message.from_agent for message in found.foreign}))
-        return warn(
+        yield (
             f"messages that are no step of a task, and change none: {seqs}, from {by}",
-            "tell them to use 'bus task'",
+            "ask them to use 'bus task'",
         )
-    return ok(f"all add up: {found.count}")
 
 
 def _holders(bus: Bus) -> Finding:

@@ -1,4 +1,4 @@
-"""Mending of the table of tasks: a row that is wrong is made again from the log."""
+"""Mending of the table of tasks: a row that is lost comes back from the log, as unproven."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ...bus.errors import SegmentMissing
 from ...schema.findings import Mended
 from ...schema.queries import file_of
 from ...schema.sqlite.transactions import without_triggers
-from ...tasks.board.difference import difference, store_again
+from ...tasks.board.difference import difference, store_unproven
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,20 +16,21 @@ if TYPE_CHECKING:
 
 
 def mend_tasks(bus: Bus) -> Iterator[Mended]:
-    """Store tasks as their messages make them, where the table says something else.
+    """Store tasks whose rows are missing or can't be read as their messages tell of them.
 
-    A row stays as it is where the log has lost what it is made of.
+    They are unproven: anybody could write the messages. A row that is there stays as it is.
 
     Args:
         bus: the bus, which no other process may use.
     """
     try:
-        wrong = difference(bus).wrong
+        lost = difference(bus).lost
     except SegmentMissing:
         return  # the log can't tell
-    if not wrong:
+    if not lost:
         return
     with bus.transaction(), without_triggers(file_of(bus).connection):
-        store_again(bus, wrong)
-    names = ", ".join(task.task for task in wrong)
-    yield Mended("tasks", f"{names} made again from their messages")
+        store_unproven(bus, lost)
+    names = ", ".join(task.task for task in lost)
+    what = f"{names} kept as unproven, from messages"
+    yield Mended("tasks", what, "who confirms each, by 'bus task confirm'")

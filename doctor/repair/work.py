@@ -1,6 +1,8 @@
 """Mending of cursors, queues and work in a file that was damaged.
 
-A row that is lost must not take work with it: what is not known to be done is done again.
+A row that is lost must not take work with it: what is not known to be done is done again. But not
+what is acted upon: a message alone has nobody's right. Approved tasks enter again by their rows, as
+the integrator begins; the other jobs are noted as such that no step published.
 """
 
 from __future__ import annotations
@@ -44,7 +46,10 @@ def mend_work(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
         if "jobs" in lossy:
             for info in Queues(bus).list():
                 again = list(_work_again(bus, info))
-                yield from _told("jobs", f"of {info.name} queued again", again)
+                what = f"of {info.name} queued again"
+                if info.is_acted_upon:
+                    what = f"of {info.name} are not known to be of a step: ask for them again"
+                yield from _told("jobs", what, again)
         # They guard what was published, and this is no part of it.
         with without_triggers(file_of(bus).connection):
             given_back = seqs_of(bus, "give_work_back")
@@ -75,7 +80,9 @@ def _work_again(bus: Bus, info: QueueInfo) -> Iterator[int]:
 def _add(bus: Bus, jobs: Jobs, info: QueueInfo, message: Message) -> None:
     created_at_ms = max(0, min(message.ts_ms, bus.now_ms()))
     wanted = WorkHeaders.of(message)
-    if wanted is None:
+    if info.is_acted_upon:
+        jobs.add_unproven(info, message, created_at_ms, info.rank_clock_ms)
+    elif wanted is None:
         jobs.add([jobs.row(info, message, created_at_ms, info.rank_clock_ms)])
     else:
         jobs.add_special(info, message, wanted, created_at_ms, info.rank_clock_ms)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from dataclasses import dataclass, field
 
 from ...schema.arguments import checked
-from ...schema.errors import BlobMissing, InvalidInput, Refused
+from ...schema.errors import BlobMissing, InvalidInput, NotActedUponWarning, Refused
+from ...schema.message.acted_types import not_acted_upon
 from ...schema.message.canonical_json import decode
 from ...schema.message.draft import Draft
 from ...schema.message.limits import MAX_PAYLOAD_BYTES
@@ -87,6 +90,7 @@ def import_jsonl(
         _refuse_markers_ahead(stream)
     fields = field_map or FieldMap()
     report = ImportReport()
+    unacted: Counter[str] = Counter()
     batch: list[tuple[int, Draft]] = []
     done = stored = 0
     for number, line in enumerate(_lines(stream), 1):
@@ -97,7 +101,8 @@ def import_jsonl(
             raise ConflictMarkers(number)
         report.lines += 1
         try:
-            batch.append((number, _draft(line, fields)))
+            batch.append((number, draft := _draft(line, fields)))
+            unacted.update(filter(None, [not_acted_upon(draft.type)]))
         except InvalidInput as error:
             # Only the last line of a file can lack its end: its writer was cut short.
             whole = line.endswith(b"\n") or len(line) == MAX_LINE_BYTES
@@ -110,6 +115,8 @@ def import_jsonl(
     _store(bus, batch, report)
     if progress is not None:
         progress(done)
+    for words, count in unacted.items():
+        warnings.warn(NotActedUponWarning(f"{words} (lines: {count})"), stacklevel=3)
     report.reasons.sort()  # a batch reports what it could not read before what it could not store
     return report
 

@@ -30,11 +30,18 @@ class ActedType:
 #: All of them.
 ACTED_TYPES = (
     ActedType("task.request", "tasks:rw", "has a planner plan", "bus task request"),
-    ActedType("task.job", "tasks:rw", "starts an agent program", "bus task request"),
-    ActedType("task.completion", "tasks:rw", "moves a branch", "bus task done"),
+    ActedType("task.job", "tasks:rw", "starts an agent program", "bus task add"),
+    ActedType("task.completion", "tasks:rw", "moves a branch", "bus integrate --branch"),
     ActedType("plugin.>", "plugin:rw", "runs a plugin", "bus plugin run"),
     ActedType("schedule.>", "plugin:rw", "runs a plugin", "bus schedule run"),
 )
+
+#: The queues of the roles, with their types; and how the names of those of plugins begin.
+_QUEUES = {"requests": "task.request", "jobs": "task.job", "completions": "task.completion"}
+_OF_PLUGIN = "plugin."
+
+#: Why a message of such a type is not acted upon, for people.
+UNPROVEN = "no step that has the right published it"
 
 _EXACT = {each.pattern: each for each in ACTED_TYPES if not each.pattern.endswith(".>")}
 _BY_WORD = {each.pattern[:-2]: each for each in ACTED_TYPES if each.pattern.endswith(".>")}
@@ -44,3 +51,22 @@ def acted_type(type: str) -> ActedType | None:
     """Return what a message of this type would be acted upon as; None: nothing acts upon it."""
     word, dot, _ = type.partition(".")
     return (_BY_WORD.get(word) or _EXACT.get(type)) if dot else None
+
+
+def not_acted_upon(type: object) -> str | None:
+    """Return the warning for whoever only publishes a message of a type; None: none is needed."""
+    acted = acted_type(type) if isinstance(type, str) else None
+    if acted is None:
+        return None
+    return (
+        f"nothing acts upon a message of type {type!r} that is only published: what"
+        f" {acted.acts} is {acted.way!r}"
+    )
+
+
+def is_acted_queue(name: str, pattern: str) -> bool:
+    """Whether a queue is one whose jobs are acted upon: those of the roles, and of each plugin.
+
+    It makes no job of a message by itself: a step does, in the transaction that publishes it.
+    """
+    return _QUEUES.get(name) == pattern or (name.startswith(_OF_PLUGIN) and pattern == f"{name}.*")

@@ -682,7 +682,7 @@ CREATE TABLE meta (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta (key, value) VALUES ('schema_version', '8');
+INSERT INTO meta (key, value) VALUES ('schema_version', '9');
 
 CREATE TRIGGER meta_keeps_its_version BEFORE INSERT ON meta
 WHEN NEW.key = 'schema_version'
@@ -1064,7 +1064,8 @@ CREATE TABLE tasks (
   last_seq       INTEGER NOT NULL,  -- of its newest state_change
   created_at_ms  INTEGER NOT NULL CHECK (created_at_ms BETWEEN 0 AND 253402300799999),
   changed_at_ms  INTEGER NOT NULL CHECK (changed_at_ms BETWEEN 0 AND 253402300799999),
-  cleaned_at_ms  INTEGER CHECK (cleaned_at_ms BETWEEN 0 AND 253402300799999)
+  cleaned_at_ms  INTEGER CHECK (cleaned_at_ms BETWEEN 0 AND 253402300799999),
+  unproven       INTEGER NOT NULL DEFAULT 0 CHECK (unproven IN (0, 1))  -- made again of messages
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_tasks_created ON tasks (created_at_ms);
 CREATE INDEX idx_tasks_commit ON tasks (commit_id) WHERE commit_id IS NOT NULL;
@@ -1078,7 +1079,8 @@ BEGIN
 END;
 
 CREATE TRIGGER tasks_go_forward BEFORE UPDATE ON tasks
-WHEN NEW.task <> OLD.task OR NEW.token < OLD.token OR NOT (
+WHEN NEW.task <> OLD.task OR NEW.token < OLD.token OR NEW.unproven > OLD.unproven
+  OR (NEW.unproven AND NEW.state NOT IN (OLD.state, 'CANCELLED')) OR NOT (
   (NEW.attempt = OLD.attempt AND (NEW.state = OLD.state
     OR (OLD.state, NEW.state) IN (VALUES ('ASSIGNED', 'WORKING'), ('WORKING', 'IN_REVIEW'),
                                          ('IN_REVIEW', 'APPROVED'), ('APPROVED', 'COMPLETED'))

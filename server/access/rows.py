@@ -18,7 +18,7 @@ class Names(StrEnum):
 
 
 class Also(StrEnum):
-    """What an operation asks besides the scopes of its row, by what the request is about."""
+    """A further demand of an operation, by what the request is about."""
 
     NOTHING = "nothing"
     SENT = "the scope of each type that is acted upon, and that it sends"
@@ -31,7 +31,7 @@ class Also(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one operation asks of the client that shows a token.
+    """The demands of one operation on the client that shows a token.
 
     Attributes:
         scopes: the scopes that it needs, all of them; None: it needs no token at all.

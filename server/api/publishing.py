@@ -11,6 +11,7 @@ from fastapi import Response
 from ...bus import tracing
 from ...bus.bus import Bus
 from ...schema.errors import LimitReached
+from ...schema.message.acted_types import not_acted_upon
 from ...schema.message.draft import Draft
 from ..records import ReceiptRecord
 from ..threads import in_thread
@@ -74,7 +75,7 @@ def _publish(bus: Bus, drafts: list[Draft], strict: bool) -> list[ReceiptRecord]
     warnings = {recipient: _warning(bus, recipient, strict) for recipient in recipients}
     receipts = bus.log.append(drafts)
     return [
-        ReceiptRecord.of(receipt, warnings[draft.to_agent])
+        ReceiptRecord.of(receipt, not_acted_upon(draft.type) or warnings[draft.to_agent])
         for draft, receipt in zip(drafts, receipts, strict=True)
     ]
 

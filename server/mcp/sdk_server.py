@@ -14,7 +14,7 @@ from mcp.server.stdio import stdio_server
 from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCRequest
 
 from ...bus.reservations.project_paths import project_root
-from ...schema.errors import InvalidInput, UnknownRecipientWarning
+from ...schema.errors import InvalidInput, NotActedUponWarning, UnknownRecipientWarning
 from ...subscribers.jobs.errors import UnservedRequestWarning
 from .front import Front
 from .joined_agents import Home
@@ -56,6 +56,7 @@ def go_on(
     """
     # The result says it, and the client would show it to nobody.
     warnings.simplefilter("ignore", UnknownRecipientWarning)
+    warnings.simplefilter("ignore", NotActedUponWarning)
     warnings.simplefilter("ignore", UnservedRequestWarning)
     session = Session(home, agent, holder=holder, root=_root)
     protocol = Protocol(lambda context: session, lambda context: profile)

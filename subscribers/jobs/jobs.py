@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import orjson
 
+from ...schema.message.acted_types import UNPROVEN
 from ...schema.queries import Table
 from .errors import JobNotFound, WrongJobState
 from .output_limits import kept_error
@@ -173,6 +174,18 @@ class Jobs(Table):
                 "queue %s: %s: %s", info.name, message.seq, error
             )
         return error
+
+    def add_unproven(
+        self, info: QueueInfo, message: Message, created_at_ms: int, turn_ms: int
+    ) -> None:
+        """Note a message as cancelled, since no step that has the right published it.
+
+        Args:
+            info, message, created_at_ms, turn_ms: as for `row`.
+        """
+        row = list(self.row(info, message, created_at_ms, turn_ms))
+        row[2], row[11], row[12] = CANCELLED, self._engine.now_ms(), UNPROVEN
+        self._engine.rows(SQL["add_job"], tuple(row))
 
     def _original(self, info: QueueInfo, message: Message, wanted: WorkHeaders) -> str | None:
         """Return the job of which a message is a duplicate, and how it stands, or None.
@@ -352,6 +365,19 @@ class Jobs(Table):
         values = (info.id, _NEXT_IN_LINE, now_ms)
         since_ms: int | None = self._engine.value(VIEWS["oldest_available"], values)
         return since_ms
+
+
+def refuse_unproven(info: QueueInfo, job: Job) -> None:
+    """Raise where a job was noted as one that no step with the right published.
+
+    Raises:
+        WrongJobState: it was.
+    """
+    if info.is_acted_upon and job.state == CANCELLED and job.error == UNPROVEN:
+        raise WrongJobState(
+            f"job {job.seq} of queue {job.queue!r} can't be tried again: {UNPROVEN}; have it done"
+            " by the command or the tool for that"
+        )
 
 
 def wrong_state(job: Job, act: str) -> WrongJobState:

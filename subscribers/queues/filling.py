@@ -2,6 +2,9 @@
 
 Publishers pay nothing for queues. A claim reads the log from the queue's position on, and makes
 jobs of matching messages. Only a match, or a long way without one, is written down.
+
+A queue whose jobs are acted upon believes no message: a step with the right makes its jobs, in the
+transaction that publishes them. What else has come is noted as cancelled, and nothing acts upon it.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from ..jobs.work_headers import WorkHeaders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ...bus.bus import Bus
     from ..jobs.jobs import Jobs
     from .queues import QueueInfo, Queues
@@ -109,7 +114,7 @@ class Filler:
     def _takes(self, message: Message) -> bool:
         return self.policy.takes(message.to_agent)
 
-    def store(self, page: Page, info: QueueInfo) -> None:
+    def store(self, page: Page, info: QueueInfo, proven: Collection[int] = frozenset()) -> None:
         """Make jobs of a page, unless another filler has; in the open transaction.
 
         A request that is a duplicate is answered: no worker will get it.
@@ -117,6 +122,8 @@ class Filler:
         Args:
             page: the result of `look`.
             info: the queue, as it was read in this transaction.
+            proven: of a queue whose jobs are acted upon: the seqs of the messages that the caller
+                published in this transaction, by its right.
         """
         if info.filled_seq != page.base:
             return
@@ -127,10 +134,14 @@ class Filler:
         offset_ms = max(info.rank_offset_ms, clock_ms - now_ms)
         rows: list[tuple[object, ...]] = []
         duplicates: list[tuple[Message, str]] = []
+        believes_all = not info.is_acted_upon
         for message in page.messages:
             # By the sender's time, since a queue may be filled late; but never ahead.
             created_at_ms = max(0, min(message.ts_ms, now_ms))
             clock_ms = max(clock_ms, created_at_ms + offset_ms)
+            if not (believes_all or message.seq in proven):
+                self._jobs.add_unproven(info, message, created_at_ms, clock_ms)
+                continue
             wanted = WorkHeaders.of(message)
             if wanted is None:
                 rows.append(self._jobs.row(info, message, created_at_ms, clock_ms))

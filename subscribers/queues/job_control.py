@@ -11,7 +11,7 @@ from ..jobs import jobs as job_states
 from ..jobs.claims import Claims
 from ..jobs.job_lists import list_jobs
 from ..jobs.job_replies import last_words
-from ..jobs.jobs import BATCH, Job, Jobs, wrong_state
+from ..jobs.jobs import BATCH, Job, Jobs, refuse_unproven, wrong_state
 from ..jobs.manual_acts import CANCEL, LIMIT, PURGE, RETRY, SKIP, UNLIMIT, Acts
 from ..jobs.outcomes import Endings
 from .queues import Queues
@@ -75,6 +75,7 @@ class JobControl:
             is_delayed = job.state == job_states.QUEUED and job.gate == job_states.TIME
             if job.state not in (*job_states.ENDED_BADLY, job_states.CANCELLED) and not is_delayed:
                 raise wrong_state(job, "tried again")
+            refuse_unproven(info, job)
             attempt = job.attempt if is_delayed else 1
             self._jobs.queue_again(info, job, attempt, self._bus.now_ms(), job.error)
             self._acts.note(info, RETRY, seq=seq, detail=f"it was {job.state}")

@@ -155,6 +155,15 @@ class Queue:
         else:
             self.stuck = None
 
+    def take_in(self, seqs: Sequence[int]) -> None:
+        """Make jobs of messages that the caller, by its right, published in its transaction.
+
+        In a queue whose jobs are acted upon nothing else does, however a message came into the log.
+        """
+        with self.bus.transaction():
+            while (page := self._filler.look()) is not None:
+                self._filler.store(page, self._refresh(), seqs)
+
     def claim(
         self,
         instance: str,
@@ -247,17 +256,10 @@ class Queue:
         """Fail a claim: the job is retried after its pause, or is over.
 
         Args:
-            claim: the claim.
+            claim, replies: as for `end`, which says what is returned and raised, too.
             error: why, for people.
-            replies: what to publish if the job is over by this.
             retry: whether there is to be another attempt; None leaves it to the queue's policy.
             after_s: the pause before it; None leaves it to the policy.
-
-        Returns:
-            The receipts of the replies; none when the job waits for another attempt.
-
-        Raises:
-            As for `end`.
         """
         outcome = Outcome(status=FAILED, error=error, retry=retry, retry_after_s=after_s)
         return self.end(claim, outcome, replies)

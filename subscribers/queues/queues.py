@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from ...bus.doorbell import ring
 from ...schema.errors import BusUnusable, InvalidInput, shown
+from ...schema.message.acted_types import is_acted_queue
 from ...schema.message.names import check_agent, check_queue_name
 from ...schema.message.patterns import TypePattern, check_pattern
 from ...schema.message.times import MAX_TS_MS
@@ -51,6 +52,11 @@ class QueueInfo:
     paused_at_ms: int | None
     created_at_ms: int
     policy: Policy
+
+    @property
+    def is_acted_upon(self) -> bool:
+        """Whether it makes no job of a message by itself: see `Queue.take_in`."""
+        return is_acted_queue(self.name, self.pattern)
 
 
 class Queues:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         "paused",
         "proposal",
         "dead completion",
+        "unproven",
         "conflict",
         "reserved",
     ]
@@ -225,7 +226,10 @@ def newest_changes(bus: Bus, upto_seq: int, count: int = MAX_CHANGES) -> list[Me
 def _of_tasks(rows: Sequence[Row], *, is_now: bool) -> Iterator[Waiting]:
     for row in rows:
         task = row.task
-        if task.blocked is not None:
+        if task.unproven:
+            text = f"its row was lost, and made of messages; 'bus task confirm {task.task}'"
+            yield Waiting("unproven", task.task, None, text, task.changed_at_ms)
+        elif task.blocked is not None:
             ends_ms = task.blocked.deadline_ms
             ends = "" if ends_ms is None else f" (until {format_ts(ends_ms)})"
             text = task.blocked.question + ends

@@ -1,4 +1,8 @@
-"""The table of tasks against the sum of their messages, from which it can be made again."""
+"""The table of tasks against what the log says: a row that is there is never made of messages.
+
+Anybody can publish a message of any form. So the log only shows: rows that are lost come back from
+it as unproven, until a person confirms each.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from dataclasses import dataclass, replace
 from ...bus.log.imported import Imports
 from ..records.task_table import TaskTable
 from ..steps.fold import fold
+from ..steps.messages import STATE_CHANGE
 from .past import messages_of_tasks
 
 TYPE_CHECKING = False
@@ -25,14 +30,17 @@ class Difference:
 
     Attributes:
         count: how many tasks there are.
-        wrong: the tasks whose rows are missing or say something else, as the messages make them.
+        lost: the tasks that the log tells of, and whose rows are missing or can't be read, as the
+            messages make them: unproven.
         unknown: the names of rows of which the log lacks the beginning, or the newest messages.
-        foreign: the messages that are no step of a task.
+        differs: the names of rows that say something else than the messages.
+        foreign: the messages that are no step of a task: its row stands without them.
     """
 
     count: int
-    wrong: tuple[Task, ...]
+    lost: tuple[Task, ...]
     unknown: tuple[str, ...]
+    differs: tuple[str, ...]
     foreign: tuple[Message, ...]
 
 
@@ -48,19 +56,51 @@ def difference(bus: Bus) -> Difference:
     own, whole = fold(_without_imports(bus, messages)), fold(messages)
     table, newest = TaskTable.of(bus), bus.log.newest_seq()
     names = table.names()
-    wrong, unknown = [], []
+    lost, unknown, differs = [], [], []
+    foreign = {message.seq: message for message in own.foreign}
     for name in sorted({*names, *own.tasks}):
         stored = _stored(table, name)
         sums = [each.tasks[name] for each in (own, whole) if name in each.tasks]
-        if stored is not None:
-            sums = [replace(task, cleaned_at_ms=stored.cleaned_at_ms) for task in sums]
-        if stored in sums:
-            continue
-        if not sums or (stored is not None and sums[-1].last_seq < stored.last_seq <= newest):
-            unknown.append(name)
-        else:
-            wrong.append(sums[0])
-    return Difference(len(names), tuple(wrong), tuple(unknown), tuple(own.foreign))
+        if stored is None:
+            lost += [replace(task, unproven=True) for task in sums[:1]]
+            unknown += [] if sums else [name]
+        elif not any(is_same(stored, task) for task in sums):
+            if (contrary := _contrary(stored, messages)) is not None:
+                foreign |= {message.seq: message for message in contrary}
+            elif not sums or sums[-1].last_seq < stored.last_seq <= newest:
+                unknown.append(name)
+            else:
+                differs.append(name)
+    in_order = tuple(foreign[seq] for seq in sorted(foreign))
+    return Difference(len(names), tuple(lost), tuple(unknown), tuple(differs), in_order)
+
+
+def is_same(stored: Task, told: Task) -> bool:
+    """Whether a row says what the messages of its task say, but for what none of them tells."""
+    as_told = replace(told, cleaned_at_ms=stored.cleaned_at_ms, unproven=stored.unproven)
+    return as_told == stored
+
+
+def _contrary(stored: Task, messages: list[Message]) -> list[Message] | None:
+    """Return the messages about a task without which the log says what its row says.
+
+    Those after the newest step are no steps; of those before, one may be forged. None: it says
+    something else without any one of them, and nobody can tell which are the steps.
+    """
+    own = [each for each in messages if task_of(each) == stored.task]
+    later = [each for each in own if each.seq > stored.last_seq and each.type == STATE_CHANGE]
+    rest = [each for each in own if each not in later]
+    for forged in (None, *rest[1:]):
+        steps = fold(each for each in rest if each is not forged)
+        told = steps.tasks.get(stored.task)
+        if told is not None and is_same(stored, told):
+            return [*steps.foreign, *([] if forged is None else [forged]), *later]
+    return None
+
+
+def task_of(message: Message) -> object:
+    """Return the task that a message says it is about; None: it says none."""
+    return message.payload.get("task") if isinstance(message.payload, dict) else None
 
 
 def _without_imports(bus: Bus, messages: list[Message]) -> list[Message]:
@@ -70,14 +110,14 @@ def _without_imports(bus: Bus, messages: list[Message]) -> list[Message]:
     ]
 
 
-def store_again(bus: Bus, tasks: tuple[Task, ...]) -> None:
-    """Store tasks as their messages make them, over the rows that are there.
+def store_unproven(bus: Bus, lost: tuple[Task, ...]) -> None:
+    """Store tasks whose rows are lost as their messages tell of them, for people to confirm.
 
     The triggers of the table refuse that: it is for repairs, which switch them off.
     """
     table = TaskTable.of(bus)
-    for task in tasks:
-        table.put(task)
+    for task in lost:
+        table.put(replace(task, unproven=True))
 
 
 def _stored(table: TaskTable, name: str) -> Task | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ...bus.trust.keys import Keyring
 from ...bus.trust.verification_checks import Counts, SignatureCheck
 from ...git.branches.repositories import repository_at
 from ...git.repository import CommandFailed, GitFailed
+from ..records.landings import Landings
 from ..steps.fold import fold
+from ..steps.messages import STATE_CHANGE
+from .difference import is_same
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def problems_of(bus: Bus, evidence: Evidence) -> list[str]:
     """Return what does not agree about a landing; empty where all does."""
     return [
         *_with_table(evidence),
+        *_with_landings(bus, evidence),
         *_with_review(evidence),
         *_with_integration(evidence),
         *_with_git(evidence),
@@ -40,8 +42,28 @@ def _with_table(evidence: Evidence) -> Iterator[str]:
     summed = folded.tasks.get(evidence.task.task)
     if summed is None:
         yield "the log does not have the beginning of this task"
-    elif replace(summed, cleaned_at_ms=evidence.task.cleaned_at_ms) != evidence.task:
+    elif not is_same(evidence.task, summed):
         yield "the messages of this task do not add up to what the table says"
+    if evidence.task.unproven:
+        yield "the task is unproven: its row was made of messages, and nobody confirmed it"
+
+
+def _with_landings(bus: Bus, evidence: Evidence) -> Iterator[str]:
+    """The messages of an integrator are believed where its row, in the same transaction, is there.
+
+    Anybody can publish messages of their types.
+    """
+    task = evidence.task
+    rows = [
+        each
+        for each in Landings.of(bus).of_task(task.task)
+        if (each.attempt, each.candidate, each.state) == (task.attempt, task.commit_id, "landed")
+    ]
+    if not rows:
+        yield "no integrator has recorded that this commit landed"
+    intents = {each.seq for each in _of_last(evidence, "integration_intent")}
+    if rows and not any(each.seq in intents for each in rows):
+        yield "the log does not have the intent that the integrator recorded"
 
 
 def _with_review(evidence: Evidence) -> Iterator[str]:
@@ -55,8 +77,21 @@ def _with_review(evidence: Evidence) -> Iterator[str]:
     ]
     if not approvals:
         yield "no approval of the last attempt is on record"
-    elif task.review == "other" and all(each.from_agent == task.worker for each in approvals):
+    elif task.review == "other" and (
+        task.worker in _approvers(evidence)
+        or all(each.from_agent == task.worker for each in approvals)
+    ):
         yield f"only its worker {task.worker} has approved it"
+
+
+def _approvers(evidence: Evidence) -> set[str]:
+    """Return who made the last attempt APPROVED: by the steps, whatever reviews say."""
+    foreign = {message.seq for message in fold(evidence.messages).foreign}
+    return {
+        message.from_agent
+        for message in _of_last(evidence, STATE_CHANGE)
+        if message.payload.get("to") == "APPROVED" and message.seq not in foreign
+    }
 
 
 def _with_integration(evidence: Evidence) -> Iterator[str]:

@@ -109,7 +109,7 @@ class Entries:
                 headers={**carried, **(trace or {}), **(headers or {})} or None,
             )
             (receipt,) = self.bus.log.append([draft])
-            queue.fill()
+            queue.take_in([receipt.seq])
             place = Views.of(self.bus).place(queue.info, receipt.seq)
             return self._entry(receipt.seq), place
 

@@ -80,9 +80,13 @@ class Book:
             task = self._tasks.get(entry.task)
         except TaskNotFound as error:
             return str(error)
-        if (task.state, task.attempt, task.head) == ("APPROVED", entry.attempt, entry.head):
-            return None
-        return f"the task is {task.state} in attempt {task.attempt}"
+        if task.unproven:
+            return "the task is unproven: its row was made of messages, and nobody confirmed it"
+        if (task.state, task.attempt, task.head) != ("APPROVED", entry.attempt, entry.head):
+            return f"the task is {task.state} in attempt {task.attempt}"
+        if (task.repository, task.branch) != (self._repository, entry.branch):
+            return f"the task is that of branch {task.branch} in {task.repository}"
+        return None
 
     def start(self, entries: Sequence[Entry], onto: str) -> None:
         """Tell that the integration of entries begins."""

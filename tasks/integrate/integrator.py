@@ -132,6 +132,7 @@ class Integrator:
             self._bus.heart(rules.agent) as heart,
             listen(self._bus) as listener,
         ):
+            Tasks(self._bus).enter_again(repository, rules.target, agent=rules.agent)
             book = Book(self._bus, queue, holding, repository, rules.target, rules.agent)
             lander = Lander(
                 *(self._bus, self._place, rules, book, target, tree, supervisors),

@@ -10,6 +10,7 @@ from ...git.targets.refs import TargetBusy, TargetMoved, TargetRefused
 from .book import Stale
 from .checks import CheckResult, run_check
 from .entries import Entry, Made
+from .ownership import Ownership
 from .proposing import propose
 from .stack import authors_of, stack_up
 
@@ -66,6 +67,7 @@ class Lander:
         self._stop = stop
         self._tell = tell
         self._candidates = Candidates(place)
+        self._ownership = Ownership(bus, place)
         self._started: set[int] = set()
         self._failed: set[str] = set()  # trees of batches
 
@@ -141,6 +143,7 @@ class Lander:
                     self._tell(result)
                 return True
         reason = self._book.obstacle(entry)
+        reason = reason or self._ownership.obstacle(entry, self._target.pin())
         if reason is not None:
             self._tell(self._book.refuse(entry, "rejected", reason))
         return reason is not None

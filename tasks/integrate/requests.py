@@ -11,8 +11,10 @@ from ...subscribers.jobs.jobs import Jobs
 from ..records.landings import Landings
 from ..steps.changes import Changes
 from ..steps.messages import COMPLETIONS, QUEUES, completion
+from ..steps.queues import open_queue
 from ..steps.tasks import Tasks
 from .entries import Entry, Result
+from .ownership import Ownership
 from .stack import authors_of, stack_up
 
 TYPE_CHECKING = False
@@ -48,7 +50,9 @@ def request(bus: Bus, place: Place, rules: Rules, branches: Sequence[str]) -> No
             "target": rules.target,
         }
         drafts.append(completion(entry, rules.agent))
-    bus.log.append(drafts)
+    with bus.transaction():
+        receipts = bus.log.append(drafts)
+        open_queue(bus, COMPLETIONS).take_in([receipt.seq for receipt in receipts])
 
 
 def _refuse_same(bus: Bus, place: Place, rules: Rules, branch: str, head: str) -> None:
@@ -70,7 +74,7 @@ def waiting(bus: Bus, place: Place, rules: Rules) -> list[Entry]:
         if not is_ours or entry.target not in (None, rules.target):
             continue
         known = [job for job in jobs.of_message(message.seq) if job.queue == COMPLETIONS]
-        if all(job.ended_at_ms is None for job in known):
+        if any(job.ended_at_ms is None for job in known):
             found.append(entry)
     return sorted(found, key=lambda entry: (entry.message.priority, entry.message.seq))
 
@@ -84,9 +88,15 @@ def look(bus: Bus, place: Place, rules: Rules) -> Iterator[Result]:
     with TemporaryDirectory(prefix="ackbus-dry-run-") as aside:
         onto = place.commit(place.branch_ref(rules.target))
         candidates = Candidates(place, objects_aside(place.git, aside))
+        ownership = Ownership(bus, place, candidates.git)
         for entry in waiting(bus, place, rules):
-            if entry.task is not None and (state := tasks.get(entry.task).state) != "APPROVED":
-                yield Result(entry, "rejected", reason=f"the task is {state}")
+            task = None if entry.task is None else tasks.get(entry.task)
+            if task is not None and (task.unproven or task.state != "APPROVED"):
+                how = "unproven" if task.unproven else task.state
+                yield Result(entry, "rejected", reason=f"the task is {how}")
+                continue
+            if (reason := ownership.obstacle(entry, onto)) is not None:
+                yield Result(entry, "rejected", reason=reason)
                 continue
             stack = stack_up(candidates, [entry], onto, rules.strategy)
             for _, conflict in stack.wrong:

@@ -19,7 +19,8 @@ SELECT {task} FROM tasks
 
 -- name: unlanded_of
 SELECT value FROM json_each(?1)
- WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE task = value AND state = 'COMPLETED');
+ WHERE NOT EXISTS (SELECT 1 FROM tasks
+                    WHERE task = value AND state = 'COMPLETED' AND NOT unproven);
 
 -- name: add_planned_job
 INSERT INTO planned_jobs (task, payload, depends_on, priority, planned_by, correlation_id,
@@ -35,11 +36,11 @@ DELETE FROM planned_jobs WHERE task = ?;
 
 -- name: add_task
 INSERT INTO tasks ({task}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-                                   ?, ?, ?, ?, ?, ?, ?);
+                                   ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: put_task
 INSERT OR REPLACE INTO tasks ({task}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
-                                              ?, ?, ?, ?, ?, ?, ?);
+                                              ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: task_names
 SELECT task FROM tasks ORDER BY task;
@@ -48,6 +49,9 @@ SELECT task FROM tasks ORDER BY task;
 UPDATE tasks SET attempt = ?2, state = ?3, worker = ?4, head = ?5, token = ?6, reason = ?7,
                  blocked = ?8, commit_id = ?9, last_seq = ?10, changed_at_ms = ?11
  WHERE task = ?1;
+
+-- name: confirm_task
+UPDATE tasks SET unproven = 0 WHERE task = ?;
 
 -- name: task_cleaned
 UPDATE tasks SET cleaned_at_ms = ?2 WHERE task = ?1;

@@ -129,6 +129,8 @@ class Task:
         created_at_ms, changed_at_ms: when it was made, and when it last changed, in epoch
             milliseconds.
         cleaned_at_ms: when its work tree was removed, or None.
+        unproven: whether its row was lost and made again of messages, which nobody has confirmed:
+            until then it is only shown, and may be cancelled.
     """
 
     task: str
@@ -160,6 +162,7 @@ class Task:
     created_at_ms: int
     changed_at_ms: int
     cleaned_at_ms: int | None
+    unproven: bool = False
 
     @property
     def is_live(self) -> bool:
@@ -200,6 +203,7 @@ class Task:
             "created": format_ts(self.created_at_ms),
             "changed": format_ts(self.changed_at_ms),
             "cleaned": None if self.cleaned_at_ms is None else format_ts(self.cleaned_at_ms),
+            "unproven": self.unproven,
         }
 
 

@@ -64,7 +64,7 @@ class TaskTable(Table):
         self._engine.change(SQL["add_task"], _row(task))
 
     def put(self, task: Task) -> None:
-        """Store a task over what is there of it; only a repair may, with the triggers off."""
+        """Store a task over what can't be read of it; only a repair may, with the triggers off."""
         self._engine.change(SQL["put_task"], _row(task))
 
     def names(self) -> list[str]:
@@ -86,6 +86,10 @@ class TaskTable(Table):
             ),
         )
 
+    def confirm(self, name: str) -> None:
+        """Note that a person believes what the row of an unproven task says."""
+        self._engine.change(SQL["confirm_task"], (name,))
+
     def mark_cleaned(self, name: str) -> None:
         """Note that the work tree of a task is removed."""
         self._engine.change(SQL["task_cleaned"], (name, self._engine.now_ms()))
@@ -95,7 +99,7 @@ def _task(row: tuple[Any, ...]) -> Task:
     stored = dict(zip(_NAMES, row, strict=True))
     prompt, blocked = stored["prompt"], stored["blocked"]
     stored["depends_on"] = tuple(orjson.loads(stored["depends_on"]))
-    stored["from_queue"] = bool(stored["from_queue"])
+    stored["from_queue"], stored["unproven"] = bool(stored["from_queue"]), bool(stored["unproven"])
     stored["prompt"] = None if prompt is None else decode_stored(prompt)
     stored["blocked"] = None if blocked is None else Blocked(**orjson.loads(blocked))
     return Task(**stored)
@@ -105,6 +109,7 @@ def _row(task: Task) -> tuple[object, ...]:
     fields = {name: getattr(task, name) for name in _NAMES} | {
         "depends_on": _json(list(task.depends_on)),
         "from_queue": int(task.from_queue),
+        "unproven": int(task.unproven),
         "prompt": _json(task.prompt),
         "blocked": _blocked_json(task.blocked),
     }

@@ -119,6 +119,8 @@ class JobWork:
             held = None if task is None else means.tasks.holder(task)
             if task is None:
                 pause(self._switch, LOOK_S)
+            elif task.unproven:
+                raise Refused(f"task {task.task!r} is unproven; 'bus task confirm {task.task}'")
             elif task.blocked is not None:
                 self._wait_for_answer(task)
                 waited = True
@@ -154,7 +156,8 @@ class JobWork:
 
     def _has_landed(self, name: str) -> bool:
         try:
-            return self._means.tasks.get(name).state == "COMPLETED"
+            task = self._means.tasks.get(name)
+            return task.state == "COMPLETED" and not task.unproven
         except TaskNotFound:
             return False
 

@@ -8,12 +8,23 @@ from dataclasses import replace
 from ...bus import tracing
 from ...bus.leases import Lease
 from ...schema.errors import LeaseLost
+from ...schema.message.acted_types import UNPROVEN
+from ...subscribers.jobs.jobs import Jobs
 from ..records.task import HELD, lease_of
 from ..records.task_table import TaskTable
-from .errors import TaskBlocked, TaskNotFound, WrongTaskState
-from .messages import QUEUES, assigned, job_of, state_change, told
+from .errors import TaskBlocked, TaskNotFound, TaskUnproven, WrongTaskState
+from .messages import (
+    COMPLETIONS,
+    QUEUES,
+    TASKS,
+    assigned,
+    completion_of,
+    job_of,
+    state_change,
+    told,
+)
 from .planning import Planning
-from .queues import open_queue
+from .queues import open_queue, take_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +61,33 @@ class Changes:
         if task is None:
             raise TaskNotFound(f"there is no task {name!r}; see 'bus task list'")
         return task
+
+    def proven(self, name: str) -> Task:
+        """Return a task for a step that goes on from what its row says.
+
+        Raises:
+            TaskNotFound: there is none of this name.
+            TaskUnproven: its row was made of messages, which no person has confirmed.
+        """
+        task = self.get(name)
+        if task.unproven:
+            raise TaskUnproven(
+                f"task {name!r} is unproven: its row was lost, and made again of messages that"
+                f" anybody could write; 'bus task confirm {name}' shows them, and asks"
+            )
+        return task
+
+    def has_entry(self, task: Task) -> bool:
+        """Whether a step has made an entry of an approved attempt, whatever became of that."""
+        jobs, type = Jobs.of(self.bus), QUEUES[COMPLETIONS]
+        return any(
+            job.queue == COMPLETIONS and job.error != UNPROVEN
+            for message in self.bus.read(conversation=task.correlation_id, type=type)
+            if isinstance(message.payload, dict)
+            and (message.payload.get("task"), message.payload.get("attempt"))
+            == (task.task, task.attempt)
+            for job in jobs.of_message(message.seq)
+        )
 
     def create_queues(self) -> None:
         """Make the queues from a request to a merge, where they are missing."""
@@ -111,6 +149,16 @@ class Changes:
         self.table.add(begun)
         return begun
 
+    def confirmed(self, task: Task, agent: str) -> None:
+        """Tell that a person believes the row of a task, and have it go on from there."""
+        told_of = told(task, "task_confirmed", agent, TASKS, state=task.state, head=task.head)
+        mails = [told_of]
+        if task.state == "APPROVED":
+            mails.append(completion_of(task, agent))
+        if task.state == "ASSIGNED" and task.from_queue and not self.plans.has_job(task.task):
+            mails.append(job_of(task, agent))
+        self.publish(task, mails)
+
     def end_attempt(
         self, task: Task, agent: str, reason: str, *, is_final: bool = False, is_lost: bool = False
     ) -> Task:
@@ -134,10 +182,16 @@ class Changes:
         return self._store(following, None, agent, mails)
 
     def publish(self, task: Task, drafts: Iterable[Draft]) -> list[Receipt]:
-        """Publish messages about a task, in the trace of the first message of its conversation."""
+        """Publish messages about a task, in the trace of the first message of its conversation.
+
+        Its jobs and completions enter their queues: the row of the task is the right to that.
+        """
         first = self.bus.get(task.correlation_id)  # none, where that is but the name of the task
         trace = {} if first is None else tracing.child_trace(first.headers)
-        return self.bus.log.append(tracing.traced(drafts, trace))
+        drafts = list(drafts)
+        receipts = self.bus.log.append(tracing.traced(drafts, trace))
+        take_in(self.bus, [(d.type, r.seq) for d, r in zip(drafts, receipts, strict=True)])
+        return receipts
 
     def _tell(self, task: Task, agent: str, type: str, **more: object) -> Task:
         self.publish(task, [told(task, type, agent, task.requester, **more)])

@@ -26,5 +26,9 @@ class TaskExists(Refused):
     """A task of this name exists, and is not the one that was asked for."""
 
 
+class TaskUnproven(Refused):
+    """The row of the task was made of messages, and nobody has confirmed it: no step goes on."""
+
+
 class TaskBlocked(Refused):
     """The task waits for the answer to a question."""

@@ -1,7 +1,8 @@
-"""The state of tasks as the sum of their messages: what the table must be equal to.
+"""The state of tasks as the sum of their messages: what the log shows, which proves nothing.
 
-A message counts when its attempt and its token go on from what came before it. Others, whoever
-wrote them, change nothing, and are returned for people to look at.
+A message counts when its attempt and its token go on from what came before it. Others are returned
+for people to look at. Anybody can write one that counts; so a row of the table is never made equal
+to this sum (`difference`).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from ..records.planned_jobs import PlannedJob, PlannedJobs
 from .errors import TaskExists
 from .messages import JOBS, QUEUES, TASKS
 from .names import check_task_name
-from .queues import open_queue
+from .queues import open_queue, take_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ class Planning:
             waits = self._tasks.unlanded(job.depends_on)
             draft = _draft(job, agent, in_reply_to, conversation, waits=bool(waits))
             (receipt,) = self._bus.log.append([draft])
+            take_in(self._bus, [(draft.type, receipt.seq)])
             if waits:
                 self._planned.add(
                     PlannedJob(
@@ -78,6 +79,13 @@ class Planning:
                         *(conversation, receipt.id, self._bus.now_ms()),
                     )
                 )
+
+    def has_job(self, task: str) -> bool:
+        """Whether a job for a task waits or runs."""
+        queue = open_queue(self._bus, JOBS)
+        seqs = Jobs.of(self._bus).queued_seqs(queue.info)
+        active = (claim.seq for claim in Views.of(self._bus).active_claims(queue.info))
+        return task in self._of_jobs([*seqs, *active])
 
     def landed(self) -> None:
         """Publish the jobs whose dependencies have all landed."""
@@ -91,7 +99,8 @@ class Planning:
                     priority=job.priority,
                 )
                 draft = _draft(ready, job.planned_by, job.message_id, job.correlation_id)
-                self._bus.log.append([draft])
+                (receipt,) = self._bus.log.append([draft])
+                take_in(self._bus, [(draft.type, receipt.seq)])
 
     def gave_up(self, task: Task) -> None:
         """Cancel the jobs that depend on a task which will not land, and those that need them."""

@@ -8,7 +8,12 @@ from .messages import QUEUES, TASKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ...bus.bus import Bus
+
+#: The names of the queues by their types.
+_NAMES = {type: name for name, type in QUEUES.items()}
 
 
 def open_queue(bus: Bus, name: str) -> Queue:
@@ -24,6 +29,19 @@ def open_queue(bus: Bus, name: str) -> Queue:
     if found is not None and _takes_tasks(found):
         return found
     return Queue.create(bus, name, QUEUES[name], ordering="priority", addressed=TASKS)
+
+
+def take_in(bus: Bus, types_and_seqs: Iterable[tuple[str, int]]) -> None:
+    """Make jobs of those of some messages that are acted upon; for steps, in their transaction.
+
+    Args:
+        bus: the bus.
+        types_and_seqs: of what the step has just published.
+    """
+    for type, seq in types_and_seqs:
+        name = _NAMES.get(type)
+        if name is not None:
+            open_queue(bus, name).take_in([seq])
 
 
 def _takes_tasks(queue: Queue) -> bool:

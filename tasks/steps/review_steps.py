@@ -31,7 +31,7 @@ class ReviewSteps(Steps):
         """
         check_agent(agent)
         with self.bus.transaction():
-            task = self.get(name)
+            task = self._changes.proven(name)
             if task.state == "APPROVED":
                 return task
             self._changes.expect(task, "IN_REVIEW")
@@ -52,7 +52,7 @@ class ReviewSteps(Steps):
             WrongTaskState: it is not IN_REVIEW.
         """
         with self.bus.transaction():
-            task = self.get(name)
+            task = self._changes.proven(name)
             self._changes.expect(task, "IN_REVIEW")
             self._changes.publish(task, [reviewed(task, agent, is_approved=False, words=words)])
             return self._changes.end_attempt(task, agent, words)
@@ -83,7 +83,7 @@ class ReviewSteps(Steps):
             WrongTaskState: it is not APPROVED in this attempt.
         """
         with self.bus.transaction():
-            task = self.get(name)
+            task = self._changes.proven(name)
             if (task.state, task.attempt, task.commit_id) == ("COMPLETED", attempt, commit):
                 return task
             task = self._approved(name, attempt)
@@ -116,7 +116,7 @@ class ReviewSteps(Steps):
             return cancelled
 
     def _approved(self, name: str, attempt: int) -> Task:
-        task = self.get(name)
+        task = self._changes.proven(name)
         if task.attempt != attempt:
             self._changes.expect(replace(task, state="FAILED", attempt=attempt), "APPROVED")
         self._changes.expect(task, "APPROVED")

@@ -6,6 +6,7 @@ from ...schema.arguments import with_checked_arguments
 from ...schema.errors import InvalidInput, shown
 from ...schema.message.names import check_agent
 from ..records.task import STATES
+from .messages import completion_of
 from .review_steps import ReviewSteps
 from .worker_steps import WorkerSteps
 
@@ -60,6 +61,49 @@ class Tasks(WorkerSteps, ReviewSteps):
         with self.bus.transaction():
             self._changes.plans.add(jobs, agent, in_reply_to, correlation_id)
 
+    def confirm(self, name: str, *, agent: str) -> Task:
+        """Believe what the row of an unproven task says, for a person who has looked at it.
+
+        One that is APPROVED enters the completions; one from the queue that is ASSIGNED enters the
+        jobs, unless a job of it is there.
+
+        Args:
+            name: of the task.
+            agent: the person.
+
+        Raises:
+            TaskNotFound: there is none of this name.
+        """
+        check_agent(agent)
+        with self.bus.transaction():
+            task = self.get(name)
+            if task.unproven:
+                self._table.confirm(name)
+                self._changes.confirmed(task, agent)
+            return self.get(name)
+
+    def enter_again(self, repository: str, target: str, *, agent: str) -> Sequence[Task]:
+        """Enter approved tasks of a target whose entries are lost; their rows are the right to it.
+
+        Args:
+            repository, target: of which tasks.
+            agent: the integrator.
+
+        Returns:
+            The tasks.
+        """
+        with self.bus.transaction():
+            lost = [
+                task
+                for task in self._table.live()
+                if task.state == "APPROVED"
+                and (task.repository, task.target) == (repository, target)
+                and not (task.unproven or self._changes.has_entry(task))
+            ]
+            for task in lost:
+                self._changes.publish(task, [completion_of(task, agent)])
+        return lost
+
     def planned(self) -> Sequence[PlannedJob]:
         """Return the jobs that wait until others have landed, the oldest first."""
         return self._changes.plans.waiting()
@@ -74,11 +118,15 @@ class Tasks(WorkerSteps, ReviewSteps):
     def settle_deadlines(self) -> Sequence[Task]:
         """End the tasks whose question was not answered in time, and return them."""
         now_ms = self.bus.now_ms()
-        overdue = [task for task in self._table.live() if _is_overdue(task, now_ms)]
+        overdue = [
+            task for task in self._table.live() if not task.unproven and _is_overdue(task, now_ms)
+        ]
         return [settled for task in overdue if (settled := self._settle_overdue(task))]
 
     def _lost(self) -> list[Task]:
-        working = [task for task in self._table.live() if task.state == "WORKING"]
+        working = [
+            task for task in self._table.live() if task.state == "WORKING" and not task.unproven
+        ]
         return [task for task in working if not task.blocked and self.holder(task) is None]
 
     def _settle(self, seen: Task) -> Task | None:
@@ -106,6 +154,7 @@ class Tasks(WorkerSteps, ReviewSteps):
     def _is_ready(self, task: Task) -> bool:
         return (
             task.state == "ASSIGNED"
+            and not task.unproven
             and self.holder(task) is None
             and not self._table.unlanded(task.depends_on)
         )

@@ -62,6 +62,7 @@ class WorkerSteps(Steps):
                 f"task {there.task!r} exists: {there.worker} has it on branch {there.branch};"
                 " choose another name"
             )
+        self._changes.proven(there.task)
         if there.state != "ASSIGNED":
             return there
         lease = self.holder(there) or self._take(there.task, there.worker, lease_s)
@@ -85,7 +86,7 @@ class WorkerSteps(Steps):
             WrongTaskState: it is not ASSIGNED; nor WORKING under this token.
         """
         with self.bus.transaction():
-            task = self.get(name)
+            task = self._changes.proven(name)
             if token is not None and task.state == "WORKING" and task.token == token:
                 self._changes.hold(task, agent, token)
                 return task
@@ -105,7 +106,7 @@ class WorkerSteps(Steps):
             LeaseLost: it is not held with this token any more.
         """
         with self.bus.transaction():
-            task = self.get(name)
+            task = self._changes.proven(name)
             lease = self._changes.hold(task, agent, token)
             self.bus.leases.renew(lease, lease_s=lease_s)
             return task
@@ -121,7 +122,7 @@ class WorkerSteps(Steps):
             WrongTaskState: it is not WORKING.
         """
         with self.bus.transaction():
-            task = self.get(name)
+            task = self._changes.proven(name)
             if task.state in ("IN_REVIEW", "APPROVED") and (task.token, task.head) == (token, head):
                 return task
             self._changes.expect(task, "WORKING")
@@ -162,7 +163,7 @@ class WorkerSteps(Steps):
         if deadline_s is not None and deadline_s <= 0:
             raise InvalidInput(f"deadline_s must be more than 0 s, not {deadline_s:g} s")
         with self.bus.transaction():
-            task = self.get(name)
+            task = self._changes.proven(name)
             self._changes.expect(task, "WORKING")
             self._changes.hold(task, agent, token)
             now_ms = self.bus.now_ms()
@@ -185,7 +186,7 @@ class WorkerSteps(Steps):
             Refused: it asks nothing.
         """
         with self.bus.transaction():
-            task = self.get(name)
+            task = self._changes.proven(name)
             if task.blocked is None:
                 raise Refused(f"task {name!r} asks nothing; see 'bus task show {name}'")
             token = self._take(name, task.worker, lease_s).token
@@ -215,7 +216,7 @@ class WorkerSteps(Steps):
         """
         check_agent(agent)
         with self.bus.transaction():
-            task = self.get(name)
+            task = self._changes.proven(name)
             self._refuse_final(task)
             held = self.holder(task)
             if held is not None or token is not None:

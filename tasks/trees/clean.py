@@ -170,6 +170,8 @@ class Clean:
         held = self._tasks.holder(task)
         if held is not None:
             return f"{held.holder} has the lease on it"
+        if task.unproven:
+            return "the task is unproven"
         if task.state not in FINAL:
             return f"the task is {task.state}"
         if not os.path.isdir(task.repository):

@@ -51,7 +51,7 @@ def _of_task(tree: Tree, tasks: dict[str, Task]) -> Leftover | None:
     if task is None:
         says = f"{tree.path} is of task {tree.note.task!r}, which this bus does not know"
         return Leftover("unknown_task", tree.path, says, tree.note.task)
-    if task.state in FINAL:
+    if task.state in FINAL and not task.unproven:
         says = f"{tree.path} is of task {task.task!r}, which is {task.state}; 'bus task clean'"
         return Leftover("over", tree.path, says, task.task)
     return None

@@ -143,7 +143,7 @@ class Spawn:
                 f"task {there.task!r} exists: {there.worker} has it on branch {there.branch} of"
                 f" {there.repository}; choose another name"
             )
-        if there.is_live:
+        if there.is_live and not there.unproven:
             self.mend(there, spec)
         if there.worker != spec.worker:
             return there

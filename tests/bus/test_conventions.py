@@ -108,7 +108,7 @@ def test_newest_of_a_type_are_found_from_the_end(bus: Bus) -> None:
 
 def test_newest_before_a_seq_are_found_by_every_filter(bus: Bus) -> None:
     """The page goes back through the log so."""
-    (root,) = bus.publish_many([Draft("task.request", from_agent="coder")])
+    (root,) = bus.publish_many([Draft("task.asked", from_agent="coder")])
     for n in range(300):
         bus.publish("noise", {"n": n}, from_agent="bob")
     answer = Draft("task.done", from_agent="coder", correlation_id=root.id)

@@ -26,7 +26,7 @@ def filled(bus: Bus) -> Bus:
     """A log of 30 messages of every shape."""
     large = "x" * 10_000
     root = bus.publish(
-        "task.request", {"n": 1.50, "text": "ä\u2028\n"}, from_agent="planner", id="root"
+        "review.request", {"n": 1.50, "text": "ä\u2028\n"}, from_agent="planner", id="root"
     )
     for n in range(2, 30):
         bus.publish(

@@ -56,8 +56,8 @@ def fill(directory: Path) -> None:
         Catalog.of(bus).catch_up(bus.log.newest_seq())
         trust(bus)
         automate(bus)
-        work_on_branches(bus)
         bus.publish("note", "neither exported nor counted", from_agent="lead", id="m-last")
+        work_on_branches(bus)
 
 
 def publish(bus: Bus) -> None:
@@ -169,6 +169,26 @@ def work_on_branches(bus: Bus) -> None:
     tasks = Tasks(bus)
     tasks.assign(task, agent="bob")
     tasks.plan([NewJob(task="test", depends_on=("fix",))], agent="bob")
+    engine, at_ms = engine_of(bus), BEGINNING_MS
+    for table, *values in (
+        (
+            *("landings", 5, "/r/.git", "main", "fix", 1, "erin/fix"),
+            *("2" * 40, "1" * 40, "3" * 40, "4" * 40, "", "[]", "landed", 6, at_ms, at_ms),
+        ),
+        ("merge_forecasts", "1" * 40, "2" * 40, None, at_ms),
+        ("task_workers", "erin", 1000, "{}", "{}", at_ms, at_ms),
+        ("task_output", 1, 5, at_ms, "stdout", 1, "x"),
+        ("task_progress", 5, at_ms, at_ms),
+        ("task_sessions", "dev", at_ms, None, "[]", None),
+        ("session_events", "dev", 5),
+        ("session_approvals", "a-1", "dev", 5, None),
+        ("session_cursors", "erin", "dev", 5, 0),
+        ("handled_messages", "erin", "dev", 5, at_ms),
+        ("dispatch_lock", "dispatch", "dev", "run", at_ms, at_ms + 5000, at_ms),
+        ("autonomy_state", "dev", "{}", at_ms),
+        ("autonomy_snapshots", "s-1", "dev", "run", at_ms, 1000, 0, "{}"),
+    ):
+        engine.change(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", tuple(values))
 
 
 def archive_first(bus: Bus) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from ackbus import AckbusError, Bus, BusNotFound, BusUnusable, Draft, Exporter, Inbox
+from ackbus import AckbusError, Bus, BusNotFound, BusUnusable, Draft, Exporter, Inbox, Queue
 from ackbus.schema.queries import file_of
 from ackbus.schema.sqlite.creation import create
 from ackbus.schema.sqlite.database import SCHEMA_VERSION
@@ -26,9 +26,10 @@ HINT = r"has schema version 1, and this ackbus knows version \d+; run 'bus upgra
 def use(directory: Path) -> None:
     """Does with a bus of make_fixture what agents do."""
     with Bus.open(directory) as bus:
-        assert bus.publish("task.more", from_agent="lead", to_agent="alice").seq == 15
+        next_seq = bus.log.newest_seq() + 1
+        assert bus.publish("task.more", from_agent="lead", to_agent="alice").seq == next_seq
         alice, carol = Inbox(bus, "alice"), Inbox(bus, "carol")
-        assert [message.seq for message in alice.poll()] == [3, 4, 5, 6, 14, 15]
+        assert [message.seq for message in alice.poll()] == [3, 4, 5, 6, 14, next_seq]
         assert [message.seq for message in carol.poll()] == [10, 11, 12, 13, 14]
         assert [parked.seq for parked in carol.parked()] == [9]
         bus.blobs.put(json.dumps(LARGE).encode())
@@ -40,8 +41,8 @@ def use(directory: Path) -> None:
         assert lease is not None
         assert lease.token == last_token + 1 >= 4
         assert [beat.agent for beat in bus.heartbeats.list()] == ["alice", "bob"]
-        assert Exporter(bus).rebuild() == 16
-    assert len((directory / "bus.jsonl").read_bytes().splitlines()) == 16
+        assert Exporter(bus).rebuild() == next_seq + 1
+    assert len((directory / "bus.jsonl").read_bytes().splitlines()) == next_seq + 1
 
 
 @pytest.mark.parametrize("name", FIXTURES)
@@ -291,3 +292,38 @@ def test_command_refuses_a_newer_file(run_bus: RunBus, tmp_path: Path) -> None:
     create(tmp_path / "newer")
     connect(tmp_path / "newer").execute("UPDATE meta SET value = '999'")
     assert_error(run_bus("upgrade", "--dir", tmp_path / "newer"), 1, "999", "a newer ackbus")
+
+
+def test_work_that_waited_under_the_old_rules_becomes_jobs(tmp_path: Path) -> None:
+    """Version 9: a queue of tasks or a plugin takes in no message by itself any more."""
+    directory = restore(FIXTURES["v8"].read_text("utf-8"), tmp_path / "old")
+    raw_sql(
+        directory,
+        "INSERT INTO queues (name, pattern, filled_seq, addressed, created_at_ms)"
+        " VALUES ('plugin.feed', 'plugin.feed.*', 0, 'automation', 1)",
+        *(
+            "INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, payload, headers) VALUES"
+            f" ('w-{number}', {number}, 'a', '{to}', '{type}', '{{}}', {headers})"
+            for number, (type, to, headers) in enumerate(
+                (
+                    ("task.job", "tasks", """'{"for_worker":"w1"}'"""),
+                    ("task.completion", "tasks", "NULL"),
+                    ("plugin.feed.poll", "automation", "NULL"),
+                    ("plugin.feed.poll.x", "automation", "NULL"),
+                    ("task.job", "somebody", "NULL"),
+                )
+            )
+        ),
+    )
+    upgrade(directory)
+    with Bus.open(directory) as bus:
+        found = {
+            name: [(bus.log.at(job.seq).id, job.state, job.for_worker) for job in jobs]  # type: ignore[union-attr]
+            for name in ("requests", "jobs", "completions", "plugin.feed")
+            if (jobs := Queue.open(bus, name).jobs.list())
+        }
+    assert found == {
+        "jobs": [("w-0", "queued", "w1")],
+        "completions": [("w-1", "queued", None)],
+        "plugin.feed": [("w-2", "queued", None)],
+    }

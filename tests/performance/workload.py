@@ -277,7 +277,9 @@ def use_several_queues(bus: Bus) -> None:
         Queue.create(bus, name, f"{name}.*", hides="all", addressed="automation")
     some = QueueSet(bus, ["plugin.a", "plugin.b"])
     some.fill()
-    bus.publish("plugin.a.poll", from_agent="lead", to_agent="automation")
+    with bus.transaction():
+        draft = Draft("plugin.a.poll", from_agent="lead", to_agent="automation")
+        Queue.open(bus, "plugin.a").take_in([each.seq for each in bus.log.append([draft])])
     some.claim("host", group="automation", limit=2)
     Queue.open(bus, "plugin.a").jobs.lose_running("the host ended")
 

@@ -3,7 +3,7 @@
 from ackbus import Bus
 from ackbus.schema.queries import file_of
 from ackbus.schema.sqlite.transactions import without_triggers
-from ackbus.tasks.board.difference import difference, store_again
+from ackbus.tasks.board.difference import difference, store_unproven
 from ackbus.tasks.records.forecasts import Forecasts
 from ackbus.tasks.records.landings import Landing, Landings
 from ackbus.tasks.records.task import NewTask
@@ -30,9 +30,10 @@ def use_tasks(bus: Bus) -> None:
     tasks.settle_lost()
     tasks.settle_deadlines()
     TaskTable.of(bus).landed_as("2" * 40)
-    assert difference(bus).wrong == ()
+    assert difference(bus).lost == ()
     with bus.transaction(), without_triggers(file_of(bus).connection):
-        store_again(bus, (tasks.get("t-1"),))
+        store_unproven(bus, (tasks.get("t-4"),))
+    tasks.confirm("t-4", agent="ann")
     forecasts = Forecasts.of(bus)
     forecasts.note({("1" * 40, "2" * 40): ("a",)})
     forecasts.known([("1" * 40, "2" * 40)])

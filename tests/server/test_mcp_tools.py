@@ -570,7 +570,8 @@ def test_claim_of_another_agent_can_not_be_ended(bus: Bus, bus_dir: Path) -> Non
 def test_jobs_of_the_automation_are_run_by_no_agent(bus: Bus, bus_dir: Path) -> None:
     queue = Queue.create(bus, "plugin.p", "plugin.p.*", addressed="automation", hides="all")
     draft = Draft("plugin.p.poll", from_agent="api", to_agent="automation")
-    bus.log.append([draft, draft])
+    with bus.transaction():
+        queue.take_in([each.seq for each in bus.log.append([draft, draft])])
     (claim,) = queue.claim("service", group="automation")
 
     async def act(me: Agent) -> None:

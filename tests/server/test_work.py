@@ -436,8 +436,10 @@ def test_jobs_of_the_automation_are_run_by_no_client(
     one_client: httpx.Client, one_bus: Bus
 ) -> None:
     """By a name, a client would take and end them while the service is down, or in its stead."""
-    Queue.create(one_bus, "plugin.p", "plugin.p.*", addressed="automation", hides="all")
-    one_bus.log.append([Draft("plugin.p.poll", from_agent="api", to_agent="automation")])
+    queue = Queue.create(one_bus, "plugin.p", "plugin.p.*", addressed="automation", hides="all")
+    draft = Draft("plugin.p.poll", from_agent="api", to_agent="automation")
+    with one_bus.transaction():
+        queue.take_in([each.seq for each in one_bus.log.append([draft])])
     url = "/v1/queues/plugin.p/claims"
     for wanted in ({"worker": "w", "group": "automation"}, {"worker": "automation"}):
         assert "automation start" in problem(one_client.post(url, json=wanted), 403, "forbidden")

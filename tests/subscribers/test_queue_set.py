@@ -34,19 +34,19 @@ def claim(some: QueueSet, limit: int = 10) -> list[int]:
 
 def test_lowest_seq_over_all_queues_is_claimed_first(bus: Bus) -> None:
     """D-16."""
-    some = queues(bus, "plugin.a", "plugin.b", "plugin.c")
-    seqs = publish(bus, "plugin.c.poll", "plugin.a.poll", "plugin.b.poll", "plugin.a.poll")
+    some = queues(bus, "work.a", "work.b", "work.c")
+    seqs = publish(bus, "work.c.poll", "work.a.poll", "work.b.poll", "work.a.poll")
     assert claim(some, 3) == seqs[:3]
     assert claim(some) == seqs[3:]
 
 
 def test_full_queue_is_skipped(bus: Bus) -> None:
     """D-31: the others go on, and it goes on when a job of it has ended."""
-    some = queues(bus, "plugin.a", "plugin.b", max_running=1)
-    first, second, third = publish(bus, "plugin.a.poll", "plugin.a.poll", "plugin.b.poll")
+    some = queues(bus, "work.a", "work.b", max_running=1)
+    first, second, third = publish(bus, "work.a.poll", "work.a.poll", "work.b.poll")
     (a, b) = some.claim("here", group="automation", limit=10)
     assert (a.message.seq, b.message.seq) == (first, third)
-    Queue.open(bus, "plugin.a").complete(a)
+    Queue.open(bus, "work.a").complete(a)
     assert claim(some) == [second]
 
 
@@ -54,9 +54,9 @@ def test_delayed_job_does_not_block_those_behind_it(bus_dir: Path) -> None:
     """D-33."""
     now = [1_000_000]
     with Bus.open(bus_dir, clock=lambda: now[0]) as bus:
-        some = queues(bus, "plugin.a")
-        (later,) = publish(bus, "plugin.a.poll", available_at_ms=now[0] + 5000)
-        (soon,) = publish(bus, "plugin.a.poll")
+        some = queues(bus, "work.a")
+        (later,) = publish(bus, "work.a.poll", available_at_ms=now[0] + 5000)
+        (soon,) = publish(bus, "work.a.poll")
         assert claim(some) == [soon]
         assert some.next_due_ms == now[0] + 5000
         now[0] += 5000
@@ -65,33 +65,31 @@ def test_delayed_job_does_not_block_those_behind_it(bus_dir: Path) -> None:
 
 def test_jobs_with_one_key_run_one_by_one(bus: Bus) -> None:
     """D-25, D-26: of one target; those of another target are not held back."""
-    some = queues(bus, "plugin.a", "plugin.b")
-    first, _, other = publish(
-        bus, "plugin.a.poll", "plugin.a.poll", "plugin.b.poll", dedupe_key="poll:k"
-    )
+    some = queues(bus, "work.a", "work.b")
+    first, _, other = publish(bus, "work.a.poll", "work.a.poll", "work.b.poll", dedupe_key="poll:k")
     assert claim(some) == [first, other]
 
 
 def test_what_others_publish_is_found_by_one_look_at_the_log(bus: Bus, bus_dir: Path) -> None:
-    some = queues(bus, *(f"plugin.p{number}" for number in range(50)))
+    some = queues(bus, *(f"work.p{number}" for number in range(50)))
     assert claim(some) == []
     with Bus.open(bus_dir) as other:
-        (seq,) = publish(other, "plugin.p7.poll")
+        (seq,) = publish(other, "work.p7.poll")
         publish(other, "note")
     assert claim(some) == [seq]
 
 
 def test_messages_are_read_once_to_be_claimed(bus: Bus, bus_dir: Path) -> None:
-    queues(bus, "plugin.a", "plugin.b")
-    seqs = publish(bus, "plugin.a.poll", "plugin.b.poll", "plugin.a.poll")
+    queues(bus, "work.a", "work.b")
+    seqs = publish(bus, "work.a.poll", "work.b.poll", "work.a.poll")
     with watching() as seen, Bus.open(bus_dir) as own:
-        assert claim(QueueSet(own, ["plugin.a", "plugin.b"])) == seqs
+        assert claim(QueueSet(own, ["work.a", "work.b"])) == seqs
     assert "bus.message_by_seq" not in seen.names
 
 
 def test_what_refuses_a_host_is_asked_in_the_transaction_that_claims(bus: Bus) -> None:
-    some = queues(bus, "plugin.a")
-    (seq,) = publish(bus, "plugin.a.poll")
+    some = queues(bus, "work.a")
+    (seq,) = publish(bus, "work.a.poll")
     asked = []
 
     def refuse() -> None:
@@ -101,32 +99,32 @@ def test_what_refuses_a_host_is_asked_in_the_transaction_that_claims(bus: Bus) -
     with pytest.raises(Refused, match="another host"):
         some.claim("here", group="automation", limit=1, check=refuse)
     assert asked == [True]
-    assert Queue.open(bus, "plugin.a").jobs.get(seq).state == "queued"
+    assert Queue.open(bus, "work.a").jobs.get(seq).state == "queued"
     assert claim(some) == [seq]
 
 
 def test_paused_queue_hands_out_nothing(bus: Bus) -> None:
-    some = queues(bus, "plugin.a", "plugin.b")
-    _, b = publish(bus, "plugin.a.poll", "plugin.b.poll")
+    some = queues(bus, "work.a", "work.b")
+    _, b = publish(bus, "work.a.poll", "work.b.poll")
     from ackbus.subscribers.queues.queues import Queues
 
-    Queues(bus).pause("plugin.a")
+    Queues(bus).pause("work.a")
     assert claim(some) == [b]
 
 
 def test_no_other_worker_claims_from_a_queue_of_the_automation(bus: Bus) -> None:
     """It would not know the limits over all queues."""
-    queues(bus, "plugin.a")
-    publish(bus, "plugin.a.poll")
+    queues(bus, "work.a")
+    publish(bus, "work.a.poll")
     with pytest.raises(Refused, match="'bus automation start', and by no other worker"):
-        Queue.open(bus, "plugin.a").claim("me")
+        Queue.open(bus, "work.a").claim("me")
 
 
 def test_lost_owner_counts_an_attempt_and_after_the_last_the_job_is_dead(bus: Bus) -> None:
     """D-133, X-33: attempt + 1 up to the most is queued again, and above it dead."""
-    some = queues(bus, "plugin.a", max_attempts=4)
-    publish(bus, "plugin.a.poll")
-    jobs = Queue.open(bus, "plugin.a").jobs
+    some = queues(bus, "work.a", max_attempts=4)
+    publish(bus, "work.a.poll")
+    jobs = Queue.open(bus, "work.a").jobs
     found = []
     for _ in range(4):
         assert len(claim(some)) == 1
@@ -143,11 +141,11 @@ def test_lost_owner_counts_an_attempt_and_after_the_last_the_job_is_dead(bus: Bu
 
 def test_waiting_jobs_can_be_made_dead_letters(bus: Bus) -> None:
     """R-15."""
-    some = queues(bus, "plugin.a")
-    (first,) = publish(bus, "plugin.a.poll")
+    some = queues(bus, "work.a")
+    (first,) = publish(bus, "work.a.poll")
     assert claim(some) == [first]
-    seqs = publish(bus, "plugin.a.poll", "plugin.a.poll")
-    jobs = Queue.open(bus, "plugin.a").jobs
+    seqs = publish(bus, "work.a.poll", "work.a.poll")
+    jobs = Queue.open(bus, "work.a").jobs
     assert jobs.bury("plugin removed") == 2
     assert [(jobs.get(seq).state, jobs.get(seq).error) for seq in seqs] == [
         ("dead", "plugin removed")
@@ -156,5 +154,5 @@ def test_waiting_jobs_can_be_made_dead_letters(bus: Bus) -> None:
 
 
 def test_policy_says_who_may_claim() -> None:
-    Policy(addressed="automation").refuse_others("plugin.a", "automation")
+    Policy(addressed="automation").refuse_others("work.a", "automation")
     Policy(addressed="crew").refuse_others("work", "me")

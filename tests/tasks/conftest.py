@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus
+from ackbus import Bus, Draft, Receipt
 from ackbus.tasks.records.task import NewTask
+from ackbus.tasks.steps.queues import take_in
 from ackbus.tasks.steps.tasks import Tasks
 
 from ..subscribers.conftest import Clock
@@ -43,3 +44,11 @@ def new_task(name: str = "fix-login", **changed: object) -> NewTask:
         "prompt": "mend the login",
     }
     return NewTask(**(fields | changed))  # type: ignore[arg-type]
+
+
+def enter(bus: Bus, *drafts: Draft) -> list[Receipt]:
+    """Publishes messages as a step that has the right to: what is acted upon enters its queue."""
+    with bus.transaction():
+        receipts = bus.log.append(drafts)
+        take_in(bus, [(draft.type, each.seq) for draft, each in zip(drafts, receipts, strict=True)])
+    return receipts

@@ -10,6 +10,7 @@ from ....bus import tracing
 from ....bus.bus import Bus
 from ....bus.search.search import Found
 from ....schema.errors import InvalidInput
+from ....schema.message.acted_types import not_acted_upon
 from ....schema.message.draft import ABSENT, Draft
 from ....schema.message.patterns import check_pattern
 from ....schema.message.priority import parse_priority
@@ -93,6 +94,7 @@ def _send(session: Session, given: Send) -> Reply:
     to = parent.from_agent if given.to is None and parent else given.to
     drafts = [draft] if to is None else draft.to_each([to] if isinstance(to, str) else to)
     warning = stranger(bus, *(each.to_agent for each in drafts), me=agent)
+    warning = not_acted_upon(given.type) or warning
     receipts = bus.log.append(drafts)
     stored = bus.get(receipts[0].seq)
     pairs = zip(drafts, receipts, strict=True)

@@ -142,7 +142,8 @@ def test_what_no_queue_takes_in_is_no_job(served: Served) -> None:
 def test_jobs_are_counted_without_a_look_at_their_messages(bus: Bus) -> None:
     queue = Queue.create(bus, "plugin.p", "plugin.p.*", addressed="automation", hides="all")
     draft = Draft("plugin.p.poll", from_agent="api", to_agent="automation")
-    bus.log.append([draft] * 40)
+    with bus.transaction():
+        queue.take_in([each.seq for each in bus.log.append([draft] * 40)])
     queue.claim("w", group="automation", limit=1)
     with watching() as seen, Bus.open(bus.layout.directory) as own:
         found = jobs_list(own, JobFilter(status="queued"), 3)

@@ -53,7 +53,7 @@ def forward(bus: Bus, url: str, *types: str, **options: Any) -> None:
 def test_message_is_posted_as_a_signed_event(bus: Bus) -> None:
     for agent in ("w", "lead dev"):
         Inbox(bus, agent).join()
-    bus.publish("task.request", {"n": 1}, from_agent="lead dev", to_agent="w", id="m/ü 1")
+    bus.publish("review.request", {"n": 1}, from_agent="lead dev", to_agent="w", id="m/ü 1")
     sent = bus.publish(
         "task.done", None, from_agent="w", to_agent="lead dev", in_reply_to="m/ü 1", priority=0
     )
@@ -69,7 +69,7 @@ def test_message_is_posted_as_a_signed_event(bus: Bus) -> None:
         "specversion": "1.0",
         "id": "m/ü 1",
         "source": "/agents/lead%20dev",
-        "type": "task.request",
+        "type": "review.request",
         "time": first.event["time"],
         "seq": "1",
         "conversation": "m/ü 1",

@@ -7,6 +7,8 @@ import pytest
 
 from ackbus import Bus, Queue
 from ackbus.automation.config.snapshot import ServiceConfig
+from ackbus.automation.jobs.job_request import JobRequest
+from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.records.facts import MAX_STATE_BYTES, Facts
 from ackbus.automation.records.fence import Fence
 from ackbus.schema.queries import engine_of
@@ -102,7 +104,7 @@ def test_x_22_the_log_knows_nothing_of_pipelines() -> None:
 @pytest.mark.requirement("X-15")
 def test_x_15_a_cancelled_job_is_dead_in_the_words_of_ductile(bus: Bus, bus_dir: Path) -> None:
     queue = Queue.create(bus, "plugin.a", "plugin.a.*", hides="all", addressed="automation")
-    bus.publish("plugin.a.poll", from_agent="cli")
+    Submission(bus).submit(JobRequest(plugin="a", command="poll", submitted_by="cli"))
     queue.jobs.cancel(1)
     assert queue.jobs.get(1).state == "cancelled"
     assert connect(bus_dir).execute("SELECT status FROM job_queue").get == "dead"

@@ -1,6 +1,8 @@
 """History through another configuration, and pipelines as pictures."""
 
-from ackbus import Bus
+import pytest
+
+from ackbus import Bus, NotActedUponWarning
 from ackbus.automation.routes.graph import flowchart
 from ackbus.automation.routes.history import replayed
 from ackbus.automation.routes.index import Index
@@ -73,7 +75,8 @@ def test_history_through_a_changed_configuration_shows_the_difference(
 
 def test_what_others_publish_as_an_event_is_none(bus: Bus, folder: Folder) -> None:
     hand = ByHand(bus, with_plugins(folder, BEFORE))
-    bus.publish("plugin.event", {}, from_agent="a", headers={"event_type": "e"})
+    with pytest.warns(NotActedUponWarning):
+        bus.publish("plugin.event", {}, from_agent="a", headers={"event_type": "e"})
     assert hand.claim() is None
     assert list(replayed(bus, hand.router, 1)) == []
 

@@ -1,4 +1,4 @@
-"""What a token without `tasks:rw` may publish: only what comes under a claim of its own."""
+"""A token without `tasks:rw` may publish only what comes under a claim of its own."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

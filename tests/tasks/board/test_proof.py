@@ -11,6 +11,7 @@ from ackbus import Bus, Draft, Refused
 from ackbus.bus.trust.keys import Keyring
 from ackbus.schema.errors import NotFound
 from ackbus.tasks.board.proof import prove, verify
+from ackbus.tasks.records.landings import Landing, Landings
 from ackbus.tasks.steps.messages import TASKS
 
 from ...conftest import RunBus
@@ -26,10 +27,9 @@ def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keyring:
     return Keyring()
 
 
-def say(bus: Bus, type: str, **payload: object) -> None:
-    bus.log.append(
-        [Draft(type, payload, from_agent="integrator", to_agent=TASKS, correlation_id="job-1")]
-    )
+def say(bus: Bus, type: str, **payload: object) -> int:
+    draft = Draft(type, payload, from_agent="integrator", to_agent=TASKS, correlation_id="job-1")
+    return bus.log.append([draft])[0].seq
 
 
 def integrate(workshop: Workshop, name: str, *, exit: int = 0) -> str:
@@ -44,7 +44,27 @@ def integrate(workshop: Workshop, name: str, *, exit: int = 0) -> str:
         *(workshop.path, "commit-tree", tree, "-p", onto, "-p", task.head, "-m", f"Land {name}")
     )
     say(workshop.bus, "check_result", **about, command="make test", exit=exit, duration_ms=5)
-    say(workshop.bus, "integration_intent", **about, candidate=commit, onto=onto, tree=tree)
+    seq = say(workshop.bus, "integration_intent", **about, candidate=commit, onto=onto, tree=tree)
+    Landings.of(workshop.bus).add(
+        Landing(
+            seq=seq,
+            repository=task.repository,
+            target="main",
+            task=name,
+            attempt=task.attempt,
+            branch=task.branch,
+            head=task.head,
+            onto=onto,
+            candidate=commit,
+            tree=tree,
+            patch_id="",
+            checks=(),
+            state="landed",
+            completion_seq=seq,
+            intended_at_ms=1,
+            ended_at_ms=2,
+        )
+    )
     git(workshop.path, "update-ref", "refs/heads/main", commit, onto)
     say(workshop.bus, "integration_outcome", **about, outcome="landed", commit=commit, files=[])
     workshop.tasks.land(name, attempt=task.attempt, agent="integrator", commit=commit)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ackbus import Bus, InvalidInput
+from ackbus import Bus, Draft, InvalidInput
 from ackbus.tasks.control.completions import Completions, row
 from ackbus.tasks.control.entries import LEASE_S, NotClaimed
 from ackbus.tasks.control.jobs import JobQueue
@@ -14,7 +14,7 @@ from ackbus.tasks.steps.messages import job_of
 from ackbus.tasks.steps.tasks import Tasks
 
 from ...subscribers.conftest import Clock
-from ..conftest import new_task
+from ..conftest import enter, new_task
 from .conftest import add
 from .test_requests import rows
 
@@ -104,8 +104,8 @@ def test_u_09_what_a_task_published_has_the_same_columns(
     task = tasks.assign(new_task(review="none", from_queue=True), agent="lead")
     tasks.start(task.task, agent="worker-1", token=task.token)
     tasks.done(task.task, agent="worker-1", token=task.token, head="2" * 40)
-    bus.log.append([job_of(task, "lead")])
-    bus.publish("task.request", "mend the login", from_agent="anna")
+    asked = Draft("task.request", "mend the login", from_agent="anna")
+    enter(bus, job_of(task, "lead"), asked)
     (completion,) = map(row, completions.entries.list())
     assert (completion["jobId"], completion["commitSha"]) == (task.task, "2" * 40)
     assert completion["message"] == f"Merge {task.branch}"

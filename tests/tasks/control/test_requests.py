@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, InvalidInput
+from ackbus import Bus, Draft, InvalidInput
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.jobs.errors import QueueMismatch
 from ackbus.subscribers.queues.policy_change import change_policy
@@ -16,6 +16,7 @@ from ackbus.tasks.control.requests import Requests, row
 from ackbus.tasks.steps.queues import open_queue
 
 from ...subscribers.conftest import Clock
+from ..conftest import enter
 from .conftest import Told, ask
 
 KEYS = [
@@ -69,11 +70,12 @@ def test_u_32_a_request_has_exactly_these_keys(requests: Requests, bus: Bus) -> 
 def test_a_prompt_that_is_a_blob_is_whole_by_the_library(requests: Requests, bus: Bus) -> None:
     """U-32: what is not in the file is NULL in the view, which fails over nothing."""
     ask(requests, prompt="x" * 50_000)
-    bus.publish("task.request", "no object", from_agent="other")
+    enter(bus, Draft("task.request", "no object", from_agent="other"))
     engine_of(bus).change(
         "INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, payload)"
         " VALUES ('raw', 1, 'sql', 'tasks', 'task.request', '{no json')"
     )
+    open_queue(bus, "requests").take_in([bus.log.newest_seq()])
     entries = requests.entries.list()
     assert [len(row(entry)["prompt"] or "") for entry in entries] == [0, 9, 50_000]
     assert [each["prompt"] for each in rows(bus)] == [None, "no object", None]

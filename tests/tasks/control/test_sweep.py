@@ -2,7 +2,7 @@
 
 import pytest
 
-from ackbus import Bus
+from ackbus import Bus, Draft
 from ackbus.subscribers.queues.queue import Queue
 from ackbus.tasks.control.entries import NotClaimed
 from ackbus.tasks.control.jobs import JobQueue
@@ -10,6 +10,7 @@ from ackbus.tasks.control.sweep import STALE, Sweep
 from ackbus.tasks.control.worker_table import WorkerTable
 
 from ...subscribers.conftest import Clock
+from ..conftest import enter
 from .conftest import Told, add, taken
 
 
@@ -137,7 +138,7 @@ def test_jobs_of_other_doors_keep_their_own_rule(
 ) -> None:
     """X-03: a claim under a lease is not swept; a job that nobody wants to fail waits again."""
     queue = jobs.entries.queue
-    bus.publish("task.job", {"taskId": "t"}, from_agent="planner")
+    enter(bus, Draft("task.job", {"taskId": "t"}, from_agent="planner"))
     (claim,) = Queue.open(bus, "jobs").claim("w1", lease_s=600)
     clock.advance(300)
     assert sweep.run() == []

@@ -20,6 +20,7 @@ from ackbus.tasks.crew.crew_lock import CrewLock, running_pid, told_state
 from ackbus.tasks.crew.role_logs import RoleLog
 
 from ...conftest import RunBus, wait_until
+from ..conftest import enter
 from .conftest import StartCrew
 
 #: A role that notes the number of its process in a file, and stays.
@@ -221,7 +222,7 @@ class TestSpareWorkers:
 
 def wait_for_worker(bus: Bus) -> None:
     Queue.create(bus, "jobs", "task.job", addressed="tasks")
-    bus.log.append([Draft("task.job", {"prompt": "x"}, from_agent="me", to_agent="tasks")])
+    enter(bus, Draft("task.job", {"prompt": "x"}, from_agent="me", to_agent="tasks"))
 
 
 def beat(bus: Bus, status: str = "working") -> None:

@@ -9,6 +9,7 @@ from ackbus import Draft, Queue, Refused
 
 from ...cli.git import Git
 from ...conftest import RunBus
+from ..conftest import enter
 from .conftest import Yard, lines
 
 
@@ -129,6 +130,6 @@ def test_completion_in_pushpals_form_is_integrated(yard: Yard) -> None:
     head = yard.branch("agent/w/job-1", a=lines(l5="five"))
     payload = {"commitSha": head, "branch": "agent/w/job-1", "message": "Mend line five"}
     draft = Draft("task.completion", payload, from_agent="w", to_agent="tasks")
-    yard.bus.log.append([draft])
+    enter(yard.bus, draft)
     assert yard.integrate() == {"agent/w/job-1": "landed"}
     assert yard.subjects()[0] == "Mend line five"

@@ -17,6 +17,7 @@ from ackbus.tasks.steps.queues import open_queue
 from ackbus.tasks.steps.tasks import Tasks
 
 from ...conftest import Ended, RunBus
+from ..conftest import enter
 
 BUS = Path(sysconfig.get_path("scripts"), "bus")
 
@@ -62,14 +63,13 @@ class Jobs:
         """Publish a request, and return its id."""
         payload = {"prompt": prompt, "sessionId": "s1", **fields}
         draft = Draft("task.request", payload, from_agent="me", to_agent="tasks")
-        (receipt,) = self.bus.log.append([draft])
-        return receipt.id
+        return enter(self.bus, draft)[0].id
 
     def publish(self, prompt: str, **fields: object) -> str:
         """Publish a job, and return its id."""
-        draft = Draft("task.job", {"prompt": prompt, **fields}, from_agent="me", to_agent="tasks")
-        (receipt,) = self.bus.log.append([draft])
-        return receipt.id
+        payload = {"prompt": prompt, **fields}
+        draft = Draft("task.job", payload, from_agent="me", to_agent="tasks")
+        return enter(self.bus, draft)[0].id
 
     def states(self, queue: str = "jobs") -> list[str]:
         """The states of the jobs of a queue, in order."""

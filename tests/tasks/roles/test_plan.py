@@ -14,6 +14,7 @@ from ackbus.tasks.roles.plan import PlanSettings, TaskPlanner
 from ackbus.tasks.steps.messages import QUEUES
 
 from ...conftest import Ended, RunBus, wait_until
+from ..conftest import enter
 from .conftest import Jobs, RunWorker
 
 RunPlanner = Callable[..., Ended]
@@ -51,7 +52,7 @@ def test_u_39_session_hears_that_its_request_waited_too_long(
     payload = {"prompt": "late", "sessionId": "s1", "queueWaitBudgetMs": 5000}
     draft = Draft("task.request", payload, from_agent="me", to_agent="tasks")
     draft.ts_ms = bus.now_ms() - 6000
-    (late,) = bus.log.append([draft])
+    (late,) = enter(bus, draft)
     run_planner("pass")
     (told,) = bus.read(type="session.assistant_message")
     assert told.in_reply_to == late.id

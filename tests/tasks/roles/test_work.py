@@ -23,6 +23,7 @@ from ackbus.tasks.roles.ports import Ports
 from ackbus.tasks.roles.work import TaskWorker, WorkSettings
 
 from ...conftest import RunBus, wait_until
+from ..conftest import enter
 from .conftest import Jobs, RunWorker, git
 
 #: A program that writes the words of its prompt into a file of the first one's name.
@@ -537,11 +538,8 @@ def test_program_is_in_the_trace_of_its_job(
 ) -> None:
     """Q-22: with a span of its own; and so is the completion."""
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
-    bus.publish(
-        *("task.job", {"prompt": "x"}),
-        from_agent="me",
-        headers={"traceparent": f"00-{trace}-00f067aa0ba902b7-01"},
-    )
+    headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
+    enter(bus, Draft("task.job", {"prompt": "x"}, from_agent="me", headers=headers))
     start_worker('printf %s "$TRACEPARENT" > trace.txt', "--drain")
     (completion,) = bus.read(type="task.completion")
     found = git(repo, "show", f"{completion.payload['branch']}:trace.txt")
@@ -577,17 +575,13 @@ def test_u_47_output_is_stored_while_the_program_runs(
 def test_u_43_own_job_goes_first(jobs: Jobs, repo: Path, start_worker: RunWorker) -> None:
     """U-43: a worker takes the job that is meant for it before others, and none of another's."""
     jobs.publish("a any")
-    jobs.bus.log.append(
-        [
-            Draft(
-                *("task.job", {"prompt": f"{name} own"}),
-                from_agent="me",
-                to_agent="tasks",
-                headers=work_headers(for_worker=name),
-            )
-            for name in ("w1", "w2")
-        ]
-    )
+    for name in ("w1", "w2"):
+        own = work_headers(for_worker=name)
+        payload = {"prompt": f"{name} own"}
+        enter(
+            jobs.bus,
+            Draft("task.job", payload, from_agent="me", to_agent="tasks", headers=own),
+        )
     start_worker(f'{WRITES}; echo "$name" >>"{repo}/order.out"', "--drain", worker="w2")
     assert (repo / "order.out").read_text().split() == ["w2", "a"]
     assert jobs.states() == ["succeeded", "queued", "succeeded"]

@@ -28,7 +28,7 @@ def test_job_enters_the_queue_as_the_last_that_it_needs_has_landed(bus: Bus, tas
         NewJob(task="both", payload={"prompt": "join"}, depends_on=("one", "two"), priority=0),
     ]
     to_state(tasks, "ASSIGNED", "before")
-    bus.publish("task.request", {}, from_agent="lead", to_agent="lead", id="request")
+    bus.publish("request", {}, from_agent="lead", to_agent="lead", id="request")
     tasks.plan(jobs, agent="planner", in_reply_to="request", correlation_id="request")
     assert queued(bus) == ["one", "two"]
     assert [job.task for job in tasks.planned()] == ["both"]

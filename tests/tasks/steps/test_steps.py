@@ -7,6 +7,7 @@ import pytest
 from ackbus import (
     AckbusError,
     Bus,
+    Draft,
     Inbox,
     InvalidInput,
     LeaseLost,
@@ -21,7 +22,7 @@ from ackbus.tasks.steps.messages import integrators_of
 from ackbus.tasks.steps.tasks import Tasks
 
 from ...subscribers.conftest import Clock
-from ..conftest import new_task
+from ..conftest import enter, new_task
 
 HEAD, MERGED = "a" * 40, "b" * 40
 
@@ -431,7 +432,7 @@ def test_the_trace_of_a_job_is_in_all_that_its_task_publishes(bus: Bus, tasks: T
     """Q-22: the same trace id at every hop, up to the completion; each is a span of its own."""
     trace = "4bf92f3577b34da6a3ce929d0e0e4736"
     headers = {"traceparent": f"00-{trace}-00f067aa0ba902b7-01"}
-    job = bus.publish("task.job", {}, from_agent="planner", headers=headers)
+    (job,) = enter(bus, Draft("task.job", {}, from_agent="planner", headers=headers))
     task = tasks.assign(new_task(review="none", correlation_id=job.id), agent="worker-1")
     tasks.start(task.task, agent="worker-1", token=task.token)
     task = tasks.block(task.task, agent="worker-1", token=task.token, question="which one?")
