@@ -37,6 +37,7 @@ def moved_into(window: Window, at_ms: int, zone: tzinfo) -> int:
         return at_ms
     start = divmod(window.start_minute, 60)
     day = moment.replace(hour=start[0], minute=start[1], second=0, microsecond=0, fold=0)
+    begin_ms = at_ms
     for _ in range(_MOST_DAYS):
         begin_ms = round(day.timestamp() * 1000)
         if begin_ms > at_ms:

@@ -103,7 +103,7 @@ def _read_frames(found: SegmentFile, fd: int) -> int:
             lines, size = lines_of_frame(_pieces(fd, start))
             seqs = [message_of_line(line, BlobStore("")).seq for line in lines]
         except (KeyError, TypeError, ValueError, OverflowError):
-            size = 0
+            lines, seqs, size = [], [], 0
         if not size or not lines:
             start = further("frames of a segment", start, _next_frame(fd, start + 1, found.size))
             continue
