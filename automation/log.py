@@ -11,8 +11,10 @@ from ..schema.message.times import format_ts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import TextIO
 
+    from .config.records import Secret
     from .config.snapshot import ServiceConfig
 
 #: Our loggers begin with it; the component of a line is the rest.
@@ -24,6 +26,9 @@ _LEVELS = {
     "warn": logging.WARNING,
     "error": logging.ERROR,
 }
+
+#: The length from which what a variable holds is hidden in lines: shorter, it is a part of words.
+_LEAST = 4
 
 #: The names of levels in a line.
 _NAMES = {
@@ -50,7 +55,7 @@ class JsonLines(logging.Formatter):
                 line[name] = value
         text = record.getMessage()
         if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
+            text += "\n" + (record.exc_text or self.formatException(record.exc_info))
         line["message"] = text.encode(errors="replace").decode()
         return orjson.dumps(line).decode()
 
@@ -65,13 +70,43 @@ class TextLines(logging.Formatter):
         at = format_ts(round(record.created * 1000))
         text = record.getMessage()
         if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
+            text += "\n" + (record.exc_text or self.formatException(record.exc_info))
         return f"{at} {_NAMES.get(record.levelno, record.levelname):5} {where}: {text}"
 
 
 def component(logger: str) -> str:
     """Return the component that a logger is of."""
     return logger.removeprefix(f"{_ROOT}.automation.").removeprefix(f"{_ROOT}.")
+
+
+class _Hidden(logging.Filter):
+    """Puts the names of variables where what they hold would stand in a line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._variables: list[tuple[str, str]] = []
+
+    def take(self, variables: Mapping[str, Secret]) -> None:
+        """Hide these as well: what was hidden before may still be told of."""
+        held = {*self._variables, *((each.reveal(), name) for name, each in variables.items())}
+        long = [pair for pair in held if len(pair[0]) >= _LEAST]
+        self._variables = sorted(long, key=lambda pair: len(pair[0]), reverse=True)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Change the message of a record; none is left out."""
+        text = record.getMessage()
+        if record.exc_info and not record.exc_text:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        record.msg, record.args = self._without(text), ()
+        if record.exc_text:
+            record.exc_text = self._without(record.exc_text)
+        return True
+
+    def _without(self, text: str) -> str:
+        for value, name in self._variables:
+            for form in {value, repr(value)[1:-1]}:
+                text = text.replace(form, f"${{{name}}}")
+        return text
 
 
 class ServiceLog:
@@ -83,13 +118,21 @@ class ServiceLog:
     def __init__(self, stream: TextIO | None = None) -> None:
         self._handler = logging.StreamHandler(stream or sys.stdout)
         self._handler.setFormatter(JsonLines())
+        self._hidden = _Hidden()
+        self._handler.addFilter(self._hidden)
         self._logger = logging.getLogger(_ROOT)
         logging.raiseExceptions = (
             False  # a reader of the log that has left must not end the service
         )
 
-    def take(self, service: ServiceConfig) -> None:
-        """Go by the level and the form of these settings from now on."""
+    def take(self, service: ServiceConfig, variables: Mapping[str, Secret] | None = None) -> None:
+        """Go by the level and the form of these settings from now on.
+
+        Args:
+            service: the settings.
+            variables: those of the configuration: what they hold, no line repeats.
+        """
+        self._hidden.take(variables or {})
         self._logger.setLevel(_LEVELS[service.log_level])
         self._handler.setFormatter(JsonLines() if service.log_format == "json" else TextLines())
 

@@ -12,19 +12,24 @@ from .config.files.cache import TreeCache
 from .config.files.merge import graft
 from .config.files.sources import gather
 from .config.files.yaml_tree import Map
+from .config.origin import NAMED
 from .config.settings.shapes import StateShape
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .config.origin import Origin
 
 #: The bus of a service, in its state directory, unless another one is named.
 BUS = ".worker-state"
 
 
-def state_dir_of(directory: Path) -> Path:
+def state_dir_of(directory: Path, origin: Origin = NAMED) -> Path:
     """Return the state directory of a folder of configuration.
 
     Raises:
-        ConfigFaults: there is no configuration.
+        ConfigFaults: there is no configuration, or its file is not trusted.
     """
-    folder, tree = _read(directory)
+    folder, tree = _read(directory, origin)
     state = tree.get("state")
     path = state.get("path") if isinstance(state, Map) else None
     named = StateShape().path if path is None else str(path)
@@ -47,14 +52,16 @@ def plugins_of(directory: Path) -> set[str]:
     }
 
 
-def bus_of(directory: Path) -> str:
+def bus_of(directory: Path, origin: Origin = NAMED) -> str:
     """Return the bus directory of a folder of configuration, there or not."""
-    return str((state_dir_of(directory) / BUS).absolute())
+    return str((state_dir_of(directory, origin) / BUS).absolute())
 
 
-def _read(directory: Path) -> tuple[Path, Map]:
+def _read(directory: Path, origin: Origin = NAMED) -> tuple[Path, Map]:
     """Return the folder of a configuration, and all that stands in its files."""
-    sources = gather(directory, TreeCache(None))
+    sources = gather(directory, TreeCache(None), origin)
+    if not sources.files:
+        sources.refuse_faults()
     tree = Map()
     for source in sources.files:
         graft(tree, source.tree, [])

@@ -55,6 +55,10 @@ _RECHECK_S = 0.25
 #: How long running jobs have to end by themselves when the service is told to stop, in seconds.
 STOP_S = 20.0
 
+#: How long the ends of jobs that were ended then have to be stored, in seconds: with it a stop
+#: takes less than `STOP_LIMIT_S`.
+_STORE_S = 2.0
+
 #: For how many programs at most there is a supervisor before the first begins.
 _PREPARED = 4
 
@@ -281,7 +285,7 @@ class Service:
         self._notifier.stopping()
         deadline = time.monotonic() + STOP_S
         has_ended_all = False
-        while self._dispatcher.running and time.monotonic() < deadline + GRACE_S + STOP_S:
+        while self._dispatcher.running and time.monotonic() < deadline + GRACE_S + _STORE_S:
             if not has_ended_all and (self._orders.is_in_a_hurry or time.monotonic() >= deadline):
                 has_ended_all = True
                 self._dispatcher.end_all(GRACE_S)

@@ -12,7 +12,8 @@ from contextlib import suppress
 from ..schema.directory.file_lock import FileLock, is_locked
 from ..schema.directory.folder import locate
 from ..schema.directory.layout import Layout
-from ..schema.directory.lock_holders import holders
+from ..schema.directory.lock_holders import holders, is_known
+from ..schema.directory.lock_signals import holding_process, signal_holder, unseen
 from ..schema.errors import AckbusError, NotFound, Refused
 
 TYPE_CHECKING = False
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 #: The name of the lock file, in the state directory; its text is the number of the process.
 LOCK = "ductile.lock"
+
+_SERVICE = "the service"
 
 
 class ServiceRuns(Refused):
@@ -113,14 +116,30 @@ class ServiceLock:
 def running_pid(state_dir: Path) -> int:
     """Return the number of the process that holds the lock of a state directory.
 
+    The kernel says which it is; where the system tells nobody, the file does, for people.
+
     Raises:
         NoService: none does.
+        Refused: it is another user's, or in another container.
     """
     path = state_dir / LOCK
-    pid = pid_in(path)
-    if pid is None or not _is_held(path):
+    if not _is_held(path):
         raise NoService(f"no service runs: nobody has {path}")
-    return pid
+    pid = holding_process(str(path)) if is_known() else pid_in(path)
+    if pid is not None:
+        return pid
+    if not _is_held(path):  # it has ended since
+        raise NoService(f"no service runs: nobody has {path}")
+    raise unseen(str(path), _SERVICE)
+
+
+def tell(state_dir: Path, number: int) -> None:
+    """Send a signal to the process that holds the lock of a state directory.
+
+    Raises:
+        Refused: the kernel names no process of this user that holds it.
+    """
+    signal_holder(str(state_dir / LOCK), number, _SERVICE)
 
 
 def is_running(state_dir: Path) -> bool:

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 import apsw
 
 from ..schema.callbacks import check_progress
+from ..schema.paging import further
 from ..schema.queries import file_of
 from ..schema.sqlite.sqlite_errors import translate
 
@@ -73,7 +74,10 @@ class Maintenance:
         while (spare := self._database.value("PRAGMA freelist_count") - SPARE_PAGES) > 0:
             pages = min(spare, _PAGES_AT_A_TIME)
             with self._database.write():
+                before = self._database.value("PRAGMA page_count")
                 self._database.rows(f"PRAGMA incremental_vacuum({pages})")
+                left = self._database.value("PRAGMA page_count")
+            further("free pages", before, left, backwards=True)  # a damaged list frees none
             count += pages
             if on_progress is not None:
                 on_progress(count)

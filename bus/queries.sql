@@ -51,11 +51,13 @@ SELECT before + 1, seq - 1 FROM (
  WHERE seq > before + 1 AND type NOT IN ('bus.repaired', 'log.continued');
 
 -- name: named_blobs
--- The next names after ?1 of blobs that messages name, in the log or the archive.
-SELECT payload_ref FROM messages WHERE payload_ref > ?1
-UNION
-SELECT payload_ref FROM archived_blobs WHERE payload_ref > ?1
-ORDER BY payload_ref LIMIT ?2;
+-- The next names after ?1 of blobs that messages name, in the log or the archive, each after its
+-- bytes: by these a page is found, whatever the text is shown as.
+SELECT CAST(payload_ref AS BLOB), payload_ref FROM (
+  SELECT payload_ref FROM messages WHERE payload_ref > CAST(?1 AS TEXT)
+  UNION
+  SELECT payload_ref FROM archived_blobs WHERE payload_ref > CAST(?1 AS TEXT)
+  ORDER BY payload_ref LIMIT ?2);
 
 -- name: conversation_of
 -- The conversation that a reply joins.

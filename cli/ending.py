@@ -19,6 +19,7 @@ INTERRUPTED, READER_LEFT = 130, 141
 
 def guarded(call: Callable[[], int]) -> int:
     """Run a command and return its exit code; no exception leaves it."""
+    output.write_whole()
     output.show_warnings()
     try:
         try:

@@ -8,7 +8,7 @@ from ..schema.errors import AckbusError
 
 #: The extra of each package, as Python imports it, that commands find missing as they go.
 _EXTRAS = {
-    **dict.fromkeys(("blake3", "cronsim", "pydantic", "ruamel"), "automation"),
+    **dict.fromkeys(("blake3", "pydantic", "ruamel"), "automation"),
     **dict.fromkeys(("fastapi", "uvicorn", "websockets"), "server"),
     "mcp": "mcp",
 }

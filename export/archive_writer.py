@@ -11,12 +11,14 @@ import hashlib
 import os
 from contextlib import suppress
 
+from ..bus.log.archive_frames import FRAME_BYTES, FRAME_LINES
 from ..bus.log.archive_reader import segment_name
 from ..bus.log.archive_records import Frame, Segment
 from ..bus.log.catalog import Catalog
 from ..schema.callbacks import check_progress
 from ..schema.directory.file_lock import FileLock
 from ..schema.errors import BusUnusable, Refused
+from ..schema.paging import further
 from ..schema.queries import engine_of
 from ..schema.sqlite.creation import keep_out_of_git
 from ..schema.system_errors import unwritable
@@ -31,10 +33,6 @@ if TYPE_CHECKING:
 
 #: How many messages a segment has at the most.
 SEGMENT_MESSAGES = 100_000
-
-#: How many lines are compressed together, and how many bytes make enough of fewer.
-FRAME_LINES = 1000
-FRAME_BYTES = 1024 * 1024
 
 #: The ending of the name of a segment while it is written.
 STAGED = ".new"
@@ -110,6 +108,7 @@ class Archiver:
             if last is None:
                 return
             yield self._write(after, last)
+            further("segments of the archive", after, self._archive.upto())
 
     def _write(self, after: int, last: int) -> tuple[Segment, list[Frame]]:
         first = after + 1

@@ -6,8 +6,8 @@ import os
 import shlex
 
 from ..export.jsonl.parts import PART_GLOB, parts_among
+from ..schema.directory.enclosure import Enclosure
 from .repository import CommandFailed, Repository
-from .text_file import replace_text
 from .work_tree import WorkTree
 
 TYPE_CHECKING = False
@@ -119,11 +119,9 @@ class Drivers:
 
 
 def _lines(path: str) -> list[str]:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read().splitlines()
-    except FileNotFoundError:
-        return []
+    """Return the lines of a file; a link out of the bus directory is refused."""
+    data = Enclosure(os.path.dirname(path)).read(path)
+    return [] if data is None else data.decode("utf-8", "surrogateescape").splitlines()
 
 
 def _lacking(path: str, wanted: tuple[str, ...]) -> list[str]:
@@ -144,10 +142,12 @@ def _take_out(path: str, wanted: tuple[str, ...]) -> list[str]:
     if taken and kept:
         _write(path, kept)
     elif taken:
-        os.unlink(path)
+        with Enclosure(os.path.dirname(path)).spot(path) as spot:
+            spot.remove()
     return taken
 
 
 def _write(path: str, lines: list[str]) -> None:
-    mode = os.stat(path).st_mode & 0o777 if os.path.exists(path) else 0o600
-    replace_text(path, "".join(f"{line}\n" for line in lines), mode)
+    text = "".join(f"{line}\n" for line in lines)
+    with Enclosure(os.path.dirname(path)).spot(path) as spot:
+        spot.replace(text.encode("utf-8", "surrogateescape"))

@@ -12,6 +12,8 @@ import shlex
 import sys
 from dataclasses import dataclass
 
+from ..schema.bounded_read import read_at_most
+from ..schema.directory.enclosure import Enclosure
 from ..schema.errors import Refused
 from .text_file import FRESH, write_beside
 
@@ -98,10 +100,10 @@ class GuardHooks:
     def __init__(self, tree: WorkTree) -> None:
         self._folder = tree.hooks
         self._setting = tree.hooks_setting
+        self._roots = (tree.root, tree.main_root)
         #: Whether the hooks serve other repositories too.
         self.are_shared = not any(
-            self._folder.startswith(folder.rstrip("/") + "/")
-            for folder in (tree.root, tree.main_root)
+            self._folder.startswith(folder.rstrip("/") + "/") for folder in self._roots
         )
 
     @property
@@ -113,7 +115,7 @@ class GuardHooks:
         """Return the mode of the installed hooks, `block` or `warn`; None without any."""
         for hook in self.installed():
             with open(hook.path, encoding="utf-8", errors="replace") as file:
-                found = _MODE.search(file.read())
+                found = _MODE.search(read_at_most(file, hook.path))
             if found is not None:
                 return found[1]
         return None
@@ -135,6 +137,7 @@ class GuardHooks:
             raise Refused("core.hooksPath is empty: git would look for hooks at the root; unset it")
         if os.path.lexists(self._folder) and not os.path.isdir(self._folder):
             raise Refused(f"{self._folder} is not a folder: core.hooksPath turns hooks off here")
+        self._refuse_links()
         self._refuse_renamed()
         for name in HOOKS:
             hook = self._hook(name)
@@ -165,6 +168,7 @@ class GuardHooks:
         Returns:
             The removed hooks, and those whose former ones were put back.
         """
+        self._refuse_links()
         hooks = [self._hook(name) for name in HOOKS]
         found = [
             hook
@@ -184,6 +188,13 @@ class GuardHooks:
     def installed(self) -> list[GuardHook]:
         """Return the installed hooks of ours."""
         return [hook for hook in map(self._hook, HOOKS) if _is_ours(hook.path)]
+
+    def _refuse_links(self) -> None:
+        """Refuse a folder in the project that a link leads out of it."""
+        for root in self._roots:
+            if self._folder.startswith(root.rstrip("/") + "/"):
+                with Enclosure(root).spot(os.path.join(self._folder, HOOKS[0] + FRESH)):
+                    return
 
     def _refuse_renamed(self) -> None:
         names = os.listdir(self._folder) if os.path.isdir(self._folder) else []

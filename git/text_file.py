@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 #: The suffix of a new file until it replaces the old one.
 FRESH = ".new"
@@ -14,9 +15,16 @@ def replace_text(path: str, text: str, mode: int) -> None:
 
 
 def write_beside(path: str, text: str, mode: int) -> str:
-    """Write the file that is to take this place, and return where it is until then."""
+    """Write the file that is to take this place, and return where it is until then.
+
+    A link that has that name is removed, never written through.
+    """
     fresh = path + FRESH
-    with open(fresh, "w", encoding="utf-8", errors="surrogateescape") as file:
-        os.chmod(fresh, mode)
+    with suppress(FileNotFoundError):
+        os.unlink(fresh)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(fresh, flags, 0o600)
+    with open(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
+        os.fchmod(descriptor, mode)
         file.write(text)
     return fresh

@@ -60,6 +60,10 @@ class BusUnusable(AckbusError):
     """A bus is there, but this process can't use it (rights, version, filesystem, damage)."""
 
 
+class DiskFull(BusUnusable):
+    """There is no room on the disk: what was begun was undone, and can be done when there is."""
+
+
 class Unfinished(BusUnusable):
     """A killed program left a change half made, which SQLite undoes at the next ordinary use."""
 

@@ -6,8 +6,8 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import Any, Self
+    from collections.abc import Mapping
+    from typing import Self
 
     from .engine import Engine, Opened
     from .sqlite.database import Database
@@ -90,20 +90,6 @@ class Queries(dict[str, str]):
             for part, meaning in (parts or {}).items():
                 sql = sql.replace(part, meaning)
             self[name] = sql
-
-
-def pages(
-    read: Callable[[int], list[tuple[Any, ...]]], after: int, size: int
-) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield pages of rows, each read by `read(last seq)`; one with less than `size` is the last.
-
-    No statement and no transaction stays open between pages, however long the reader takes.
-    """
-    while page := read(after):
-        yield page
-        if len(page) < size:
-            return
-        after = page[-1][0]
 
 
 class Table:

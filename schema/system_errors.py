@@ -7,15 +7,15 @@ import os
 
 import apsw
 
-from .errors import BusUnusable
+from .errors import BusUnusable, DiskFull
 
 #: The files of a bus that SQLite opens.
 _FILES = ("bus.db", "bus.db-wal", "bus.db-shm")
 
 
-def disk_full(directory: str) -> BusUnusable:
+def disk_full(directory: str) -> DiskFull:
     """Return the error for a disk without room, where nothing of what was begun is left."""
-    return BusUnusable(
+    return DiskFull(
         f"the disk under {directory} is full; nothing was stored; make room, then try again"
     )
 

@@ -7,11 +7,13 @@ import os
 
 import anyio
 import anyio.to_thread
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from pydantic import BaseModel, Field
 
 from ..bus.bus import Bus
 from ..schema.errors import BusUnusable
+from .access.access import GuardedRouter
+from .access.table import SERVER
 from .problems import documented, refusal
 
 #: How long the bus may keep a write waiting before it counts as busy, in seconds.
@@ -19,7 +21,7 @@ _WRITE_S = 1.0
 #: How long the whole check may take, in seconds: a disk that hangs must not hang the client.
 CHECK_S = 5.0
 
-router = APIRouter(tags=["health"])
+router = GuardedRouter(SERVER, tags=["health"])
 
 
 class Health(BaseModel):

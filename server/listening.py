@@ -15,10 +15,10 @@ from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from ..schema.errors import AckbusError
 from .client_timeouts import Patience
+from .request_framing import FramedProtocol
 
 #: How long running requests may take to end when the server stops, in seconds.
 _LAST_S = 3
@@ -80,10 +80,10 @@ def most_connections() -> int:
     return _MOST_CONNECTIONS if is_endless else min(_MOST_CONNECTIONS, limit // _PART)
 
 
-class _Connection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]  # which one depends on what is installed
+class _Connection(FramedProtocol):
     """A connection, which is dropped without a word where there are too many."""
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if len(self.connections) > most_connections():
             transport.abort()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import warnings
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 
@@ -15,6 +14,7 @@ from prometheus_client import disable_created_metrics
 from ..bus.bus import Bus
 from ..schema.errors import NotActedUponWarning, Refused, UnknownRecipientWarning
 from ..schema.processes import raise_open_files
+from ..schema.stop_limit import obeyed
 from ..subscribers.jobs.errors import UnservedRequestWarning
 from .access.access import Access
 from .access.origins import LOOPBACK_NAMES, check_origin
@@ -102,7 +102,8 @@ def serve(
         url = url_of(options.host, listener)
         server = Server(config, lambda: on_ready(url), lambda: end_streams(app), options.patience)
         app.state.hang_up = server.hang_up
-        with _stopped_by_signals(server):
+        # uvicorn raises them again at its end.
+        with obeyed(lambda number, frame: server.stop(), signal.SIGINT, signal.SIGTERM):
             server.run(sockets=[listener])
 
 
@@ -117,21 +118,6 @@ def _access_of_pushpals(bus: Bus, options: Options) -> Access:
     if not options.is_open and not Tokens.of(bus).are_needed():
         raise Refused("--pushpals needs a token, 'bus token create'; or --open, on this machine")
     return Access(bus, required=not options.is_open, max_rate=options.max_rate)
-
-
-@contextmanager
-def _stopped_by_signals(server: Server) -> Iterator[None]:
-    """Turn signals into requests to stop inside the block; uvicorn raises them again at its end."""
-
-    def stop(*_: object) -> None:
-        server.stop()
-
-    before = {each: signal.signal(each, stop) for each in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
 
 def _is_of_server(record: logging.LogRecord) -> bool:

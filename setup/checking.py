@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import time
 import warnings
@@ -10,16 +11,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..bus.bus import Bus
+from ..schema.directory.enclosure import Enclosure
 from ..schema.errors import AckbusError, UnknownRecipientWarning
 from ..schema.message.ids import new_id
 from ..subscribers.inboxes.inbox import Inbox
 from ..subscribers.inboxes.session_names import SessionNames
 from ..subscribers.overview.session_bypass import outsider
-from . import json_edits
 from .edits import JsonHook, JsonServer
 from .files import ConfigFile
 from .installation import Installation
 from .mcp_probe import ProbeFailed, call_tool, probing
+from .ours import hook_command
 from .parts import Servers
 from .plugin import PluginFile
 from .programs import PROGRAMS, path_of
@@ -60,7 +62,7 @@ def check(installation: Installation, bus: Bus) -> Iterator[Finding]:
         yield _configuration(installation, file)
     for part in PROGRAMS[installation.name].parts:
         if isinstance(part, Servers) and part.preferred:
-            yield from _preferred(part.within, path_of(part.preferred, installation.folder))
+            yield from _preferred(part, installation.folder)
     for file in files:
         text = _text(file)
         for edit in file.edits:
@@ -91,9 +93,11 @@ def _configuration(installation: Installation, file: ConfigFile) -> Finding:
     return Finding("configuration", False, f"{file.path} {what}; run '{installation.command}'")
 
 
-def _preferred(within: json_edits.Path, path: str) -> Iterator[Finding]:
+def _preferred(part: Servers, folder: str) -> Iterator[Finding]:
     """Find servers in another program's file that this program would prefer."""
-    if ConfigFile(path, [JsonServer(within, {})]).server_words():
+    assert part.preferred is not None
+    path = path_of(part.preferred, folder)
+    if ConfigFile(path, Enclosure(folder), [JsonServer(part.within, {})]).server_words():
         says = f"{path} has our server, too, and comes first; set up one of the two programs here"
         yield Finding("configuration", False, says)
 
@@ -110,12 +114,20 @@ def _sessions(installation: Installation, bus: Bus) -> Iterator[Finding]:
             yield Finding("sessions", False, says)
 
 
+def _foreign(part: str, command: str, installation: Installation) -> Finding:
+    """Find fault with a command that is not ours: it came with a clone, perhaps, and is not run."""
+    says = f"{command!a} is not run, since it is not {installation.bus}"
+    return Finding(part, False, f"{says}; run '{installation.command}'")
+
+
 # MCP -----------------------------------------------------------------------------------------
 
 
 def _server(words: list[str], installation: Installation, bus: Bus) -> Finding:
     if not words:
         return Finding("mcp", False, "no server is configured")
+    if words[:2] != [installation.bus, "mcp"]:
+        return _foreign("mcp", words[0], installation)
     probe = {"type": PROBE_TYPE, "payload": _BODY, "to": PROBE_AGENT, "id": new_id()}
     started = time.monotonic()
     try:
@@ -140,6 +152,10 @@ def _server(words: list[str], installation: Installation, bus: Bus) -> Finding:
 def _hook(command: str | None, installation: Installation, bus: Bus) -> Finding:
     if command is None:
         return Finding("hook", False, "no hook is configured")
+    if not command.startswith(hook_command([installation.bus, "hook", "stop"]) + " ") or (
+        hook_command(_words(command)) != command  # a shell would do more than run it
+    ):
+        return _foreign("hook", command, installation)
     inbox = Inbox(bus, installation.agent, own_broadcasts=False)
     with bus.transaction():  # nothing may come between the look and the probe
         waits = inbox.poll(1)
@@ -153,6 +169,13 @@ def _hook(command: str | None, installation: Installation, bus: Bus) -> Finding:
     finally:
         if waits[0].from_agent == PROBE_AGENT:
             inbox.ack(waits[0])
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # a quote without its end
+        return []
 
 
 def _answer_of_hook(command: str, installation: Installation, id: str) -> Finding:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from ..schema.directory.enclosure import Enclosure, Spot
 from ..schema.errors import AckbusError, InvalidInput, Refused
 from .edits import Edit, JsonHook, JsonServer
 from .plugin import PluginFile
-from .replacing import replace_file
 from .taken_over import Entry, TakenOver
 from .text_edits import TomlServer
 
@@ -22,6 +21,9 @@ T = TypeVar("T")
 
 #: The bits of a mode that allow writing.
 _WRITABLE = 0o222
+
+#: The mode of a new folder, before the umask.
+_FOLDER_MODE = 0o777
 
 #: Some editors put this before a text. Most of the programs skip it; the grammars don't know it.
 _BYTE_ORDER_MARK = "\ufeff"
@@ -33,11 +35,13 @@ class ConfigFile:
 
     Attributes:
         path: where it is.
+        enclosure: the project or the home that it is in.
         edits: the edits, in order.
         besides: the further members that a new file needs, as JSON.
     """
 
     path: str
+    enclosure: Enclosure
     edits: Sequence[Edit]
     besides: Mapping[str, object] = field(default_factory=dict)
 
@@ -47,16 +51,22 @@ class ConfigFile:
         return self.path.endswith((".json", ".jsonc"))
 
     def read(self) -> str | None:
-        """Return its text, or None when it does not exist."""
+        """Return its text, or None when it does not exist.
+
+        Raises:
+            Refused: it is no ordinary file, or behind a link that may not be followed.
+            InvalidInput: it is no text.
+        """
+        return self.text_of(self.enclosure.read(self.path))
+
+    def text_of(self, data: bytes | None) -> str | None:
+        """Return the text that its bytes are.
+
+        Raises:
+            InvalidInput: they are none.
+        """
         try:
-            # A pipe would never end, and a device must not be replaced.
-            if not stat.S_ISREG(os.stat(self.path).st_mode):
-                raise Refused(f"{self.path} is no ordinary file; it is left as it is")
-            with open(self.path, encoding="utf-8", newline="") as file:
-                return file.read()
-        except FileNotFoundError:
-            _check_links(self.path)
-            return None
+            return None if data is None else data.decode()
         except UnicodeDecodeError as error:
             raise InvalidInput(f"{self.path}: no UTF-8 text; left as it is") from error
 
@@ -170,17 +180,6 @@ def _with_given_back(edit: Edit, text: str, entry: Entry) -> str | None:
         return None
 
 
-def _check_links(path: str) -> None:
-    """Refuse a path that is not there since a link on it leads nowhere: nothing is made there."""
-    while not os.path.lexists(path):
-        path = os.path.dirname(path)
-    if not os.path.exists(path):
-        target = os.readlink(path)
-        raise Refused(
-            f"{path} is a link to {target}, which is not there: make it, or drop the link"
-        )
-
-
 def _split(text: str) -> tuple[str, str]:
     """Return the byte order mark, if there is one, and the text behind it."""
     return text[: text.startswith(_BYTE_ORDER_MARK)], text.removeprefix(_BYTE_ORDER_MARK)
@@ -191,17 +190,20 @@ class Change:
     """A change of a file; None stands for no file.
 
     Attributes:
-        path: the file.
-        root: the folder within which empty folders are removed.
+        file: the file; empty folders are removed within its enclosure.
         before, after: its text.
         notes: what the change takes over from a person, and did before.
     """
 
-    path: str
-    root: str
+    file: ConfigFile
     before: str | None
     after: str | None
     notes: Mapping[str, Entry] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self.file.path
 
     @property
     def verb(self) -> str:
@@ -222,7 +224,9 @@ class Change:
         Raises:
             Refused: it is one.
         """
-        if self.before is not None and not os.stat(self.path).st_mode & _WRITABLE:
+        with self.file.enclosure.spot(self.path) as spot:
+            found = None if spot.folder is None else spot.look()
+        if found is not None and not found.st_mode & _WRITABLE:
             raise Refused(f"{self.path} is read-only; it is left as it is")
 
     def apply(self) -> None:
@@ -231,9 +235,18 @@ class Change:
         Raises:
             Refused: the file has changed since it was read, or can't be written.
         """
-        if ConfigFile(self.path, ()).read() != self.before:
+        try:
+            make = None if self.after is None else _FOLDER_MODE
+            with self.file.enclosure.spot(self.path, make=make) as spot:
+                self._apply(spot)
+        except OSError as error:
+            raise Refused(f"{self.path} can't be written: {error.strerror}") from error
+        if self.after is None:
+            self._remove_empty_folders(os.path.dirname(self.path))
+
+    def _apply(self, spot: Spot) -> None:
+        if self.file.text_of(None if spot.folder is None else spot.read()) != self.before:
             raise Refused(f"{self.path} has just been changed by another program; try again")
-        target = os.path.realpath(self.path)  # a link stays a link
         taken = TakenOver(self.path)
         earlier = taken.read()
         try:
@@ -244,17 +257,17 @@ class Change:
                 raise Refused(told) from error
         try:
             if self.after is None:
-                os.unlink(target)
-                self._remove_empty_folders(os.path.dirname(self.path))
+                spot.remove()
             else:
-                replace_file(target, self.after)
-        except OSError as error:
+                spot.replace(self.after.encode())
+        except OSError:
             with suppress(OSError):
                 taken.write(earlier)
-            raise Refused(f"{self.path} can't be written: {error.strerror}") from error
+            raise
 
     def _remove_empty_folders(self, folder: str) -> None:
-        with suppress(OSError):  # it has other files
-            while folder.startswith(os.path.join(self.root, "")):
-                os.rmdir(folder)
+        enclosure = self.file.enclosure
+        with suppress(OSError, Refused):  # it has other files
+            while folder.startswith(os.path.join(enclosure.root, "")):
+                enclosure.remove_empty_folder(folder)
                 folder = os.path.dirname(folder)

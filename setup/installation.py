@@ -6,13 +6,14 @@ import os
 import shlex
 from dataclasses import dataclass, replace
 
+from ..schema.directory.enclosure import Enclosure
 from ..schema.errors import AckbusError, InvalidInput, Refused
 from .edits import Edit
 from .files import Change, ConfigFile
 from .ours import hook_mark, option_in
 from .parts import GLOBAL, LOCAL, PROJECT, WAIT, Scope, Wanted
 from .plugin import WAKES
-from .programs import PROGRAMS, path_of
+from .programs import PROGRAMS, enclosure_of, path_of
 from .text_edits import Section
 
 #: The section about the bus in AGENTS.md, for any agent.
@@ -140,7 +141,7 @@ class Installation:
             before = file.read()
             after = file.with_all(before)
             notes = file.notes_with(before, after)
-            changes.append(Change(file.path, self.root, before, after, notes))
+            changes.append(Change(file, before, after, notes))
         return _allowed(changes)
 
     def removals(self) -> list[Change]:
@@ -148,13 +149,11 @@ class Installation:
         files = self._configuration() if self._others() else self.files()
         texts = [(file, file.read()) for file in files]
         return _allowed(
-            [
-                Change(file.path, self.root, text, file.without(text), file.notes_without())
-                for file, text in texts
-            ]
+            [Change(file, text, file.without(text), file.notes_without()) for file, text in texts]
         )
 
     def _configuration(self) -> list[ConfigFile]:
+        found: dict[str, Enclosure] = {}
         edits: dict[str, list[Edit]] = {}
         besides: dict[str, dict[str, object]] = {}
         command = [self.bus, "--agent", self.agent, *self.options]
@@ -165,12 +164,17 @@ class Installation:
             if place is None:
                 continue
             path = path_of(place, self.root)
+            found[path] = enclosure_of(place, self.root, is_global=self.scope == GLOBAL)
             edits.setdefault(path, []).extend(part.edits(wanted))
             besides.setdefault(path, {}).update(part.besides)
-        return [ConfigFile(path, each, besides[path]) for path, each in edits.items()]
+        return [
+            ConfigFile(path, enclosure, edits[path], besides[path])
+            for path, enclosure in found.items()
+        ]
 
     def _pointer(self) -> ConfigFile:
-        return ConfigFile(os.path.join(self.root, "AGENTS.md"), [Section(_POINTER)])
+        path = os.path.join(self.root, "AGENTS.md")
+        return ConfigFile(path, Enclosure(self.root), [Section(_POINTER)])
 
     def _others(self) -> bool:
         """Whether another program is set up in this project."""

@@ -12,6 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from ..schema.directory.enclosure import Enclosure
 from .ours import ENTRY
 from .parts import Hooks, Part, Plugin, Servers
 
@@ -237,9 +238,30 @@ PROGRAMS = {
 }
 
 
+#: A variable that may name a folder of a person, with its default.
+_VARIABLE = re.compile(r"^\$\{(\w+):-([^}]*)\}")
+
+
+def enclosure_of(place: str, folder: str, *, is_global: bool) -> Enclosure:
+    """Return what a file is in: the project, or the home or the folder that its person named.
+
+    Args:
+        place: the file, of a project or of a person.
+        folder: the folder of the project, or the home.
+        is_global: whether the folder is the home.
+    """
+    if not is_global and not place.startswith(("~", "$")):
+        return Enclosure(folder)
+    variable = _VARIABLE.match(place)
+    named = os.environ.get(variable[1]) if variable else None
+    if named:
+        return Enclosure(os.path.join(folder, os.path.expanduser(named)), is_home=True)
+    return Enclosure(os.path.expanduser("~"), is_home=True)
+
+
 def path_of(place: str, folder: str) -> str:
     """Return the path of a file in a folder; with `.jsonc` for `.json` where that is there."""
-    named = re.sub(r"^\$\{(\w+):-([^}]*)\}", lambda of: os.environ.get(of[1]) or of[2], place)
+    named = _VARIABLE.sub(lambda of: os.environ.get(of[1]) or of[2], place)
     path = os.path.normpath(os.path.join(folder, os.path.expanduser(named)))
     alternative = f"{path}c"
     if place.endswith("opencode.json") and not os.path.exists(path) and os.path.exists(alternative):

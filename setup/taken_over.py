@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 
+from ..schema.directory.enclosure import Enclosure
 from ..schema.directory.layout import config_directory
 from ..schema.errors import InvalidInput
-from .replacing import replace_file
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,9 @@ class TakenOver:
                 os.rmdir(folder)
                 os.rmdir(os.path.dirname(folder))
             return
-        os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
         told = {"file": self._of, "entries": {key: asdict(each) for key, each in entries.items()}}
-        replace_file(self._path, json.dumps(told, indent=2, ensure_ascii=False))
+        text = json.dumps(told, indent=2, ensure_ascii=False)
+        os.makedirs(config_directory(), mode=0o700, exist_ok=True)
+        own = Enclosure(config_directory(), is_home=True)
+        with own.spot(self._path, make=0o700) as spot:
+            spot.replace(text.encode())

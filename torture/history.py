@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 import orjson
 
+from ..schema.descriptors import write_all
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -110,7 +112,7 @@ class History:
 
     def write(self, record: dict[str, Any]) -> None:
         """Write one line."""
-        os.write(self._fd, orjson.dumps({"at": time.monotonic_ns(), **record}) + b"\n")
+        write_all(self._fd, orjson.dumps({"at": time.monotonic_ns(), **record}) + b"\n")
 
 
 def path_of(folder: str, agent: str, life: int) -> str:

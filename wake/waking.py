@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from typing import Protocol
 
 from ..bus.doorbell import listen
 from ..schema.message.priority import Priority
+from ..schema.paging import pages, seq_of
 from ..subscribers.inboxes.polling_pace import POLL_LIMIT, Pace
 from ..subscribers.inboxes.session_inbox import inbox_of
 from .errors import NotWoken
@@ -133,7 +135,8 @@ class Waking:
             return None
         self._looked = max(self._looked, self._notes.last().upto)
         inbox = inbox_of(self._bus, self._agent)
-        while page := inbox.poll_after(self._looked, POLL_LIMIT):
+        mail_after = partial(inbox.poll_after, limit=POLL_LIMIT)
+        for page in pages(mail_after, self._looked, place=seq_of, what="mail"):
             for mail in page:
                 if mail.priority == Priority.INTERACTIVE:
                     has_waited_s = (self._bus.now_ms() - mail.ts_ms) / 1000

@@ -11,7 +11,15 @@ from ..bus.doorbell import listen
 from ..bus.leases import DEFAULT_LEASE_S, duration_of
 from ..schema.arguments import with_checked_arguments
 from ..schema.callbacks import check_coroutine_function, check_plain, is_coroutine_function
-from ..schema.errors import AckbusError, BusBusy, InvalidInput, LimitReached, NotFound, Refused
+from ..schema.errors import (
+    AckbusError,
+    BusBusy,
+    DiskFull,
+    InvalidInput,
+    LimitReached,
+    NotFound,
+    Refused,
+)
 from ..schema.queries import engine_of
 from ..subscribers.jobs.errors import ClaimLost
 from ..subscribers.jobs.hops import MAX_HOPS, WARN_HOPS
@@ -183,6 +191,11 @@ class Worker:
 
         return await in_thread(run, f"worker of {self.queue.name}", self.stop)
 
+    @property
+    def is_working(self) -> bool:
+        """Whether something runs that `stop` waits for."""
+        return self._running > 0
+
     def stop(self) -> None:
         """Begin nothing more, finish what runs, and return from `run`; for good.
 
@@ -254,7 +267,7 @@ class Worker:
                 lease_s=self.lease_s,
                 last_words=self._answers.last_words,
             )
-        except (BusBusy, LimitReached) as error:
+        except (BusBusy, DiskFull, LimitReached) as error:
             self._reports.held_up(self._may_claim, "nothing can be claimed: %s", error)
             self._may_claim = False
             return None
@@ -299,7 +312,7 @@ class Worker:
             return
         try:
             self._write_together(ends)
-        except BusBusy as error:  # waiting again, for each one, would take as long each time
+        except (BusBusy, DiskFull) as error:  # for each one it would be the same
             self._reports.held_up(not old, "%s ends wait: %s", len(ends), error)
             self._unwritten = ends
         except AckbusError:  # one of them can't be written: which one shows when each goes alone
@@ -331,7 +344,7 @@ class Worker:
             except (InvalidInput, Refused, NotFound) as error:  # that is how the attempt ended
                 result = not_storable(result, error)
                 self._write_together([(claim, result)])
-        except (BusBusy, LimitReached) as error:  # it will have its turn
+        except (BusBusy, DiskFull, LimitReached) as error:  # it will have its turn
             self._reports.held_up(is_new, "the end of claim %s waits: %s", claim.token, error)
             self._unwritten.append((claim, result))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from ...schema.errors import AckbusError
@@ -52,6 +52,49 @@ class ConfigFaults(AckbusError):
         more = len(self.faults) - 1
         rest = f" (and {more} more fault{'s' * (more > 1)})" if more else ""
         super().__init__(f"{self.faults[0]}{rest}")
+
+
+def without_values(
+    faults: Iterable[Fault], plain: Iterable[Fault], values: Iterable[str]
+) -> list[Fault]:
+    """Return faults whose messages repeat nothing of what variables hold.
+
+    Args:
+        faults: of a configuration whose variables were filled.
+        plain: of the same one with its variables as they stand in the files.
+        values: what the variables hold.
+    """
+    known = set(plain)
+    held = list(values)
+    return [
+        _hidden(each, known)
+        if each not in known and any(shares_piece(each.message, value) for value in held)
+        else each
+        for each in faults
+    ]
+
+
+def shares_piece(text: str, value: str) -> bool:
+    """Whether a text may repeat a part of a value: it has three characters in a row of it."""
+    folded = text.casefold()
+    return any(piece in folded for piece in _pieces(value) if piece)
+
+
+#: A message that shares so many characters in a row with a value may repeat a part of it.
+_PIECE = 3
+
+
+def _pieces(text: str) -> set[str]:
+    text = text.casefold()
+    return {text[at : at + _PIECE] for at in range(len(text) - _PIECE + 1)} or {text}
+
+
+def _hidden(fault: Fault, known: set[Fault]) -> Fault:
+    """Return a fault in the words that it has where nothing is filled."""
+    place = (fault.file, fault.line, fault.path)
+    plain = sorted(each.message for each in known if (each.file, each.line, each.path) == place)
+    told = "what a variable holds is refused here"
+    return replace(fault, message=f"{told}: {plain[0]}" if plain else told)
 
 
 def near(given: str, known: Iterable[str]) -> str:

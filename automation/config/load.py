@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
-from .faults import ConfigFaults, Fault
+from .faults import ConfigFaults, Fault, without_values
 from .files.cache import TreeCache
 from .files.checksums import compare, is_secure, read_seal, unsealed
 from .files.merge import graft
@@ -13,6 +14,7 @@ from .files.reading import hash_of, path_from
 from .files.sources import ROOT, gather
 from .files.variables import environment_of, fill
 from .files.yaml_tree import Map
+from .origin import NAMED
 from .records import Frozen, Secret
 from .settings.access_settings import Access
 from .settings.flow_settings import pipelines, routes
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .files.sources import Sources
+    from .files.variables import Filling
+    from .origin import Origin
 
 #: The keys of the top. Those of Ductile that have no effect here are warned of.
 _KEYS = (
@@ -40,7 +44,11 @@ _NO_EFFECT = {
 
 
 def load(
-    directory: Path, *, environ: Mapping[str, str], cache_directory: Path | None = None
+    directory: Path,
+    *,
+    environ: Mapping[str, str],
+    cache_directory: Path | None = None,
+    origin: Origin = NAMED,
 ) -> Config:
     """Return the configuration of a folder.
 
@@ -48,27 +56,42 @@ def load(
         directory: the folder, or its `config.yaml` under another name.
         environ: where variables are looked for, before the files that the configuration names.
         cache_directory: where trees of large files are kept; None keeps nothing.
+        origin: how far it is this user's own: where it may not act, no variable is filled.
 
     Raises:
         ConfigFaults: something is wrong; it has every fault.
     """
-    sources = gather(directory, TreeCache(cache_directory))
-    seal, seal_faults = read_seal(sources.directory)
+    sources = gather(directory, TreeCache(cache_directory), origin)
+    seal, seal_faults = read_seal(sources.directory, sources.owners)
     sources.faults += seal_faults
     raw = Map()
     for source in sources.files:
         graft(raw, source.tree, sources.faults)
-    filled, used, undefined = fill(raw, _environment(sources, environ))
-    root = str(sources.directory / ROOT) if not sources.files else sources.files[0].name
-    validation = Validation(filled, root)
-    validation.warnings += sources.warnings
-    config = _assemble(validation, raw, sources, seal, used)
-    paths = {fault.path for fault in undefined}  # what is not defined has no other fault
+    filling = fill(raw, _environment(sources, environ) if origin.may_act else {})
+    config, validation = _taken(sources, raw, seal, filling)
+    if filling.used and (validation.faults or validation.warnings):
+        plain = _taken(sources, raw, seal, fill(raw, {}))[1]
+        values = filling.used.values()
+        validation.faults = without_values(validation.faults, plain.faults, values)
+        validation.warnings = without_values(validation.warnings, plain.warnings, values)
+        config = replace(config, warnings=tuple(sorted(set(validation.warnings))))
+    paths = {fault.path for fault in filling.faults}  # what is not filled has no other fault
     faults = [fault for fault in validation.faults if fault.path not in paths or not fault.path]
-    faults += sources.faults + undefined
+    faults += sources.faults + (filling.faults if origin.may_act else [])
     if faults:
         raise ConfigFaults(faults, validation.warnings)
     return config
+
+
+def _taken(
+    sources: Sources, raw: Map, seal: Mapping[str, str], filling: Filling
+) -> tuple[Config, Validation]:
+    """Return a configuration as it was filled, and the run over it with its faults."""
+    root = str(sources.directory / ROOT) if not sources.files else sources.files[0].name
+    validation = Validation(filling.tree, root)
+    validation.warnings += sources.warnings
+    config = _assemble(validation, raw, sources, seal, filling)
+    return config, validation
 
 
 def _environment(sources: Sources, environ: Mapping[str, str]) -> dict[str, str]:
@@ -86,7 +109,7 @@ def _assemble(
     raw: Map,
     sources: Sources,
     seal: Mapping[str, str],
-    used: Mapping[str, str],
+    filling: Filling,
 ) -> Config:
     validation.keys(_KEYS)
     validation.keys(("include",), "environment_vars")
@@ -96,7 +119,7 @@ def _assemble(
     service = _service(validation, sources.directory)
     _verify(validation, sources, seal, service.admission)
     _check_links(validation, sources, service.allow_symlinks)
-    access = Access(validation, raw, sources.directory, seal)
+    access = Access(validation, raw, sources.directory, seal, sources.owners, fills=sources.fills)
     tokens = access.tokens()
     files = {source.path: source.hash for source in sources.files} | access.files
     return Config(
@@ -110,7 +133,9 @@ def _assemble(
         webhooks=webhooks(validation, access),
         api=access.api(service.admission.require_api_auth),
         tokens=tokens,
-        variables=Frozen({name: Secret(value) for name, value in used.items()}),
+        variables=Frozen({name: Secret(value) for name, value in filling.used.items()}),
+        owners=sources.owners,
+        unfilled=Frozen(filling.unfilled),
         warnings=tuple(sorted(set(validation.warnings))),
         hash=hash_of("".join(files.values()).encode()),
     )

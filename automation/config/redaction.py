@@ -6,6 +6,7 @@ import re
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
+from .faults import shares_piece
 from .records import Secret
 
 TYPE_CHECKING = False
@@ -19,6 +20,13 @@ REDACTED = "[REDACTED]"
 
 #: The settings whose inner names are no settings of ours.
 _FREE = ("config", "payload")
+
+#: Fields that are no settings, and the units in the names of fields, which settings have not.
+_NOT_SHOWN = ("variables", "unfilled", "owners")
+_UNIT = re.compile(r"_(s|ms|bytes|minute)$")
+
+#: Fields that stand elsewhere in the files.
+_MOVED = {"service.state_path": "state.path"}
 
 #: Words in the name of a setting that make its value a secret.
 _SECRET = re.compile(
@@ -42,38 +50,101 @@ def shown(config: Config) -> dict[str, Any]:
     """Return a configuration as JSON has it, with no secret in it.
 
     Secrets, and the values of settings whose names say that they are, become [REDACTED]; what came
-    from a variable shows the variable.
+    from a variable is shown as it stands in the files, also where it is a number by now.
     """
     variables = {secret.reveal(): name for name, secret in config.variables.items()}
-    found = _Shown(variables).record(config)
-    del found["variables"]
-    return found
+    return _Shown(variables, config.unfilled).record(config, "")
 
 
 class _Shown:
-    """Shows values, and knows which variables they may come from."""
+    """Shows values, and knows which of them come from variables."""
 
-    def __init__(self, variables: Mapping[str, str]) -> None:
+    def __init__(self, variables: Mapping[str, str], unfilled: Mapping[str, str]) -> None:
         self._variables = variables
+        self._unfilled = unfilled
         self._long = sorted(filter(_is_long, variables), key=len, reverse=True)
 
-    def record(self, record: Any) -> dict[str, Any]:
+    def record(self, record: Any, path: str) -> dict[str, Any]:
+        """Return a record that stands under a path of the configuration."""
+        place = getattr(record, "place", None)
+        if place and place.path and not place.path.startswith(f"{path}."):  # of a part of it
+            path = place.path
         names = [each.name for each in fields(record) if each.type != "Place"]
-        return {each.rstrip("_"): self._value(getattr(record, each), each) for each in names}
+        names = [name for name in names if name not in _NOT_SHOWN]
+        keys = {name: self._path_of(name, path) for name in names}
+        is_elsewhere = self._has_other(path, set(keys.values()))
+        found = {}
+        for name, inner in keys.items():
+            value = getattr(record, name)
+            is_derived = path != "" and self._has_under(path) and self._is_derived(name, value)
+            if (is_derived and inner not in self._unfilled) or (
+                is_elsewhere and name != "name" and not self._is_whole(value)
+            ):
+                found[name.rstrip("_")] = self._unfilled.get(inner, REDACTED)
+            else:
+                found[name.rstrip("_")] = self._value(value, name, inner)
+        return found
 
-    def _value(self, value: Any, name: str, is_free: bool = False) -> Any:
+    def _path_of(self, name: str, path: str) -> str:
+        """Return the path of the setting that a field is made of."""
+        key = name.rstrip("_")
+        short = _UNIT.sub("", key)
+        above = f"{path}." if path else ""
+        paths = [f"{above}{each}" for each in (key, short, key.replace("_", "-"))]
+        paths.append(_MOVED.get(f"{above}{key}", paths[0]))
+        return next((each for each in paths if self._has_under(each)), paths[0])
+
+    def _has_under(self, path: str) -> bool:
+        inner = (f"{path}.", f"{path}[")
+        return any(each == path or each.startswith(inner) for each in self._unfilled)
+
+    def _has_other(self, path: str, known: set[str]) -> bool:
+        """Whether a setting of a record came from a variable, and is none of its fields."""
+        ends = tuple(f"{each}{end}" for each in known for end in (".", "["))
+        return bool(path) and any(
+            each.startswith(f"{path}.") and each not in known and not each.startswith(ends)
+            for each in self._unfilled
+        )
+
+    def _is_derived(self, name: str, value: Any) -> bool:
+        """Whether a field may be made of a value that came from a variable: it shows a part."""
+        if name == "hash":
+            return True
+        if not isinstance(value, str) or not value or name == "name":
+            return False
+        return any(value in each or shares_piece(value, each) for each in self._variables)
+
+    @staticmethod
+    def _is_whole(value: Any) -> bool:
+        """Whether a value has parts, each of which is looked at by itself."""
+        return value is None or isinstance(value, dict | list | tuple) or is_dataclass(value)
+
+    def _value(self, value: Any, name: str, path: str, is_free: bool = False) -> Any:
         """Return a value as it is shown; in a free one, the names of settings are the author's."""
-        if is_dataclass(value) and not isinstance(value, Secret):
-            return self.record(value)
+        has_parts = isinstance(value, dict | list | tuple)
+        is_secret = is_free and is_secret_key(name) and value and not has_parts
+        if isinstance(value, Secret) or is_secret:
+            return REDACTED
+        if path in self._unfilled:
+            return self._unfilled[path]
+        return self._inner(value, name, path, is_free)
+
+    def _inner(self, value: Any, name: str, path: str, is_free: bool) -> Any:
+        if is_dataclass(value):
+            return self.record(value, path)
         if isinstance(value, dict):
             free = is_free or name in _FREE
-            return {str(key): self._value(each, str(key), free) for key, each in value.items()}
+            return {
+                str(key): self._value(each, str(key), f"{path}.{key}", free)
+                for key, each in value.items()
+            }
         if isinstance(value, list | tuple):
-            return [self._value(each, name, is_free) for each in value]
+            return [
+                self._value(each, name, f"{path}[{number}]", is_free)
+                for number, each in enumerate(value)
+            ]
         if isinstance(value, frozenset):
-            return sorted(value)
-        if isinstance(value, Secret) or (is_free and is_secret_key(name) and value):
-            return REDACTED
+            return REDACTED if self._has_under(path) else sorted(value)
         return self._scalar(str(value) if isinstance(value, Path) else value)
 
     def _scalar(self, value: Any) -> Any:

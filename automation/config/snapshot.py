@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from ...schema.directory.file_trust import Owners
 from .records import NOWHERE, Frozen, Place, Secret
 
 TYPE_CHECKING = False
@@ -233,6 +234,8 @@ class Config:
         variables: those of the environment that are in use.
         warnings: what an operator should hear of.
         hash: of all files, as they stand.
+        owners: whose files count: those of plugins are looked at as these were.
+        unfilled: the text of each value with variables, as it stands in the files, by its path.
     """
 
     directory: Path
@@ -248,6 +251,8 @@ class Config:
     variables: Mapping[str, Secret] = field(default_factory=Frozen)
     warnings: tuple[Fault, ...] = ()
     hash: str = ""
+    owners: Owners = field(default_factory=Owners, compare=False)
+    unfilled: Mapping[str, str] = field(default_factory=Frozen, compare=False)
 
     def schedules(self) -> dict[tuple[str, str], ScheduleEntry]:
         """Return the schedules of the plugins that are enabled, by plugin and id."""

@@ -10,19 +10,15 @@ import socket
 import ssl
 from dataclasses import dataclass
 from functools import cache
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
 from ...schema.errors import AckbusError, InvalidInput, shown
+from .public_addresses import is_public
 
 #: The ports of the schemes.
 _PORTS = {"http": 80, "https": 443}
-
-#: The addresses of version 6 of the public internet, and those by which a gateway leads to one of
-#: version 4; all others are of this machine or network, or nobody's, whatever Python knows of them.
-_PUBLIC, _NAT64 = ip_network("2000::/3"), ip_network("64:ff9b::/96")
 
 
 class Unreachable(AckbusError):
@@ -132,20 +128,6 @@ class Target:
 def _certificates() -> ssl.SSLContext:
     """Return what says which certificates are good; making it takes some milliseconds."""
     return ssl.create_default_context()
-
-
-def is_public(text: str) -> bool:
-    """Whether an address, as the resolver writes it, is one of the public internet.
-
-    One of version 6 by which a gateway leads to one of version 4 is as good as that.
-    """
-    address = ip_address(text.partition("%")[0])
-    if isinstance(address, IPv6Address):
-        if address in _NAT64:
-            return is_public(str(IPv4Address(int(address) & 0xFFFF_FFFF)))
-        if address not in _PUBLIC or address.sixtofour is not None:
-            return False
-    return address.is_global and not address.is_multicast
 
 
 def words_of(error: Exception) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import orjson
 
+from ...schema.directory.file_trust import Distrusted, check
 from ...schema.errors import NotFound
 from ..config.faults import Fault, near
 from ..config.files.reading import hash_of, read_bytes
@@ -84,12 +85,14 @@ class Registry:
         found: all that lie in the roots and have no fault, configured or not, by manifest name.
         faults: why others are left out.
         warnings: what an operator should hear of.
+        shadowed: those of them that tell of plugins behind others of their name.
     """
 
     plugins: Mapping[str, Plugin] = field(default_factory=Frozen)
     found: Mapping[str, Found] = field(default_factory=Frozen)
     faults: tuple[Fault, ...] = ()
     warnings: tuple[Fault, ...] = ()
+    shadowed: tuple[Fault, ...] = ()
 
     def plugin(self, name: str) -> Plugin:
         """Return a plugin that runs.
@@ -121,6 +124,7 @@ def discover(config: Config) -> Registry:
         found=Frozen(search.found),
         faults=tuple(sorted(set(search.faults))),
         warnings=tuple(sorted(set(search.warnings))),
+        shadowed=tuple(search.shadowed),
     )
 
 
@@ -132,14 +136,21 @@ class _Search:
         self.faults: list[Fault] = []
         self.warnings: list[Fault] = []
         self._config = config
+        self.shadowed: list[Fault] = []
         self._refused: set[str] = set()
+        #: Names that two plugins of one root have: which one is meant can't be told.
+        self._double: set[str] = set()
 
     def warn(self, path: Path, message: str) -> None:
         self.warnings.append(Fault(str(path), 0, "", message))
 
     def look_through(self, root: Path) -> None:
         try:
+            check(root, self._config.owners, lists=True)
             folders = sorted(each for each in root.iterdir() if each.is_dir())
+        except Distrusted as error:
+            self.faults.append(Fault(str(root), 0, "", f"no plugin here is taken: {error}"))
+            return
         except FileNotFoundError:
             return  # the configuration warns of it, with the line that names it
         except OSError as error:
@@ -148,27 +159,47 @@ class _Search:
             if folder.name == SHARED:
                 continue
             if (folder / MANIFEST).exists():
-                self._look_at(folder)
+                self._look_at(folder, root)
             elif any(folder.glob("run.*")):
                 self.warn(folder, f"it has a program and no {MANIFEST}, so it is no plugin")
 
-    def _look_at(self, folder: Path) -> None:
+    def _look_at(self, folder: Path, root: Path) -> None:
         file = folder / MANIFEST
         roots = self._config.plugin_roots
-        told = list(faults_of_folder(folder, roots))
-        manifest, faults = read_manifest(file) if not told else (None, [])
+        told = list(faults_of_folder(folder, roots, self._config.owners))
+        manifest, faults = read_manifest(file, self._config.owners) if not told else (None, [])
         if manifest is not None:
-            told += faults_of_program(folder, manifest.entrypoint, roots)
+            told += faults_of_program(folder, manifest.entrypoint, roots, self._config.owners)
         told += self._links(folder, manifest)
         faults += [Fault(str(file), 0, "", message) for message in told]
         name = manifest.name if manifest else folder.name
-        if earlier := self.found.get(name):
-            return self.warn(file, f"the plugin {name!r} of {earlier.folder} comes first")
+        earlier = self.found.get(name)
+        if earlier is not None and manifest is not None and earlier.folder.parent == root:
+            return self._refuse_both(file, name, earlier)
+        if earlier is not None:
+            self.warn(file, f"the plugin {name!r} of {earlier.folder} comes first")
+            self.shadowed.append(self.warnings[-1])
+            return
+        if name in self._double:
+            return self._refuse_again(file, name)
         self.faults += faults
         if manifest is None or faults:
             self._refused.add(name)
         else:
-            self.found[name] = Found(folder, manifest, hash_of(read_bytes(file)))
+            self.found[name] = Found(
+                folder, manifest, hash_of(read_bytes(file, self._config.owners))
+            )
+
+    def _refuse_both(self, file: Path, name: str, earlier: Found) -> None:
+        self._refuse_again(file, name)
+        self._refuse_again(earlier.folder / MANIFEST, name)
+        self._double.add(name)
+        self._refused.add(name)
+        del self.found[name]
+
+    def _refuse_again(self, file: Path, name: str) -> None:
+        told = f"two plugins of one folder have the name {name!r}, and neither runs; move one away"
+        self.faults.append(Fault(str(file), 0, "", told))
 
     def _links(self, folder: Path, manifest: Manifest | None) -> list[str]:
         """Warn of symlinks, and return them as faults where they are not allowed."""

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from ...schema.directory.file_trust import Owners
     from ..config.faults import Fault
 
 #: The one protocol that is spoken.
@@ -131,10 +132,15 @@ class _ManifestShape(Shape):
     config_keys: _KeysShape = _KeysShape()
 
 
-def read_manifest(path: Path) -> tuple[Manifest | None, list[Fault]]:
-    """Return the manifest of a file and its faults; it is None where there are any."""
+def read_manifest(path: Path, owners: Owners | None = None) -> tuple[Manifest | None, list[Fault]]:
+    """Return the manifest of a file and its faults; it is None where there are any.
+
+    Args:
+        path: of the file.
+        owners: whose files count; None looks at nobody.
+    """
     try:
-        tree, faults = parse(read_bytes(path).decode("utf-8"), str(path))
+        tree, faults = parse(read_bytes(path, owners).decode("utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         validation = Validation(Map(), str(path))
         validation.refuse(f"can't read it: {error}")

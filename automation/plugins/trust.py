@@ -1,54 +1,62 @@
 """Trust: which folders hold plugins that may run.
 
 A plugin lies under one of the roots that the operator named, whatever links lead there, and nobody
-else can write into it. Its program is a file of it that the service's user may execute.
+else owns it, can write into it, or can put another one in its place. Its program is a file of it
+that the service's user may execute.
 """
 
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path, PurePosixPath
 
+from ...schema.directory.file_trust import check
 from ..config.files.reading import NO_PATH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from ...schema.directory.file_trust import Owners
+
 #: The file of a plugin that names its program.
 MANIFEST = "manifest.yaml"
 
-_OTHERS_WRITE = stat.S_IWOTH
 
-
-def faults_of_folder(folder: Path, roots: Sequence[Path]) -> Iterator[str]:
+def faults_of_folder(folder: Path, roots: Sequence[Path], owners: Owners) -> Iterator[str]:
     """Yield why no plugin of a folder may run, nothing where one may.
 
     Args:
         folder: the folder of a plugin.
         roots: the roots that the operator named.
+        owners: whose files count.
     """
     real = Path(os.path.realpath(folder))
     root = _root_of(real, roots)
     if root is None:
         yield f"{folder} leads to {real}, outside of plugin_roots"
         return
-    for each in (real, *(parent for parent in real.parents if _is_below(parent, root))):
-        mode = os.stat(each).st_mode
-        if mode & _OTHERS_WRITE and not mode & stat.S_ISVTX:
-            yield f"everybody can write into {each}; chmod o-w it"
-    if os.stat(folder / MANIFEST).st_mode & _OTHERS_WRITE:
-        yield f"everybody can write to {folder / MANIFEST}; chmod o-w it"
+    for each, lists in ((folder, True), (folder / MANIFEST, False)):
+        yield from _distrusted(each, owners, lists=lists)
 
 
-def faults_of_program(folder: Path, entrypoint: str, roots: Sequence[Path]) -> Iterator[str]:
+def _distrusted(path: Path, owners: Owners, *, lists: bool = False) -> Iterator[str]:
+    try:
+        check(path, owners, lists=lists)
+    except OSError as error:
+        yield error.strerror or str(error)
+
+
+def faults_of_program(
+    folder: Path, entrypoint: str, roots: Sequence[Path], owners: Owners
+) -> Iterator[str]:
     """Yield why the program of a plugin may not run, nothing where it may.
 
     Args:
         folder: the folder of the plugin.
         entrypoint: its program, as its manifest names it.
         roots: the roots that the operator named.
+        owners: whose files count.
     """
     parts = PurePosixPath(entrypoint)
     if ".." in parts.parts:
@@ -67,7 +75,7 @@ def faults_of_program(folder: Path, entrypoint: str, roots: Sequence[Path]) -> I
     elif not os.path.isfile(real):
         yield f"there is no file {program}"
     else:
-        yield from _faults_of_file(real, program)
+        yield from _faults_of_file(real, program, owners)
 
 
 def links_of(folder: Path, entrypoint: str | None = None) -> list[str]:
@@ -79,15 +87,11 @@ def links_of(folder: Path, entrypoint: str | None = None) -> list[str]:
     return [str(path) for path in paths if os.path.islink(path)]
 
 
-def _faults_of_file(real: Path, program: Path) -> Iterator[str]:
-    mode = os.stat(real).st_mode
-    if not mode & 0o111 or not os.access(real, os.X_OK):
+def _faults_of_file(real: Path, program: Path, owners: Owners) -> Iterator[str]:
+    if not os.stat(real).st_mode & 0o111 or not os.access(real, os.X_OK):
         yield f"{program} is not executable; chmod +x it"
-    if mode & _OTHERS_WRITE:
-        yield f"everybody can write to {program}; chmod o-w it"
-    mode = os.stat(real.parent).st_mode
-    if mode & _OTHERS_WRITE and not mode & stat.S_ISVTX:
-        yield f"everybody can write into {real.parent}; chmod o-w it"
+    yield from _distrusted(program, owners)
+    yield from _distrusted(real.parent, owners, lists=True)
 
 
 def _root_of(real: Path, roots: Sequence[Path]) -> Path | None:
@@ -97,7 +101,3 @@ def _root_of(real: Path, roots: Sequence[Path]) -> Path | None:
         if resolved in real.parents:
             return resolved
     return None
-
-
-def _is_below(path: Path, root: Path) -> bool:
-    return path == root or root in path.parents

@@ -58,6 +58,11 @@ class LogEntry:
     source_event_id: str | None
 
 
+#: Of how many of a plugin's newest attempts the output is kept where they failed: a plugin that
+#: fails for ever, and prints all it may, fills no disk. What went wrong stays in the error.
+KEPT_OUTPUTS = 200
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFilter:
     """The attempts that a person asks for; None is any.
@@ -115,6 +120,7 @@ class JobLog(Table):
         )
         with self._engine.write():
             self._engine.change(SQL["add_log"], row)
+            self._engine.change(SQL["drop_old_output"], (end.plugin, KEPT_OUTPUTS))
             self.drop_output(end.token)
 
     def of_job(self, job_id: str) -> list[LogEntry]:

@@ -73,6 +73,13 @@ INSERT INTO job_log (id, plugin, command, status, result, attempt, submitted_by,
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT DO NOTHING;
 
+-- name: drop_old_output
+-- The output of failed attempts that have become old: with each attempt, those of the few that come
+-- right behind the newest ?2 of its plugin.
+UPDATE job_log SET result = NULL, stderr = NULL
+ WHERE status <> 'succeeded' AND id IN (
+       SELECT id FROM job_log WHERE plugin = ?1 ORDER BY completed_at DESC LIMIT 8 OFFSET ?2);
+
 -- name: log_of_job
 -- The attempts of a job: its id, a dash, the token of the claim.
 SELECT {log} FROM job_log WHERE id > ?1 || '-' AND id < ?1 || '.';

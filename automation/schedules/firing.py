@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from itertools import chain, takewhile
+from collections import deque
+from itertools import chain, islice, takewhile
 
 from ...schema.message.times import format_ts
 from ..jobs.job_request import JobRequest
-from .recurrence import due_time, nominals_after
+from .recurrence import due_time, next_nominal, nominals_after
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
     from ..config.snapshot import ScheduleEntry
     from ..jobs.job_request import Duplicate, Submitted
     from ..jobs.submission import Submission
+
+#: How many times of a rule are counted one by one: those of two weeks of minutes, in a second.
+_MOST_COUNTED = 20_000
+
+_WEEK_MS = 7 * 24 * 3_600_000
 
 #: The namespace of the ids of scheduled jobs: a repetition makes the same one.
 _JOBS = uuid.UUID("6f1b2b7e-6f0c-5d58-9f5e-0a8c1d2e7b11")
@@ -50,6 +56,38 @@ def with_due(
     if nominal_ms is None:
         return None, None
     return nominal_ms, max(not_before_ms, due_time(entry, nominal_ms, chance))
+
+
+def last_times(
+    entry: ScheduleEntry, nominal_ms: int, now_ms: int, most: int
+) -> tuple[deque[int], int]:
+    """Return the last nominal times from one on, up to now, and how many there were.
+
+    Of a rule that has come some ten thousand times since, those of the last week are looked at,
+    and counted besides the first ones.
+
+    Args:
+        entry: the schedule.
+        nominal_ms: the first of them, which has come.
+        now_ms: the present time.
+        most: how many are returned.
+    """
+    begin_ms = nominal_ms
+    if entry.every_s is not None:
+        every_ms = max(1, round(entry.every_s * 1000))
+        begin_ms += max(0, (now_ms - nominal_ms) // every_ms - most) * every_ms
+        over = (begin_ms - nominal_ms) // every_ms
+    else:
+        over = 0
+    count, come = 0, deque[int](maxlen=most)
+    for at_ms in islice(times_until(entry, begin_ms, now_ms), _MOST_COUNTED):
+        come.append(at_ms)
+        count += 1
+    if count == _MOST_COUNTED and come[-1] < now_ms - _WEEK_MS:
+        for at_ms in times_until(entry, next_nominal(entry, now_ms - _WEEK_MS), now_ms):
+            come.append(at_ms)
+            count += 1
+    return come, over + count
 
 
 def times_until(entry: ScheduleEntry, nominal_ms: int | None, last_ms: int) -> Iterator[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...schema.message.times import format_ts
-from .recurrence import due_time, next_nominal
+from .recurrence import due_time, nominals_after
 from .windows import why_not
 from .zones import local_time, zone_of
 
@@ -42,18 +42,27 @@ def coming(entry: ScheduleEntry, from_ms: int, first_ms: int | None = None) -> I
         first_ms: the nominal time that stands next; None: the first after `from_ms`.
     """
     zone = zone_of(entry.timezone)
-    nominal_ms = first_ms
-    if nominal_ms is None:
-        nominal_ms = entry.at_ms if entry.at_ms is not None else next_nominal(entry, from_ms)
     outside, last_ms = 0, -1
-    while nominal_ms is not None and outside < _MAX_OUTSIDE:
+    for nominal_ms in _nominals(entry, from_ms, first_ms):
         due_ms = due_time(entry, nominal_ms, 0.5)
         if due_ms <= from_ms or due_ms == last_ms or why_not(entry, due_ms, zone) is not None:
             outside += 1
+            if outside == _MAX_OUTSIDE:
+                return
         else:
             outside, last_ms = 0, due_ms
             yield _shown(due_ms, zone)
-        nominal_ms = next_nominal(entry, nominal_ms)
+
+
+def _nominals(entry: ScheduleEntry, from_ms: int, first_ms: int | None) -> Iterator[int]:
+    """Yield the nominal times of a schedule, from the one that stands next on."""
+    if first_ms is None and entry.at_ms is None:
+        yield from nominals_after(entry, from_ms)
+        return
+    begin_ms = entry.at_ms if first_ms is None else first_ms
+    assert begin_ms is not None  # it has either
+    yield begin_ms
+    yield from nominals_after(entry, begin_ms)
 
 
 def _shown(at_ms: int, zone: tzinfo) -> Coming:

@@ -21,6 +21,11 @@ UPDATE schedules SET paused_at_ms = ?, next_nominal_ms = ?, due_ms = ?
 -- name: remove_schedule
 DELETE FROM schedules WHERE plugin = ? AND schedule_id = ?;
 
+-- name: remove_other_schedules
+-- All that are not in a JSON list of pairs.
+DELETE FROM schedules WHERE (plugin, schedule_id) NOT IN (
+  SELECT value ->> 0, value ->> 1 FROM json_each(?));
+
 -- name: schedule
 SELECT {schedule} FROM schedules WHERE plugin = ? AND schedule_id = ?;
 

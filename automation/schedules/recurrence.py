@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from ...schema.errors import AckbusError
 from ...schema.message.times import MAX_TS_MS
+from ...schema.paging import further
 from .cron import CronRule
 from .windows import moved_into
 from .zones import zone_of
@@ -12,8 +14,13 @@ from .zones import zone_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import tzinfo
 
     from ..config.snapshot import ScheduleEntry
+
+
+class NoNextTime(AckbusError):
+    """The next time of a rule can't be computed."""
 
 
 def first_nominal(entry: ScheduleEntry, begun_at_ms: int) -> int | None:
@@ -33,19 +40,34 @@ def first_nominal(entry: ScheduleEntry, begun_at_ms: int) -> int | None:
 
 
 def next_nominal(entry: ScheduleEntry, after_ms: int) -> int | None:
-    """Return the nominal time after another; None for a schedule that runs once, or never again."""
+    """Return the nominal time after another; None for a schedule that runs once, or never again.
+
+    Raises:
+        NoNextTime: it can't be computed.
+    """
     found = next(nominals_after(entry, after_ms), None)
-    assert found is None or found > after_ms  # else a tick would never end
-    return found
+    return None if found is None else further("times of a schedule", after_ms, found)
 
 
 def nominals_after(entry: ScheduleEntry, after_ms: int) -> Iterator[int]:
-    """Yield the nominal times after another, in order."""
+    """Yield the nominal times after another, in order.
+
+    Raises:
+        NoNextTime: one can't be computed.
+    """
     if entry.every_s is not None:
         every_ms = max(1, round(entry.every_s * 1000))
         yield from range(after_ms + every_ms, MAX_TS_MS + 1, every_ms)
     elif entry.cron is not None:
-        yield from _rule(entry.cron).times_after(after_ms, zone_of(entry.timezone))
+        yield from _times_of_rule(entry.cron, after_ms, zone_of(entry.timezone))
+
+
+def _times_of_rule(text: str, after_ms: int, zone: tzinfo) -> Iterator[int]:
+    try:
+        yield from _rule(text).times_after(after_ms, zone)
+    except (OverflowError, ValueError) as error:  # a stored time of a year that no calendar has
+        why = f"cron {text!a} has no time after {after_ms} in {zone} to be computed"
+        raise NoNextTime(why) from error
 
 
 def due_time(entry: ScheduleEntry, nominal_ms: int, chance: float) -> int:

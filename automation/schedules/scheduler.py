@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import deque
 from dataclasses import dataclass
 
 from ...schema.errors import InvalidInput, NotFound, Refused
-from ...schema.message.times import format_ts
+from ...schema.message.times import MAX_TS_MS, format_ts
+from ...schema.paging import NoProgress
 from ..jobs.job_request import Submitted
-from .firing import submit, times_until, with_due
+from .firing import last_times, submit, with_due
 from .overlap import cancel_outstanding
-from .recurrence import first_nominal, next_nominal
+from .recurrence import NoNextTime, first_nominal, next_nominal
 from .tables import Decision, Decisions, Schedules
 from .windows import why_not
 from .zones import zone_of
@@ -39,6 +39,9 @@ _LEAST_GRACE_MS = 1_000
 
 #: The errors that are of one job and not of the bus: its queue is full, or not there.
 _REFUSALS = (InvalidInput, NotFound, Refused)
+
+#: The errors of one schedule whose times can't be computed: by its rule, or by what is stored.
+_NO_TIMES = (NoNextTime, NoProgress, OverflowError, ValueError)
 
 _log = logging.getLogger("ackbus.automation.scheduler")
 
@@ -148,20 +151,30 @@ class Scheduler:
     def _take(self, entry: ScheduleEntry, known: Schedule | None, now_ms: int) -> None:
         if known is not None and known.config_hash == entry.hash:
             return
+        try:
+            times = with_due(entry, self._first(entry, known, now_ms), self._chance())
+        except _NO_TIMES as error:  # of this schedule alone
+            _log_no_time(entry, str(error))
+            times = None, None
         if known is None:
-            nominal_ms = first_nominal(entry, now_ms)
+            self._schedules.add(entry, *times, now_ms)
+        else:
+            self._schedules.change(entry, *times)
+
+    def _first(self, entry: ScheduleEntry, known: Schedule | None, now_ms: int) -> int | None:
+        if known is None:
             is_single = entry.at_ms is not None or entry.after_s is not None
             if is_single and self._decisions.has_any(entry):
-                nominal_ms = None  # it was known before, and has run
-            self._schedules.add(entry, *with_due(entry, nominal_ms, self._chance()), now_ms)
-            return
+                return None  # it was known before, and has run
+            return first_nominal(entry, now_ms)
         if entry.every_s is not None and known.last_fired_ms is not None:
-            nominal_ms = max(now_ms, next_nominal(entry, known.last_fired_ms) or now_ms)
+            begun_ms = next_nominal(entry, known.last_fired_ms) or now_ms
+            nominal_ms: int | None = max(now_ms, begun_ms)
         else:
             nominal_ms = first_nominal(entry, now_ms)
         if nominal_ms is not None and self._decisions.has(entry, nominal_ms):
-            nominal_ms = next_nominal(entry, max(now_ms, nominal_ms))
-        self._schedules.change(entry, *with_due(entry, nominal_ms, self._chance()))
+            return next_nominal(entry, max(now_ms, nominal_ms))
+        return nominal_ms
 
     def tick(self) -> int | None:
         """Decide about all that is due; return when something is due next, in epoch milliseconds.
@@ -170,16 +183,30 @@ class Scheduler:
         not at all.
         """
         self._follow_clock()
+        before: list[Schedule] = []
         while due := self._schedules.due(self._bus.now_ms(), BATCH):
             # A long run of missed times takes its time, in which others write.
-            come = [self._times(each, self._bus.now_ms()) for each in due]
+            come = [self._looked_at(each) for each in due]
             with self._bus.transaction():
                 if self._check is not None:
                     self._check()
+                if due == before:  # a program stored rows that no name leads to
+                    self._schedules.remove_all_but(self._entries)
                 for known, times in zip(due, come, strict=True):
                     if known == self._schedules.get(known.plugin, known.id):
                         self._decide(known, times)
+            before = due
         return self._schedules.next_due()
+
+    def _looked_at(self, known: Schedule) -> _Times | str | None:
+        """Return what `_times` does, or why no times can be computed: of this schedule alone."""
+        try:
+            times = self._times(known, self._bus.now_ms())
+            if times is not None:
+                with_due(self._entries[known.plugin, known.id], times.following, 0.5)
+            return times
+        except _NO_TIMES as error:
+            return str(error)
 
     def _follow_clock(self) -> None:
         """Bring intervals nearer after the clock was set back, which has put them too far away."""
@@ -202,11 +229,14 @@ class Scheduler:
         nominal_ms = next_nominal(entry, now_ms)
         self._schedules.advance(entry, *with_due(entry, nominal_ms, self._chance()))
 
-    def _decide(self, known: Schedule, times: _Times | None) -> None:
+    def _decide(self, known: Schedule, times: _Times | str | None) -> None:
         """Decide about the times of one schedule that have come, in the open transaction."""
         entry = self._entry(known)
         if entry is None or times is None or known.due_ms is None:
             self._schedules.remove(known.plugin, known.id)  # another configuration's, now gone
+            return
+        if isinstance(times, str):
+            self._give_up(entry, known.due_ms, times)
             return
         now_ms = self._bus.now_ms()
         fired = [self._catch_up(entry, times, now_ms)] if times.missed else []
@@ -220,6 +250,14 @@ class Scheduler:
             fired_ms=known.due_ms if done and not times.missed else (now_ms if done else None),
             job_id=done[-1].job_id if done else None,
         )
+
+    def _give_up(self, entry: ScheduleEntry, due_ms: int, why: str) -> None:
+        """Leave a schedule without a next time, until it is configured otherwise; say why."""
+        _log_no_time(entry, why)
+        at_ms = min(max(0, due_ms), MAX_TS_MS)
+        if not self._decisions.has(entry, at_ms):
+            self._decisions.add(entry, at_ms, "skipped", why)
+        self._schedules.advance(entry, None, None)
 
     def _entry(self, known: Schedule) -> ScheduleEntry | None:
         """Return the configuration of a schedule; None where it is configured otherwise now."""
@@ -242,11 +280,7 @@ class Scheduler:
             is_moved = entry.every_s is not None or entry.preferred_window is not None
             from_ms = max(due_ms, 0) if is_moved else nominal_ms
             return _Times(nominal_ms, [], 0, nominal_ms, next_nominal(entry, from_ms))
-        begin_ms, count = self._near_end(entry, nominal_ms, now_ms)
-        come: deque[int] = deque(maxlen=MAX_LOOKED_AT)
-        for at_ms in times_until(entry, begin_ms, now_ms):
-            come.append(at_ms)
-            count += 1
+        come, count = last_times(entry, nominal_ms, now_ms, MAX_LOOKED_AT)
         following, current = next_nominal(entry, come[-1]), None
         if count > 1 and come[-1] + self._grace_ms >= now_ms:
             current = come.pop()
@@ -256,15 +290,6 @@ class Scheduler:
         count -= len(come) - len(missed)
         first = missed[0] if missed and nominal_ms in decided else nominal_ms
         return _Times(first, missed, count, current, following)
-
-    def _near_end(self, entry: ScheduleEntry, nominal_ms: int, now_ms: int) -> tuple[int, int]:
-        """Return where to begin with a run of missed intervals, and how many lie before it."""
-        if entry.every_s is None:
-            return nominal_ms, 0
-        every_ms = max(1, round(entry.every_s * 1000))
-        count = (now_ms - nominal_ms) // every_ms
-        over = max(0, count - MAX_LOOKED_AT)
-        return nominal_ms + over * every_ms, over
 
     def _catch_up(self, entry: ScheduleEntry, times: _Times, now_ms: int) -> Decision | None:
         """Decide about a run of missed times by the policy; return the last that runs, or None."""
@@ -352,6 +377,11 @@ class Scheduler:
         if not self._breakers.may_poll(entry.plugin, entry.command, self._submission):
             return "the circuit breaker is open"
         return None
+
+
+def _log_no_time(entry: ScheduleEntry, why: str) -> None:
+    told = (entry.id, entry.plugin, why)
+    _log.error("schedule %s of %s has no next time: %s", *told, extra={"plugin": entry.plugin})
 
 
 def _entries(config: Config, registry: Registry | None) -> dict[tuple[str, str], ScheduleEntry]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import orjson
+
 from ...schema.message.limits import MAX_SEQ
 from ...schema.message.times import format_ts, parse_ts
 from ...schema.queries import Queries, Table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..config.snapshot import ScheduleEntry
 
 _COLUMNS = {
@@ -143,6 +147,10 @@ class Schedules(Table):
     def remove(self, plugin: str, id: str) -> None:
         """Delete a schedule; the decisions about its times stay."""
         self._engine.change(SQL["remove_schedule"], (plugin, id))
+
+    def remove_all_but(self, names: Iterable[tuple[str, str]]) -> None:
+        """Delete the schedules that have none of these plugins and ids, however they are stored."""
+        self._engine.change(SQL["remove_other_schedules"], (orjson.dumps([*names]).decode(),))
 
     def get(self, plugin: str, id: str) -> Schedule | None:
         """Return a schedule, or None."""

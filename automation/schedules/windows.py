@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from ...schema.paging import NoProgress
 from .zones import local_time
 
 TYPE_CHECKING = False
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
 
     from ..config.snapshot import ScheduleEntry, Window
+
+#: How many days on a window begins at the latest: a zone may skip one, or repeat one.
+_MOST_DAYS = 4
 
 _WEEKDAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 
@@ -33,11 +37,13 @@ def moved_into(window: Window, at_ms: int, zone: tzinfo) -> int:
         return at_ms
     start = divmod(window.start_minute, 60)
     day = moment.replace(hour=start[0], minute=start[1], second=0, microsecond=0, fold=0)
-    while True:
+    begin_ms = at_ms
+    for _ in range(_MOST_DAYS):
         begin_ms = round(day.timestamp() * 1000)
         if begin_ms > at_ms:
             return begin_ms
         day += timedelta(days=1)
+    raise NoProgress("starts of a window", at_ms, begin_ms)
 
 
 def why_not(entry: ScheduleEntry, at_ms: int, zone: tzinfo) -> str | None:

@@ -118,7 +118,9 @@ class Archive:
             SegmentMissing: a segment of the range is missing or damaged.
         """
         for frame in self._frames(after_seq, min(upto_seq, self.upto())):
-            yield from self._messages(frame, after_seq, upto_seq, holding)
+            for message in self._messages(frame, after_seq, upto_seq, holding):
+                after_seq = message.seq
+                yield message
 
     def read_backwards(self, after_seq: int, upto_seq: int) -> Iterator[Message]:
         """Yield what `read` does, the newest first."""
@@ -147,15 +149,19 @@ class Archive:
             end = bisect_right(lines, upto_seq, key=_seq_of)
             for line in islice(lines, first, end):
                 if holding in line:
-                    yield message_of_line(line, self._blobs)
-        except (KeyError, ValueError) as error:
+                    message = message_of_line(line, self._blobs)
+                    if not after_seq < message.seq <= upto_seq:
+                        raise ValueError("its messages are in no order")
+                    after_seq = message.seq
+                    yield message
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise self._damaged(frame, f"a line in it is none of a bus ({error})") from error
 
     def _lines(self, frame: Frame) -> list[bytes]:
         last = self._last
         if last is not None and last[0] == frame:
             return last[1]
-        lines = self._read_frame(frame).splitlines()
+        lines = self._read_frame(frame)
         if not self._are_own(frame, lines):
             raise self._damaged(frame, "it holds other messages than were archived in it")
         self._last = (frame, lines)
@@ -173,18 +179,20 @@ class Archive:
             return False
         return all(self._engine.value(SQL["kept_seq"], (end.id,)) == end.seq for end in ends)
 
-    def _read_frame(self, frame: Frame) -> bytes:
-        import zstandard
+    def _read_frame(self, frame: Frame) -> list[bytes]:
+        from .archive_frames import lines_of_frame
 
         try:
             with self._folder.read(segment_name(frame.segment)) as file:
                 try:
-                    data = os.pread(file.fileno(), frame.bytes, frame.start)
-                    return zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False)
-                except (OSError, OverflowError, ValueError, zstandard.ZstdError) as error:
+                    lines, size = lines_of_frame(_pieces(file, frame))
+                except (OSError, OverflowError, ValueError) as error:
                     raise self._damaged(frame, f"it is damaged ({error})") from error
         except OSError as error:
             raise self._missing(frame.segment, error.strerror) from error
+        if size != frame.bytes:
+            raise self._damaged(frame, "it is damaged (it is shorter than it was)")
+        return lines
 
     def _damaged(self, frame: Frame, why: str) -> SegmentMissing:
         last_seq = self._engine.value(SQL["frame_end"], (frame.first_seq,))
@@ -321,6 +329,16 @@ class Archive:
                 self._engine.rows(SQL[step], (after, upto))
             self._engine.rows(SQL["set_archived_upto"], (upto,))
             return self._engine.count_changes(SQL["remove_archived"], (after, upto))
+
+
+def _pieces(file: BufferedReader, frame: Frame) -> Iterator[bytes]:
+    """Yield the bytes of a frame, as far as the file has them."""
+    from .archive_frames import PIECE_BYTES
+
+    at, end = frame.start, frame.start + frame.bytes
+    while at < end and (piece := os.pread(file.fileno(), min(PIECE_BYTES, end - at), at)):
+        yield piece
+        at += len(piece)
 
 
 def _seq_of(line: bytes) -> int:

@@ -81,7 +81,7 @@ class Catalog(Table):
     def position(self) -> int:
         """Return the seq up to which messages have been counted."""
         seq: int = self._engine.one_number(SQL["catalog_position"], "catalog_state")
-        return seq
+        return max(0, seq)  # below it there is nothing to count, and no end of steps
 
     def counts(self, kind: str) -> dict[str, int]:
         """Return how many counted messages there are by `type`, or by sender (`from`)."""

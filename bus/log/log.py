@@ -11,7 +11,7 @@ import orjson
 
 from ...schema.message.draft import Draft
 from ...schema.message.message import Message, Receipt, message_of
-from ...schema.queries import pages
+from ...schema.paging import further, pages
 from ..errors import SegmentMissing
 from ..statements import SQL
 from .append import Appender
@@ -119,7 +119,7 @@ class Log:
                 yield from self.read(after_seq=after)
                 return
             except SegmentMissing as lost:
-                after = lost.last_seq
+                after = further("messages of the archive", after, lost.last_seq)
 
     def readable(self, seq: int) -> Message | None:
         """Return the message at this place; None, and a warning, when its segment is lost too.
@@ -202,10 +202,14 @@ class Log:
 
         Those of the archive are all of the range, whatever the walk leaves out.
         """
-        while rows := self._engine.rows(SQL[walk], (after, last, size, *key)):
-            for row in rows:
+
+        def rows(upto: int) -> list[tuple[Any, ...]]:
+            return self._engine.rows(SQL[walk], (after, upto, size, *key))
+
+        for page in pages(rows, last, place=_before, what="messages", backwards=True):
+            for row in page:
                 yield message_of(row, self._blobs)
-            last = rows[-1][0] - 1
+            last = _before(page[-1])
         yield from self._archive.read_backwards(after, last)
 
     def last_sent_ms(self, agent: str) -> int | None:
@@ -235,10 +239,12 @@ class Log:
 
     def named_blobs(self) -> Iterator[str]:
         """Yield the names of the blobs that messages name, archived ones too, in their order."""
-        ref = ""
-        while page := self._engine.rows(SQL["named_blobs"], (ref, PAGE_MESSAGES)):
-            yield from (ref for (ref,) in page)
-            ref = page[-1][0]
+
+        def named(after: bytes) -> list[tuple[bytes, str]]:
+            return self._engine.rows(SQL["named_blobs"], (after, PAGE_MESSAGES))
+
+        for page in pages(named, b"", what="names of blobs"):
+            yield from (ref for _, ref in page)
 
     def recipients(self) -> list[str]:
         """Return every name that messages in the log are addressed to."""
@@ -356,8 +362,12 @@ class Log:
                 raise _HasLeft
             return rows
 
-        for rows in pages(page, after, PAGE_MESSAGES):
+        for rows in pages(page, after, PAGE_MESSAGES, what="messages"):
             yield from rows
+
+
+def _before(row: tuple[Any, ...]) -> Any:
+    return row[0] - 1
 
 
 def _distinct(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:

@@ -15,6 +15,7 @@ import apsw
 
 from ...schema.directory.file_lock import FileLock
 from ...schema.errors import AckbusError, BusBusy, BusUnusable
+from ...schema.paging import further
 from ...schema.sqlite.creation import keep_out_of_git
 from ...schema.sqlite.database import BUSY_TIMEOUT_MS
 from ...schema.sqlite.sqlite_errors import ENDINGS, make_file, open_file
@@ -185,6 +186,7 @@ class SearchIndex:
         newest = self._log.newest_seq()
         while (position := _position(connection)[0]) < newest:
             page, last = self._page(position, newest)
+            further("messages to index", position, last[0])
             rows = self._rows(page)
             with connection:
                 if _position(connection)[0] == position:  # else another process has indexed them
@@ -227,7 +229,7 @@ class SearchIndex:
                 _add(connection, rows)
                 if upto < seq:
                     connection.execute(_ADD_LACKING, (seq, upto))
-            after = upto
+            after = further("messages to index", after, upto)
 
     def _rows(self, page: list[Message]) -> list[tuple[Any, ...]]:
         return [

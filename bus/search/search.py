@@ -13,6 +13,7 @@ from ...schema.callbacks import check_progress
 from ...schema.directory.layout import Layout
 from ...schema.errors import InvalidInput
 from ...schema.message.limits import MAX_COUNT
+from ...schema.paging import further
 from ..errors import SegmentMissing
 from ..log.catalog import Catalog
 from ..log.filters import Wanted
@@ -158,7 +159,8 @@ class Search:
             yield from (seq for seq, _ in sorted(rated, key=rank))
             if len(rated) < RATED:
                 return
-            before = min(seq for seq, _ in rated)
+            oldest = min(seq for seq, _ in rated)
+            before = further("words of the index", before, oldest, backwards=True)
 
     def _message(self, seq: int) -> Message | None:
         try:

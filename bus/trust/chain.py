@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from ...schema.arguments import with_checked_arguments
 from ...schema.callbacks import check_progress
 from ...schema.message.limits import MAX_SEQ
-from ...schema.queries import pages
+from ...schema.paging import further, pages
 from ..statements import SQL
 
 TYPE_CHECKING = False
@@ -125,9 +125,11 @@ class Chain:
             BusBusy: the write lock could not be had in time; finished steps stay.
         """
         check_progress(on_progress)
+        upto = 0
         while self.extend():
             head = self.head()
-            on_progress(head.seq if head else 0)
+            upto = further("links of the chain", upto, head and head.seq)
+            on_progress(upto)
 
     def links(self, after_seq: int, upto_seq: int) -> Iterator[Link]:
         """Yield the links of a range, without the first and with the last seq."""
@@ -135,5 +137,5 @@ class Chain:
         def page(after: int) -> list[tuple[int, bytes]]:
             return self._engine.rows(SQL["chain_links"], (after, upto_seq, _PAGE_LINKS))
 
-        for rows in pages(page, after_seq, _PAGE_LINKS):
+        for rows in pages(page, after_seq, _PAGE_LINKS, what="links of the chain"):
             yield from (Link(*row) for row in rows)

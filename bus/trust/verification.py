@@ -9,6 +9,7 @@ from __future__ import annotations
 from ...schema.callbacks import check_progress
 from ...schema.errors import BlobAltered, BlobMissing, InvalidInput
 from ...schema.message.limits import MAX_SEQ
+from ...schema.paging import further
 from ...schema.queries import file_of
 from ...schema.sqlite.rules.state_rules import broken_state
 from ..errors import SegmentMissing
@@ -141,7 +142,7 @@ class Verification:
                     yield message
                 return
             except SegmentMissing as lost:
-                after = max(after, lost.last_seq)
+                after = further("messages of the archive", after, lost.last_seq)
                 yield lost
 
     def _of(self, message: Message, chain: ChainCheck, blobs: set[str]) -> Iterator[Problem]:

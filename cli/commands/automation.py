@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from contextlib import suppress
@@ -10,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ...schema.errors import AckbusError
+from ...schema.errors import AckbusError, Refused
 from ..definition import Commands, optional, optional_word
 from ..options.service import SERVICE, ServicePlace
 from ..show import output
@@ -46,8 +45,9 @@ def start(place: ServicePlace = SERVICE) -> int:
     from ...automation.config.faults import ConfigFaults
     from ..running.automation_host import serve
 
+    place.refuse_found()
     try:
-        serve(place.folder(), place.bus_directory())
+        serve(place.folder(), place.bus_directory(), place.origin())
     except ConfigFaults as error:
         for fault in error.faults[:-1]:
             output.note(str(fault))
@@ -67,6 +67,7 @@ def status(place: ServicePlace = SERVICE) -> int:
         found = status_of(bus)
     pid = _pid(place)
     found["service"]["is_running"] = pid is not None
+    place.tell_shadowed()
     output.result(found, *_lines(found))
     return 0 if pid is not None else output.NOTHING
 
@@ -77,12 +78,13 @@ def reload(place: ServicePlace = SERVICE) -> int:
 
     Exit code 4 when no service runs, 1 when it refuses the configuration: its log says why.
     """
-    from ...automation.service_lock import running_pid
+    from ...automation.service_lock import running_pid, tell
 
+    place.refuse_found()
     pid = running_pid(place.state_dir())
     with place.open() as bus:
         before = _taken_at(bus)
-        _signal(pid, signal.SIGHUP)
+        tell(place.state_dir(), signal.SIGHUP)
         if not _within(lambda: _taken_at(bus) != before):
             raise AckbusError(
                 "the service has not taken the configuration: see its log, and 'bus config check'"
@@ -102,13 +104,20 @@ def stop(
     code 4 when no service runs.
     """
     from ...automation.service import STOP_S
-    from ...automation.service_lock import running_pid
+    from ...automation.service_lock import is_running, running_pid, tell
 
-    pid = running_pid(place.state_dir())
-    _signal(pid, signal.SIGTERM)
-    if now and not _within(lambda: _pid(place) != pid, _LOOK_EVERY_S):  # two at once may be one
-        _signal(pid, signal.SIGTERM)
-    if not _within(lambda: _pid(place) != pid, STOP_S + _WITHIN_S):
+    place.refuse_found()
+    where = place.state_dir()
+    pid = running_pid(where)
+
+    def has_ended() -> bool:
+        return not is_running(where)
+
+    tell(where, signal.SIGTERM)
+    if now and not _within(has_ended, _LOOK_EVERY_S):  # two at once may be one
+        with suppress(Refused):  # it has ended since
+            tell(where, signal.SIGTERM)
+    if not _within(has_ended, STOP_S + _WITHIN_S):
         raise AckbusError(
             f"process {pid} has not ended yet; 'bus automation stop --now' ends its jobs"
         )
@@ -227,6 +236,7 @@ def api(
     from ...automation.service_lock import running_pid
     from ..running.api_call import call_of, print_answer
 
+    place.refuse_found()
     running_pid(place.state_dir())  # else the token would go to whoever has the port now
     return print_answer(place.snapshot().config, call_of(path, method, field or ()))
 
@@ -251,11 +261,6 @@ def reset(
     return 0
 
 
-def _signal(pid: int, number: int) -> None:
-    with suppress(ProcessLookupError):  # it has ended since: the wait that follows sees it
-        os.kill(pid, number)
-
-
 def _pid(place: ServicePlace) -> int | None:
     from ...automation.service_lock import NoService, running_pid
 
@@ -263,6 +268,8 @@ def _pid(place: ServicePlace) -> int | None:
         return running_pid(place.state_dir())
     except NoService:
         return None
+    except Refused:  # it runs where its process can't be seen
+        return 0
 
 
 def _taken_at(bus: Bus) -> object:

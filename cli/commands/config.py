@@ -12,7 +12,7 @@ import typer
 from ...schema.errors import NotFound
 from ..definition import Commands, optional_word
 from ..options.common import Directory, Json, Verbose
-from ..options.service import FOLDER_HELP, ServicePlace, folder_of
+from ..options.service import FOLDER_HELP, ServicePlace, folder_of, origin_of
 from ..show import output
 
 commands = Commands()
@@ -38,7 +38,7 @@ def check(folder: Folder = None, json: Json = False, verbose: Verbose = False) -
 
     where = folder_of(folder)
     try:
-        found = examine_folder(where, os.environ)
+        found = examine_folder(where, os.environ, origin_of(folder))
     except ConfigFaults as refused:
         faults, warnings = refused.faults, refused.warnings
     else:
@@ -74,7 +74,7 @@ def show(
     from ...automation.config.redaction import shown
     from ...automation.snapshots import examine_folder
 
-    view: Any = shown(examine_folder(folder_of(folder), os.environ).config)
+    view: Any = shown(examine_folder(folder_of(folder), os.environ, origin_of(folder)).config)
     if only is not None:
         view = _named(view, only)
     if output.is_json():

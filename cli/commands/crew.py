@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import shlex
 from typing import Annotated
 
 import typer
 
-from ...schema.errors import NotFound
+from ...schema.directory.ownership import is_safe
+from ...schema.errors import NotFound, Refused
 from ...tasks.crew.crew_file import CrewFile, read_crew
 from ...tasks.crew.crew_layers import read_layers
 from ...tasks.crew.crew_lock import is_running, running_pid, stop_running, told_state
 from .. import arguments
-from ..definition import Commands
+from ..definition import Commands, optional_word
 from ..options.common import HERE, Place
 from ..own_path import own_path
 from ..running import crew_view as view
@@ -25,16 +27,22 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
 
 commands = Commands()
+#: The file that is found in the working directory where none is named.
+_FOUND = "crew.yaml"
+
 crew = commands.group("crew", help="Crew: planner, workers and integrator, kept running.")
 
 File = Annotated[
-    str, typer.Argument(metavar="FILE", help="The crew, in YAML: planner, workers, integrator, …")
+    str | None,
+    optional_word(
+        "FILE", f"The crew, in YAML: planner, workers, integrator, … Default: {_FOUND}, if trusted."
+    ),
 ]
 
 
 @crew.command("start", example="bus crew start crew.yaml --detach")
 def start(
-    file: File = "crew.yaml",
+    file: File = None,
     detach: Annotated[
         bool, typer.Option("--detach", help="Run in the background; return when it runs.")
     ] = False,
@@ -49,8 +57,9 @@ def start(
     a role prints is in the bus directory, in logs/ROLE.log. The roles end with the crew: SIGTERM,
     and SIGKILL after 10 s. With `max` above `count`, further workers start while jobs wait and no
     worker is idle. A terminal shows the roles. Over FILE go crew.PROFILE.yaml (of
-    BUS_CREW_PROFILE), crew.local.yaml, and variables as BUS_CREW_WORKERS_COUNT. Exit code 3 when a
-    crew of this bus runs, 78 when a file is wrong.
+    BUS_CREW_PROFILE), crew.local.yaml, and variables as BUS_CREW_WORKERS_COUNT. A crew.yaml that is
+    only found in the working directory starts nothing until 'bus trust add' names that. Exit code 3
+    then, and when a crew of this bus runs; 78 when a file is wrong.
     """
     found = _read(file)
     if check:
@@ -58,6 +67,8 @@ def start(
         output.result({"file": found.path, "roles": roles}, f"{found.path}: {len(roles)} roles")
         return 0
     with place.open() as bus:
+        if file is None:
+            _refuse_found(found.path)
         if not detach:
             return run_here(bus, found)
         pid = start_behind(bus, found.path)
@@ -110,5 +121,16 @@ def _look(bus: Bus) -> list[view.RoleSight]:
     return [view.RoleSight(role, bus.heartbeats.get(role["name"]), now_ms) for role in roles]
 
 
-def _read(path: str) -> CrewFile:
-    return read_crew(read_layers(os.path.abspath(path), os.environ), [own_path()])
+def _read(path: str | None) -> CrewFile:
+    layers = read_layers(os.path.abspath(path or _FOUND), os.environ, is_named=path is not None)
+    return read_crew(layers, [own_path()])
+
+
+def _refuse_found(path: str) -> None:
+    """Raise where a crew was only found, in a folder that this user does not trust."""
+    folder = os.path.dirname(path)
+    if not is_safe(folder):
+        raise Refused(
+            f"{path} was only found here, and starts nothing: look at it, then trust it with 'bus"
+            f" trust add {shlex.quote(folder)}', or name it: 'bus crew start {_FOUND}'"
+        )

@@ -19,6 +19,7 @@ from ...export.jsonl.jsonl_file import open_exported
 from ...export.jsonl.replaced_file import exported_files
 from ...schema.directory.layout import has_export
 from ...schema.errors import InvalidInput, NotFound, Refused
+from ...schema.stop_limit import obey
 from ..definition import Commands, optional, optional_word
 from ..logs import show_logs
 from ..options.common import HERE, Place
@@ -73,8 +74,7 @@ def export(
         exporter = Exporter(bus)
         if follow:
             show_logs()
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, lambda *_: exporter.stop())
+            obey(lambda number, frame: exporter.stop(), signal.SIGINT, signal.SIGTERM)
             exporter.follow()
             return 0
         from_start = rebuild or limit is not None

@@ -11,6 +11,7 @@ from ...automation.forwarding.forwarder import TIMEOUT_S, Forwarder
 from ...automation.forwarding.subscription import Subscription
 from ...automation.forwarding.targets import Target
 from ...schema.errors import InvalidInput
+from ...schema.stop_limit import obey
 from ...subscribers.inboxes.cursors import Cursors
 from ...subscribers.inboxes.inbox import MAX_DELIVERIES
 from .. import arguments
@@ -133,5 +134,4 @@ def _stop_by_signal(forwarder: Forwarder) -> None:
         signal.signal(number, signal.SIG_DFL)
         forwarder.stop()
 
-    for number in _SIGNALS:
-        signal.signal(number, stop)
+    obey(stop, *_SIGNALS)

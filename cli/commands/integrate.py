@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ...schema.errors import InvalidInput
+from ...schema.stop_limit import obey
 from ...tasks.integrate.integrator import Integrator
 from ...tasks.integrate.requests import look, request
 from ..definition import Commands, optional
@@ -92,9 +93,7 @@ def _run(integrator: Integrator, *, once: bool) -> None:
         integrator.stop(*([0.0] if told else []))
         told.append(number)
 
-    for number in _SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-            signal.signal(number, stop)
+    obey(stop, *_SIGNALS, keeps_ignored=True)
     integrator.run(once=once)
 
 

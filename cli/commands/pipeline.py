@@ -88,6 +88,7 @@ def run(
     its jobs. Exit code 1 when a job failed, 5 when the time was over first: the run goes on; 4 when
     no service runs to wait for: the run waits for one.
     """
+    place.refuse_found()
     snapshot, index = _index(place)
     found = index.pipeline(name)
     body = {} if payload is None else json_argument(payload, "--payload")
@@ -169,6 +170,7 @@ def repeat(
     from ...automation.jobs.submission import Submission
     from ...automation.routes.tree import once_more
 
+    place.refuse_found()
     with place.open() as bus:
         done = Submission(bus).submit(once_more(bus, job))
     output.result({"job_id": done.job_id, "seq": done.seq}, done.job_id)
@@ -255,5 +257,5 @@ def _summary(found: CompiledPipeline) -> dict[str, object]:
 def _index(place: ServicePlace) -> tuple[Snapshot, Index]:
     from ...automation.routes.index import Index
 
-    snapshot = place.snapshot()
+    snapshot = place.look()
     return snapshot, Index(snapshot.config)

@@ -25,7 +25,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the plugi
 @plugin.command("list", example="bus plugin list")
 def show_list(place: ServicePlace = SERVICE) -> int:
     """List the plugins of the configuration, and why some can't run. Exit code 4 for none."""
-    snapshot = place.snapshot()
+    snapshot = place.look()
     records = [_summary(each) for each in snapshot.plugins.values()]
     for fault in snapshot.registry.faults:
         output.note(str(fault))
@@ -96,7 +96,7 @@ def show(name: Name, place: ServicePlace = SERVICE) -> int:
     from ...automation.config.redaction import shown
     from ...automation.status import plugin_of
 
-    snapshot = place.snapshot()
+    snapshot = place.look()
     found = snapshot.registry.plugin(name)
     record: dict[str, Any] = _summary(found) | {
         "folder": str(found.folder),

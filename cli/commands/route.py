@@ -29,7 +29,7 @@ def show_list(place: ServicePlace = SERVICE) -> int:
             "command": each.command,
             "broadcast": each.broadcast,
         }
-        for each in place.snapshot().config.routes
+        for each in place.look().config.routes
     ]
     return output.results(records)
 
@@ -54,7 +54,7 @@ def replay(
     from ...automation.routes.history import replayed
     from ...automation.routes.router import Router
 
-    snapshot = place.snapshot()
+    snapshot = place.look()
     count = 0
     with place.open() as bus:
         router = Router(bus, snapshot.config, snapshot.plugins)

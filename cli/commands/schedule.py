@@ -42,7 +42,7 @@ def show_list(place: ServicePlace = SERVICE) -> int:
     """
     from ...automation.schedules.tables import Schedules
 
-    entries = _entries(place.snapshot())
+    entries = _entries(place.look())
     with place.open() as bus:
         known = {(each.plugin, each.id): each for each in Schedules.of(bus).all()}
     records = []
@@ -94,11 +94,13 @@ def show_next(
     if sum(each is not None for each in (name, cron, every)) != 1:
         raise InvalidInput("give one of NAME, --cron and --every; see 'bus schedule next --help'")
     from_ms = now_ms() if begin is None else parse_ts(begin)
-    entry = _rule(cron, every) if name is None else _named(place.snapshot(), name)
+    entry = _rule(cron, every) if name is None else _named(place.look(), name)
     if timezone is not None:
         zone_of(timezone)
         entry = replace(entry, timezone=timezone)
     found = [asdict(each) for each in islice(coming(entry, from_ms), count)]
+    if len(found) < count and entry.cron is not None:
+        output.note("no later times were found; those after the year 9998 are not looked at")
     return output.results(found, [(each["at"], each["local"]) for each in found], ("at", "local"))
 
 
@@ -111,7 +113,7 @@ def history(name: Name, count: Count = 50, place: ServicePlace = SERVICE) -> int
     """
     from ...automation.schedules.tables import Decisions
 
-    entry = _named(place.snapshot(), name)
+    entry = _named(place.look(), name)
     with place.open() as bus:
         found = Decisions.of(bus).about(entry.plugin, entry.id, limit=count)
     records = [each.record() for each in found]

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from ...schema.errors import InvalidInput
+from ...schema.stop_limit import lift_limit, obey
 from .. import arguments
 from ..definition import Commands, optional
 from ..logs import show_logs
@@ -244,9 +245,7 @@ def _obey(handler: Callable[[int, FrameType | None], None]) -> None:
     """Show the library's log, and have signals handled that end a role."""
     show_logs()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for number in _SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-            signal.signal(number, handler)
+    obey(handler, *_SIGNALS, keeps_ignored=True)
 
 
 class _Host:
@@ -267,6 +266,7 @@ class _Host:
             self._worker.stop_now(_STOP_GRACE_S)
         else:
             self._is_told = True
+            lift_limit()  # the job may take as long as it does
             self._worker.stop()
             output.remark("ending after the job that runs; a second Ctrl-C ends that now")
 

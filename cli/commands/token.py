@@ -35,8 +35,8 @@ def create(
         list[str],
         typer.Option(
             metavar="S",
-            help="messages, work, or of automation plugin, jobs, events, each with :ro or :rw; "
-            "or admin; may be repeated.",
+            help="messages or work, or of automation plugin, jobs, events, each with :ro or :rw; "
+            "tasks:rw for what has tasks begun, decided or landed; or admin; may be repeated.",
         ),
     ],
     agent: Annotated[

@@ -29,7 +29,7 @@ _ACCEPTED = 202
 @webhook.command("list", example="bus webhook list")
 def show_list(place: ServicePlace = SERVICE) -> int:
     """List the webhooks of the configuration. Exit code 4 when there are none."""
-    webhooks = _of(place.snapshot().config)
+    webhooks = _of(place.look().config)
     names = ("webhook", "url", "becomes", "signature")
     rows = [
         (each.name, f"http://{webhooks.listen}{each.path}", each.target, each.signature_format)
@@ -44,7 +44,7 @@ def show(name: Name, place: ServicePlace = SERVICE) -> int:
     """Print the settings of a webhook, without its secrets."""
     from ...automation.config.redaction import shown
 
-    config = place.snapshot().config
+    config = place.look().config
     webhooks = _of(config)
     endpoint = _named(webhooks, name)
     (settings,) = (

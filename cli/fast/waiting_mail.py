@@ -6,6 +6,9 @@ whole are noted, here and by tools: `bus_ack` takes no others, and each is shown
 
 from __future__ import annotations
 
+from itertools import islice
+
+from ...schema.paging import pages, seq_of
 from ..show import output
 from ..show.answering import how_to_answer
 from ..show.bodies import Bodies
@@ -72,12 +75,9 @@ def waiting_mail(
 
 def _new_to(inbox: Inbox, notes: Notes) -> list[Message]:
     """Return the first messages that an agent was neither shown nor told of."""
-    after = notes.upto
-    chosen: list[Message] = []
-    while len(chosen) < SHOWN_MESSAGES and (found := inbox.poll_after(after, _READ)):
-        after = found[-1].seq
-        chosen += [message for message in found if message.seq not in notes]
-    return chosen[:SHOWN_MESSAGES]
+    mail = pages(lambda seq: inbox.poll_after(seq, _READ), notes.upto, place=seq_of, what="mail")
+    new = (message for found in mail for message in found if message.seq not in notes)
+    return list(islice(new, SHOWN_MESSAGES))
 
 
 # as the agent reads it ------------------------------------------------------------------------

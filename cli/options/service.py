@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import shlex
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from ...schema.directory.layout import BUS_DIR_VARIABLE
-from ...schema.errors import BusNotFound, NotFound
+from ...schema.directory.ownership import is_safe
+from ...schema.errors import BusNotFound, NotFound, Refused
 from ...schema.sqlite.database import WRITE_TIMEOUT_S
 from .. import arguments
 from ..definition import optional
+from ..show import output
 from .common import Json, Verbose, directory_option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ...automation.config.origin import Origin
     from ...automation.snapshots import Snapshot
     from ...bus.bus import Bus
 
@@ -39,11 +44,29 @@ ServiceDirectory = Annotated[
 
 def folder_of(given: str | None) -> Path:
     """Return the folder of configuration: the given one, else that of the environment, or here."""
+    return _folder_and_origin(given)[0]
+
+
+def origin_of(given: str | None) -> Origin:
+    """Return the origin of the folder of configuration."""
+    return _folder_and_origin(given)[1]
+
+
+def _folder_and_origin(given: str | None) -> tuple[Path, Origin]:
+    from ...automation.config.origin import FOUND, NAMED, OWN
+
     named = given or os.environ.get(CONFIG_VARIABLE)
     if named:
-        return Path(named)
-    here = Path.cwd()
-    return here if (here / "config.yaml").exists() else Path.home() / ".config" / "ductile"
+        return Path(named), NAMED
+    here, own = Path.cwd(), Path.home() / ".config" / "ductile"
+    if not (here / "config.yaml").exists() or os.path.realpath(own) == os.path.realpath(here):
+        return own, OWN
+    return here, OWN if is_safe(str(here)) else FOUND
+
+
+def hint_of(folder: Path) -> str:
+    """Return the command that trusts a folder."""
+    return f"'bus trust add {shlex.quote(str(folder))}'"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,15 +82,52 @@ class ServicePlace:
         """Return the folder of configuration."""
         return folder_of(self.config).absolute()
 
+    def origin(self) -> Origin:
+        """Return the origin of the configuration."""
+        return origin_of(self.config)
+
+    def refuse_found(self) -> None:
+        """Raise where the configuration was only found, so that nothing of it may act.
+
+        Raises:
+            Refused: likewise; with what to do.
+        """
+        if not self.origin().may_act:
+            folder = self.folder()
+            raise Refused(
+                f"the configuration in {folder} was only found here, and starts nothing: look at"
+                f" it, then trust it with {hint_of(folder)}, or name it with --config"
+            )
+
     def snapshot(self) -> Snapshot:
-        """Return the configuration as it is now, with its plugins.
+        """Return the configuration as it is now, with its plugins, for what acts by it.
+
+        Raises:
+            ConfigFaults: it is refused.
+            Refused: it was only found.
+        """
+        self.refuse_found()
+        return self.look()
+
+    def look(self) -> Snapshot:
+        """Return the configuration as it is now, with its plugins, for what only looks.
+
+        Where it was only found, its variables are not filled.
 
         Raises:
             ConfigFaults: it is refused.
         """
         from ...automation.snapshots import examine_folder
 
-        return examine_folder(self.folder(), os.environ)
+        return examine_folder(self.folder(), os.environ, self.origin())
+
+    def tell_shadowed(self) -> None:
+        """Warn of plugins that others of their name come before."""
+        from ...automation.config.faults import ConfigFaults
+
+        with suppress(ConfigFaults):  # whoever starts it is told
+            for warning in self.look().registry.shadowed:
+                output.note(f"warning: {warning}")
 
     def first_root(self) -> Path:
         """Return the first folder of plugins that the configuration names.
@@ -78,23 +138,49 @@ class ServicePlace:
         """
         from ...automation.config.load import load
 
-        roots = load(self.folder(), environ=os.environ).plugin_roots
+        self.refuse_found()
+        roots = load(self.folder(), environ=os.environ, origin=self.origin()).plugin_roots
         if not roots:
             raise NotFound("the configuration names no folder for plugins: plugin_roots: [plugins]")
         return roots[0]
 
     def state_dir(self) -> Path:
-        """Return the state directory of the service, with its lock."""
-        from ...automation.places import state_dir_of
+        """Return the state directory of the service, with its lock.
 
-        return state_dir_of(self.folder())
+        Raises:
+            Distrusted: others may have put the lock there.
+        """
+        from ...automation.places import state_dir_of
+        from ...automation.service_lock import LOCK
+        from ...schema.directory.file_trust import check
+        from ...schema.directory.ownership import trusted_owners
+
+        origin = self.origin()
+        found = state_dir_of(self.folder(), origin)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            check(found / LOCK, trusted_owners(*([self.folder()] if origin.is_named else [])))
+        return found
 
     def bus_directory(self) -> str:
-        """Return the directory of the service's bus: --dir, BUS_DIR, or its own."""
+        """Return the directory of the service's bus: --dir, BUS_DIR, or its own.
+
+        Raises:
+            Refused: a configuration that was only found has it elsewhere.
+        """
         from ...automation.places import bus_of
+        from ...schema.directory.discovery import refuse_foreign
+        from ...schema.directory.file_trust import is_within
 
         named = arguments.named_by(self.directory, False) or os.environ.get(BUS_DIR_VARIABLE)
-        return os.path.abspath(named) if named else bus_of(self.folder())
+        if named:
+            return os.path.abspath(named)
+        origin, folder = self.origin(), self.folder()
+        found = bus_of(folder, origin)
+        if not origin.may_act:
+            if not is_within(os.path.realpath(found), os.path.realpath(folder)):
+                self.refuse_found()
+            refuse_foreign(found)
+        return found
 
     def open(self, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> Bus:
         """Open the bus of the service.

@@ -8,23 +8,23 @@ import signal
 from contextlib import ExitStack
 from functools import partial
 
+from ...schema.stop_limit import heed, obey
 from ..show import output
 from .automation_doors import doors_of, not_served
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import FrameType
 
+    from ...automation.config.origin import Origin
     from ...automation.config.snapshot import Config
     from ...automation.log import ServiceLog
-    from ...automation.orders import Orders
     from ...server.listeners import Door, Listeners
 
 _log = logging.getLogger("ackbus.automation.service")
 
 
-def serve(folder: Path, bus_directory: str) -> None:
+def serve(folder: Path, bus_directory: str, origin: Origin) -> None:
     """Run the service of a folder of configuration on a bus; blocks until it is told to stop.
 
     The lock comes first: nothing of a live service is opened, upgraded or recovered by another.
@@ -45,22 +45,22 @@ def serve(folder: Path, bus_directory: str) -> None:
     from ...schema.sqlite.upgrade import upgrade
 
     orders = Orders()
-    _obey(orders, signal.SIGHUP)  # first: it would end a service that begins
+    heed(lambda number, frame: orders.reload(), signal.SIGHUP)  # it would end one that begins
     raise_open_files()
     with ExitStack() as stack:
-        lock = stack.enter_context(ServiceLock(state_dir_of(folder)))
+        lock = stack.enter_context(ServiceLock(state_dir_of(folder, origin)))
         lock.acquire()
         log = stack.enter_context(ServiceLog())
-        first = examine_folder(folder, os.environ)
+        first = examine_folder(folder, os.environ, origin)
         if not os.path.exists(os.path.join(bus_directory, "bus.db")):
             Bus.init(bus_directory).close()
         lock.acquire_bus(bus_directory)
         upgrade(bus_directory)
         bus = stack.enter_context(Bus.open(bus_directory))
-        loads = Loads(lambda: examine_folder(folder, os.environ))
+        loads = Loads(lambda: examine_folder(folder, os.environ, origin))
         taken = partial(_go_by, log, first.config)
         service = Service(bus, loads, orders=orders, on_taken=taken, on_reloaded=loads.end)
-        _obey(orders, signal.SIGINT, signal.SIGTERM)
+        obey(lambda number, frame: orders.stop(), signal.SIGINT, signal.SIGTERM)
         doors = doors_of(service, loads, first.config, stack)
         listeners = stack.enter_context(_listeners(doors)) if doors else None
         works = f"the service of {folder} works on {bus_directory}"
@@ -78,7 +78,7 @@ def _begin(works: str, listeners: Listeners | None) -> None:
 
 def _go_by(log: ServiceLog, first: Config, now: Config) -> None:
     """Go by a configuration, as far as the service itself does not."""
-    log.take(now.service)
+    log.take(now.service, now.variables)
     for told in not_served(first, now):
         _log.warning("%s", told)
 
@@ -87,14 +87,3 @@ def _listeners(doors: list[Door]) -> Listeners:
     from ...server.listeners import Listeners
 
     return Listeners(doors)
-
-
-def _obey(orders: Orders, *numbers: int) -> None:
-    def handle(number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGHUP:
-            orders.reload()
-        else:
-            orders.stop()
-
-    for number in numbers:
-        signal.signal(number, handle)

@@ -9,6 +9,7 @@ import time
 from contextlib import nullcontext
 
 from ...schema.errors import AckbusError
+from ...schema.stop_limit import obey
 from ...tasks.crew.crew import Crew
 from ...tasks.crew.crew_lock import CrewLock, running_pid, told_state
 from ...tasks.crew.role_logs import LOGS
@@ -32,6 +33,9 @@ _BEGINS_WITHIN_S = 30.0
 #: The name of its own log, beside those of its roles.
 _OWN_LOG = "crew.log"
 
+#: How much of the last words of a crew is shown, in bytes.
+_MAX_SAID_BYTES = 64 * 1024
+
 _NAP_S = 0.02
 
 
@@ -53,9 +57,7 @@ def run_here(bus: Bus, file: CrewFile) -> int:
             crew.stop(0) if told else crew.stop()
             told.append(number)
 
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-                signal.signal(number, stop)
+        obey(stop, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, keeps_ignored=True)
         output.remark(f"{len(file.roles)} roles of {file.path}; Ctrl-C ends them")
         with in_place(view.table) if is_seen else nullcontext() as draw:
             crew.run((lambda: draw(sights(bus, crew.states()))) if draw else lambda: None)
@@ -87,7 +89,7 @@ def start_behind(bus: Bus, path: str) -> int:
         if process.poll() is not None:
             with folder.read(_OWN_LOG) as file:
                 file.seek(begins)
-                said = file.read().decode(errors="replace").strip()
+                said = file.read(_MAX_SAID_BYTES).decode(errors="replace").strip()
             raise AckbusError(said.removeprefix("bus: ") or "the crew ended at once")
         state = told_state(bus) or {}
         if running_pid(bus) is not None and state.get("pid") == process.pid:

@@ -9,6 +9,7 @@ import signal
 from ...bus.bus import Bus
 from ...schema.errors import AckbusError, InvalidInput, NotFound
 from ...schema.process_table import is_running
+from ...schema.stop_limit import obey
 from ..show import output
 
 #: A heart that beats less often than this looks dead between two beats, in seconds.
@@ -44,8 +45,7 @@ class Sidecar:
 
     def run(self, status: str, *, task: str | None, progress: float | None) -> None:
         """Beat until the end, then once more with `stopped`; blocks."""
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: os.write(self._signal_writer, b"!"))
+        obey(lambda *_: os.write(self._signal_writer, b"!"), signal.SIGINT, signal.SIGTERM)
         self._bus.heartbeats.beat(self._agent, status, task=task, progress=progress, pid=self._pid)
         while not self._has_ended(self._every_s):
             try:

@@ -8,6 +8,7 @@ import signal
 from contextlib import nullcontext
 
 from ...schema.errors import InvalidInput
+from ...schema.stop_limit import lift_limit, obey
 from ...subscribers.inboxes.inbox import Inbox
 from ...subscribers.inboxes.session import Session
 from ...workers.commands.environment import environment_of
@@ -84,8 +85,7 @@ class Listening:
         show_logs()
         # Where a parent ignored it, the kernel would not tell how a command ended.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for number in _SIGNALS:
-            signal.signal(number, self._stop)
+        obey(self._stop, *_SIGNALS)
         with self._supervisors, self._session or nullcontext():
             self._inbox.run(self._handle, drain=self._drain)
 
@@ -93,6 +93,8 @@ class Listening:
         if self._is_stopping:
             self._fatal_signal = number
             self._end_at_once()
+        elif self._is_running:
+            lift_limit()  # the command may take as long as it does
         self._is_stopping = True
         self._inbox.stop()
 

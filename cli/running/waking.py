@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 
+from ...schema.descriptors import write_all
 from ...schema.directory.layout import BUS_DIR_VARIABLE
 from ...schema.errors import InvalidInput
 from ...wake.errors import NotWoken
@@ -79,5 +80,4 @@ def tell(end: Woken | NotWoken, *, dry_run: bool = False) -> None:
 
 
 def _to_stderr(data: bytes) -> None:
-    while data:
-        data = data[os.write(2, data) :]
+    write_all(2, data)

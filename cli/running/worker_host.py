@@ -7,6 +7,7 @@ import shutil
 import signal
 
 from ...schema.errors import InvalidInput
+from ...schema.stop_limit import lift_limit, obey
 from ..logs import show_logs
 from ..show import output
 
@@ -35,9 +36,7 @@ class Running:
         show_logs()
         # Where a parent ignored it, the kernel would not tell how a command ended.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for number in _SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
-                signal.signal(number, self._stop)
+        obey(self._stop, *_SIGNALS, keeps_ignored=True)
         self._worker.run_work(work, once=once, drain=drain)
         return 0 if self._ended_by is None else 128 + self._ended_by
 
@@ -47,6 +46,8 @@ class Running:
             self._worker.stop_now()
         else:
             self._is_stopping = True
+            if self._worker.is_working:
+                lift_limit()  # what runs may take as long as it does
             self._worker.stop()
             output.remark(
                 "ending when what runs has ended; a second Ctrl-C or SIGTERM ends that now"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import warnings
 from contextlib import suppress
 
+from ...schema.descriptors import WaitingFile
 from ...schema.errors import AckbusError, BlobMissing, InvalidInput
 from .. import hints
 from .text import counted as counted
@@ -65,6 +67,26 @@ def set_json(on: bool) -> None:
 def is_json() -> bool:
     """Whether --json was given."""
     return _as_json
+
+
+def write_whole() -> None:
+    """Make each write to stdout and stderr whole from now on, or an error.
+
+    Python's own streams lose the rest of a write of which the system takes a part: where they have
+    no buffer (PYTHONUNBUFFERED, as in many containers), and where the descriptor doesn't block.
+    """
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None or stream is not getattr(sys, f"__{name}__"):  # closed, or taken already
+            continue
+        stream.flush()
+        whole = io.TextIOWrapper(
+            io.BufferedWriter(WaitingFile(stream.fileno())),
+            encoding=stream.encoding,
+            errors=stream.errors,
+            line_buffering=name == "stderr" or stream.isatty(),
+        )
+        setattr(sys, name, whole)
 
 
 # stdout --------------------------------------------------------------------------------------

@@ -175,7 +175,11 @@ def _payload(
     pieces = [data[start : start + local]]
     lacking = size - local
     following = int.from_bytes(data[start + local : start + local + 4]) if lacking else 0
+    numbers = set()
     while lacking > 0:
+        if following in numbers:
+            raise Damaged("the rest of a row leads in a circle")
+        numbers.add(following)
         page = read_page(following)
         if len(page) != usable:
             raise Damaged("the rest of a row is not in the file")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 import sys
 from dataclasses import dataclass
+from itertools import islice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     Checksum = tuple[int, int]
 
 _HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24
+
+#: From how many checksums a frame behind damaged ones may go on, besides the one that it stores.
+_MOST_SUMS = 3
 
 #: The first bytes of a log; the last bit says in which order of bytes its checksums are made.
 _MAGIC, _BIG_ENDIAN = 0x377F0682, 1
@@ -135,7 +139,8 @@ class WriteAheadLog:
         is_whole = stored in found
         ends = pages if is_own else 0  # also where only its page is damaged
         frame = Frame(page, ends, start + _FRAME_HEADER_BYTES, is_whole)
-        return frame, {stored} if is_whole else {stored, *found}
+        # Each damaged frame adds a sum to go on from: a file of such frames would never be read.
+        return frame, {stored} if is_whole else {stored, *islice(found, _MOST_SUMS)}
 
     def _sum(self, data: bytes, before: Checksum) -> Checksum:
         first, second = before

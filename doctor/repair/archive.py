@@ -16,7 +16,7 @@ from ...export.jsonl.replaced_file import exported_files
 from ...schema.errors import BusUnusable
 from ...schema.findings import Mended
 from ..checks.export_reader import Exported
-from ..recovery.damage import ranges
+from ..recovery.damage import in_words, ranges_without
 from .exclusive_use import keep_aside
 from .segment_file import SegmentFile, first_seq_of, read_segment, segment_files
 
@@ -117,9 +117,9 @@ class _Mender:
             lines.setdefault(message.seq, line)
         lacking = segment.messages - len(lines)
         if lacking > 0:
-            gaps = set(range(segment.first_seq, segment.last_seq + 1)) - lines.keys()
+            gaps = list(ranges_without([(segment.first_seq, segment.last_seq)], lines))
             text = f"{len(lines):,} of {segment.messages:,} messages can be read elsewhere or here"
-            return Mended(name, f"what is left of it is kept: {text}", f"messages {ranges(gaps)}")
+            return Mended(name, f"what is left of it is kept: {text}", f"messages {in_words(gaps)}")
         fresh = SegmentFile({seq: lines[seq] for seq in sorted(lines)})
         with self._folder.new(file_name + _FRESH) as file:
             frames, count = write_frames(file, fresh.messages(), segment.first_seq)
@@ -142,8 +142,8 @@ class _Mender:
         if not there:
             return Mended(name, "is damaged, and the bus knows nothing of it", "what it had")
         made = self._made_again(file_name, name, replace(segment, last_seq=max(there)), found)
-        gaps = set(range(first_seq, upto + 1)) - there
-        return replace(made, lost=f"messages {ranges(gaps)}, if there were any") if gaps else made
+        gaps = list(ranges_without([(first_seq, upto)], there))
+        return replace(made, lost=f"messages {in_words(gaps)}, if there were any") if gaps else made
 
     def _copies(self, segment: Segment) -> Iterator[tuple[Message, bytes]]:
         """Yield what the export and the backup have of a segment's messages."""

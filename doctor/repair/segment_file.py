@@ -7,12 +7,14 @@ import os
 import re
 from dataclasses import dataclass, field
 
-import zstandard
-
 from ...blobs.store import BlobStore
+from ...bus.log.archive_frames import PIECE_BYTES, lines_of_frame
 from ...bus.log.archive_records import Frame
+from ...export.archive_writer import SEGMENT_MESSAGES
 from ...schema.directory.folder import inner_folder
+from ...schema.message.limits import INLINE_PAYLOAD_BYTES
 from ...schema.message.lines import message_of_line
+from ...schema.paging import further
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +29,12 @@ _NAME = re.compile(r"\d{12,}\.jsonl\.zst", re.ASCII)
 #: The first bytes of each frame: behind a damaged frame the next one is found by them.
 _MAGIC = b"\x28\xb5\x2f\xfd"
 
-#: The largest file that is read, in bytes: it is read at once, and a segment is far smaller.
-_MAX_BYTES = 2 * 1024**3
+#: How many bytes of lines are kept in memory: what the messages of a segment can have by the
+#: documented form.
+_MAX_BYTES = SEGMENT_MESSAGES * (INLINE_PAYLOAD_BYTES + 1024)
+
+#: How much is searched at once for the next frame, in bytes.
+_SEARCHED_BYTES = 64 * 1024
 
 
 @dataclass(slots=True)
@@ -79,33 +85,49 @@ def read_segment(path: str) -> SegmentFile:
     found = SegmentFile()
     try:
         with inner_folder(os.path.dirname(path)).read(os.path.basename(path)) as file:
-            if os.fstat(file.fileno()).st_size > _MAX_BYTES:
-                return found
-            data = file.read()
+            found.sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            found.size = file.tell()
+            end = _read_frames(found, file.fileno())
     except OSError:
         return found
-    found.size, found.sha256 = len(data), hashlib.sha256(data).hexdigest()
-    start, is_whole = 0, bool(data)
-    while 0 <= start < len(data):
-        size = _read_frame(found, data, start)
-        is_whole = is_whole and size > 0
-        start = start + size if size else data.find(_MAGIC, start + 1)
-    found.is_whole = is_whole and start == len(data)
+    found.is_whole = found.size > 0 and end == found.size
     found.last_seq = max(found.lines, default=0)
     return found
 
 
-def _read_frame(found: SegmentFile, data: bytes, start: int) -> int:
-    """Add the lines of a frame, and return how long it is; 0 when it is damaged."""
-    decompressor = zstandard.ZstdDecompressor().decompressobj()
-    try:
-        lines = decompressor.decompress(data[start:]).splitlines()
-        seqs = [message_of_line(line, BlobStore("")).seq for line in lines]
-    except (zstandard.ZstdError, KeyError, ValueError):
-        return 0
-    if not decompressor.eof or not lines:
-        return 0
-    size = len(data) - start - len(decompressor.unused_data)
-    found.lines.update(zip(seqs, lines, strict=True))
-    found.starts.append((seqs[0], start, size))
+def _read_frames(found: SegmentFile, fd: int) -> int:
+    """Add the lines of all whole frames; return where the first gap behind one begins."""
+    start, end, kept_bytes = 0, 0, 0
+    while start < found.size and len(found.lines) <= SEGMENT_MESSAGES and kept_bytes < _MAX_BYTES:
+        try:
+            lines, size = lines_of_frame(_pieces(fd, start))
+            seqs = [message_of_line(line, BlobStore("")).seq for line in lines]
+        except (KeyError, TypeError, ValueError, OverflowError):
+            lines, seqs, size = [], [], 0
+        if not size or not lines:
+            start = further("frames of a segment", start, _next_frame(fd, start + 1, found.size))
+            continue
+        found.lines.update(zip(seqs, lines, strict=True))
+        found.starts.append((seqs[0], start, size))
+        kept_bytes += sum(map(len, lines))
+        end = start + size if end == start else end
+        start = further("frames of a segment", start, start + size)
+    return end
+
+
+def _pieces(fd: int, start: int) -> Iterator[bytes]:
+    while piece := os.pread(fd, PIECE_BYTES, start):
+        yield piece
+        start += len(piece)
+
+
+def _next_frame(fd: int, start: int, size: int) -> int:
+    """Return where the next frame may begin; the size of the file where none does."""
+    while data := os.pread(fd, _SEARCHED_BYTES, start):
+        at = data.find(_MAGIC)
+        if at >= 0:
+            return start + at
+        if len(data) < len(_MAGIC):
+            break
+        start += len(data) - len(_MAGIC) + 1
     return size

@@ -7,6 +7,7 @@ from zlib import crc32
 
 import orjson
 
+from ...bus.log.archive_frames import MAX_LINE_BYTES
 from ...schema.directory.folder import Obstructed, locate
 from ...schema.errors import BusUnusable, Refused
 
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 
 #: How much of the file's end is read at a time in search of its last line, in bytes.
 _STEP_BYTES = 64 * 1024
-
-#: The longest line that is read, in bytes. A bus writes shorter ones, since larger payloads are
-#: blobs; a file that was put in the place of its own may have a line that memory can't hold.
-_MAX_LINE_BYTES = 64 * 1024**2
 
 
 def stamp_of(path: str) -> Stamp | None:
@@ -63,9 +60,9 @@ def lines_of(path: str) -> Iterator[bytes]:
 
 def _lines(stream: BufferedReader, path: str) -> Iterator[bytes]:
     number = 0
-    while line := stream.readline(_MAX_LINE_BYTES):
+    while line := stream.readline(MAX_LINE_BYTES):
         number += 1
-        if len(line) == _MAX_LINE_BYTES:
+        if len(line) == MAX_LINE_BYTES:
             raise Refused(f"line {number} of {path} is too long for one of a bus; move it away")
         yield line
 
@@ -161,7 +158,7 @@ class JsonlFile:
 
     def _line_end(self, before: int) -> int:
         """Return the end of the last line that ends before an offset; 0 when there is none."""
-        least = max(0, before - _MAX_LINE_BYTES)
+        least = max(0, before - MAX_LINE_BYTES)
         while before > least:
             start = max(least, before - _STEP_BYTES)
             found = os.pread(self._fd, before - start, start).rfind(b"\n")

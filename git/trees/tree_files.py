@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import glob
 import os
-import shutil
+import stat
 
+from ...schema.directory.enclosure import Enclosure
 from ...schema.errors import InvalidInput, Refused, shown
 from ..limited import ProgramNotStarted, run_guarded
 from ..repository import GitFailed
@@ -16,9 +17,6 @@ from ..repository import GitFailed
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-#: The end of a copy's name until it is whole; no file of a repository has such a name.
-_BEGUN = ".ackbus-new"
 
 
 class SetupFailed(GitFailed):
@@ -35,7 +33,7 @@ def copy_files(main: str, tree: str, patterns: Sequence[str]) -> list[str]:
 
     Raises:
         InvalidInput: a pattern leads out of the main work tree, or into `.git`.
-        Refused: a file can't be copied.
+        Refused: a file can't be copied, or a link on its way leaves its work tree.
     """
     copied = []
     for pattern in patterns:
@@ -53,9 +51,11 @@ def _copy(main: str, tree: str, name: str) -> bool:
     if is_of_git or not os.path.isfile(source) or os.path.lexists(target):
         return False
     try:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        shutil.copy2(source, target + _BEGUN)
-        os.replace(target + _BEGUN, target)
+        # The branch may have a link there: neither side of the copy leaves its work tree.
+        with Enclosure(main).spot(name) as there, Enclosure(tree).spot(name, make=0o777) as spot:
+            found, data = there.look(), there.read()
+            if found is not None and data is not None:
+                spot.replace(data, mode=stat.S_IMODE(found.st_mode))
     except OSError as error:
         raise Refused(f"{source} can't be copied to {tree}: {error.strerror}") from error
     return True

@@ -11,7 +11,7 @@ import os
 
 from ..errors import BusNotFound
 from .folder import Folder
-from .layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout, remains_of_bus
+from .layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout, own_ids, remains_of_bus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def refuse_foreign(directory: str, links: Iterable[str] = ()) -> None:
 
 def _other_owner(paths: Iterable[str]) -> int | None:
     """Return the owner of the first path that is not this user's, or None; follows no links."""
-    ours = _own_ids()
+    ours = own_ids()
     for path in paths:
         try:
             owner = os.lstat(path).st_uid
@@ -82,13 +82,6 @@ def _other_owner(paths: Iterable[str]) -> int | None:
         if owner not in ours:
             return owner
     return None
-
-
-def _own_ids() -> set[int]:
-    """Return root, this user, and for root the user who became it by sudo, as git does."""
-    user = os.geteuid()
-    caller = os.environ.get("SUDO_UID", "") if user == 0 else ""
-    return {0, user, int(caller)} if caller.isascii() and caller.isdecimal() else {0, user}
 
 
 def _searched_from(folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -152,6 +152,13 @@ def config_directory() -> str:
     return os.path.join(home, "ackbus")
 
 
+def own_ids() -> set[int]:
+    """Return root, this user, and for root the user who became it by sudo, as git does."""
+    user = os.geteuid()
+    caller = os.environ.get("SUDO_UID", "") if user == 0 else ""
+    return {0, user, int(caller)} if caller.isascii() and caller.isdecimal() else {0, user}
+
+
 def refuse_links(directory: str) -> None:
     """Raise when something in a bus directory is a symbolic link.
 

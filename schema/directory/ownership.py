@@ -1,18 +1,21 @@
-"""Which buses of other users may be used where they are found, as git's safe.directory says it.
+"""Which directories this user trusts where they are found, as git's safe.directory says it.
 
-The list is a text file in the user's own configuration, for people and scripts to edit.
+It is a bus of another user, or a folder whose configuration, crew or plugins may act. The list is a
+text file in the user's own configuration, for people and scripts to edit; it counts only where
+nobody else can write to it.
 """
 
 from __future__ import annotations
 
 import os
-import pwd
 import shlex
-from contextlib import contextmanager
+import stat
+from contextlib import contextmanager, suppress
 
 from ..errors import BusNotFound, BusUnusable, InvalidInput
 from ..system_errors import unwritable
 from .file_lock import FileLock
+from .file_trust import Distrusted, Owners, open_checked, user_name
 from .layout import BUS_DIRECTORY, Layout, config_directory
 
 TYPE_CHECKING = False
@@ -25,21 +28,42 @@ SAFE_VARIABLE = "BUS_SAFE_DIRECTORIES"
 #: The entry that stands for every directory, in the list and in the variable.
 EVERY = "*"
 
+#: Files that may act in a directory, beside a bus.
+_ACTING = {
+    "config.yaml": "the configuration",
+    "crew.yaml": "the crew",
+    "manifest.yaml": "the plugin of",
+    ".git": "the repository of",
+    "HEAD": "the bare repository of",
+}
+
 #: How long a change of the list waits for another one, in seconds; each takes milliseconds.
 _LOCK_S = 10.0
 
 
 def is_safe(directory: str) -> bool:
-    """Whether this user's list, or the environment, names a bus directory."""
-    named = os.environ.get(SAFE_VARIABLE, "").split(os.pathsep)
+    """Whether this user's list, or the environment, names a directory."""
     wanted = _resolved(directory)
-    return any(
-        each == EVERY or wanted in _meant(each) for each in (*named, *safe_directories()) if each
-    )
+    return any(each == EVERY or wanted in _meant(each) for each in _all_named())
+
+
+def trusted_owners(*named: str | os.PathLike[str]) -> Owners:
+    """Return the users whose files count for this one.
+
+    Args:
+        named: what this user has named itself: the owners of these count as well.
+    """
+    listed = ["/" if each == EVERY else os.path.realpath(each) for each in _all_named()]
+    return Owners(listed=listed).of(*named)
+
+
+def _all_named() -> Iterator[str]:
+    named = os.environ.get(SAFE_VARIABLE, "").split(os.pathsep)
+    return (each for each in (*named, *safe_directories()) if each)
 
 
 def _meant(entry: str) -> tuple[str, str]:
-    """Return the bus directories that an entry may mean: itself, or the one in that project."""
+    """Return the directories that an entry may mean: itself, or the bus in that project."""
     return _resolved(entry), _resolved(os.path.join(entry, BUS_DIRECTORY))
 
 
@@ -58,43 +82,59 @@ def safe_directories() -> list[str]:
     """Return the directories that this user's list names, in the order of their lines."""
     try:
         return [line for line in _lines() if line and not line.startswith("#")]
-    except BusUnusable:  # nothing is allowed by a list that can't be read
+    except BusUnusable:  # nothing is allowed by a list that can't be read, or isn't trusted
         return []
+
+
+def fault_of_list() -> str | None:
+    """Return why this user's list counts as empty; None where it counts, or there is none."""
+    try:
+        _lines()
+    except BusUnusable as error:
+        return str(error)
+    return None
 
 
 def _lines() -> list[str]:
     """Return the lines of this user's list, with its comments; none where there is no list.
 
     Raises:
-        BusUnusable: it can't be read.
+        BusUnusable: it can't be read, or others may have written it.
     """
     path = safe_list()
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        with open(open_checked(path), encoding="utf-8", errors="surrogateescape") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise BusUnusable(f"{path} can't be read: it is not a file")
             return [line.rstrip("\n") for line in file]
     except (FileNotFoundError, NotADirectoryError):
         return []
+    except Distrusted as error:
+        raise BusUnusable(f"{path} counts as empty: {error}") from error
     except OSError as error:
         raise BusUnusable(f"{path} can't be read: {error.strerror}") from error
 
 
 def add_safe_directory(directory: str) -> bool:
-    """Add a bus directory, or `EVERY`, to this user's list; safe to repeat.
+    """Add a directory, or `EVERY`, to this user's list; safe to repeat.
+
+    Where a bus is in it, that is added, and the directory itself only if it holds more.
 
     Returns:
-        Whether it was added now.
+        Whether anything was added now.
 
     Raises:
-        BusNotFound: there is no bus in the directory.
+        BusNotFound: there is no such directory.
         BusUnusable: the list can't be read or written.
         InvalidInput: the directory's name can't stand in a line.
     """
-    named = directory if directory == EVERY else _bus_in(directory)
+    named = [directory] if directory == EVERY else _meant_by(directory)
     with _alone():
         before = _lines()
-        if named not in before:
-            _write([*before, named])
-    return named not in before
+        new = [each for each in named if each not in before]
+        if new:
+            _write([*before, *new])
+    return bool(new)
 
 
 def remove_safe_directory(directory: str) -> bool:
@@ -115,15 +155,45 @@ def remove_safe_directory(directory: str) -> bool:
     return left != before
 
 
-def _bus_in(directory: str) -> str:
-    """Return the bus directory that is meant: a person may name the project that it is in."""
+def contents(directory: str) -> list[str]:
+    """Return what there is in a directory that trust in it lets act, in words for people."""
     path = os.path.abspath(directory)
-    inside = os.path.join(path, BUS_DIRECTORY)
-    found = inside if os.path.exists(Layout(inside).database) else path
-    if not os.path.exists(Layout(found).database):
-        raise BusNotFound(f"no bus in {path}, or this user can't see it; nothing was added")
-    if "\n" in found or "\r" in found:  # either ends a line where it is read
+    bus = _bus_in(path)
+    return [f"the bus {bus}"] * bool(bus) + _beside_bus(path)
+
+
+def _meant_by(directory: str) -> list[str]:
+    """Return what is trusted where a person names a directory."""
+    path = os.path.abspath(directory)
+    bus = _bus_in(path)
+    if not bus and not os.path.isdir(path):
+        raise BusNotFound(
+            f"no bus in {path}, and no such folder, or this user can't see it; nothing was added"
+        )
+    if "\n" in path or "\r" in path:  # either ends a line where it is read
         raise InvalidInput("a directory with a line break in its name can't be in a list of lines")
+    found = [bus] if bus else []
+    return found if bus and not _beside_bus(path) else [*found, *({path} - {bus})]
+
+
+def _bus_in(path: str) -> str:
+    """Return the bus directory that is meant: the path, or the one in that project; "" for none."""
+    for each in (os.path.join(path, BUS_DIRECTORY), path):
+        if os.path.exists(Layout(each).database):
+            return each
+    return ""
+
+
+def _beside_bus(path: str) -> list[str]:
+    """Return what else there is in a directory that may act."""
+    found = []
+    for name, what in _ACTING.items():
+        if os.path.lexists(os.path.join(path, name)):
+            found.append(f"{what} {os.path.join(path, name)}")
+    with suppress(OSError):
+        for name in sorted(os.listdir(path)):
+            if os.path.lexists(os.path.join(path, name, "manifest.yaml")):
+                found.append(f"the plugin {os.path.join(path, name)}")
     return found
 
 
@@ -163,11 +233,8 @@ def _write(lines: list[str]) -> None:
 
 def refusal(directory: str, owner: int) -> BusUnusable:
     """Return the error for a bus that was found, and that belongs to another user."""
-    try:
-        name = pwd.getpwuid(owner).pw_name
-    except KeyError:  # containers have users without names
-        name = f"user {owner}"
     return BusUnusable(
-        f"the bus in {directory} was found here, and belongs to {name}; to use it all the same, run"
-        f" 'bus trust add {shlex.quote(directory)}', or name it in {SAFE_VARIABLE}"
+        f"the bus in {directory} was found here, and belongs to {user_name(owner)}; to use it"
+        f" all the same, run 'bus trust add {shlex.quote(directory)}', or name it in"
+        f" {SAFE_VARIABLE}"
     )

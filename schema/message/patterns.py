@@ -43,6 +43,17 @@ class TypePattern:
             known = self._known[type] = self._match(type.split("."))
         return known
 
+    def overlaps(self, other: TypePattern) -> bool:
+        """Say whether some type would fit both patterns."""
+        fits = all(a == b or "*" in (a, b) for a, b in zip(self._parts, other._parts, strict=False))
+        return fits and self._can_have(other) and other._can_have(self)
+
+    def _can_have(self, other: TypePattern) -> bool:
+        """Say whether types of another pattern can have as many parts as this one asks for."""
+        if self._open_ended:
+            return other._open_ended or len(other._parts) > len(self._parts)
+        return other._open_ended or len(other._parts) == len(self._parts)
+
     def as_glob(self) -> tuple[str, int | None]:
         """Return what SQL needs to match types: a pattern for GLOB, and how many dots a type has.
 

@@ -22,12 +22,14 @@ def rows_with_broken_text(
     """Return the rows of a query, with escapes for the bytes that are no UTF-8."""
     count = len(ext.query_info(connection, sql).description)
     names = [f"c{number}" for number in range(count)]
-    bytes_of = ", ".join(f"iif(typeof({c}) = 'text', CAST({c} AS BLOB), {c})" for c in names)
-    query = f"WITH broken ({', '.join(names)}) AS ({sql}) SELECT {bytes_of} FROM broken"
+    bytes_of = [f"iif(typeof({c}) = 'text', CAST({c} AS BLOB), {c})" for c in names]
+    are_text = [f"typeof({c}) = 'text'" for c in names]  # a BLOB stays as it is stored
+    columns = ", ".join([*bytes_of, *are_text])
+    query = f"WITH broken ({', '.join(names)}) AS ({sql}) SELECT {columns} FROM broken"
     return [
         tuple(
-            value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
-            for value in row
+            value.decode(errors="backslashreplace") if is_text else value
+            for value, is_text in zip(row[:count], row[count:], strict=True)
         )
         for row in connection.execute(query, values)
     ]

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Annotated, Any, Protocol
 
-from fastapi import Request, Security
+from fastapi import APIRouter, Depends, Request, Security
 from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
 from starlette.requests import HTTPConnection
 
 from ...bus.bus import Bus
-from .errors import Forbidden, TooManyRequests, Unauthorized
-from .principals import LOCAL, Principal, Scope
+from ...bus.trust.signing import sign_only_for
+from .errors import TooManyRequests, Unauthorized
+from .principals import LOCAL, Principal
 from .rates import Bucket
+from .rows import Door, Row
 from .tokens import Tokens
 
 #: The key in a request's state under which its principal is kept.
@@ -98,41 +101,88 @@ def known(connection: HTTPConnection) -> Principal:
     return found
 
 
-def allowed(connection: HTTPConnection, *scopes: Scope) -> Principal:
-    """Return the principal of a request that needs all of these scopes.
+def allowed(connection: HTTPConnection, row: Row) -> Principal:
+    """Return the principal of a request to an operation, which may sign for its agent alone.
 
     Raises:
         Unauthorized, Forbidden, TooManyRequests: it may not be made.
     """
     found = known(connection)
-    for scope in scopes:
-        if not found.may(scope):
-            raise Forbidden(f"this token has no scope {scope.value!r}")
+    if row.under_claim is None or not found.may(row.under_claim):
+        found.require(*row.scopes or ())
+    sign_only_for(found.agent)
     return found
 
 
-def still_allowed(connection: HTTPConnection, scope: Scope) -> bool:
-    """Whether a stream that a request began may go on: its token is still valid for the scope."""
+def still_allowed(connection: HTTPConnection, row: Row) -> bool:
+    """Whether a stream that a request began may go on: its token is still valid, and has all."""
     access: Doorkeeper = connection.app.state.access
     try:
-        return access.holder(connection).may(scope)
+        holder = access.holder(connection)
     except Unauthorized:
         return False
+    return all(map(holder.may, row.scopes or ()))
 
 
 class _Needed(SecurityBase):
-    """The dependency that demands a token with scopes, and documents it."""
+    """The dependency that demands what a row of the table asks for, and documents it."""
 
     scheme_name = "token"
     model = HTTPBearer(description="Made by `bus token create`. A bus without tokens needs none.")
 
-    def __init__(self, scopes: tuple[Scope, ...]) -> None:
-        self._scopes = scopes
+    def __init__(self, row: Row) -> None:
+        self._row = row
 
     async def __call__(self, request: Request) -> Principal:
-        return allowed(request, *self._scopes)
+        return allowed(request, self._row)
 
 
-def needs(*scopes: Scope) -> Any:
-    """Return a dependency that admits only principals with all these scopes."""
-    return Security(_Needed(scopes), scopes=scopes)
+class GuardedRouter(APIRouter):
+    """A router whose operations need what the table of their door says.
+
+    Args:
+        door: the table; an operation that is not in it can't be added.
+        options: as for any router.
+    """
+
+    def __init__(self, door: Door, **options: Any) -> None:
+        super().__init__(**options)
+        self._door = door
+
+    def add_api_route(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        """Add an operation, behind the dependency that demands its row.
+
+        Raises:
+            KeyError: the table has no such row.
+        """
+        for method in options["methods"]:
+            row = self._door[f"{method} {plain(self.prefix + path)}"]
+            if row.scopes is not None:
+                scopes = sorted(row.scopes)
+                guard = Security(_Needed(row), scopes=scopes)
+                options["dependencies"] = [*(options.get("dependencies") or ()), guard]
+        super().add_api_route(path, endpoint, **options)
+
+    def add_api_websocket_route(
+        self, path: str, endpoint: Callable[..., Any], *args: Any, **options: Any
+    ) -> None:
+        """Add a WebSocket, whose endpoint asks for its row, so that it can say why it closes.
+
+        Raises:
+            KeyError: the table has no such row.
+        """
+        _ = self._door[f"WS {plain(self.prefix + path)}"]
+        super().add_api_websocket_route(path, endpoint, *args, **options)
+
+
+def plain(path: str) -> str:
+    """Return the path of a route without the kinds of its parameters, as the table has it."""
+    return path.replace(":path}", "}")
+
+
+async def _the_client(request: Request) -> Principal:
+    return known(request)
+
+
+#: The principal of a request, which the guard of its router has let in.
+TheClient = Annotated[Principal, Depends(_the_client)]

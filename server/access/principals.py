@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from enum import StrEnum
 
 from ...schema.errors import InvalidInput
+from ...schema.message.acted_types import ACTED_TYPES, acted_type
+from ...schema.message.patterns import TypePattern
 from ...subscribers.jobs.policy import AUTOMATION
+from ...tasks.records.task import TARGET_LEASE, TASK_LEASE
+from ...tasks.steps.messages import JOBS, QUEUES, REQUESTS
 from .errors import Forbidden
 
 
@@ -17,6 +22,7 @@ class Scope(StrEnum):
     MESSAGES_RW = "messages:rw"
     WORK_RO = "work:ro"
     WORK_RW = "work:rw"
+    TASKS_RW = "tasks:rw"
     PLUGIN_RO = "plugin:ro"
     PLUGIN_RW = "plugin:rw"
     JOBS_RO = "jobs:ro"
@@ -37,8 +43,8 @@ _WITHIN = {
 }
 
 
-#: How the types of messages begin that the automation acts upon.
-_RUNNING = ("plugin.", "schedule.")
+#: The types that are acted upon whose jobs `work:rw` may take: those of planners and workers.
+_FOR_WORKERS = frozenset({QUEUES[REQUESTS], QUEUES[JOBS]})
 
 
 @dataclass(frozen=True)
@@ -59,17 +65,80 @@ class Principal:
         """Whether it has a scope, by itself or within a larger one."""
         return any(scope is own or scope in _WITHIN.get(own, ()) for own in self.scopes)
 
-    def check_may_send(self, type: str) -> None:
-        """Refuse a message that only those may publish who may run plugins: it would run one.
+    def require(self, *scopes: Scope, why: str = "") -> None:
+        """Refuse what needs scopes that the principal does not have.
+
+        Args:
+            scopes: all of them are needed.
+            why: what needs them, with a colon and a space at its end.
 
         Raises:
-            Forbidden: the type is one of these, and no scope allows it.
+            Forbidden: one is missing; the error names each, and the command that grants it.
         """
-        if type.startswith(_RUNNING) and not self.may(Scope.PLUGIN_RW):
-            raise Forbidden(
-                f"messages of type {type[:80]!a} run plugins: this token has no scope"
-                f" {Scope.PLUGIN_RW.value!r}"
-            )
+        missing = [scope for scope in scopes if not self.may(scope)]
+        if missing:
+            raise Forbidden(f"{why}{self._lacks(missing)}")
+
+    def _lacks(self, missing: list[Scope]) -> str:
+        """Return what is missing, and the command that makes a token that has it, and the old."""
+        named = " and ".join(repr(scope.value) for scope in missing)
+        kind = "scope" if len(missing) == 1 else "scopes"
+        wanted = "".join(f" --scope {scope.value}" for scope in sorted({*self.scopes, *missing}))
+        agent = "" if self.agent is None else f" --agent {shlex.quote(self.agent)}"
+        make = f"bus token create NAME{wanted}{agent}"
+        return f"this token has no {kind} {named}; {make!r} makes one that has"
+
+    def check_may_send(self, type: str) -> None:
+        """Refuse a message of a type that is acted upon, unless a scope allows it.
+
+        Raises:
+            Forbidden: no scope does.
+        """
+        acted = acted_type(type)
+        if acted is not None:
+            why = f"a message of type {type[:80]!a} {acted.acts}: "
+            self.require(Scope(acted.scope), why=why)
+
+    def check_may_change(self, queue: str, pattern: str) -> None:
+        """Refuse to make or change a queue that takes in types that are acted upon.
+
+        Args:
+            queue: its name, which may be that of a queue of tasks or of a plugin.
+            pattern: of the types that it takes in.
+
+        Raises:
+            Forbidden: no scope allows it.
+        """
+        self._check_taking(queue, pattern)
+        named = acted_type(QUEUES.get(queue, queue))
+        if named is not None:
+            why = f"queue {queue[:80]!a} is one of {named.pattern!r}, which {named.acts}: "
+            self.require(Scope(named.scope), why=why)
+
+    def check_may_take(self, queue: str, pattern: str) -> None:
+        """Refuse to claim or end a job of a queue, as `check_may_change`, but for workers' types.
+
+        Raises:
+            Forbidden: no scope allows it.
+        """
+        if pattern not in _FOR_WORKERS:
+            self._check_taking(queue, pattern)
+
+    def _check_taking(self, queue: str, pattern: str) -> None:
+        theirs = TypePattern(pattern)
+        for acted in ACTED_TYPES:
+            if theirs.overlaps(TypePattern(acted.pattern)):
+                why = f"queue {queue[:80]!a} takes in {acted.pattern!r}, which {acted.acts}: "
+                self.require(Scope(acted.scope), why=why)
+
+    def check_may_lease(self, name: str) -> None:
+        """Refuse a lease by which a task or a target is held, unless a scope allows it.
+
+        Raises:
+            Forbidden: no scope does.
+        """
+        if name.startswith((TASK_LEASE, TARGET_LEASE)):
+            self.require(Scope.TASKS_RW, why=f"lease {name[:80]!a} is one of tasks: ")
 
     def act_as(self, agent: str | None, role: str = "agent") -> str:
         """Return the name under which the principal acts: the one given, or that of its token.

@@ -19,7 +19,7 @@ from ...blobs.store import BlobStore
 from ..client_timeouts import Patience
 from ..disconnects import until_gone
 from ..threads import in_thread
-from .common import MessageReader, MessageWriter, TheBus, has_tag, new_router, next_piece, problems
+from .common import TheBus, has_tag, new_router, next_piece, problems
 from .ranges import part_of
 
 #: How long the end of a connection may take once it was ended, in seconds.
@@ -63,7 +63,7 @@ class _Incoming(RawIOBase):
         }
     },
 )
-async def store_blob(request: Request, bus: TheBus, _: MessageWriter) -> BlobRecord:
+async def store_blob(request: Request, bus: TheBus) -> BlobRecord:
     """Store bytes, as they come. A message names them as its `payload_ref`.
 
     A blob that no message names within a day may be collected. Storing it again is safe.
@@ -187,7 +187,6 @@ _PART: dict[int | str, dict[str, Any]] = {
 def read_blob(
     ref: BlobName,
     bus: TheBus,
-    _: MessageReader,
     wanted: Annotated[
         str | None, Header(alias="Range", description="`bytes=FIRST-LAST`, either left out.")
     ] = None,
@@ -204,6 +203,6 @@ def read_blob(
 
 
 @router.head("/blobs/{ref}", status_code=200, response_class=BlobResponse, responses=_DOWNLOAD)
-def look_at_blob(ref: BlobName, bus: TheBus, _: MessageReader) -> Response:
+def look_at_blob(ref: BlobName, bus: TheBus) -> Response:
     """Return the length of a blob; its bytes are not checked."""
     return BlobResponse(bus.blobs, ref, bus.blobs.size(ref), is_head=True)

@@ -23,6 +23,7 @@ from ...subscribers.jobs.errors import ClaimLost
 from ...subscribers.jobs.json_records import claim_record, kept_result
 from ...subscribers.queues.claim_by_token import claim_of
 from ...subscribers.queues.queue import Queue
+from ..access.access import TheClient
 from ..access.principals import Principal
 from ..records import MAX_NAMED, OR_BOUND, Given, Name, ReceiptRecord, ReplyGiven
 from ..threads import in_thread
@@ -31,8 +32,6 @@ from .common import (
     TheBus,
     TheTrace,
     TheWaiter,
-    WorkReader,
-    WorkWriter,
     json_of,
     new_router,
     problems,
@@ -102,7 +101,7 @@ async def claim_jobs(
     wanted: ClaimGiven,
     bus: TheBus,
     waiter: TheWaiter,
-    worker: WorkWriter,
+    worker: TheClient,
 ) -> Response:
     """Take jobs, in the queue's order; none when there is nothing, also after `wait_s`.
 
@@ -111,6 +110,7 @@ async def claim_jobs(
     """
     group = worker.work_as(wanted.group or worker.agent or wanted.worker)
     opened = await in_thread(partial(Queue.open, bus, queue))
+    worker.check_may_take(queue, opened.info.pattern)
     pattern = TypePattern(opened.info.pattern)
     claim = partial(
         opened.claim, wanted.worker, group=group, limit=wanted.limit, lease_s=wanted.lease_s
@@ -145,7 +145,7 @@ def _record(claim: Claim) -> dict[str, object]:
 
 
 @router.get("/claims/{token}", response_model=ClaimInFull, responses=problems())
-def show_claim(token: ClaimToken, bus: TheBus, reader: WorkReader) -> Response:
+def show_claim(token: ClaimToken, bus: TheBus, reader: TheClient) -> Response:
     """Show a claim, how it stands, and its message with the payload."""
     _, claim = claim_of(bus, token)
     found = Claims.of(bus).get(token)
@@ -161,7 +161,7 @@ def show_claim(token: ClaimToken, bus: TheBus, reader: WorkReader) -> Response:
     responses=problems(409),
 )
 def renew_claim(
-    token: ClaimToken, renewal: RenewalGiven, bus: TheBus, worker: WorkWriter
+    token: ClaimToken, renewal: RenewalGiven, bus: TheBus, worker: TheClient
 ) -> dict[str, object]:
     """Extend a claim to `lease_s` from now. Safe to repeat. A lost claim is a conflict."""
     queue, claim = _held(bus, token, worker)
@@ -173,7 +173,7 @@ def renew_claim(
 
 @router.post("/claims/{token}/complete", responses=problems(409, 413))
 def complete_claim(
-    token: ClaimToken, result: ResultGiven, bus: TheBus, worker: WorkWriter, trace: TheTrace
+    token: ClaimToken, result: ResultGiven, bus: TheBus, worker: TheClient, trace: TheTrace
 ) -> EndRecord:
     """Complete a claim, and publish its replies, in one transaction.
 
@@ -187,7 +187,7 @@ def complete_claim(
 
 @router.post("/claims/{token}/fail", responses=problems(409, 413))
 def fail_claim(
-    token: ClaimToken, failed: FailedGiven, bus: TheBus, worker: WorkWriter, trace: TheTrace
+    token: ClaimToken, failed: FailedGiven, bus: TheBus, worker: TheClient, trace: TheTrace
 ) -> EndRecord:
     """Fail a claim: the job is retried after its delay, or ends as its queue's policy says."""
     outcome = Outcome(
@@ -200,7 +200,7 @@ def fail_claim(
 
 
 @router.post("/claims/{token}/release", status_code=204, responses=problems(409))
-def release_claim(token: ClaimToken, back: HandedBack, bus: TheBus, worker: WorkWriter) -> None:
+def release_claim(token: ClaimToken, back: HandedBack, bus: TheBus, worker: TheClient) -> None:
     """Release a claim: its job can be claimed again at once, and the attempt does not count."""
     queue, claim = _held(bus, token, worker)
     queue.release(claim, back.why)
@@ -208,6 +208,7 @@ def release_claim(token: ClaimToken, back: HandedBack, bus: TheBus, worker: Work
 
 def _held(bus: Bus, token: int, worker: Principal) -> tuple[Queue, Claim]:
     queue, claim = claim_of(bus, token)
+    worker.check_may_take(queue.name, queue.info.pattern)
     worker.work_as(claim.group)
     return queue, claim
 

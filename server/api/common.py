@@ -19,13 +19,12 @@ from starlette.types import Scope
 from ...blobs.store import CHUNK_BYTES
 from ...bus import tracing
 from ...bus.bus import Bus
-from ...bus.trust.signing import sign_only_for
 from ...schema.errors import InvalidInput
 from ...schema.message.canonical_json import decode
 from ...schema.message.limits import MAX_SEQ
-from ..access.access import known, needs
-from ..access.principals import Principal
-from ..access.principals import Scope as TokenScope
+from ..access.access import GuardedRouter, known
+from ..access.rows import Door
+from ..access.table import SERVER
 from ..problems import documented
 from ..waiting import Waiter, Waiting
 
@@ -90,7 +89,7 @@ class _StrictRoute(APIRoute):
         single = names - _query_names(self.dependant, of_lists=True)
 
         async def strictly(request: Request) -> Response:
-            sign_only_for(known(request).agent)
+            known(request)
             unknown = sorted(request.query_params.keys() - names)
             if unknown:
                 takes = ", ".join(sorted(names)) or "none"
@@ -136,9 +135,9 @@ def _is_list(kind: object) -> bool:
     return get_origin(kind) is list or any(map(_is_list, get_args(kind)))
 
 
-def new_router(tag: str, prefix: str = "/v1") -> APIRouter:
-    """Return a router for the operations of one group."""
-    return APIRouter(prefix=prefix, tags=[tag], route_class=_StrictRoute)
+def new_router(tag: str, prefix: str = "/v1", door: Door = SERVER) -> APIRouter:
+    """Return a router for the operations of one group, which need what their table says."""
+    return GuardedRouter(door, prefix=prefix, tags=[tag], route_class=_StrictRoute)
 
 
 async def the_bus(request: Request) -> Bus:
@@ -170,12 +169,6 @@ async def the_waiter(request: Request, wait_s: WaitS = 0) -> Waiter:
 TheBus = Annotated[Bus, Depends(the_bus)]
 TheWaiter = Annotated[Waiter, Depends(the_waiter)]
 TheTrace = Annotated[dict[str, str], Depends(the_trace)]
-
-MessageReader = Annotated[Principal, needs(TokenScope.MESSAGES_RO)]
-MessageWriter = Annotated[Principal, needs(TokenScope.MESSAGES_RW)]
-WorkReader = Annotated[Principal, needs(TokenScope.WORK_RO)]
-WorkWriter = Annotated[Principal, needs(TokenScope.WORK_RW)]
-Admin = Annotated[Principal, needs(TokenScope.ADMIN)]
 
 After = Annotated[int, Query(ge=0, le=MAX_SEQ, description="Only what comes after this seq.")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]

@@ -19,7 +19,7 @@ from ...subscribers.conversations.reply_types import ReplyTypes
 from ...subscribers.jobs.json_records import claim_record, job_record
 from ...subscribers.overview.trace import Trace, Work
 from ...subscribers.requests import Request
-from ..access.access import needs
+from ..access.access import TheClient
 from ..access.principals import Principal, Scope
 from ..records import MessageGiven, MessagePage, MessageRecord, Name, ReceiptRecord, Type
 from ..threads import in_thread
@@ -28,8 +28,6 @@ from .common import (
     PAGE,
     After,
     Limit,
-    MessageReader,
-    MessageWriter,
     TheBus,
     TheTrace,
     TheWaiter,
@@ -116,7 +114,6 @@ class TraceRecord(BaseModel):
 def read_conversation(
     conversation: Conversation,
     bus: TheBus,
-    _: MessageReader,
     after: After = 0,
     limit: Limit = PAGE,
 ) -> Response:
@@ -133,7 +130,7 @@ async def check_conversation(
     conversation: Conversation,
     bus: TheBus,
     call: Call,
-    principal: MessageReader,
+    principal: TheClient,
     success_type: SuccessType = None,
     failure_type: FailureType = None,
     which: Annotated[
@@ -168,7 +165,6 @@ def trace(
         ),
     ],
     bus: TheBus,
-    _: Annotated[Principal, needs(Scope.MESSAGES_RO, Scope.WORK_RO)],
     skip: Annotated[
         int, Query(ge=0, le=MAX_SEQ, description="How many messages to leave out, the first.")
     ] = 0,
@@ -210,7 +206,7 @@ def _work(work: Work, now_ms: int) -> dict[str, Any]:
 async def publish_request(
     asked: RequestGiven,
     bus: TheBus,
-    writer: MessageWriter,
+    writer: TheClient,
     trace: TheTrace,
     response: Response,
     waiter: TheWaiter,
@@ -247,7 +243,7 @@ async def answer_of_request(
     bus: TheBus,
     call: Call,
     waiter: TheWaiter,
-    principal: MessageReader,
+    principal: TheClient,
     success_type: SuccessType = None,
     failure_type: FailureType = None,
     agent: ReadBy = None,

@@ -21,13 +21,12 @@ from ...subscribers.inboxes.inbox import Inbox
 from ...subscribers.inboxes.mail import Look
 from ...subscribers.inboxes.session_inbox import inbox_of
 from ...subscribers.overview.agents import agent_records
+from ..access.access import TheClient
 from ..records import MAX_NAMED, Given, MessageList, ReceiptRecord, ReplyGiven, Seq, Seqs
 from .common import (
     PAGE,
     AgentName,
     Limit,
-    MessageReader,
-    MessageWriter,
     OfType,
     TheBus,
     TheTrace,
@@ -137,7 +136,7 @@ class Chosen(Given):
 
 
 @router.get("/inboxes", responses=problems())
-def list_inboxes(bus: TheBus, _: MessageReader) -> InboxList:
+def list_inboxes(bus: TheBus) -> InboxList:
     """List the inboxes, and how far each agent is behind."""
     parked = Counter(item.agent for item in Deliveries.of(bus).parked())
     known = agent_records(bus)
@@ -147,7 +146,7 @@ def list_inboxes(bus: TheBus, _: MessageReader) -> InboxList:
 @router.get("/parked", responses=problems())
 def list_parked(
     bus: TheBus,
-    reader: MessageReader,
+    reader: TheClient,
     agent: Annotated[str | None, Query(description="Only those of this agent.")] = None,
 ) -> ParkedList:
     """List the parked messages, and why they failed."""
@@ -156,14 +155,14 @@ def list_parked(
 
 
 @router.post("/inboxes/{agent:path}/parked/requeue", status_code=204, responses=problems())
-def requeue_parked(agent: AgentName, chosen: Chosen, bus: TheBus, writer: MessageWriter) -> None:
+def requeue_parked(agent: AgentName, chosen: Chosen, bus: TheBus, writer: TheClient) -> None:
     """Requeue parked messages: they are delivered again."""
     box = Inbox(bus, writer.act_as(agent))
     _change_all(box, box.requeue, chosen.seqs)
 
 
 @router.post("/inboxes/{agent:path}/parked/drop", status_code=204, responses=problems())
-def drop_parked(agent: AgentName, chosen: Chosen, bus: TheBus, writer: MessageWriter) -> None:
+def drop_parked(agent: AgentName, chosen: Chosen, bus: TheBus, writer: TheClient) -> None:
     """Drop parked messages of this agent; they stay in the log."""
     box = Inbox(bus, writer.act_as(agent))
     _change_all(box, box.drop, chosen.seqs)
@@ -176,9 +175,7 @@ def _change_all(box: Inbox, change: Callable[[int], None], seqs: list[int]) -> N
 
 
 @router.post("/inboxes/{agent:path}/ack", responses=problems(409))
-def acknowledge(
-    agent: AgentName, done: AckGiven, bus: TheBus, writer: MessageWriter
-) -> CursorRecord:
+def acknowledge(agent: AgentName, done: AckGiven, bus: TheBus, writer: TheClient) -> CursorRecord:
     """Acknowledge a message and all before it. Safe to repeat: a cursor never moves back."""
     box = inbox_of(bus, writer.act_as(agent))
     return CursorRecord(agent=agent, cursor=box.ack(done.seq))
@@ -186,7 +183,7 @@ def acknowledge(
 
 @router.post("/inboxes/{agent:path}/want", responses=problems())
 def want_broadcasts(
-    agent: AgentName, wanted: WantsGiven, bus: TheBus, writer: MessageWriter
+    agent: AgentName, wanted: WantsGiven, bus: TheBus, writer: TheClient
 ) -> WantsRecord:
     """Set which broadcasts an agent receives from now on: those of some types, or all."""
     box = Inbox(bus, writer.act_as(agent))
@@ -196,7 +193,7 @@ def want_broadcasts(
 
 @router.post("/inboxes/{agent:path}/complete", responses=problems(409, 413))
 def complete_message(
-    agent: AgentName, done: CompletionGiven, bus: TheBus, writer: MessageWriter, trace: TheTrace
+    agent: AgentName, done: CompletionGiven, bus: TheBus, writer: TheClient, trace: TheTrace
 ) -> CompletionRecord:
     """Acknowledge a message and publish the replies to it, in one transaction, once.
 
@@ -217,7 +214,7 @@ def complete_message(
 
 @router.post("/inboxes/{agent:path}/fail", responses=problems(409))
 def fail_message(
-    agent: AgentName, failed: FailureGiven, bus: TheBus, writer: MessageWriter
+    agent: AgentName, failed: FailureGiven, bus: TheBus, writer: TheClient
 ) -> FailureRecord:
     """Record a failed delivery (nack); after five failures the message is parked.
 
@@ -242,7 +239,7 @@ async def poll_inbox(
     agent: AgentName,
     bus: TheBus,
     waiter: TheWaiter,
-    reader: MessageReader,
+    reader: TheClient,
     limit: Limit = PAGE,
     type: OfType = None,
     with_work: Annotated[bool, Query(description="Show messages that queues hide, too.")] = False,

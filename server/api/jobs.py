@@ -25,6 +25,8 @@ from ...subscribers.queues.dead_letters import DeadLetters
 from ...subscribers.queues.job_control import JobControl
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
+from ..access.access import TheClient
+from ..access.principals import Principal
 from ..records import Given, Seqs
 from .common import (
     PAGE,
@@ -33,8 +35,6 @@ from .common import (
     QueueName,
     Seq,
     TheBus,
-    WorkReader,
-    WorkWriter,
     json_of,
     new_router,
     problems,
@@ -72,7 +72,6 @@ class ChangedJobs(BaseModel):
 )
 def list_all_jobs(
     bus: TheBus,
-    _: WorkReader,
     queue: OfQueue = None,
     state: Annotated[list[State] | None, Query(description="Repeatable.")] = None,
     before: BeforeInQueue = None,
@@ -114,9 +113,9 @@ def _record(bus: Bus, job: Job) -> dict[str, object]:
     response_model_exclude_unset=True,
     responses=problems(409),
 )
-def retry_job(queue: QueueName, seq: Seq, bus: TheBus, who: WorkWriter) -> dict[str, Any]:
+def retry_job(queue: QueueName, seq: Seq, bus: TheBus, who: TheClient) -> dict[str, Any]:
     """Retry a job that ended without success, from its first attempt."""
-    return job_record(JobControl(Queue.open(bus, queue), by=who.doer()).retry(seq))
+    return job_record(_control(bus, queue, who).retry(seq))
 
 
 @router.post(
@@ -125,9 +124,16 @@ def retry_job(queue: QueueName, seq: Seq, bus: TheBus, who: WorkWriter) -> dict[
     response_model_exclude_unset=True,
     responses=problems(409),
 )
-def cancel_job(queue: QueueName, seq: Seq, bus: TheBus, who: WorkWriter) -> dict[str, Any]:
+def cancel_job(queue: QueueName, seq: Seq, bus: TheBus, who: TheClient) -> dict[str, Any]:
     """Cancel a job. A worker that has claimed it learns that the claim is lost."""
-    return job_record(JobControl(Queue.open(bus, queue), by=who.doer()).cancel(seq))
+    return job_record(_control(bus, queue, who).cancel(seq))
+
+
+def _control(bus: Bus, name: str, who: Principal) -> JobControl:
+    """Return the control of a queue's jobs, for a client that may change the queue."""
+    queue = Queue.open(bus, name)
+    who.check_may_change(name, queue.info.pattern)
+    return JobControl(queue, by=who.doer())
 
 
 @router.get(
@@ -135,7 +141,7 @@ def cancel_job(queue: QueueName, seq: Seq, bus: TheBus, who: WorkWriter) -> dict
     response_model=JobInFull,
     responses=problems(),
 )
-def show_job(queue: QueueName, seq: Seq, bus: TheBus, _: WorkReader) -> Response:
+def show_job(queue: QueueName, seq: Seq, bus: TheBus) -> Response:
     """Show a job with its message, and every attempt at it."""
     return _in_full(bus, queue, seq, None)
 
@@ -172,7 +178,6 @@ def _in_full(bus: Bus, name: str, seq: int, state: str | None) -> Response:
 )
 def list_dead_letters(
     bus: TheBus,
-    _: WorkReader,
     queue: OfQueue = None,
     type: OfType = None,
     since_ms: Annotated[
@@ -206,10 +211,10 @@ def list_dead_letters(
     responses=problems(409),
 )
 def requeue_dead_letters(
-    queue: QueueName, chosen: JobsGiven, bus: TheBus, who: WorkWriter
+    queue: QueueName, chosen: JobsGiven, bus: TheBus, who: TheClient
 ) -> dict[str, Any]:
     """Requeue dead letters from their first attempt: all that are named, or none."""
-    control = JobControl(Queue.open(bus, queue), by=who.doer())
+    control = _control(bus, queue, who)
     return _change(bus, queue, chosen.seqs, control.retry)
 
 
@@ -220,10 +225,10 @@ def requeue_dead_letters(
     responses=problems(409),
 )
 def drop_dead_letters(
-    queue: QueueName, chosen: JobsGiven, bus: TheBus, who: WorkWriter
+    queue: QueueName, chosen: JobsGiven, bus: TheBus, who: TheClient
 ) -> dict[str, Any]:
     """Drop dead letters: all that are named, or none. They end as cancelled, on record."""
-    control = JobControl(Queue.open(bus, queue), by=who.doer())
+    control = _control(bus, queue, who)
     return _change(bus, queue, chosen.seqs, lambda seq: control.cancel(seq, "dropped by hand"))
 
 
@@ -241,6 +246,6 @@ def _change(bus: Bus, name: str, seqs: list[int], act: Callable[[int], Job]) -> 
 
 
 @router.get("/dead-letters/{queue:path}/{seq}", response_model=JobInFull, responses=problems())
-def show_dead_letter(queue: QueueName, seq: Seq, bus: TheBus, _: WorkReader) -> Response:
+def show_dead_letter(queue: QueueName, seq: Seq, bus: TheBus) -> Response:
     """Show a dead letter with its message, and every attempt at it."""
     return _in_full(bus, queue, seq, _DEAD)

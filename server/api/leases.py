@@ -12,10 +12,11 @@ from ...bus.leases import Lease
 from ...bus.reservations.reservations import DEFAULT_RESERVATION_S, Reservation
 from ...schema.errors import BusBusy, LeaseLost
 from ...schema.message.limits import MAX_SEQ
+from ..access.access import TheClient
 from ..access.errors import Held, Reserved
 from ..access.principals import Principal
 from ..records import MAX_NAMED, OR_BOUND, Given, Name, Token
-from .common import TheBus, WorkReader, WorkWriter, new_router, problems
+from .common import TheBus, new_router, problems
 
 router = new_router("leases")
 
@@ -62,6 +63,7 @@ class LeaseHeld(Given):
 
     def lease(self, principal: Principal) -> Lease:
         """Return the lease that the principal holds, by its name and token."""
+        principal.check_may_lease(self.name)
         return Lease(self.name, principal.act_as(self.holder, "holder"), self.token, 0, 0)
 
 
@@ -87,14 +89,15 @@ class LeaseList(BaseModel):
 
 
 @router.get("/leases", responses=problems())
-def list_leases(bus: TheBus, _: WorkReader) -> LeaseList:
+def list_leases(bus: TheBus) -> LeaseList:
     """List the leases that are held now."""
     return LeaseList(leases=[LeaseRecord(**each.record()) for each in bus.leases.list()])
 
 
 @router.post("/leases", status_code=201, responses=problems(409))
-def acquire_lease(wanted: LeaseWanted, bus: TheBus, holder: WorkWriter) -> LeaseRecord:
+def acquire_lease(wanted: LeaseWanted, bus: TheBus, holder: TheClient) -> LeaseRecord:
     """Acquire a lease. A held lease is a conflict; the problem names its holder."""
+    holder.check_may_lease(wanted.name)
     name = holder.act_as(wanted.holder, "holder")
     lease = bus.leases.acquire(wanted.name, name, lease_s=wanted.lease_s)
     if lease is not None:
@@ -108,16 +111,14 @@ def acquire_lease(wanted: LeaseWanted, bus: TheBus, holder: WorkWriter) -> Lease
 
 
 @router.post("/leases/{token}/renew", responses=problems(409))
-def renew_lease(
-    token: LeaseToken, renewal: Renewal, bus: TheBus, holder: WorkWriter
-) -> LeaseRecord:
+def renew_lease(token: LeaseToken, renewal: Renewal, bus: TheBus, holder: TheClient) -> LeaseRecord:
     """Extend a lease to `lease_s` from now. Safe to repeat. A lost lease is a conflict."""
     renewed = bus.leases.renew(_held(bus, token, holder), lease_s=renewal.lease_s)
     return LeaseRecord(**renewed.record())
 
 
 @router.post("/leases/{token}/release", status_code=204, responses=problems(409))
-def release_lease(token: LeaseToken, bus: TheBus, holder: WorkWriter) -> None:
+def release_lease(token: LeaseToken, bus: TheBus, holder: TheClient) -> None:
     """Release a lease. A lost lease is a conflict."""
     bus.leases.release(_held(bus, token, holder))
 
@@ -127,6 +128,7 @@ def _held(bus: Bus, token: int, holder: Principal) -> Lease:
     lease = next((each for each in bus.leases.list() if each.token == token), None)
     if lease is None:
         raise LeaseLost(f"no lease has the token {token} now; acquire it again")
+    holder.check_may_lease(lease.name)
     holder.act_as(lease.holder, "holder")
     return lease
 
@@ -135,14 +137,14 @@ def _held(bus: Bus, token: int, holder: Principal) -> Lease:
 
 
 @router.post("/leases/renew", include_in_schema=False)
-def renew_lease_by_name(held: LeaseRenewal, bus: TheBus, holder: WorkWriter) -> LeaseRecord:
+def renew_lease_by_name(held: LeaseRenewal, bus: TheBus, holder: TheClient) -> LeaseRecord:
     """Extend a lease, by its name and token."""
     renewed = bus.leases.renew(held.lease(holder), lease_s=held.lease_s)
     return LeaseRecord(**renewed.record())
 
 
 @router.post("/leases/release", status_code=204, include_in_schema=False)
-def release_lease_by_name(held: LeaseHeld, bus: TheBus, holder: WorkWriter) -> None:
+def release_lease_by_name(held: LeaseHeld, bus: TheBus, holder: TheClient) -> None:
     """Release a lease, by its name and token."""
     bus.leases.release(held.lease(holder))
 
@@ -204,7 +206,6 @@ class ReservationList(BaseModel):
 @router.get("/reservations", responses=problems())
 def list_reservations(
     bus: TheBus,
-    _: WorkReader,
     agent: Annotated[str | None, Query(description="Only those of this agent.")] = None,
     path: Annotated[
         str | None,
@@ -216,7 +217,7 @@ def list_reservations(
 
 
 @router.post("/reservations", status_code=201, responses=problems(409))
-def reserve_files(wanted: ReservationsWanted, bus: TheBus, editor: WorkWriter) -> ReservationList:
+def reserve_files(wanted: ReservationsWanted, bus: TheBus, editor: TheClient) -> ReservationList:
     """Reserve files for editing: all of the paths, or none.
 
     Reservations of others that share a file with them are a conflict; the problem lists them all.
@@ -238,7 +239,7 @@ def reserve_files(wanted: ReservationsWanted, bus: TheBus, editor: WorkWriter) -
 
 @router.post("/reservations/{token}/renew", responses=problems(409))
 def renew_reservation(
-    token: LeaseToken, renewal: ReservationRenewal, bus: TheBus, editor: WorkWriter
+    token: LeaseToken, renewal: ReservationRenewal, bus: TheBus, editor: TheClient
 ) -> ReservationRecord:
     """Extend a reservation to `lease_s` from now. Safe to repeat. A lost one is a conflict."""
     agent = _editor_of(bus, token, editor)
@@ -247,7 +248,7 @@ def renew_reservation(
 
 
 @router.post("/reservations/{token}/release", status_code=204, responses=problems(409))
-def release_reservation(token: LeaseToken, bus: TheBus, editor: WorkWriter) -> None:
+def release_reservation(token: LeaseToken, bus: TheBus, editor: TheClient) -> None:
     """Release a reservation. A lost one is a conflict."""
     bus.reservations.release(token, _editor_of(bus, token, editor))
 
@@ -265,7 +266,7 @@ def _editor_of(bus: Bus, token: int, editor: Principal) -> str:
 
 @router.post("/reservations/renew", include_in_schema=False)
 def renew_reservations(
-    held: ReservationsRenewal, bus: TheBus, editor: WorkWriter
+    held: ReservationsRenewal, bus: TheBus, editor: TheClient
 ) -> ReservationList:
     """Extend reservations to `lease_s` from now: all that are named, or none."""
     agent = editor.act_as(held.agent)
@@ -277,7 +278,7 @@ def renew_reservations(
 
 
 @router.post("/reservations/release", status_code=204, include_in_schema=False)
-def release_reservations(held: ReservationsHeld, bus: TheBus, editor: WorkWriter) -> None:
+def release_reservations(held: ReservationsHeld, bus: TheBus, editor: TheClient) -> None:
     """Release reservations: all that are named, or none."""
     agent = editor.act_as(held.agent)
     with bus.transaction():

@@ -18,6 +18,7 @@ from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.limits import MAX_SEQ
 from ...schema.message.message import Message
 from ...subscribers.overview.read_receipts import read_receipts
+from ..access.access import TheClient
 from ..records import (
     MAX_BATCH,
     FoundList,
@@ -34,8 +35,6 @@ from .common import (
     PAGE,
     After,
     Limit,
-    MessageReader,
-    MessageWriter,
     OfAgent,
     OfConversation,
     OfType,
@@ -91,7 +90,7 @@ Strict = Annotated[bool, Query(description="Refuse a recipient that was never se
 async def publish(
     message: MessageGiven,
     bus: TheBus,
-    writer: MessageWriter,
+    writer: TheClient,
     trace: TheTrace,
     response: Response,
     waiter: TheWaiter,
@@ -120,7 +119,7 @@ async def publish(
 async def publish_batch(
     batch: MessagesGiven,
     bus: TheBus,
-    writer: MessageWriter,
+    writer: TheClient,
     trace: TheTrace,
     response: Response,
     waiter: TheWaiter,
@@ -144,7 +143,6 @@ async def publish_batch(
 @router.get("/messages", response_model=MessagePage, responses=problems(409))
 def read_messages(
     bus: TheBus,
-    _: MessageReader,
     after: After = 0,
     limit: Limit = PAGE,
     type: OfType = None,
@@ -177,7 +175,6 @@ def page_of(bus: Bus, after: int, limit: int, **filters: Any) -> Response:
 @router.get("/newest", response_model=MessageList, responses=problems())
 def newest_messages(
     bus: TheBus,
-    _: MessageReader,
     before: Before = None,
     limit: Limit = PAGE,
     type: OfType = None,
@@ -198,7 +195,6 @@ def _lines(messages: list[Message]) -> bytes:
 @router.get("/search", response_model=FoundList, responses=problems())
 def search_messages(
     bus: TheBus,
-    _: MessageReader,
     q: Annotated[
         list[str],
         Query(
@@ -256,7 +252,6 @@ def _search_cursor(text: str | None) -> tuple[int, int] | None:
 def list_receipts(
     key: Annotated[str, Path(min_length=1, description="The seq or id of a message.")],
     bus: TheBus,
-    _: MessageReader,
 ) -> ReceiptOfReaderList:
     """List the state of a message at each of its readers: inboxes by name, then queues."""
     found = [ReceiptOfReader.model_validate(each.record()) for each in read_receipts(bus, key)]
@@ -271,7 +266,6 @@ def list_receipts(
 def show_message(
     key: str,
     bus: TheBus,
-    _: MessageReader,
     if_none_match: Annotated[str | None, Header(description="What the client has.")] = None,
 ) -> Response:
     """Return one message with its payload, by its seq or its id. It never changes."""

@@ -14,10 +14,9 @@ from ...subscribers.queues.policy_change import change_policy
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import DEFAULT_WINDOW_S, QueueStats
-from ..access.access import needs
-from ..access.principals import Principal, Scope
+from ..access.access import TheClient
 from ..records import Given, Seq
-from .common import Admin, QueueName, TheBus, WorkReader, WorkWriter, new_router, problems
+from .common import QueueName, TheBus, new_router, problems
 from .work_records import QueueRecord, QueueStatsList, QueueStatsRecord
 
 router = new_router("queues")
@@ -27,7 +26,6 @@ WindowS = Annotated[
 ]
 Count = Annotated[int, Field(ge=1, lt=2**31)]
 Seconds = Annotated[float, Field(ge=0, le=315_360_000)]
-QueueMaker = Annotated[Principal, needs(Scope.WORK_RW, Scope.MESSAGES_RO)]
 
 
 def _leave_defaults_out(schema: dict[str, Any]) -> None:
@@ -97,7 +95,7 @@ class Skipped(BaseModel):
     response_model_exclude_unset=True,
     responses=problems(),
 )
-def list_queues(bus: TheBus, _: WorkReader, window_s: WindowS = DEFAULT_WINDOW_S) -> dict[str, Any]:
+def list_queues(bus: TheBus, window_s: WindowS = DEFAULT_WINDOW_S) -> dict[str, Any]:
     """List the queues with their statistics."""
     queues = [Queue(bus, info) for info in Queues(bus).list()]
     stats = [QueueStats.of(queue, window_s=window_s) for queue in queues]
@@ -110,8 +108,9 @@ def list_queues(bus: TheBus, _: WorkReader, window_s: WindowS = DEFAULT_WINDOW_S
     response_model_exclude_unset=True,
     responses=problems(),
 )
-def pause_queue(queue: QueueName, bus: TheBus, who: WorkWriter) -> dict[str, Any]:
+def pause_queue(queue: QueueName, bus: TheBus, who: TheClient) -> dict[str, Any]:
     """Pause a queue: no job is claimed from it. Running jobs go on, and new ones wait."""
+    who.check_may_change(queue, Queues(bus).get(queue).pattern)
     Queues(bus).pause(queue, by=who.doer())
     return queue_record(Queues(bus).get(queue))
 
@@ -122,21 +121,22 @@ def pause_queue(queue: QueueName, bus: TheBus, who: WorkWriter) -> dict[str, Any
     response_model_exclude_unset=True,
     responses=problems(),
 )
-def resume_queue(queue: QueueName, bus: TheBus, who: WorkWriter) -> dict[str, Any]:
+def resume_queue(queue: QueueName, bus: TheBus, who: TheClient) -> dict[str, Any]:
     """Resume a paused queue."""
+    who.check_may_change(queue, Queues(bus).get(queue).pattern)
     Queues(bus).resume(queue, by=who.doer())
     return queue_record(Queues(bus).get(queue))
 
 
 @router.post("/queues/{queue:path}/purge", responses=problems())
-def purge_queue(queue: QueueName, bus: TheBus, who: Admin) -> Cancelled:
+def purge_queue(queue: QueueName, bus: TheBus, who: TheClient) -> Cancelled:
     """Cancel the waiting jobs of a queue. Running jobs go on; the messages stay in the log."""
     control = JobControl(Queue.open(bus, queue), by=who.doer())
     return Cancelled(queue=queue, cancelled=control.purge())
 
 
 @router.post("/queues/{queue:path}/skip", responses=problems())
-def skip_lost(queue: QueueName, bus: TheBus, who: Admin) -> Skipped:
+def skip_lost(queue: QueueName, bus: TheBus, who: TheClient) -> Skipped:
     """Resume a stuck queue without the messages that are lost with a part of the archive."""
     skipped = JobControl(Queue.open(bus, queue), by=who.doer()).skip()
     ranges = [SkippedRange(first_seq=first, last_seq=last) for first, last in skipped]
@@ -150,7 +150,7 @@ def skip_lost(queue: QueueName, bus: TheBus, who: Admin) -> Skipped:
     responses=problems(),
 )
 def show_queue(
-    queue: QueueName, bus: TheBus, _: WorkReader, window_s: WindowS = DEFAULT_WINDOW_S
+    queue: QueueName, bus: TheBus, window_s: WindowS = DEFAULT_WINDOW_S
 ) -> dict[str, Any]:
     """Show a queue's statistics: waiting jobs, durations, failures; and its policy."""
     return stats_record(QueueStats.of(Queue.open(bus, queue), window_s=window_s))
@@ -166,14 +166,17 @@ def show_queue(
     },
 )
 def create_queue(
-    queue: QueueName, wanted: QueueGiven, bus: TheBus, _: QueueMaker, response: Response
+    queue: QueueName, wanted: QueueGiven, bus: TheBus, who: TheClient, response: Response
 ) -> dict[str, Any]:
     """Create a queue, unless it exists.
 
     An existing queue with another type, or another value of a given rule, is a conflict; its
     beginning is not compared. Claiming shows messages, so creating a queue needs the scope to
-    read them.
+    read them, and one of messages to an agent is made by that agent.
     """
+    who.check_may_change(queue, wanted.type or queue)
+    if wanted.policy.addressed is not None:
+        who.work_as(wanted.policy.addressed)
     with bus.transaction():
         if all(info.name != queue for info in Queues(bus).list()):
             response.status_code = 201
@@ -187,7 +190,9 @@ def create_queue(
     response_model_exclude_unset=True,
     responses=problems(),
 )
-def set_policy(queue: QueueName, policy: PolicyGiven, bus: TheBus, who: Admin) -> dict[str, Any]:
+def set_policy(
+    queue: QueueName, policy: PolicyGiven, bus: TheBus, who: TheClient
+) -> dict[str, Any]:
     """Change rules of a queue. They apply from the next claim on."""
     return queue_record(change_policy(bus, queue, by=who.doer(), **policy.rules()))
 
@@ -221,14 +226,14 @@ Place = Annotated[str, Path(min_length=1, max_length=255, description="The queue
 
 
 @router.get("/limits", response_model=LimitList, responses=problems())
-def list_limits(bus: TheBus, _: WorkReader) -> dict[str, Any]:
+def list_limits(bus: TheBus) -> dict[str, Any]:
     """List the limits, and how many messages wait there now."""
     return {"limits": [asdict(each) for each in bus.limits.list()]}
 
 
 @router.put("/limits/{kind}/{name:path}", response_model=LimitRecord, responses=problems(409))
 def set_limit(
-    kind: Kind, name: Place, wanted: LimitGiven, bus: TheBus, admin: Admin
+    kind: Kind, name: Place, wanted: LimitGiven, bus: TheBus, admin: TheClient
 ) -> dict[str, Any]:
     """Limit how many messages may wait in a queue or an inbox. Waiting messages stay."""
     if kind == "queue":
@@ -241,7 +246,7 @@ def set_limit(
 
 
 @router.delete("/limits/{kind}/{name:path}", status_code=204, responses=problems())
-def clear_limit(kind: Kind, name: Place, bus: TheBus, admin: Admin) -> None:
+def clear_limit(kind: Kind, name: Place, bus: TheBus, admin: TheClient) -> None:
     """Remove a limit."""
     if kind == "queue":
         JobControl(Queue.open(bus, name), by=admin.doer()).clear_limit()

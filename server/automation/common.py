@@ -7,31 +7,24 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request
 from pydantic import Field
 
-from ..access.access import needs
-from ..access.principals import Principal, Scope
+from ..access.access import GuardedRouter
+from ..access.table import AUTOMATION
 from ..api.common import new_router
 from ..problems import documented
 from ..records import Given
 from .in_force import Current, InForce
-
-PluginReader = Annotated[Principal, needs(Scope.PLUGIN_RO)]
-PluginWriter = Annotated[Principal, needs(Scope.PLUGIN_RW)]
-JobWriter = Annotated[Principal, needs(Scope.JOBS_RW)]
-JobReader = Annotated[Principal, needs(Scope.JOBS_RO)]
-EventReader = Annotated[Principal, needs(Scope.EVENTS_RO)]
-Admin = Annotated[Principal, needs(Scope.ADMIN)]
 
 PluginName = Annotated[str, Path(min_length=1, max_length=128, description="A plugin.")]
 
 
 def guarded_router(tag: str) -> APIRouter:
     """Return a router for operations that need a token."""
-    return new_router(tag, prefix="")
+    return new_router(tag, "", AUTOMATION)
 
 
 def open_router(tag: str) -> APIRouter:
     """Return a router for operations that need none."""
-    return APIRouter(tags=[tag])
+    return GuardedRouter(AUTOMATION, tags=[tag])
 
 
 async def the_current(request: Request) -> Current:

@@ -9,7 +9,7 @@ from fastapi import Request, Response
 from ...automation.plugins.discovery import Plugin
 from ...automation.plugins.manifest import Command
 from ..api.common import json_of
-from .common import PluginName, PluginReader, TheConfig, guarded_router, open_router, problems
+from .common import PluginName, TheConfig, guarded_router, open_router, problems
 from .health import uptime_s
 from .in_force import InForce
 
@@ -72,7 +72,7 @@ async def list_skills(config: TheConfig) -> Response:
 
 
 @router.get("/plugin/{plugin}", responses=problems(404))
-async def show_plugin(plugin: PluginName, config: TheConfig, _: PluginReader) -> Response:
+async def show_plugin(plugin: PluginName, config: TheConfig) -> Response:
     """Show a plugin, and what each of its commands takes and gives."""
     found = config.plugin(plugin)
     commands = [_command(each) for each in found.manifest.commands.values()]

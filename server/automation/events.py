@@ -5,10 +5,10 @@ from __future__ import annotations
 from fastapi import Request, Response
 
 from ...bus.log.filters import Wanted
-from ..access.principals import Scope
+from ..access.table import AUTOMATION
 from ..api.common import After, TheBus
 from ..live.events import STREAM, EventStream, LastEventId, stream_of
-from .common import EventReader, guarded_router, problems
+from .common import guarded_router, problems
 
 router = guarded_router("events")
 
@@ -22,7 +22,6 @@ _TYPES = "plugin.>"
 async def follow_events(
     request: Request,
     bus: TheBus,
-    _: EventReader,
     after: After | None = None,
     last_event_id: LastEventId = None,
 ) -> Response:
@@ -32,4 +31,4 @@ async def follow_events(
     message. A client that comes back with the last id that it has misses nothing.
     """
     wanted = Wanted(_TYPES, None, None)
-    return stream_of(request, bus, wanted, after, last_event_id, scope=Scope.EVENTS_RO)
+    return stream_of(request, bus, wanted, after, last_event_id, row=AUTOMATION["GET /events"])

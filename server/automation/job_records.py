@@ -16,6 +16,7 @@ from ...automation.routes.tree import RunJob, is_job
 from ...bus.bus import Bus
 from ...schema.errors import NotFound
 from ...schema.message.limits import MAX_SEQ
+from ...schema.paging import pages, seq_of
 from ...subscribers.jobs.errors import QueueNotFound
 from ...subscribers.jobs.job_lists import list_jobs
 from ...subscribers.jobs.jobs import (
@@ -165,10 +166,12 @@ def _is_of(queue: str, plugin: str | None) -> bool:
 def _walk(queue: Queue, status: Status | None) -> Iterator[RunJob]:
     """Yield the jobs of a queue, the newest first."""
     states = () if status is None else _STATES[status]
-    before = MAX_SEQ
-    while page := list_jobs(queue, states, _PAGE, before_seq=before):
+
+    def jobs_before(seq: int) -> list[Job]:
+        return list_jobs(queue, states, _PAGE, before_seq=seq)
+
+    for page in pages(jobs_before, MAX_SEQ, place=seq_of, what="jobs", backwards=True):
         yield from filter(None, (_job(queue.bus, job) for job in page))
-        before = page[-1].seq
 
 
 def _job(bus: Bus, job: Job) -> RunJob | None:

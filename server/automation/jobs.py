@@ -13,7 +13,7 @@ from ...bus.bus import Bus
 from ...schema.errors import NotFound
 from ...schema.message.times import format_ts, parse_ts
 from ..api.common import MAX_PAGE, TheBus, json_of
-from .common import JobReader, JobWriter, guarded_router, problems
+from .common import guarded_router, problems
 from .job_records import (
     MAX_COUNTED,
     JobFilter,
@@ -91,19 +91,19 @@ Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")
 
 
 @router.get("/job/{job_id}", response_model=JobRecord, responses=problems(404))
-def show_job(job_id: JobId, bus: TheBus, _: JobReader) -> Response:
+def show_job(job_id: JobId, bus: TheBus) -> Response:
     """Show a job, and its result as soon as it is over."""
     return json_of(record_of(bus, job_of(bus, job_id)))
 
 
 @router.get("/job/{job_id}/tree", response_model=list[JobRecord], responses=problems(404))
-def show_tree(job_id: JobId, bus: TheBus, _: JobReader) -> Response:
+def show_tree(job_id: JobId, bus: TheBus) -> Response:
     """Show a job with all that followed it; of the event of a run, all jobs of the run."""
     return json_of([record_of(bus, job) for job in _tree_of(bus, job_id).jobs])
 
 
 @router.post("/job/{job_id}/cancel", responses=problems(404))
-def cancel_tree(job_id: JobId, bus: TheBus, _: JobWriter) -> Response:
+def cancel_tree(job_id: JobId, bus: TheBus) -> Response:
     """Cancel a job and all that followed it, as far as they are not over: their programs end."""
     root = _tree_of(bus, job_id).root
     return json_of({"cancelled": [job.message.id for job in cancel(bus, str(root.seq))]})
@@ -125,7 +125,6 @@ def _tree_of(bus: Bus, job_id: str) -> Tree:
 @router.get("/jobs", response_model=JobList, responses=problems())
 def list_jobs(
     bus: TheBus,
-    _: JobReader,
     plugin: OfPlugin = None,
     command: OfCommand = None,
     status: OfStatus = None,
@@ -138,7 +137,6 @@ def list_jobs(
 @router.get("/job-logs", response_model=LogList, responses=problems())
 def list_logs(
     bus: TheBus,
-    _: JobReader,
     job_id: Annotated[str | None, Query(min_length=1, max_length=255)] = None,
     plugin: OfPlugin = None,
     command: OfCommand = None,

@@ -18,8 +18,6 @@ from ..api.common import TheBus, json_of
 from ..problems import documented, refusal
 from ..threads import in_thread
 from .common import (
-    Admin,
-    JobReader,
     PluginName,
     TheConfig,
     guarded_router,
@@ -46,7 +44,7 @@ class Reloaded(BaseModel):
 
 
 @router.post("/system/reload", response_model=Reloaded, responses=problems() | documented(409, 504))
-async def reload(request: Request, bus: TheBus, _: Admin) -> Response:
+async def reload(request: Request, bus: TheBus) -> Response:
     """Take the configuration again: all of it, or nothing, and then 409 says what is wrong."""
     act: Callable[[], list[str]] = request.app.state.reload
     try:
@@ -65,13 +63,13 @@ async def reload(request: Request, bus: TheBus, _: Admin) -> Response:
 
 
 @router.get("/config/view", responses=problems())
-async def view_config(config: TheConfig, _: Admin) -> Response:
+async def view_config(config: TheConfig) -> Response:
     """Show the configuration in force, without secrets."""
     return json_of(shown(config.config))
 
 
 @router.get("/analytics/queue", responses=problems())
-def show_queue(bus: TheBus, config: TheConfig, _: Admin) -> Response:
+def show_queue(bus: TheBus, config: TheConfig) -> Response:
     """Show how many jobs wait and run, and for how many there is a worker."""
     status, workers = status_of(bus), config.config.service.max_workers
     record = {name: status[name] for name in _OF_QUEUE} | {"max_workers": workers}
@@ -80,7 +78,7 @@ def show_queue(bus: TheBus, config: TheConfig, _: Admin) -> Response:
 
 
 @router.get("/analytics/summary", responses=problems())
-def show_summary(bus: TheBus, _: Admin) -> Response:
+def show_summary(bus: TheBus) -> Response:
     """Count how the attempts of the last 24 hours have ended."""
     log, since = JobLog.of(bus), format_ts(max(0, bus.now_ms() - _WINDOW_MS))
     states = ("succeeded", "failed", "timed_out", "dead")
@@ -91,13 +89,13 @@ def show_summary(bus: TheBus, _: Admin) -> Response:
 
 
 @router.get("/breakers/{plugin}", responses=problems(404))
-def show_breakers(plugin: PluginName, bus: TheBus, config: TheConfig, _: JobReader) -> Response:
+def show_breakers(plugin: PluginName, bus: TheBus, config: TheConfig) -> Response:
     """Show the circuit breakers of a plugin, and how they came to their states."""
     return json_of(breaker_history(bus, config.plugin(plugin).name))
 
 
 @router.post("/breakers/{plugin}/reset", responses=problems(404))
-def close_breakers(plugin: PluginName, bus: TheBus, config: TheConfig, _: Admin) -> dict[str, Any]:
+def close_breakers(plugin: PluginName, bus: TheBus, config: TheConfig) -> dict[str, Any]:
     """Close the circuit breakers of a plugin: its schedules go on at once."""
     name = config.plugin(plugin).name
     return {"plugin": name, "closed": reset_breakers(bus, name)}

@@ -13,7 +13,7 @@ from ...automation.schedules.tables import Schedule, Schedules
 from ...bus.bus import Bus
 from ...schema.message.times import format_ts
 from ..api.common import TheBus, json_of
-from .common import JobReader, PluginName, PluginWriter, TheConfig, guarded_router, problems
+from .common import PluginName, TheConfig, guarded_router, problems
 from .in_force import InForce
 
 router = guarded_router("schedules")
@@ -25,7 +25,7 @@ _MODES = (("every_s", "every"), ("cron", "cron"), ("at_ms", "at"), ("after_s", "
 
 
 @router.get("/scheduler/jobs", responses=problems())
-def list_schedules(bus: TheBus, config: TheConfig, _: JobReader) -> Response:
+def list_schedules(bus: TheBus, config: TheConfig) -> Response:
     """List the schedules, and when each is due next."""
     known = {(each.plugin, each.id): each for each in Schedules.of(bus).all()}
     entries = config.config.schedules().items()
@@ -34,7 +34,7 @@ def list_schedules(bus: TheBus, config: TheConfig, _: JobReader) -> Response:
 
 @router.post("/scheduler/jobs/{plugin}/{schedule}/pause", responses=problems(404))
 def pause_schedule(
-    plugin: PluginName, schedule: ScheduleId, bus: TheBus, config: TheConfig, _: PluginWriter
+    plugin: PluginName, schedule: ScheduleId, bus: TheBus, config: TheConfig
 ) -> dict[str, Any]:
     """Decide about no time of a schedule until it is resumed. Safe to repeat."""
     _by_hand(bus, config).pause(plugin, schedule)
@@ -43,7 +43,7 @@ def pause_schedule(
 
 @router.post("/scheduler/jobs/{plugin}/{schedule}/resume", responses=problems(404))
 def resume_schedule(
-    plugin: PluginName, schedule: ScheduleId, bus: TheBus, config: TheConfig, _: PluginWriter
+    plugin: PluginName, schedule: ScheduleId, bus: TheBus, config: TheConfig
 ) -> dict[str, Any]:
     """Go on with the next time of a paused schedule; what lay between is not run."""
     _by_hand(bus, config).resume(plugin, schedule)
@@ -52,7 +52,7 @@ def resume_schedule(
 
 @router.post("/scheduler/jobs/{plugin}/{schedule}/run", status_code=202, responses=problems(404))
 def run_schedule(
-    plugin: PluginName, schedule: ScheduleId, bus: TheBus, config: TheConfig, _: PluginWriter
+    plugin: PluginName, schedule: ScheduleId, bus: TheBus, config: TheConfig
 ) -> dict[str, Any]:
     """Begin a job of a schedule at once, besides its times."""
     decision = _by_hand(bus, config).run_now(plugin, schedule)

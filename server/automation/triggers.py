@@ -19,7 +19,7 @@ from ...automation.routes.tree import Tree
 from ...automation.runs import Run, begin_run
 from ...bus.bus import Bus
 from ...schema.errors import NotFound
-from ..access.errors import Forbidden
+from ..access.access import TheClient
 from ..access.principals import Scope
 from ..api.common import TheBus, json_of
 from ..threads import in_thread
@@ -27,8 +27,6 @@ from .bridge import Bridge
 from .common import (
     PayloadGiven,
     PluginName,
-    PluginReader,
-    PluginWriter,
     TheConfig,
     guarded_router,
     problems,
@@ -68,7 +66,7 @@ def trigger(
     command: CommandName,
     bus: TheBus,
     config: TheConfig,
-    who: PluginReader,
+    who: TheClient,
     given: PayloadGiven | None = None,
 ) -> dict[str, Any]:
     """Run a command of a plugin: exactly one job, whose events no route or pipeline follows.
@@ -79,8 +77,8 @@ def trigger(
     known = None if found is None else found.manifest.commands.get(command)
     if known is None:
         raise NotFound(f"there is no command {command!a} of a plugin {plugin!a}")
-    if known.type != "read" and not who.may(Scope.PLUGIN_RW):
-        raise Forbidden(f"this token has no scope {Scope.PLUGIN_RW.value!r}")
+    if known.type != "read":
+        who.require(Scope.PLUGIN_RW)
     payload = (given.payload if given else None) or {}
     event = {"type": _TRIGGER} if command == HANDLE else None
     request = JobRequest(
@@ -126,7 +124,6 @@ async def run_pipeline(
     pipeline: PipelineName,
     bus: TheBus,
     config: TheConfig,
-    _: PluginWriter,
     is_async: IsAsync = False,
     given: PayloadGiven | None = None,
 ) -> Response:

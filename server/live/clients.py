@@ -13,7 +13,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from ...schema.errors import AckbusError
 from ..access.access import still_allowed
-from ..access.principals import Scope
+from ..access.rows import Row
 from ..client_timeouts import Patience
 from .batches import Batch
 
@@ -74,7 +74,7 @@ class Client:
         connection: the client's connection.
         kind: the kind of the stream: `sse` or `websocket`.
         wire: the transport to the client.
-        scope: what its token needs, as long as the stream lasts.
+        row: what its token needs, as long as the stream lasts.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class Client:
         connection: HTTPConnection,
         kind: str,
         wire: Wire,
-        scope: Scope = Scope.MESSAGES_RO,
+        row: Row,
     ) -> None:
         self._connection = connection
         self._wire = wire
-        self._scope = scope
+        self._row = row
         self._asked_at = time.monotonic()
         self._address = connection.client
         self._hang_up = connection.app.state.hang_up
@@ -136,7 +136,7 @@ class Client:
         now = time.monotonic()
         if now - self._asked_at > _ASK_EVERY_S:
             self._asked_at = now
-            return still_allowed(self._connection, self._scope)
+            return still_allowed(self._connection, self._row)
         return True
 
     async def _drop(self, end: End) -> None:

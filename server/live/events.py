@@ -10,10 +10,10 @@ from starlette.types import Receive, Scope, Send
 
 from ...bus.bus import Bus
 from ...bus.log.filters import Wanted
-from ..access.principals import Scope as TokenScope
+from ..access.rows import Row
+from ..access.table import SERVER
 from ..api.common import (
     After,
-    MessageReader,
     OfAgent,
     OfConversation,
     OfType,
@@ -41,19 +41,19 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, request: Request, batches: AsyncIterator[Batch], scope: TokenScope) -> None:
+    def __init__(self, request: Request, batches: AsyncIterator[Batch], row: Row) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["Content-Length"]
         self._request = request
         self._batches = batches
-        self._scope = scope
+        self._row = row
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events."""
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         await send(_body(b"retry: 1000\n\n"))
         wire = _Events(receive, send)
-        await Client(self._request, "sse", wire, self._scope).follow(self._batches)
+        await Client(self._request, "sse", wire, self._row).follow(self._batches)
         if not wire.is_closed:  # its client went, as clients do: whoever traces sees no error in it
             await send(_body(b"", more=False))
 
@@ -98,7 +98,6 @@ STREAM: dict[int | str, dict[str, Any]] = {
 async def events(
     request: Request,
     bus: TheBus,
-    _: MessageReader,
     after: After | None = None,
     last_event_id: LastEventId = None,
     type: OfType = None,
@@ -110,7 +109,8 @@ async def events(
     Without `after` it begins with new messages. The id of an event is its message's seq. A payload
     that is a blob stays a reference to it.
     """
-    return stream_of(request, bus, Wanted(type, conversation, agent), after, last_event_id)
+    wanted, row = Wanted(type, conversation, agent), SERVER["GET /v1/events"]
+    return stream_of(request, bus, wanted, after, last_event_id, row=row)
 
 
 def stream_of(
@@ -120,14 +120,14 @@ def stream_of(
     after: int | None,
     last_event_id: str | None,
     *,
-    scope: TokenScope = TokenScope.MESSAGES_RO,
+    row: Row,
 ) -> EventStream:
     """Return the stream of wanted messages, from the cursor that the client names.
 
-    It ends when the client's token has lost the scope.
+    It ends when the client's token has lost a scope of the row.
     """
     feed: Feed = request.app.state.feed
     begin = begin_after(bus, after, last_event_id)
     patience: Patience = request.app.state.patience
     batches = feed.stream(begin, wanted, keep_alive_s=patience.keep_alive_s)
-    return EventStream(request, batches, scope)
+    return EventStream(request, batches, row)

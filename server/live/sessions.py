@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Request, Response, WebSocket
+from fastapi import Path, Request, Response, WebSocket
 from pydantic import Field
 
 from ...bus.log.filters import Wanted
 from ...schema.message.draft import Draft
 from ...schema.message.ids import new_id
-from ..api.common import After, MessageReader, MessageWriter, TheBus, TheTrace, new_router, problems
+from ..access.access import GuardedRouter, TheClient
+from ..access.table import SERVER
+from ..api.common import After, TheBus, TheTrace, new_router, problems
 from ..api.publishing import publish_all
 from ..records import OR_BOUND, Given, Id, Name, ReceiptRecord
 from .events import STREAM, EventStream, LastEventId, stream_of
@@ -20,7 +22,7 @@ from .sockets import Start, serve_socket
 _TYPE, _SPEAKER = "message", "client"
 
 router = new_router("sessions")
-sockets = APIRouter(prefix="/v1")
+sockets = GuardedRouter(SERVER, prefix="/v1")
 
 SessionId = Annotated[str, Path(min_length=1, max_length=255, description="Its conversation.")]
 
@@ -53,7 +55,6 @@ async def follow_session(
     request: Request,
     session: SessionId,
     bus: TheBus,
-    _: MessageReader,
     after: After = 0,
     last_event_id: LastEventId = None,
 ) -> Response:
@@ -61,7 +62,8 @@ async def follow_session(
 
     It need not have begun: what is said in it first comes first.
     """
-    return stream_of(request, bus, Wanted(conversation=session), after, last_event_id)
+    wanted, row = Wanted(conversation=session), SERVER["GET /v1/sessions/{session}/events"]
+    return stream_of(request, bus, wanted, after, last_event_id, row=row)
 
 
 @router.post(
@@ -76,7 +78,7 @@ async def speak_in_session(
     session: SessionId,
     said: Said,
     bus: TheBus,
-    writer: MessageWriter,
+    writer: TheClient,
     trace: TheTrace,
     response: Response,
 ) -> SaidRecord:
@@ -101,4 +103,5 @@ async def speak_in_session(
 @sockets.websocket("/sessions/{session:path}/ws")
 async def follow_session_by_socket(socket: WebSocket, session: str) -> None:
     """Follow a conversation over WebSocket; the same as its events."""
-    await serve_socket(socket, Start(after=0), conversation=session)
+    row = SERVER["WS /v1/sessions/{session}/ws"]
+    await serve_socket(socket, row, Start(after=0), conversation=session)

@@ -13,9 +13,10 @@ from ...bus.bus import Bus
 from ...bus.log.filters import Wanted
 from ...schema.errors import AckbusError, BusBusy, BusUnusable, InvalidInput
 from ...schema.message.limits import MAX_SEQ
-from ..access.access import allowed
+from ..access.access import GuardedRouter, allowed
 from ..access.errors import TooManyRequests
-from ..access.principals import Scope
+from ..access.rows import Row
+from ..access.table import SERVER
 from ..client_timeouts import Patience
 from ..problems import problem
 from ..stream_start import begin_after
@@ -26,7 +27,7 @@ from .feed import Feed
 #: The longest reason that a close frame has room for, in bytes.
 _MAX_REASON_BYTES = 123
 
-router = APIRouter(prefix="/v1")
+router = GuardedRouter(SERVER, prefix="/v1")
 #: The route for paths that no other route has; it comes last.
 nowhere = APIRouter()
 
@@ -52,14 +53,15 @@ class _Choice(Start):
 @router.websocket("/ws")
 async def follow(socket: WebSocket) -> None:
     """Follow the messages; data from the client is discarded. Parameters as for `/v1/events`."""
-    await serve_socket(socket, _Choice())
+    await serve_socket(socket, SERVER["WS /v1/ws"], _Choice())
 
 
-async def serve_socket(socket: WebSocket, default: Start, **filters: Any) -> None:
+async def serve_socket(socket: WebSocket, row: Row, default: Start, **filters: Any) -> None:
     """Send the wanted messages until the client disconnects, is dropped, or the server stops.
 
     Args:
         socket: which is not yet accepted.
+        row: what it needs.
         default: its parameters, with the values of those that it leaves out.
         filters: further filters, which it can't change.
     """
@@ -68,7 +70,7 @@ async def serve_socket(socket: WebSocket, default: Start, **filters: Any) -> Non
     feed: Feed = socket.app.state.feed
     patience: Patience = socket.app.state.patience
     try:
-        allowed(socket, Scope.MESSAGES_RO)
+        allowed(socket, row)
         asked = type(default).model_validate(default.model_dump() | _parameters(socket))
         wanted = Wanted(**asked.model_dump(exclude={"after"}), **filters)
         begin = begin_after(bus, asked.after, None)
@@ -76,7 +78,7 @@ async def serve_socket(socket: WebSocket, default: Start, **filters: Any) -> Non
         await Frames(socket).close(_end(error))
         return
     batches = feed.stream(begin, wanted, keep_alive_s=patience.keep_alive_s)
-    await Client(socket, "websocket", Frames(socket)).follow(batches)
+    await Client(socket, "websocket", Frames(socket), row).follow(batches)
 
 
 @nowhere.websocket("/{path:path}")

@@ -20,12 +20,12 @@ from starlette.types import Message, Receive, Send
 from starlette.types import Scope as Connection
 
 from ...bus.bus import Bus
-from ...bus.trust.signing import sign_only_for
 from ...schema.errors import AckbusError, InvalidInput
 from ...schema.process_table import process
 from ...subscribers.inboxes.session_name import by_connection
 from ..access.access import allowed, known
-from ..access.principals import Principal, Scope
+from ..access.principals import Principal
+from ..access.rows import Row
 from ..threads import WRITE_TIMEOUT_S
 from .cancellation import while_there
 from .joined_agents import IDLE_S, Home
@@ -178,5 +178,5 @@ def _profile_of(context: Any) -> str:
     return profile
 
 
-def _check(context: Any, scope: Scope) -> None:
-    sign_only_for(allowed(context.request, scope).agent)
+def _check(context: Any, row: Row) -> None:
+    allowed(context.request, row)

@@ -29,13 +29,14 @@ from mcp_types import (
 from mcp_types import Tool as ListedTool
 
 from ...schema.errors import AckbusError, BusBusy
-from ..access.principals import Scope
+from ..access.rows import Row
+from ..access.table import TOOLS
 from .session import NAMES, Session
 from .tools.catalog import tools_of
 from .tools.errors import explain
 from .tools.presence import JOIN
 from .tools.profiles import FULL
-from .tools.resources import JSON, KINDS, read
+from .tools.resources import JSON, KINDS, kind_of, read
 from .tools.tool import Arguments, Reply, Tool
 
 #: The server's instructions for the agent.
@@ -77,7 +78,7 @@ class Protocol:
         self,
         session_of: Sessions,
         profile_of: Callable[[Any], str],
-        check: Callable[[Any, Scope], None] = lambda context, scope: None,
+        check: Callable[[Any, Row], None] = lambda context, row: None,
     ) -> None:
         self._session_of = session_of
         self._profile_of = profile_of
@@ -120,7 +121,7 @@ class Protocol:
                 f" {', '.join(tools)}",
             )
         try:
-            self._check(context, tool.scope)
+            self._check(context, TOOLS[tool.name])
             session, arguments = self._session_of(context), dict(params.arguments or {})
             name = arguments.pop(NAMES, None) if session.forgets else None
             given = tool.takes.model_validate(arguments)
@@ -177,7 +178,7 @@ class Protocol:
     ) -> ReadResourceResult:
         uri = str(params.uri)
         try:
-            self._check(context, Scope.MESSAGES_RO)
+            self._check(context, TOOLS[kind_of(uri).template])
             call = partial(read, self._session_of(context), uri)
             text = await anyio.to_thread.run_sync(call, limiter=self._quick)
         except AckbusError as error:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from ..access.access import needs
-from ..access.principals import Principal, Scope
+from ..access.access import GuardedRouter
+from ..access.table import SERVER
 from ..problems import documented
 from .counters import Metrics
 
-router = APIRouter(tags=["health"])
-
-Reader = Annotated[Principal, needs(Scope.WORK_RO)]
+router = GuardedRouter(SERVER, tags=["health"])
 
 
 @router.get(
@@ -25,7 +21,7 @@ Reader = Annotated[Principal, needs(Scope.WORK_RO)]
         **documented(401, 403, 429, 503),
     },
 )
-def metrics(request: Request, _: Reader) -> Response:
+def metrics(request: Request) -> Response:
     """Return the metrics of the bus and of this server, in Prometheus's text format."""
     found: Metrics = request.app.state.metrics
     return Response(

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Response
+from fastapi import Header, Response
 
 from ...schema.errors import NotFound
+from ..access.access import GuardedRouter
+from ..access.table import SERVER
 from ..api.common import has_tag
 
 _ROOT = Path(__file__).with_name("static")
@@ -50,7 +52,7 @@ _HEADERS = {
     "Cache-Control": "no-cache",  # a browser asks each time, so a new version is seen at once
 }
 
-router = APIRouter(include_in_schema=False)
+router = GuardedRouter(SERVER, include_in_schema=False)
 
 
 @dataclass(frozen=True)

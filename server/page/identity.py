@@ -9,21 +9,19 @@ import json
 import os
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Annotated, Any
-
-from fastapi import APIRouter
+from typing import Any
 
 from ...bus.bus import Bus
 from ...schema.directory.layout import BUS_DIRECTORY
-from ..access.access import needs
-from ..access.principals import Principal
+from ..access.access import GuardedRouter
+from ..access.table import SERVER
 from ..api.common import TheBus
 
 _PATH = "/page/bus"
 #: A server on this machine answers much sooner, unless it is no server of ours.
 _PATIENCE_S = 1.0
 
-router = APIRouter(include_in_schema=False)
+router = GuardedRouter(SERVER, include_in_schema=False)
 
 
 @router.get(_PATH)
@@ -33,7 +31,7 @@ def which_bus(bus: TheBus) -> dict[str, str]:
 
 
 @router.get("/page/project")
-def which_project(bus: TheBus, _: Annotated[Principal, needs()]) -> dict[str, str]:
+def which_project(bus: TheBus) -> dict[str, str]:
     """Return the name of the project directory of this bus, to authenticated clients."""
     directory = Path(bus.layout.directory)
     return {"project": (directory.parent if directory.name == BUS_DIRECTORY else directory).name}

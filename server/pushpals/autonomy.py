@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.times import format_ts
 from ...tasks.control.requests import required
 from ...tasks.control.slo import summary
 from ...tasks.records.autonomy import Autonomy, DispatchLock, Held, Snapshot
+from ..access.access import GuardedRouter
+from ..access.table import PUSHPALS
 from .common import (
-    Reader,
     TheBody,
     TheBus,
     TheJobs,
     TheRequests,
     TheSweep,
-    Writer,
     answer,
     ok,
 )
 
-router = APIRouter(prefix="/autonomy")
+router = GuardedRouter(PUSHPALS, prefix="/autonomy")
 
 #: The longest id of a session or a run, in characters.
 _MAX_ID_CHARS = 128
 
 
 @router.post("/lock/acquire")
-def acquire(body: TheBody, bus: TheBus, _: Writer) -> Response:
+def acquire(body: TheBody, bus: TheBus) -> Response:
     """Acquire the dispatch lock; 409 while another run holds it."""
     session, run = _owner(body)
     is_mine, held = DispatchLock.of(bus).acquire(
@@ -43,7 +43,7 @@ def acquire(body: TheBody, bus: TheBus, _: Writer) -> Response:
 
 
 @router.post("/lock/renew")
-def renew(body: TheBody, bus: TheBus, _: Writer) -> Response:
+def renew(body: TheBody, bus: TheBus) -> Response:
     """Extend the dispatch lock; 409 where this run does not hold it."""
     session, run = _owner(body)
     is_mine, held = DispatchLock.of(bus).renew(session, run, ttl_ms=_ms(body.get("ttlMs")))
@@ -51,7 +51,7 @@ def renew(body: TheBody, bus: TheBus, _: Writer) -> Response:
 
 
 @router.post("/lock/release")
-def release(body: TheBody, bus: TheBus, _: Writer) -> Response:
+def release(body: TheBody, bus: TheBus) -> Response:
     """Release the dispatch lock, if this run holds it."""
     return ok(released=DispatchLock.of(bus).release(*_owner(body)))
 
@@ -62,7 +62,6 @@ def snapshot(
     requests: TheRequests,
     jobs: TheJobs,
     sweep: TheSweep,
-    _: Writer,
     sessionId: str = "",
     runId: str = "",
     isWorktreeDirty: str = "",
@@ -85,7 +84,7 @@ def snapshot(
 
 
 @router.get("/snapshots/{id}")
-def show_snapshot(id: str, bus: TheBus, _: Reader) -> Response:
+def show_snapshot(id: str, bus: TheBus) -> Response:
     """Show a snapshot that was made before."""
     found = Autonomy.of(bus).snapshot(id)
     if found is None:
@@ -94,7 +93,7 @@ def show_snapshot(id: str, bus: TheBus, _: Reader) -> Response:
 
 
 @router.post("/state")
-def set_state(body: TheBody, bus: TheBus, _: Writer) -> Response:
+def set_state(body: TheBody, bus: TheBus) -> Response:
     """Store the state of a session's planner."""
     (session,) = required(body, "sessionId")
     state = body.get("state")
@@ -107,7 +106,6 @@ def set_state(body: TheBody, bus: TheBus, _: Writer) -> Response:
 @router.get("/state")
 def show_state(
     bus: TheBus,
-    _: Reader,
     sessionId: str = "",
 ) -> Response:
     """Show the state of a session's planner; null before the first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Annotated, Any
 
 import orjson
@@ -10,34 +10,21 @@ from fastapi import Depends, Request, Response
 
 from ...bus import tracing
 from ...bus.bus import Bus
-from ...bus.trust.signing import sign_only_for
 from ...schema.errors import InvalidInput
 from ...schema.message.canonical_json import decode
+from ...tasks.control.entries import Entries, is_of_client
 from ...tasks.control.events import Tell
 from ...tasks.control.jobs import JobQueue
 from ...tasks.control.requests import Requests
 from ...tasks.control.sessions import Sessions
 from ...tasks.control.sweep import Sweep
-from ..access.access import allowed
-from ..access.principals import Principal, Scope
+from ..access.principals import LOCAL, Principal, Scope
 
 #: The name of an agent that does not say who it is.
 UNKNOWN = "unknown"
 
 #: The largest number of milliseconds that a client may ask for: ten years.
 _MAX_MS = 315_360_000_000
-
-
-async def reader(request: Request) -> Principal:
-    """Return the principal of a request that reads what is at work."""
-    return allowed(request, Scope.WORK_RO)
-
-
-async def writer(request: Request) -> Principal:
-    """Return the principal of a request that takes part in the work."""
-    found = allowed(request, Scope.WORK_RW)
-    sign_only_for(found.agent)
-    return found
 
 
 async def the_bus(request: Request) -> Bus:
@@ -92,8 +79,6 @@ async def the_jobs(bus: TheBus, tell: TheTeller) -> JobQueue:
     return JobQueue(bus, tell)
 
 
-Reader = Annotated[Principal, Depends(reader)]
-Writer = Annotated[Principal, Depends(writer)]
 TheBody = Annotated[dict[str, Any], Depends(the_body)]
 TheTrace = Annotated[dict[str, str], Depends(the_trace)]
 TheSessions = Annotated[Sessions, Depends(the_sessions)]
@@ -133,6 +118,46 @@ def worker_in(body: Mapping[str, Any], field: str, principal: Principal) -> str:
         Forbidden: the token is bound to another.
     """
     return principal.work_as(name_in(body, field) or principal.agent or UNKNOWN)
+
+
+def sender_in(body: Mapping[str, Any], principal: Principal) -> str | None:
+    """Return the agent that publishes: the one that `from` names, or that of the token, or None.
+
+    Raises:
+        Forbidden: the token is bound to another.
+    """
+    return principal.own(name_in(body, "from"))
+
+
+def client_of(principal: Principal) -> str | None:
+    """Return the name of the token by which a client asks; None where none is needed."""
+    return None if principal is LOCAL else principal.name
+
+
+def check_own_claim(
+    entries: Entries, id: str | None, principal: Principal, statuses: Container[str]
+) -> None:
+    """Refuse what may come only under a claim of the client's own, unless its token may do all.
+
+    Args:
+        entries: of the queue of which the claim is.
+        id: of the entry that is claimed; None: none is named.
+        principal: the client: of its agent, or of its token, has the claim to be.
+        statuses: how the newest claim of the entry may stand.
+
+    Raises:
+        Forbidden: there is no such claim.
+    """
+    if principal.may(Scope.TASKS_RW):
+        return
+    entry = None if id is None else entries.get(id)
+    claim = None if entry is None else entry.claim
+    if claim is not None and claim.status in statuses:
+        is_own = claim.group == principal.agent or is_of_client(claim.instance, principal.name)
+        if is_own:
+            return
+    why = f"this client has claimed none of {entries.name!r} that it names: "
+    principal.require(Scope.TASKS_RW, why=why)
 
 
 def ender_in(body: Mapping[str, Any], field: str, principal: Principal) -> str | None:

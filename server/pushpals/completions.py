@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
+from ...subscribers.jobs.claims import ACTIVE, COMPLETED
 from ...tasks.control.completions import Completions, row
 from ...tasks.control.entries import limit_of
+from ..access.access import GuardedRouter, TheClient
+from ..access.table import PUSHPALS
 from .common import (
-    Reader,
     TheBody,
     TheBus,
+    TheJobs,
     TheTrace,
-    Writer,
+    check_own_claim,
     ender_in,
     name_in,
     none_left,
     ok,
+    sender_in,
     status_asked,
     worker_in,
 )
 
-router = APIRouter(prefix="/completions")
+router = GuardedRouter(PUSHPALS, prefix="/completions")
 
 
 @router.post("/enqueue")
-def enqueue(body: TheBody, bus: TheBus, trace: TheTrace, worker: Writer) -> Response:
-    """Publish a completion."""
-    sender = worker.agent or name_in(body, "from")
-    return ok(201, completionId=Completions(bus).enqueue(body, agent=sender, trace=trace))
+def enqueue(
+    body: TheBody, bus: TheBus, jobs: TheJobs, trace: TheTrace, worker: TheClient
+) -> Response:
+    """Publish a completion; without `tasks:rw`, one of a job which the client has or completed."""
+    sender = sender_in(body, worker)
+    with bus.transaction():  # so that the claim is not lost between
+        job = name_in(body, "jobId")
+        check_own_claim(jobs.entries, job, worker, (ACTIVE, COMPLETED))
+        return ok(201, completionId=Completions(bus).enqueue(body, agent=sender, trace=trace))
 
 
 @router.post("/claim")
-def claim(body: TheBody, bus: TheBus, pusher: Writer) -> Response:
+def claim(body: TheBody, bus: TheBus, pusher: TheClient) -> Response:
     """Claim the oldest completion."""
     found = Completions(bus).claim(worker_in(body, "pusherId", pusher))
     if found is None:
@@ -40,23 +49,21 @@ def claim(body: TheBody, bus: TheBus, pusher: Writer) -> Response:
 
 
 @router.post("/{id}/processed")
-def processed(id: str, body: TheBody, bus: TheBus, pusher: Writer) -> Response:
+def processed(id: str, body: TheBody, bus: TheBus, pusher: TheClient) -> Response:
     """End a claimed completion whose commit is in the target."""
     Completions(bus).processed(id, agent=ender_in(body, "pusherId", pusher))
     return ok()
 
 
 @router.post("/{id}/fail")
-def fail(id: str, body: TheBody, bus: TheBus, pusher: Writer) -> Response:
+def fail(id: str, body: TheBody, bus: TheBus, pusher: TheClient) -> Response:
     """End a claimed completion whose commit is not in the target."""
     Completions(bus).fail(id, body.get("error"), agent=ender_in(body, "pusherId", pusher))
     return ok()
 
 
 @router.get("")
-def list_completions(
-    bus: TheBus, _: Reader, status: str | None = None, limit: str | None = None
-) -> Response:
+def list_completions(bus: TheBus, status: str | None = None, limit: str | None = None) -> Response:
     """List completions, with how many there are."""
     entries = Completions(bus).entries
     found = entries.list(status_asked(status), limit_of(limit))

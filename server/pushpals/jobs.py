@@ -2,59 +2,77 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from ...schema.message.limits import MAX_SEQ
 from ...schema.message.times import format_ts
+from ...subscribers.jobs.claims import ACTIVE
 from ...tasks.control.entries import limit_of
 from ...tasks.control.slo import summary
+from ..access.access import GuardedRouter, TheClient
+from ..access.table import PUSHPALS
 from .common import (
-    Reader,
     TheBody,
+    TheBus,
     TheJobs,
+    TheRequests,
     TheSweep,
     TheTrace,
-    Writer,
+    check_own_claim,
+    client_of,
     ender_in,
     name_in,
     none_left,
     ok,
+    sender_in,
     status_asked,
     worker_in,
 )
 
-router = APIRouter(prefix="/jobs")
+router = GuardedRouter(PUSHPALS, prefix="/jobs")
 
 #: How many lines of output a page has unless asked otherwise.
 _LINES = 50
 
 
 @router.post("/enqueue")
-def enqueue(body: TheBody, jobs: TheJobs, trace: TheTrace, planner: Writer) -> Response:
-    """Publish a job."""
-    sender = planner.agent or name_in(body, "from")
-    return ok(201, **jobs.enqueue(body, agent=sender, trace=trace))
+def enqueue(
+    body: TheBody,
+    bus: TheBus,
+    requests: TheRequests,
+    jobs: TheJobs,
+    trace: TheTrace,
+    planner: TheClient,
+) -> Response:
+    """Publish a job; without `tasks:rw`, one that comes of a request which the client has."""
+    sender = sender_in(body, planner)
+    with bus.transaction():  # so that the claim is not lost between
+        params = body.get("params")
+        inner = name_in(params, "requestId") if isinstance(params, dict) else None
+        asked = name_in(body, "requestId") or inner
+        check_own_claim(requests.entries, asked, planner, (ACTIVE,))
+        return ok(201, **jobs.enqueue(body, agent=sender, trace=trace))
 
 
 @router.post("/claim")
-def claim(body: TheBody, jobs: TheJobs, sweep: TheSweep, worker: Writer) -> Response:
+def claim(body: TheBody, jobs: TheJobs, sweep: TheSweep, worker: TheClient) -> Response:
     """Claim a job: the worker's own first, then the first in line."""
     sweep.when_due()
-    found = jobs.claim(worker_in(body, "workerId", worker))
+    found = jobs.claim(worker_in(body, "workerId", worker), client=client_of(worker))
     if found is None:
         return none_left("jobs")
     return ok(job=found[0], queueWaitMs=found[1], claimToken=found[2])
 
 
 @router.post("/{id}/complete")
-def complete(id: str, body: TheBody, jobs: TheJobs, worker: Writer) -> Response:
+def complete(id: str, body: TheBody, jobs: TheJobs, worker: TheClient) -> Response:
     """End a claimed job with its summary and artifacts."""
     entry = jobs.complete(id, body, agent=ender_in(body, "workerId", worker))
     return ok(durationMs=entry.duration_ms())
 
 
 @router.post("/{id}/fail")
-def fail(id: str, body: TheBody, jobs: TheJobs, worker: Writer) -> Response:
+def fail(id: str, body: TheBody, jobs: TheJobs, worker: TheClient) -> Response:
     """End a claimed job without success, and tell its session."""
     agent = ender_in(body, "workerId", worker)
     entry = jobs.fail(id, body.get("message"), body.get("detail"), agent=agent)
@@ -62,8 +80,11 @@ def fail(id: str, body: TheBody, jobs: TheJobs, worker: Writer) -> Response:
 
 
 @router.post("/{id}/log")
-def log(id: str, body: TheBody, jobs: TheJobs, _: Writer) -> Response:
+def log(id: str, body: TheBody, jobs: TheJobs, worker: TheClient) -> Response:
     """Store a line that a job printed."""
+    entry = jobs.entries.get(id)
+    if entry is not None and entry.claim is not None:
+        worker.act_as(entry.claim.group)
     text = body["message"] if isinstance(body.get("message"), str) else body.get("line")
     return ok(jobId=id, logId=jobs.log(id, text))
 
@@ -73,7 +94,6 @@ def list_logs(
     id: str,
     jobs: TheJobs,
     sweep: TheSweep,
-    _: Reader,
     afterId: str | None = None,
     limit: str | None = None,
 ) -> Response:
@@ -98,7 +118,6 @@ def list_logs(
 def list_jobs(
     jobs: TheJobs,
     sweep: TheSweep,
-    _: Reader,
     status: str | None = None,
     limit: str | None = None,
 ) -> Response:

@@ -2,46 +2,47 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from ...tasks.control.entries import limit_of
 from ...tasks.control.requests import row
 from ...tasks.control.slo import summary
+from ..access.access import GuardedRouter, TheClient
+from ..access.table import PUSHPALS
 from .common import (
-    Reader,
     TheBody,
     TheRequests,
     TheTrace,
-    Writer,
+    client_of,
     ender_in,
-    name_in,
     none_left,
     ok,
+    sender_in,
     status_asked,
     worker_in,
 )
 
-router = APIRouter(prefix="/requests")
+router = GuardedRouter(PUSHPALS, prefix="/requests")
 
 
 @router.post("/enqueue")
-def enqueue(body: TheBody, requests: TheRequests, trace: TheTrace, client: Writer) -> Response:
+def enqueue(body: TheBody, requests: TheRequests, trace: TheTrace, client: TheClient) -> Response:
     """Publish a request."""
-    sender = client.agent or name_in(body, "from")
+    sender = sender_in(body, client)
     return ok(201, **requests.enqueue(body, agent=sender, trace=trace))
 
 
 @router.post("/claim")
-def claim(body: TheBody, requests: TheRequests, planner: Writer) -> Response:
+def claim(body: TheBody, requests: TheRequests, planner: TheClient) -> Response:
     """Claim the first request in line."""
-    found = requests.claim(worker_in(body, "agentId", planner))
+    found = requests.claim(worker_in(body, "agentId", planner), client=client_of(planner))
     if found is None:
         return none_left("requests")
     return ok(request=found[0], queueWaitMs=found[1], claimToken=found[2])
 
 
 @router.post("/{id}/complete")
-def complete(id: str, body: TheBody, requests: TheRequests, planner: Writer) -> Response:
+def complete(id: str, body: TheBody, requests: TheRequests, planner: TheClient) -> Response:
     """End a claimed request with its result."""
     agent = ender_in(body, "agentId", planner)
     entry = requests.complete(id, body.get("result"), agent=agent)
@@ -49,7 +50,7 @@ def complete(id: str, body: TheBody, requests: TheRequests, planner: Writer) -> 
 
 
 @router.post("/{id}/fail")
-def fail(id: str, body: TheBody, requests: TheRequests, planner: Writer) -> Response:
+def fail(id: str, body: TheBody, requests: TheRequests, planner: TheClient) -> Response:
     """End a claimed request without success."""
     agent = ender_in(body, "agentId", planner)
     entry = requests.fail(id, body.get("message"), body.get("detail"), agent=agent)
@@ -58,7 +59,7 @@ def fail(id: str, body: TheBody, requests: TheRequests, planner: Writer) -> Resp
 
 @router.get("")
 def list_requests(
-    requests: TheRequests, _: Reader, status: str | None = None, limit: str | None = None
+    requests: TheRequests, status: str | None = None, limit: str | None = None
 ) -> Response:
     """List requests, with how many there are, what is next, and how it went."""
     found = requests.entries.list(status_asked(status), limit_of(limit))

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from ...schema.message.ids import new_id
-from ...tasks.control.approvals import CLIENT, Posts
+from ...tasks.control.approvals import CLIENT, DECISIONS, Posts
 from ...tasks.control.envelope import PROTOCOL_VERSION
+from ..access.access import GuardedRouter, TheClient
+from ..access.principals import Scope
+from ..access.table import PUSHPALS
 from .common import (
     UNKNOWN,
     TheBody,
     TheSessions,
     TheTrace,
-    Writer,
     answer,
     name_in,
     ok,
 )
 
-router = APIRouter()
+router = GuardedRouter(PUSHPALS)
 
 
 @router.post("/sessions")
-def create(body: TheBody, sessions: TheSessions, _: Writer) -> Response:
+def create(body: TheBody, sessions: TheSessions) -> Response:
     """Make a session, 201, or join it, 200."""
     id, is_new = sessions.create(name_in(body, "sessionId"), label=name_in(body, "label"))
     status = 201 if is_new else 200
@@ -30,7 +32,9 @@ def create(body: TheBody, sessions: TheSessions, _: Writer) -> Response:
 
 
 @router.post("/sessions/{id}/message")
-def say(id: str, body: TheBody, sessions: TheSessions, trace: TheTrace, client: Writer) -> Response:
+def say(
+    id: str, body: TheBody, sessions: TheSessions, trace: TheTrace, client: TheClient
+) -> Response:
     """Store a person's message in a new turn."""
     sender = client.agent or CLIENT
     Posts(sessions).say(id, body, turn=new_id(), sender=sender, trace=trace)
@@ -39,10 +43,12 @@ def say(id: str, body: TheBody, sessions: TheSessions, trace: TheTrace, client: 
 
 @router.post("/sessions/{id}/command")
 def command(
-    id: str, body: TheBody, sessions: TheSessions, trace: TheTrace, agent: Writer
+    id: str, body: TheBody, sessions: TheSessions, trace: TheTrace, agent: TheClient
 ) -> Response:
     """Store an event that an agent posts; 400 where its payload is invalid, and an error stored."""
     sender = agent.work_as(name_in(body, "from") or agent.agent or UNKNOWN)
+    if body.get("type") in DECISIONS.values():
+        agent.require(Scope.TASKS_RW, why="to decide for a person: ")
     event = Posts(sessions).command(id, body, sender=sender, trace=trace)
     if event.wrong:
         told = f"Failed to validate event: {'; '.join(event.wrong)}"
@@ -51,7 +57,7 @@ def command(
 
 
 @router.post("/approvals/{id:path}")
-def decide(id: str, body: TheBody, sessions: TheSessions, person: Writer) -> Response:
+def decide(id: str, body: TheBody, sessions: TheSessions, person: TheClient) -> Response:
     """Store a person's decision: once."""
     Posts(sessions).decide(id, body.get("decision"), sender=person.agent or CLIENT)
     return ok()

@@ -13,14 +13,15 @@ from typing import Annotated, cast
 
 import anyio
 import anyio.to_thread
-from fastapi import APIRouter, Header, Request, Response, WebSocket
+from fastapi import Header, Request, Response, WebSocket
 from starlette.requests import HTTPConnection
 
 from ...bus.log.filters import Wanted
 from ...schema.errors import AckbusError
+from ...schema.paging import further
 from ...tasks.control.sessions import Event, Page, Sessions
-from ..access.access import allowed
-from ..access.principals import Scope
+from ..access.access import GuardedRouter, allowed
+from ..access.table import PUSHPALS
 from ..client_timeouts import Patience
 from ..live.batches import BATCH_BYTES, Batch
 from ..live.batches import Event as LiveEvent
@@ -29,10 +30,10 @@ from ..live.events import EventStream
 from ..live.feed import Feed
 from ..live.sockets import Frames
 from ..threads import in_thread
-from .common import Reader, TheSessions
+from .common import TheSessions
 from .problems import refusal
 
-router = APIRouter()
+router = GuardedRouter(PUSHPALS)
 
 #: How many events are read at once, and by how many clients at a time.
 _AT_ONCE, _READERS = 100, 4
@@ -72,27 +73,27 @@ async def follow(
     request: Request,
     id: str,
     sessions: TheSessions,
-    _: Reader,
     after: str | None = None,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Follow a session as server-sent events; the last event's id wins over `after`."""
     batches = await _events(request, sessions, id, last_event_id or after)
-    return EventStream(request, batches, Scope.WORK_RO)
+    return EventStream(request, batches, PUSHPALS["GET /sessions/{id}/events"])
 
 
 @router.websocket("/sessions/{id}/ws")
 async def follow_by_socket(socket: WebSocket, id: str) -> None:
     """Follow a session over WebSocket: each event a frame. What a client sends is discarded."""
     sessions: Sessions = socket.app.state.sessions
+    row = PUSHPALS["WS /sessions/{id}/ws"]
     try:
-        allowed(socket, Scope.WORK_RO)
+        allowed(socket, row)
         batches = await _events(socket, sessions, id, socket.query_params.get("after"))
     except AckbusError as error:
         await socket.send_denial_response(refusal(error))
         return
     await socket.accept()
-    await Client(socket, "websocket", Frames(socket), Scope.WORK_RO).follow(batches)
+    await Client(socket, "websocket", Frames(socket), row).follow(batches)
 
 
 async def _events(
@@ -121,9 +122,10 @@ async def _batches(
         for batch in _cut(page):
             yield batch
             spoke = loop.time()
-        after = page.upto
         if not page.is_last:
+            after = further("events of a session", after, page.upto)
             continue
+        after = page.upto
         left_s = spoke + patience.keep_alive_s - loop.time()
         if left_s <= 0 or not await _hear(feed, seen, left_s):
             yield _Batch((), after)

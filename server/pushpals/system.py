@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from ...tasks.control.status import system_status
 from ...tasks.control.worker_table import ONLINE_MS
-from .common import Reader, TheBus, TheSweep, ms_of, ok
+from ..access.access import GuardedRouter
+from ..access.table import PUSHPALS
+from .common import TheBus, TheSweep, ms_of, ok
 
-router = APIRouter(prefix="/system")
+router = GuardedRouter(PUSHPALS, prefix="/system")
 
 
 @router.get("/status")
 def show_status(
     bus: TheBus,
     sweep: TheSweep,
-    _: Reader,
     ttlMs: str | None = None,
 ) -> Response:
     """Show workers, queues and service levels."""

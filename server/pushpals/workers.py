@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import Response
 
 from ...tasks.control.worker_table import ONLINE_MS, WorkerTable
-from .common import Reader, TheBody, TheBus, TheJobs, TheSweep, Writer, ms_of, name_in, ok
+from ..access.access import GuardedRouter, TheClient
+from ..access.table import PUSHPALS
+from .common import TheBody, TheBus, TheJobs, TheSweep, ms_of, name_in, ok
 
-router = APIRouter(prefix="/workers")
+router = GuardedRouter(PUSHPALS, prefix="/workers")
 
 
 @router.post("/heartbeat")
-def heartbeat(body: TheBody, bus: TheBus, jobs: TheJobs, worker: Writer) -> Response:
+def heartbeat(body: TheBody, bus: TheBus, jobs: TheJobs, worker: TheClient) -> Response:
     """Write a beat of a worker."""
     named = name_in(body, "workerId") or worker.agent
     told = body if named is None else {**body, "workerId": worker.work_as(named)}
@@ -24,7 +26,6 @@ def list_workers(
     bus: TheBus,
     jobs: TheJobs,
     sweep: TheSweep,
-    _: Reader,
     ttlMs: str | None = None,
 ) -> Response:
     """List workers; those are online whose last beat is at most `ttlMs` old."""

@@ -6,6 +6,7 @@ import os
 
 from ...schema.errors import NotFound
 from ...schema.message.times import format_ts
+from ...schema.paging import pages
 from ...schema.processes import has_run_for
 from ...schema.queries import Table
 from .statements import SQL
@@ -170,10 +171,12 @@ class Deliveries(Table):
         Returns:
             How many were forgotten.
         """
-        count = 0
-        after = ("", "")
-        while page := self._engine.rows(SQL["finished_after"], (*after, _FORGET_BATCH)):
-            last = page[-1]
-            count += len(self._engine.change(SQL["forget_finished"], (*after, *last)))
-            after = last
+
+        def finished(after: tuple[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+            return self._engine.rows(SQL["finished_after"], (*after, _FORGET_BATCH))
+
+        count, after = 0, (b"", b"")
+        for page in pages(finished, after, place=tuple, what="finished deliveries"):
+            count += len(self._engine.change(SQL["forget_finished"], (*after, *page[-1])))
+            after = page[-1]
         return count

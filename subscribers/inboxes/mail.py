@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from ...schema.message.message import Message, message_of
+from ...schema.paging import pages, seq_of
 from ...schema.queries import engine_of
 from .statements import SQL
 
@@ -94,10 +97,14 @@ class Mail:
             found = self._requeued(NO_LIMIT if wanted else limit) + page
         if wanted:
             found = [message for message in found if wanted.matches(message.type)]
-            while len(found) < limit and len(page) == size:
-                page = self.after(page[-1].seq, size)
-                found += [message for message in page if wanted.matches(message.type)]
+            if len(found) < limit and len(page) == size:
+                found += self._more(page[-1].seq, size, limit - len(found), wanted)
         return Look(found[:limit], cursor, failing or requeued)
+
+    def _more(self, seq: int, size: int, limit: int, wanted: TypePattern) -> list[Message]:
+        more = pages(lambda after: self.after(after, size), seq, size, place=seq_of, what="mail")
+        waiting = (message for page in more for message in page)
+        return list(islice((each for each in waiting if wanted.matches(each.type)), limit))
 
     def after(self, seq: int, limit: int) -> list[Message]:
         """Return up to `limit` messages that wait above a seq, without requeued ones.

@@ -317,13 +317,16 @@ ON CONFLICT DO NOTHING RETURNING message_id;
 SELECT EXISTS (SELECT 1 FROM finished WHERE agent_id = ? AND message_id = ?);
 
 -- name: finished_after
-SELECT agent_id, message_id FROM finished WHERE (agent_id, message_id) > (?, ?)
+-- The names as bytes: by these a page is found, whatever the text is shown as.
+SELECT CAST(agent_id AS BLOB), CAST(message_id AS BLOB) FROM finished
+ WHERE (agent_id, message_id) > (CAST(? AS TEXT), CAST(? AS TEXT))
  ORDER BY agent_id, message_id LIMIT ?;
 
 -- name: forget_finished
 -- Of a range, those whose messages are archived and will not be delivered again.
 DELETE FROM finished
- WHERE (agent_id, message_id) > (?1, ?2) AND (agent_id, message_id) <= (?3, ?4) AND EXISTS (
+ WHERE (agent_id, message_id) > (CAST(?1 AS TEXT), CAST(?2 AS TEXT))
+   AND (agent_id, message_id) <= (CAST(?3 AS TEXT), CAST(?4 AS TEXT)) AND EXISTS (
        SELECT 1 FROM archived_ids WHERE id = message_id AND NOT EXISTS (
               SELECT 1 FROM deliveries
                WHERE deliveries.agent_id = finished.agent_id AND deliveries.seq = archived_ids.seq))

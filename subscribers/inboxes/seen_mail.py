@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from heapq import merge
 
 from ...schema.message.limits import MAX_SEQ
+from ...schema.paging import pages
 from ...schema.sqlite.creation import keep_out_of_git
 from .cursors import Cursors
 from .failed_deliveries import Deliveries
@@ -216,10 +217,12 @@ def _covered(
     cursors: Cursors, agent: str, seq: int, *, broadcasts: bool
 ) -> Iterator[tuple[int, str, str]]:
     """Yield the seq, type and sender of the mail that acknowledging a seq covers, in order."""
-    after = 0
-    while found := cursors.covered(agent, seq, after, _READ, broadcasts=broadcasts):
-        yield from found
-        after = found[-1][0]
+
+    def covered(after: int) -> list[tuple[int, str, str]]:
+        return cursors.covered(agent, seq, after, _READ, broadcasts=broadcasts)
+
+    for page in pages(covered, 0, what="mail"):
+        yield from page
 
 
 @contextmanager

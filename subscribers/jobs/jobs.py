@@ -246,17 +246,13 @@ class Jobs(Table):
         rows = [(info.id, seq) for seq in seqs]
         self._engine.run_many(SQL["rank_job"], rows)
 
-    def open_keys_again(self, info: QueueInfo, after_key: str) -> str | None:
-        """Open or close what waits with the keys after one, a batch of keys.
-
-        Returns:
-            The last key of the batch; None when there was none.
-        """
+    def open_keys_again(self, info: QueueInfo, after_key: bytes) -> list[bytes]:
+        """Open or close what waits with the keys after one, a batch of keys; return their bytes."""
         rows = self._engine.rows(SQL["live_keys_after"], (info.id, after_key, BATCH))
-        for (key,) in rows:
+        for _, key in rows:
             self._engine.rows(SQL["close_key"], (info.id, key))
             self.open_key(info, key)
-        return rows[-1][0] if rows else None
+        return [stored for stored, _ in rows]
 
     def take(self, info: QueueInfo, worker: str, now_ms: int, limit: int) -> list[Ready]:
         """Mark up to `limit` jobs as running, and return them: a worker's own, then in order."""

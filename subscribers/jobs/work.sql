@@ -68,9 +68,12 @@ UPDATE jobs SET gate = 'open'
                  AND gate = 'open')));
 
 -- name: live_keys_after
-SELECT DISTINCT dedupe_key FROM jobs INDEXED BY idx_jobs_live_key
- WHERE queue_id = ? AND dedupe_key > ? AND dedupe_key IS NOT NULL AND ended_at_ms IS NULL
- ORDER BY dedupe_key LIMIT ?;
+-- Each after its bytes: by these a page is found, whatever the text is shown as.
+SELECT CAST(dedupe_key AS BLOB), dedupe_key FROM (
+  SELECT DISTINCT dedupe_key FROM jobs INDEXED BY idx_jobs_live_key
+   WHERE queue_id = ? AND dedupe_key > CAST(? AS TEXT)
+     AND dedupe_key IS NOT NULL AND ended_at_ms IS NULL
+   ORDER BY dedupe_key LIMIT ?);
 
 -- name: close_key
 -- Before the limit for each key changes: what is open waits for its key again.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from ...bus.errors import SegmentMissing
+from ...schema.paging import further
 from ...schema.queries import engine_of
 from ..conversations.reply_types import request_type_of
 from ..jobs.statements import SQL
@@ -72,7 +73,7 @@ class Notices:
                 return
             except SegmentMissing as lost:
                 _log.warning("no notices of answers there: %s", lost)
-                after = lost.last_seq
+                after = further("messages of the archive", after, lost.last_seq)
 
     def _is_news(self, message: Message) -> bool:
         """Say whether a message answers a request, and its conversation has no notice yet."""

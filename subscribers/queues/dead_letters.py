@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 
 from ...schema.arguments import with_checked_arguments
 from ...schema.errors import InvalidInput, shown
 from ...schema.message.patterns import TypePattern
+from ...schema.paging import pages, seq_of
 from ..jobs.jobs import BATCH, DEAD, ENDED_BADLY, Job, Jobs
 from .job_control import JobControl
 
@@ -68,13 +70,15 @@ class DeadLetters:
         after_seq: int,
     ) -> Iterator[Job]:
         for state in states:
-            seq = after_seq
-            while page := self._jobs.ended_badly(self._queue.info, state, seq, BATCH):
-                seq = page[-1].seq
+            bad = partial(self._ended_badly, state)
+            for page in pages(bad, after_seq, place=seq_of, what="jobs that ended badly"):
                 for job in page:
                     is_recent = since_ms is None or (job.ended_at_ms or 0) >= since_ms
                     if is_recent and (wanted is None or self._is_of(job, wanted)):
                         yield job
+
+    def _ended_badly(self, state: JobState, after_seq: int) -> list[Job]:
+        return self._jobs.ended_badly(self._queue.info, state, after_seq, BATCH)
 
     def requeue(self, found: Iterable[Job]) -> Iterator[Job]:
         """Queue jobs again, from their first attempt, and yield them as they are then.

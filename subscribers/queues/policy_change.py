@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...bus.doorbell import ring
+from ...schema.paging import pages
 from ...schema.queries import engine_of
 from ..jobs.jobs import BATCH, Jobs
 from ..jobs.manual_acts import SET, Acts
@@ -82,11 +83,13 @@ def _rank_again(bus: Bus, info: QueueInfo) -> None:
 
 
 def _open_keys_again(bus: Bus, queues: Queues, info: QueueInfo) -> None:
-    jobs, key = Jobs.of(bus), ""
-    while True:
+    jobs = Jobs.of(bus)
+
+    def open_again(after_key: bytes) -> list[bytes]:
         with bus.transaction():
-            last = jobs.open_keys_again(queues.get(info.name), key)
+            opened = jobs.open_keys_again(queues.get(info.name), after_key)
             ring(bus)
-        if last is None:
-            return
-        key = last
+        return opened
+
+    for _ in pages(open_again, b"", place=bytes, what="keys of jobs"):
+        pass  # a batch a transaction

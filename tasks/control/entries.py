@@ -7,6 +7,7 @@ from functools import cached_property
 from ...schema.errors import InvalidInput, Refused
 from ...schema.message.canonical_json import encode
 from ...schema.message.draft import Draft
+from ...schema.message.limits import MAX_AGENT_CHARS
 from ...schema.message.names import check_agent
 from ...schema.message.priority import PRIORITY_NAMES
 from ...schema.message.times import format_ts
@@ -42,8 +43,8 @@ CLIENT = "pushpals"
 LEASE_S = 900.0
 JOB_LEASE_S = 86_400.0
 
-#: The instance of a worker that claims by this door, after which comes its name.
-_BY_DOOR = "pushpals/"
+#: The instance of a worker that claims by this door: its name, and that of its token, come after.
+_BY_DOOR, _BY_CLIENT = "pushpals/", "@"
 
 #: Among how many of the newest jobs these are counted.
 _WALKED = 100_000
@@ -124,11 +125,16 @@ class Entries:
         except JobNotFound:
             return None
 
-    def claim(self, agent: str) -> Entry | None:
-        """Claim the first entry in line for an agent, its own first; None when there is none."""
+    def claim(self, agent: str, *, client: str | None = None) -> Entry | None:
+        """Claim the first entry in line for an agent, its own first; None when there is none.
+
+        Args:
+            agent: for whom.
+            client: the name of the token by which it asks, of which the claim is; None: none.
+        """
         check_agent(agent)
         lease_s = JOB_LEASE_S if self.name == "jobs" else LEASE_S
-        claims = self.queue.claim(_BY_DOOR + agent, group=agent, lease_s=lease_s)
+        claims = self.queue.claim(_instance(agent, client), group=agent, lease_s=lease_s)
         return self._entry(claims[0].message.seq) if claims else None
 
     def held(self, id: str, agent: str | None = None) -> tuple[Entry, Claim]:
@@ -228,6 +234,20 @@ class Entries:
         assert message is not None  # the log keeps every message that is a job
         claim = Views.of(self.bus).newest_claim(info, seq)
         return Entry(self.name, message, found, claim)
+
+
+def _instance(agent: str, client: str | None) -> str:
+    """Return the instance of a worker that claims by this door, with the client's name at its end.
+
+    The name of a token has no @, and what comes before it is cut to the length of an instance.
+    """
+    by = "" if client is None else f"{_BY_CLIENT}{client}"
+    return f"{_BY_DOOR}{agent}"[: MAX_AGENT_CHARS - len(by)] + by
+
+
+def is_of_client(instance: str, client: str) -> bool:
+    """Whether a claim was made by this door, for the client that shows a token of this name."""
+    return is_by_door(instance) and instance.rpartition(_BY_CLIENT)[2] == client
 
 
 def is_by_door(instance: str) -> bool:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from ...schema.errors import AckbusError, InvalidInput
+from .approvals import CLIENT
 from .events import nobody
 from .requests import Requests
 from .status import system_status
@@ -112,16 +113,25 @@ class Ingress:
             raise InvalidInput("text is required")
 
     def take(
-        self, body: Mapping[str, Any], *, trace: Mapping[str, str] | None = None
+        self,
+        body: Mapping[str, Any],
+        *,
+        agent: str | None = None,
+        trace: Mapping[str, str] | None = None,
     ) -> Iterator[dict[str, Any]]:
         """Yield what becomes of a message: `status` as often as needed, then `complete` or `error`.
 
         Each is stored before it is yielded.
+
+        Args:
+            body: `text`, and `sessionId` if there is one.
+            agent: the agent that the client is bound to, whose words these are; None: none.
+            trace: the trace context of the caller.
         """
         asked = given(str(body["text"]))
         named = body.get("sessionId")
         session = named.strip() if isinstance(named, str) and named.strip() else SESSION
-        self._tell(session, "message", {"text": str(body["text"]).strip()}, "client", None)
+        self._tell(session, "message", {"text": str(body["text"]).strip()}, agent or CLIENT, None)
         if asked.is_forced and not asked.prompt:
             yield {"type": "status", "message": "Command missing request body."}
             yield self._answered(session, USAGE, "local_usage_hint")
@@ -131,7 +141,7 @@ class Ingress:
             yield self._answered(session, self._words(asked.prompt), "local")
             return
         yield {"type": "status", "message": "Enqueuing a request for the planner."}
-        yield self._enqueued(session, asked.prompt, trace)
+        yield self._enqueued(session, asked.prompt, agent or _SELF, trace)
 
     def _answered(self, session: str, words: str, mode: str) -> dict[str, Any]:
         self._tell(session, "assistant_message", {"text": words}, _SELF, None)
@@ -139,12 +149,12 @@ class Ingress:
         return {"type": "complete", "message": "Handled locally", "data": data}
 
     def _enqueued(
-        self, session: str, prompt: str, trace: Mapping[str, str] | None
+        self, session: str, prompt: str, agent: str, trace: Mapping[str, str] | None
     ) -> dict[str, Any]:
         priority = priority_of_prompt(prompt)
         request = {"sessionId": session, "prompt": prompt, "priority": priority}
         try:
-            told = Requests(self._bus, self._tell).enqueue(request, agent=_SELF, trace=trace)
+            told = Requests(self._bus, self._tell).enqueue(request, agent=agent, trace=trace)
         except AckbusError as error:
             return {"type": "error", "message": str(error)}
         data = {"mode": "enqueued", "sessionId": session, "priority": priority, **told}

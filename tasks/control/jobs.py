@@ -102,15 +102,20 @@ class JobQueue:
             "etaMs": eta_ms(priority, place),
         }
 
-    def claim(self, worker: str) -> tuple[dict[str, Any], int, int] | None:
+    def claim(
+        self, worker: str, *, client: str | None = None
+    ) -> tuple[dict[str, Any], int, int] | None:
         """Claim a job for a worker, its own first, and note that it is busy.
+
+        Args:
+            worker, client: as for `Entries.claim`.
 
         Returns:
             The row, how long the job waited in milliseconds, and the token of the claim; None
             when there is none.
         """
         with self._bus.transaction():
-            entry = self.entries.claim(worker)
+            entry = self.entries.claim(worker, client=client)
             if entry is None or entry.claim is None:
                 return None
             self._workers.note(worker)

@@ -60,15 +60,20 @@ class Requests:
             "etaMs": eta_ms(priority, place),
         }
 
-    def claim(self, agent: str) -> tuple[dict[str, Any], int, int] | None:
+    def claim(
+        self, agent: str, *, client: str | None = None
+    ) -> tuple[dict[str, Any], int, int] | None:
         """Claim the first request in line, and tell its session if it waited over its budget.
+
+        Args:
+            agent, client: as for `Entries.claim`.
 
         Returns:
             The row, how long it waited in milliseconds, and the token of the claim; None when
             there is none.
         """
         with self._bus.transaction():
-            entry = self.entries.claim(agent)
+            entry = self.entries.claim(agent, client=client)
             if entry is None or entry.claim is None:
                 return None
             wait_ms = entry.wait_ms()

@@ -16,6 +16,7 @@ from ...schema.errors import AckbusError, InvalidInput, NotFound, shown
 from ...schema.message.draft import Draft
 from ...schema.message.ids import new_id
 from ...schema.message.times import format_ts
+from ...schema.paging import further
 from ..records.sessions import SessionTable
 from ..steps.messages import TASKS
 from .envelope import PROTOCOL_VERSION, wrong_in_envelope
@@ -253,12 +254,10 @@ class Sessions:
             SessionNotFound: there is no such session.
         """
         upto = self.begin(session, after)
-        while True:
-            page = self.page(session, upto)
+        while not (page := self.page(session, upto)).is_last:
             yield from page.events
-            if page.is_last:
-                return
-            upto = page.upto
+            upto = further("events of a session", upto, page.upto)
+        yield from page.events
 
     def _read(self, seq: int) -> Event | None:
         try:

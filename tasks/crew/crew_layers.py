@@ -9,8 +9,12 @@ BUS_CREW_…           the environment: BUS_CREW_WORKERS_COUNT=3
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass, field
 
+from ...schema.bounded_read import read_at_most
+from ...schema.directory.file_trust import open_checked
+from ...schema.directory.ownership import trusted_owners
 from ...schema.errors import InvalidInput, shown
 from .crew_form import NAME, ROLES
 
@@ -19,11 +23,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
+    from ...schema.directory.file_trust import Owners
+
 #: The beginning of the variables of crews.
 PREFIX = "BUS_CREW_"
 
 #: The variable that names the profile.
 PROFILE = f"{PREFIX}PROFILE"
+
+#: How large a file of a crew may be, in bytes.
+_MAX_BYTES = 1024 * 1024
 
 #: Two settings of a role that say the same: the last layer that has one of them wins.
 _EITHER = ("command", "program")
@@ -44,23 +53,32 @@ class Layer:
     faults: list[tuple[int, str]] = field(default_factory=list)
 
 
-def read_layers(path: str, environ: Mapping[str, str]) -> list[Layer]:
+def read_layers(path: str, environ: Mapping[str, str], *, is_named: bool = True) -> list[Layer]:
     """Return the layers of a crew, the first one from its file.
 
+    Args:
+        path: of the file.
+        environ: where variables are looked for.
+        is_named: whether the user named the file: then its owner is trusted as well.
+
     Raises:
-        InvalidInput: a file can't be read, or there is none where one must be.
+        InvalidInput: a file can't be read, or others may have written it, or there is none where
+            one must be.
     """
+    owners = trusted_owners(*([path] if is_named else []))
     begin, end = os.path.splitext(path)
     profile = environ.get(PROFILE)
     if profile and not NAME.fullmatch(profile):
         raise InvalidInput(f"{PROFILE} must be a name of letters, digits, - and _")
-    found = [parsed(_text(path, "write the crew into crew.yaml"), path)]
+    found = [parsed(_text(path, owners, "write the crew into crew.yaml"), path)]
     if profile:
         of_profile = f"{begin}.{profile}{end}"
-        found.append(parsed(_text(of_profile, f"{PROFILE} names it"), of_profile, is_whole=False))
+        found.append(
+            parsed(_text(of_profile, owners, f"{PROFILE} names it"), of_profile, is_whole=False)
+        )
     local = f"{begin}.local{end}"
     if os.path.lexists(local):
-        found.append(parsed(_text(local, "it is a broken link"), local, is_whole=False))
+        found.append(parsed(_text(local, owners, "it is a broken link"), local, is_whole=False))
     found.append(_of_environment(environ))
     return [found[0], *(layer for layer in found[1:] if layer.settings or layer.faults)]
 
@@ -103,10 +121,12 @@ def over(under: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
     return joined
 
 
-def _text(path: str, hint: str) -> str:
+def _text(path: str, owners: Owners, hint: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        with open(open_checked(path, owners), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise InvalidInput(f"{path!a} is not a file")
+            return read_at_most(file, ascii(path), _MAX_BYTES).decode()
     except FileNotFoundError as error:
         raise InvalidInput(f"there is no file {path!a}; {hint}") from error
     except OSError as error:

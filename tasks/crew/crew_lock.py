@@ -10,8 +10,10 @@ from contextlib import suppress
 
 import orjson
 
+from ...schema.bounded_read import read_at_most
 from ...schema.directory.file_lock import FileLock, is_locked
 from ...schema.directory.lock_holders import holders, is_known
+from ...schema.directory.lock_signals import signal_holder
 from ...schema.errors import NotFound, Refused, TimedOut
 from ...schema.process_table import boot_id
 from ...schema.processes import has_run_for
@@ -90,7 +92,7 @@ class CrewLock:
 def told_state(bus: Bus) -> dict[str, Any] | None:
     """Return the state that the last crew has told; None where none ever ran."""
     with suppress(FileNotFoundError, orjson.JSONDecodeError), bus.layout.files.read(STATE) as file:
-        state = orjson.loads(file.read())
+        state = orjson.loads(read_at_most(file, STATE))
         return state if isinstance(state, dict) else None
     return None
 
@@ -131,17 +133,14 @@ def stop_running(bus: Bus, timeout_s: float) -> int:
         Refused: it can't be told from here.
         TimedOut: it has not stopped in time.
     """
-    pid = running_pid(bus)
-    if pid is None:
-        if is_running(bus):
-            raise Refused("the crew runs where its process can't be seen; stop it from there")
+    if not is_running(bus):
         raise NoCrew("no crew of this bus runs")
     try:
-        os.kill(pid, signal.SIGTERM)
-    except ProcessLookupError:
-        return pid
-    except PermissionError as error:
-        raise Refused(f"process {pid} is another user's; stop the crew as that user") from error
+        pid = signal_holder(bus.layout.files.path_of(LOCK), signal.SIGTERM, "the crew")
+    except Refused as error:
+        if is_running(bus):
+            raise
+        raise NoCrew("no crew of this bus runs") from error
     deadline = time.monotonic() + timeout_s
     while is_running(bus):
         if time.monotonic() > deadline:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
+from ...schema.descriptors import write_all
 from ...schema.message.times import format_ts
 
 TYPE_CHECKING = False
@@ -49,7 +50,7 @@ class RoleLog:
             size = os.fstat(self._fd).st_size
             if size and size + len(data) > self._max_bytes:
                 self._rotate()
-            os.write(self._fd, data)
+            write_all(self._fd, data)
 
     def note(self, text: str) -> None:
         """Add a line of the crew itself, with the time."""

@@ -14,6 +14,7 @@ from ...schema.queries import engine_of
 from ...subscribers.jobs.claims import Claims
 from ...subscribers.jobs.errors import ClaimLost
 from ...subscribers.queues.claim_by_token import claim_of
+from ..records.task import TARGET_LEASE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def lease_of_target(repository: str, target: str) -> str:
     """Return the name of the lease of a target: one integrator works on it at a time."""
     shown = target if target.isprintable() and len(target) < 200 else safe_name(target)
     digest = hashlib.sha256(repository.encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    return f"integrate.{shown}@{digest}"
+    return f"{TARGET_LEASE}{shown}@{digest}"
 
 
 class Holding:

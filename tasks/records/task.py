@@ -28,6 +28,9 @@ MAX_ATTEMPTS = 3
 #: How long the lease of a task lasts unless it is renewed, in seconds: an hour.
 LEASE_S = 3600.0
 
+#: How the names of the leases on tasks begin, and those on targets, each of one integrator.
+TASK_LEASE, TARGET_LEASE = "task.", "integrate."
+
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
@@ -206,4 +209,4 @@ class Task:
 
 def lease_of(task: str) -> str:
     """Return the name of the lease on a task."""
-    return f"task.{task}"
+    return TASK_LEASE + task

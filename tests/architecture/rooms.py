@@ -88,6 +88,9 @@ BESIDE = {"bench", "build", "dist", "docs", "examples", "tests"}
 OPENING: dict[str, str] = {
     "cli/commands/completion.py": "a directory of manual pages that the user names",
     "schema/directory/folder.py": "the one way to what is in a bus directory",
+    "schema/directory/enclosure.py": "the one way to write in a project or a home",
+    "setup/plugin.py": "the package's own plugin of another program",
+    "setup/taken_over.py": "this user's notes of what setup took over",
     "schema/sqlite/creation.py": "the package's own statements; the bus directory itself",
     "schema/sqlite/upgrade.py": "the package's own migrations",
     "schema/queries.py": "the package's own statements",
@@ -101,6 +104,8 @@ OPENING: dict[str, str] = {
     "schema/directory/lock_holders.py": "what the kernel tells in /proc",
     "schema/process_table.py": "what the kernel tells in /proc",
     "schema/directory/ownership.py": "this user's list of trusted directories",
+    "schema/directory/lock_signals.py": "what the kernel tells in /proc",
+    "schema/directory/file_trust.py": "files of the user, after a look at all that leads to them",
     "bus/trust/keys.py": "this user's keys",
     "export/backup/backup.py": "the directory of a backup itself, which its user names",
     "doctor/repair/backups.py": "the directories beside a bus, to look for backups",
@@ -111,13 +116,11 @@ OPENING: dict[str, str] = {
     "git/trees/leftovers.py": "the folder of all work trees",
     "git/trees/removal.py": "git's own files",
     "git/trees/rescue.py": "git's own files",
-    "git/trees/tree_files.py": "files of a work tree, which its user names",
     "git/trees/tree_list.py": "git's own files",
     "git/trees/tree_locks.py": "locks, beside git's own files",
     "git/trees/tree_mending.py": "git's own files",
     "git/trees/tree_usage.py": "the work trees of tasks",
     "git/trees/work_trees.py": "the folder of all work trees",
-    "git/driver_setup.py": "git's own files",
     "git/guard_hooks.py": "git's own files",
     "git/text_file.py": "git's own files",
     "git/work_tree.py": "git's own files",
@@ -140,7 +143,7 @@ OPENING: dict[str, str] = {
     "cli/ending.py": "the null device",
 }
 #: Parts of the command that work on other programs' files, or on a bus that they made themselves.
-OPENING_ROOMS = ("setup/", "demo/", "torture/", "cli/top/")
+OPENING_ROOMS = ("demo/", "torture/", "cli/top/")
 
 _OPENING_ANYTHING = re.compile(
     r"((builtins|io)\.)?open|shutil\.(copy|copy2|copyfile|copytree|move|rmtree)"

@@ -107,7 +107,7 @@ ALLOWED: list[tuple[Rule, dict[str, str]]] = [
     (rooms.swallowed_exceptions, {"bus/log/log.py": "try: f()\nexcept Exception: g()\n"}),
     (
         rooms.opened_paths,
-        {"schema/directory/folder.py": "os.open(name, 0)", "setup/x.py": "open(p)"},
+        {"schema/directory/folder.py": "os.open(name, 0)", "demo/x.py": "open(p)"},
     ),
     (rooms.opened_paths, {"bus/log/log.py": "files.rename(a, b)\nBus.open(d)\nos.fdopen(fd)"}),
     (rooms.opened_paths, {"bus/log/log.py": "apsw.Connection(':memory:')"}),

@@ -7,6 +7,7 @@ import pytest
 from ackbus import Bus, NotFound
 from ackbus.automation.config.snapshot import ScheduleEntry
 from ackbus.automation.ended_runs import EndedRuns
+from ackbus.automation.records import job_log
 from ackbus.automation.routes.contexts import Contexts
 from ackbus.automation.routes.tree import once_more
 from ackbus.automation.schedules.tables import Decisions
@@ -134,3 +135,36 @@ def test_retention_of_jobs_is_told_to_have_no_effect(folder: Folder) -> None:
     assert warning.message == (
         "jobs stay in the log, which 'bus archive' keeps small; this has no effect"
     )
+
+
+def test_output_of_old_failed_attempts_goes_as_new_ones_are_logged(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much each prints, what is kept of a plugin that always fails has a bound."""
+    monkeypatch.setattr(job_log, "KEPT_OUTPUTS", 5)
+    log = job_log.JobLog.of(bus)
+    message = bus.get(bus.publish("plugin.a.poll", from_agent="a").seq)
+    assert message is not None
+    for token in range(1, 41):
+        status = "succeeded" if token % 4 == 0 else "failed"
+        end = job_log.AttemptEnd(
+            message=message,
+            plugin="a",
+            command="poll",
+            status=status,
+            attempt=1,
+            token=token,
+            stdout="o" * 1000,
+            stderr="e" * 1000,
+            error=None if status == "succeeded" else "it failed",
+        )
+        log.add(end)
+    entries = log.of_job(message.id)
+    assert len(entries) == 40
+    kept = [each for each in entries if each.result is not None]
+    failed = [each for each in kept if each.status == "failed"]
+    assert 0 < len(failed) <= 5
+    assert [each.id for each in kept if each.status == "succeeded"] == [
+        each.id for each in entries if each.status == "succeeded"
+    ]
+    assert all(each.last_error for each in entries if each.status == "failed")

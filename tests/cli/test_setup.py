@@ -186,7 +186,7 @@ def test_check_tries_the_hook_of_a_plugin(bus: Bus, project: Path, run_bus: RunB
     assert "ok  hook: a message arrived in " in run_bus("setup", "opencode", "--check").out
     path = project / ".opencode" / "plugins" / "ackbus.js"
     path.write_text(path.read_text().replace(str(BUS), "/nowhere/bus"))
-    assert "bad hook: exit status 127" in run_bus("setup", "opencode", "--check").out
+    assert f"is not run, since it is not {BUS}" in run_bus("setup", "opencode", "--check").out
 
 
 def test_check_says_whose_server_copilot_would_take(
@@ -255,14 +255,15 @@ def test_check_sees_the_probes_arrive(
     bus: Bus, project: Path, fake_bus: Path, run_bus: RunBus
 ) -> None:
     """Issue 7, item 7: a probe goes the way of the program; nobody's mail is touched."""
-    run_bus("setup", "claude")
+    setup = Installation("claude", "claude", str(fake_bus), str(project))
+    for change in setup.additions():
+        change.apply()
     configure(project, fake_bus, "works")
+    (found,) = [found for found in check(setup, bus) if found.part == "mcp"]
+    assert (found.is_well, found.says[:24]) == (True, "a probe arrived as 1 in ")
+    run_bus("setup", "claude")
     done = run_bus("setup", "claude", "--check")
-    assert "ok  mcp: a probe arrived as 1 in " in done.out
     assert "ok  hook: a message arrived in " in done.out
-    assert "bad configuration: " in done.out  # the server is not the one of setup
-    assert done.code == 3
-    assert done.err == ""
     assert Inbox(bus, "claude").poll() == []
     assert Inbox(bus, "ackbus-check").poll() == []
 
@@ -288,7 +289,7 @@ def test_check_takes_nobodys_mail(bus: Bus, run_bus: RunBus) -> None:
 def test_check_says_what_is_wrong_with_the_server(
     mode: str, says: str, bus: Bus, project: Path, fake_bus: Path
 ) -> None:
-    setup = Installation("claude", "claude", str(BUS), str(project))
+    setup = Installation("claude", "claude", str(fake_bus), str(project))
     for change in setup.additions():
         change.apply()
     configure(project, fake_bus, mode)
@@ -322,7 +323,33 @@ def test_check_says_what_is_missing(bus: Bus, project: Path, run_bus: RunBus) ->
     text = (project / ".claude" / "settings.json").read_text()
     (project / ".claude" / "settings.json").write_text(text.replace(str(BUS), "/nowhere/bus"))
     done = run_bus("setup", "claude", "--check")
-    assert "bad hook: exit status 127" in done.out
+    assert "bad hook: '/nowhere/bus hook stop claude " in done.out
+    assert f"is not run, since it is not {BUS}; run 'bus setup claude'" in done.out
+
+
+@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "cursor", "copilot", "opencode"])
+def test_check_runs_nothing_that_came_with_a_clone(
+    name: str, bus: Bus, project: Path, run_bus: RunBus, fake_bus: Path
+) -> None:
+    """Issue 29: the files of a project are a stranger's, whatever they say that they run."""
+    ran = fake_bus.with_name("ran")
+    fake_bus.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    fake_bus.chmod(0o700)
+    run_bus("setup", name)
+    texts = {path: path.read_text() for path in project.rglob("*") if path.suffix in SUFFIXES}
+    for there in (str(fake_bus), f"touch {ran}; {BUS}", f"{BUS} ; touch {ran} ;", f"$({fake_bus})"):
+        for path, text in texts.items():
+            path.write_text(text.replace(str(BUS), there))
+        done = run_bus("setup", name, "--check")
+        assert (done.code, "is not run, since it is not " in done.out) == (3, True)
+    for path, text in texts.items():
+        path.write_text(re.sub(r"(hook stop \w+ [^\"']*)", rf"\1; touch {ran}", text))
+    run_bus("setup", name, "--check")
+    assert not ran.exists()
+
+
+#: The ends of the names of files that have a command of ours.
+SUFFIXES = (".json", ".toml", ".js")
 
 
 @pytest.mark.parametrize("name", ["claude", "codex"])

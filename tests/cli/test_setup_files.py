@@ -644,9 +644,10 @@ def test_file_that_is_read_only_is_refused_before_anything_is_changed(root: Path
 
 def test_file_that_cannot_be_written_is_named(root: Path) -> None:
     """And not the one beside it that was to take its place."""
-    (root / ".claude").symlink_to("/proc")
+    home = root.parent / "home"
+    (home / ".claude").symlink_to("/proc")
     with pytest.raises(Refused, match=r"\.claude/settings\.json can't be written: "):
-        apply(installation("claude", root).additions())
+        apply(installation("claude", home, scope="global").additions())
 
 
 @pytest.mark.parametrize("link", [".mcp.json", ".claude", ".claude/settings.json", "AGENTS.md"])
@@ -654,13 +655,13 @@ def test_link_that_leads_nowhere_is_refused_and_nothing_is_made_there(
     link: str, root: Path
 ) -> None:
     """Issue 19, item 11: neither a file nor a folder, whatever the link leads to."""
-    elsewhere = root.parent / "elsewhere"
+    elsewhere = root / "elsewhere"
     path = root / link
     path.parent.mkdir(exist_ok=True)
     path.symlink_to(elsewhere)
     setup = installation("claude", root)
     for changes in (setup.additions, setup.removals):
-        with pytest.raises(Refused, match=f"{link} is a link to {elsewhere}, which is not there"):
+        with pytest.raises(Refused, match=f"{link} is a link to '{elsewhere}', which is not there"):
             apply(changes())
     assert (contents(root), elsewhere.exists()) == ({}, False)
 
@@ -668,12 +669,14 @@ def test_link_that_leads_nowhere_is_refused_and_nothing_is_made_there(
 @pytest.mark.parametrize("program", ["claude", "codex", "opencode"])
 def test_what_is_no_ordinary_file_is_refused(program: str, root: Path) -> None:
     """A pipe would never end; root could put a file in the place of a device."""
-    device = root / "AGENTS.md"
+    home = root.parent / "home"
+    everywhere = installation(program, home, scope="global")
+    device = Path(everywhere.files()[0].path)
+    device.parent.mkdir(parents=True, exist_ok=True)
     device.symlink_to(os.devnull)
-    for changes in (installation(program, root).additions, installation(program, root).removals):
-        with pytest.raises(Refused, match=r"AGENTS\.md is no ordinary file; it is left as it is"):
+    for changes in (everywhere.additions, everywhere.removals):
+        with pytest.raises(Refused, match=f"{device} is no ordinary file; it is left as it is"):
             changes()
-    device.unlink()
     for file in installation(program, root).files():
         path = Path(file.path)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,8 @@ from ackbus.server import problems
 from ackbus.server.access.access import Access
 from ackbus.server.app import create_app
 
+from ..server.scope_table import PAGE, page
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -39,6 +41,11 @@ def test_every_operation_is_documented(bus: Bus) -> None:
     reading = frozenset(["messages:ro"])
     sockets = {("WS", "/v1/ws", reading), ("WS", "/v1/sessions/{session}/ws", reading)}
     assert documented() == served | sockets
+
+
+def test_the_page_of_scopes_is_the_table_of_the_doors() -> None:
+    """`python tests/server/scope_table.py --write` writes it again."""
+    assert PAGE.read_text("utf-8") == page()
 
 
 def test_operations_have_names_of_their_own(bus: Bus) -> None:

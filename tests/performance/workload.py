@@ -41,7 +41,7 @@ from ackbus.automation.routes.derived_ids import id_of_time
 from ackbus.automation.routes.tree import Tree
 from ackbus.automation.schedules.by_hand import SchedulesByHand
 from ackbus.automation.schedules.scheduler import Scheduler
-from ackbus.automation.schedules.tables import Decisions
+from ackbus.automation.schedules.tables import Decisions, Schedules
 from ackbus.bus.errors import SegmentMissing
 from ackbus.bus.log.archive_records import Segment
 from ackbus.bus.log.catalog import Catalog
@@ -478,6 +478,9 @@ def use_schedules(bus: Bus, clock: Clock) -> None:
         clock.advance(2_000_000)
         scheduler.tick()
     by_hand = SchedulesByHand(bus, submission, Config(directory=Path("config"), plugins=plugins))
+    stored = Schedules.of(bus)
+    with bus.transaction():
+        stored.remove_all_but([(each.plugin, each.id) for each in stored.all()])
     by_hand.pause("a", "default")
     by_hand.resume("a", "default")
     by_hand.run_now("a", "default")

@@ -6,6 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ackbus.schema.directory.enclosure import Enclosure
 from ackbus.setup.edits import Edit, JsonHook, JsonServer
 from ackbus.setup.files import ConfigFile
 from ackbus.setup.json_text import parse
@@ -19,7 +20,7 @@ EDITS += [
     )
     for event, name in (("start", "SessionStart"), ("tool", "PostToolUse"), ("stop", "Stop"))
 ]
-FILE = ConfigFile("x.json", EDITS)
+FILE = ConfigFile("x.json", Enclosure("."), EDITS)
 
 SPACE = st.sampled_from(["", "", " ", "\n", "\n  ", "\r\n\t", ' // c, "}\n ', "/* , { */", "\n\n"])
 SCALAR = st.sampled_from(["1", '"a"', "true", "null", '"x // y"', "-1.5e3", r'"\u00e9\""', '"{"'])

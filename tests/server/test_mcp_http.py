@@ -182,7 +182,7 @@ def test_token_is_good_for_its_scopes_only(bus: Bus) -> None:
         assert (await caller.call("bus_agents", path=full, headers=token("reader")))[0]
         for tool, given in (("bus_claim", {"queue": "q"}), ("bus_reserve", {"paths": ["a.py"]})):
             done, why = await caller.call(tool, path=full, headers=token("of-a"), **given)
-            assert "has no scope 'work:rw'. Ask the owner of this project" in why
+            assert "has no scope 'work:rw'; 'bus token create NAME --scope" in why
 
     served(bus, act)
     assert bus.log.newest_seq() == 1

@@ -21,6 +21,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from ackbus import Bus, Draft
+from ackbus.server.listening import listen_on
 
 from ..conftest import wait_until
 
@@ -72,13 +73,31 @@ class Server:
 
     def ask(self, path: str, *headers: str) -> socket.socket:
         """A client with a small buffer that has asked for a stream, and read nothing."""
-        client = socket.socket()
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
-        client.settimeout(60)
-        client.connect(("127.0.0.1", self.port))
+        client = small_client(("127.0.0.1", self.port))
         head = "\r\n".join([f"GET {path} HTTP/1.1", "Host: localhost", *headers])
         client.sendall(f"{head}\r\n\r\n".encode())
         return client
+
+
+def small_client(address: tuple[str, int]) -> socket.socket:
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+    client.settimeout(60)
+    client.connect(address)
+    return client
+
+
+def more_than_the_system_holds() -> int:
+    """Many times the bytes that the system takes from a server for a client that reads none."""
+    with listen_on("127.0.0.1", 0) as listener, small_client(listener.getsockname()):
+        sender, _ = listener.accept()
+        held = 0
+        with sender, selectors.DefaultSelector() as waiting:
+            sender.setblocking(False)
+            waiting.register(sender, selectors.EVENT_WRITE)
+            while waiting.select(0.5):
+                held += sender.send(bytes(65536))
+    return 8 * held + 1_000_000
 
 
 @pytest.fixture(scope="module")
@@ -286,17 +305,18 @@ def test_websocket_that_sends_rubbish_ends_and_nothing_else(server: Server, rubb
 
 def test_transfers_of_blobs_that_stand_still_are_cut_off_in_peace(server: Server) -> None:
     """They have places of which there are few; and that a client stalls is no defect."""
+    size = more_than_the_system_holds()
     with Bus.open(server.directory) as bus:
-        ref = bus.blobs.put(io.BytesIO(bytes(8_000_000)))
+        ref = bus.blobs.put(io.BytesIO(bytes(size)))
     blob = Path(server.directory, "blobs", ref).resolve()
     with closing(server.ask(f"/v1/blobs/{ref}")) as client:
-        wait_until(lambda: server.reads(blob))
+        assert client.recv(1, socket.MSG_PEEK)  # from the answer's first byte on, it reads the blob
         wait_until(lambda: not server.reads(blob))
         got = 0
         with contextlib.suppress(ConnectionError):
             while piece := client.recv(65536):
                 got += len(piece)
-        assert 0 < got < 8_000_000
+        assert 0 < got < size
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
         head = b"POST /v1/blobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
         client.sendall(head + b"the beginning")

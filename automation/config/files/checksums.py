@@ -20,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ....schema.directory.file_trust import Owners
     from .sources import Source
 
 #: The file of the seal, in the folder of the configuration.
@@ -43,11 +44,16 @@ def is_secure(source: Source, is_root: bool = False) -> bool:
     return os.path.basename(source.path) in _SECURE_NAMES or (holds and not is_root)
 
 
-def read_seal(directory: Path) -> tuple[dict[str, str], list[Fault]]:
-    """Return the sealed hashes by absolute path, none where there is no seal, and its faults."""
+def read_seal(directory: Path, owners: Owners | None = None) -> tuple[dict[str, str], list[Fault]]:
+    """Return the sealed hashes by absolute path, none where there is no seal, and its faults.
+
+    Args:
+        directory: the folder of the configuration.
+        owners: whose files count.
+    """
     name = str(directory / NAME)
     try:
-        tree, faults = parse(read_bytes(name).decode("utf-8"), name)
+        tree, faults = parse(read_bytes(name, owners).decode("utf-8"), name)
     except FileNotFoundError:
         return {}, []
     except (OSError, UnicodeDecodeError) as error:

@@ -8,6 +8,12 @@ from pathlib import Path
 
 from blake3 import blake3
 
+from ....schema.directory.file_trust import open_checked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....schema.directory.file_trust import Owners
+
 #: How large a file may be, in bytes.
 MAX_BYTES = 16 * 1024 * 1024
 
@@ -15,15 +21,22 @@ MAX_BYTES = 16 * 1024 * 1024
 NO_PATH = "no path has a NUL in it"
 
 
-def read_bytes(path: str | Path) -> bytes:
+def read_bytes(path: str | Path, owners: Owners | None = None) -> bytes:
     """Return what a regular file of limited size holds.
+
+    Args:
+        path: of the file.
+        owners: whose files count, and who may not write to it; None looks at nobody.
 
     Raises:
         OSError: it can't be read, or is something else.
     """
     if "\0" in str(path):
         raise OSError(NO_PATH)
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if owners is None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    else:
+        descriptor = open_checked(path, owners)
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):

@@ -9,7 +9,10 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ....schema.directory.file_trust import Owners, check
+from ....schema.directory.ownership import trusted_owners
 from ..faults import ConfigFaults, Fault, near
+from ..origin import NAMED
 from .cache import TreeCache
 from .merge import modernise
 from .reading import hash_of, path_from, read_bytes
@@ -17,6 +20,7 @@ from .yaml_tree import Items, Map
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..origin import Origin
     from .yaml_tree import Spot
 
 #: The file that a folder of configuration begins with.
@@ -41,11 +45,15 @@ class Sources:
         directory: the folder, as it was named.
         files: the YAML, in the order in which it is grafted.
         variables: files of variables, each with its text.
+        owners: whose files count.
+        fills: whether variables are filled.
         links: the paths that are symlinks, each with the place that names it.
         faults, warnings: what is wrong.
     """
 
     directory: Path
+    owners: Owners = field(default_factory=Owners)
+    fills: bool = True
     files: list[Source] = field(default_factory=list)
     variables: list[tuple[str, str]] = field(default_factory=list)
     links: list[tuple[str, Spot]] = field(default_factory=list)
@@ -58,12 +66,13 @@ class Sources:
             raise ConfigFaults(self.faults)
 
 
-def gather(named: Path, cache: TreeCache) -> Sources:
+def gather(named: Path, cache: TreeCache, origin: Origin = NAMED) -> Sources:
     """Read a folder of configuration.
 
     Args:
         named: the folder, or its `config.yaml`, which may have another name then.
         cache: of trees.
+        origin: how far it is this user's own: files of variables are read only where it may act.
 
     Raises:
         ConfigFaults: there is none.
@@ -71,11 +80,24 @@ def gather(named: Path, cache: TreeCache) -> Sources:
     directory, root = (named.parent, named.name) if named.is_file() else (named, ROOT)
     if not (directory / root).exists():
         raise ConfigFaults([Fault(str(directory / root), 0, "", "there is no such file")])
-    reader = _Reader(Sources(directory), cache)
+    owners = _owners(named, directory / root) if origin.is_named else trusted_owners()
+    reader = _Reader(Sources(directory, owners, origin.may_act), cache)
     if directory.is_symlink():
         reader.sources.links.append((str(directory), (str(directory / root), 0)))
     reader.read(directory / root, (str(directory / root), 0))
     return reader.sources
+
+
+def _owners(named: Path, root: Path) -> Owners:
+    """Return whose files count where a user named a configuration.
+
+    The owner of a file in a named folder counts as well, unless anybody may put files there.
+    """
+    try:
+        check(named, trusted_owners(named), lists=True)
+    except OSError:
+        return trusted_owners(named)
+    return trusted_owners(named, root)
 
 
 class _Reader:
@@ -92,7 +114,7 @@ class _Reader:
         self._read_at[absolute] = spot
         self._note_links(path, spot)
         try:
-            data = read_bytes(path)
+            data = read_bytes(path, self.sources.owners)
             text = data.decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             return self._refuse(spot, dotted, f"can't read {name}: {_reason(error)}")
@@ -125,7 +147,12 @@ class _Reader:
                 self.read(entry, spot, dotted)
 
     def _read_folder(self, folder: Path, spot: Spot, dotted: str) -> None:
-        for each in sorted(folder.iterdir()):
+        try:
+            check(folder, self.sources.owners, lists=True)
+            entries = sorted(folder.iterdir())
+        except OSError as error:
+            return self._refuse(spot, dotted, f"can't read {folder}: {_reason(error)}")
+        for each in entries:
             if each.suffix == ".yaml" and os.path.abspath(each) not in self._read_at:
                 self.read(each, spot, dotted)
             elif each.suffix == ".yml":
@@ -134,12 +161,14 @@ class _Reader:
 
     def _read_variables(self, path: Path, tree: Map) -> None:
         section = tree.get("environment_vars")
-        if not isinstance(section, Map):
+        if not isinstance(section, Map) or not self.sources.fills:
             return
         for number, (entry, spot) in enumerate(self._paths(path, section.get("include"), section)):
             self._note_links(entry, spot)
             try:
-                self.sources.variables.append((str(entry), read_bytes(entry).decode("utf-8")))
+                self.sources.variables.append(
+                    (str(entry), read_bytes(entry, self.sources.owners).decode("utf-8"))
+                )
             except (OSError, UnicodeDecodeError) as error:
                 dotted = f"environment_vars.include[{number}]"
                 self._refuse(spot, dotted, f"can't read {entry}: {_reason(error)}")

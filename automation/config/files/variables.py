@@ -6,6 +6,7 @@ A filled value is one value, whatever it contains: a secret with a colon or a `#
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from ..faults import Fault
 from .yaml_tree import Items, Map, Plain
@@ -25,14 +26,31 @@ def has_variable(text: str) -> bool:
     return _VARIABLE.search(text) is not None
 
 
-def fill(tree: Map, environ: Mapping[str, str]) -> tuple[Map, dict[str, str], list[Fault]]:
-    """Return a configuration with its variables filled, the variables, and those not defined.
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """A configuration with its variables filled.
+
+    Attributes:
+        tree: the configuration.
+        used: the variables.
+        faults: of those that are not defined, which stay as they are.
+        unfilled: the text of each value with variables, as it stands in the files, by its path.
+    """
+
+    tree: Map
+    used: dict[str, str]
+    faults: list[Fault]
+    unfilled: dict[str, str]
+
+
+def fill(tree: Map, environ: Mapping[str, str]) -> Filling:
+    """Return a configuration with its variables filled.
 
     What is not in use is left as it is: entries of the top whose names begin with `x-`, and the
     plugins that are disabled.
     """
     filler = _Filler(environ)
-    return filler.map(tree, ""), filler.used, filler.faults
+    return Filling(filler.map(tree, ""), filler.used, filler.faults, filler.unfilled)
 
 
 def environment_of(text: str, file: str) -> tuple[dict[str, str], list[Fault]]:
@@ -70,6 +88,7 @@ class _Filler:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.faults: list[Fault] = []
         self.used: dict[str, str] = {}
+        self.unfilled: dict[str, str] = {}
         self._environ = environ
 
     def map(self, tree: Map, path: str) -> Map:
@@ -91,6 +110,8 @@ class _Filler:
             return items
         if "${" not in value:
             return value
+        if has_variable(value):
+            self.unfilled[path] = str(value)
         text = _VARIABLE.sub(lambda found: self._variable(found[1], path, spot), value)
         return Plain(text) if isinstance(value, Plain) else text
 

@@ -20,6 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ....schema.directory.file_trust import Owners
     from ..files.yaml_tree import Map
     from .validation import Validation
 
@@ -37,11 +38,22 @@ class Access:
         raw: the configuration with its variables not filled.
         directory: its folder.
         seal: the sealed hashes.
+        owners: whose files count.
+        fills: whether variables are filled: else nobody has a secret.
     """
 
     def __init__(
-        self, validation: Validation, raw: Map, directory: Path, seal: Mapping[str, str]
+        self,
+        validation: Validation,
+        raw: Map,
+        directory: Path,
+        seal: Mapping[str, str],
+        owners: Owners,
+        *,
+        fills: bool = True,
     ) -> None:
+        self._fills = fills
+        self._owners = owners
         self._validation = validation
         self._raw = raw
         self._directory = directory
@@ -89,7 +101,7 @@ class Access:
         if token is None:
             told = f"there is no token {name!r}{near(name, self._named)}; define it in tokens"
             self._validation.refuse(told, *path)
-        return token.key if token else Secret("")
+        return token.key if token and self._fills else Secret("")
 
     def _token(self, number: int) -> None:
         path = ("tokens", number)
@@ -142,7 +154,7 @@ class Access:
             self._validation.refuse("a path of a file has no variables; write it out", *path)
             return ()
         try:
-            data = read_bytes(file)
+            data = read_bytes(file, self._owners)
             held = orjson.loads(data)
         except OSError as error:
             self._validation.refuse(f"can't read {file}: {error.strerror or error}", *path)

@@ -1,15 +1,13 @@
 #!/usr/bin/env python3
 """Polls a feed or JSON, and publishes each new item once; its manifest describes the settings.
 
-Its state has the validators of the last answer and the digests of the items that it knows. They
-belong to a URL: another URL begins without any.
+Its state has the validators of a URL's last answer and the digests of the items that it knows.
 """
 
 from __future__ import annotations
 
 import hashlib
 import http.client
-import ipaddress
 import json
 import math
 import re
@@ -21,6 +19,9 @@ from contextlib import suppress
 from itertools import islice
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
+
+sys.dont_write_bytecode = True  # the folder stays as it was copied
+from public_addresses import is_public  # type: ignore[import-not-found]  # noqa: E402
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -127,10 +128,9 @@ class Redirects(urllib.request.HTTPRedirectHandler):
 def is_near(host: str | None) -> bool:
     """Tell whether a host is this machine, or of its network, by one of its addresses."""
     try:
-        found = {str(each[4][0]).partition("%")[0] for each in socket.getaddrinfo(host, None)}
+        return not all(is_public(str(each[4][0])) for each in socket.getaddrinfo(host, None))
     except (OSError, UnicodeError):  # a proxy may know it, else the request fails
         return False
-    return any(not ipaddress.ip_address(each).is_global for each in found)
 
 
 def fetch(settings: Settings, validators: Mapping[str, Any]) -> tuple[bytes | None, Message]:

@@ -27,15 +27,19 @@ SELECT q.id, m.seq, q.max_attempts, at_ms, priority, at_ms,
   FROM queues q
   JOIN (SELECT seq, type, to_agent, headers, max(0, min(2, ifnull(priority, 1))) AS priority,
                max(0, min(ts_ms, unixepoch() * 1000)) AS at_ms FROM messages) m
-    ON m.seq > q.filled_seq AND (m.to_agent IS NULL OR q.addressed IN ('*', m.to_agent))
+    ON m.seq > max(q.filled_seq, ifnull((SELECT max(seq) FROM jobs WHERE queue_id = q.id), 0))
+   AND (m.to_agent IS NULL OR q.addressed IN ('*', m.to_agent))
  WHERE q.removed_at_ms IS NULL
    AND (((q.name, q.pattern) IN (VALUES ('requests', 'task.request'), ('jobs', 'task.job'),
                                         ('completions', 'task.completion')) AND m.type = q.pattern)
         OR (q.name GLOB 'plugin.*' AND q.pattern = q.name || '.*'
             AND m.type GLOB q.pattern AND m.type NOT GLOB q.pattern || '.*'));
-UPDATE queues SET
+UPDATE queues SET -- of these queues alone: what is wrong with others is told after the upgrade
   filled_seq = (SELECT max(seq) FROM jobs WHERE queue_id = queues.id),
   rank_clock_ms = max(rank_clock_ms, (SELECT max(turn_ms) FROM jobs WHERE queue_id = queues.id))
- WHERE filled_seq < (SELECT max(seq) FROM jobs WHERE queue_id = queues.id);
+ WHERE filled_seq < (SELECT max(seq) FROM jobs WHERE queue_id = queues.id)
+   AND (pattern = name || '.*' AND name GLOB 'plugin.*'
+        OR (name, pattern) IN (VALUES ('requests', 'task.request'), ('jobs', 'task.job'),
+                                      ('completions', 'task.completion')));
 
 UPDATE meta SET value = '9' WHERE key = 'schema_version';

@@ -84,10 +84,16 @@ _STATE: tuple[tuple[str, ...], ...] = (
     ),
     ("work_acts", "are of queues that are nowhere", "are removed", "what was done by hand"),
     ("queue_workers", "are of queues that are nowhere", "are removed"),
+    (
+        "task_sessions",
+        "have events or approvals, and are missing",
+        "are there again; what has a name that no session can have is removed",
+        "their labels",
+    ),
 )
 
 #: Of these, those that look at rows which grow with the log.
-_SLOW = {"catalog", "claims", "work_acts", "queue_workers"}
+_SLOW = {"catalog", "claims", "work_acts", "queue_workers", "task_sessions"}
 
 _WORDS = {
     "{archived}": "ifnull((SELECT max(last_seq) FROM archive_state), 0)",
@@ -105,6 +111,7 @@ _WORDS = {
            SELECT 1 FROM jobs WHERE jobs.queue_id = claims.queue_id AND jobs.seq = claims.seq)""",
     "{queueless}": """queue_id NOT IN (
         SELECT id FROM queues UNION SELECT queue_id FROM jobs UNION SELECT queue_id FROM claims)""",
+    "{sessionless}": "session_id NOT IN (SELECT session_id FROM task_sessions)",
     "{far}": "?1 + 31622400000",  # a year: no lease is so long
 }
 

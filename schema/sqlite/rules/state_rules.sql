@@ -144,6 +144,19 @@ SELECT worker_group FROM queue_workers WHERE {queueless};
 -- name: queue_workers.mend
 DELETE FROM queue_workers WHERE {queueless};
 
+-- name: task_sessions.find
+SELECT session_id FROM session_events WHERE {sessionless}
+ UNION SELECT session_id FROM session_approvals WHERE {sessionless};
+
+-- name: task_sessions.mend
+INSERT INTO task_sessions (session_id, created_at_ms)
+SELECT session_id, ?1 FROM (
+       SELECT session_id FROM session_events WHERE {sessionless}
+        UNION SELECT session_id FROM session_approvals WHERE {sessionless})
+ WHERE length(session_id) BETWEEN 1 AND 64 AND session_id NOT GLOB '*[^a-zA-Z0-9._-]*';
+DELETE FROM session_events WHERE {sessionless};
+DELETE FROM session_approvals WHERE {sessionless};
+
 -- name: catalog.find
 SELECT 'its counts' WHERE EXISTS (
   SELECT 1 FROM catalog WHERE block NOT BETWEEN 0 AND {newest} OR messages NOT BETWEEN 1 AND {newest})

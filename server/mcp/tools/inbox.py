@@ -12,6 +12,7 @@ from ....bus.bus import Bus
 from ....schema.errors import Refused
 from ....schema.message.message import Message
 from ....schema.message.patterns import TypePattern, check_pattern
+from ....schema.paging import pages, seq_of
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.seen_mail import Unseen
 from ....subscribers.inboxes.session_inbox import inbox_of
@@ -112,8 +113,7 @@ def _all_waiting(inbox: Inbox, begin: Cursor) -> Iterator[Message]:
         yield from looked
         position = max(position, looked[-1].seq) if looked else position
     after = max(begin.after, position)
-    while found := inbox.poll_after(after, _READ):
-        after = found[-1].seq
+    for found in pages(lambda seq: inbox.poll_after(seq, _READ), after, place=seq_of, what="mail"):
         yield from found
 
 

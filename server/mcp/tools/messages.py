@@ -15,7 +15,6 @@ from ....schema.message.draft import ABSENT, Draft
 from ....schema.message.patterns import check_pattern
 from ....schema.message.priority import parse_priority
 from ....subscribers.overview.read_receipts import read_receipts
-from ...access.principals import Scope
 from ...records import Recipients
 from ..session import Session
 from .common import (
@@ -235,7 +234,6 @@ TOOLS = (
         Which,
         Receipts,
         _receipts,
-        scope=Scope.MESSAGES_RO,
         only_reads=True,
     ),
     Tool("bus_send", "Send a message to an agent or to all.", Send, Sent, _send),
@@ -245,7 +243,6 @@ TOOLS = (
         Thread,
         ThreadPage,
         _thread,
-        scope=Scope.MESSAGES_RO,
         only_reads=True,
     ),
     Tool(
@@ -254,7 +251,6 @@ TOOLS = (
         Search,
         Page,
         _search,
-        scope=Scope.MESSAGES_RO,
         only_reads=True,
     ),
 )

@@ -11,7 +11,6 @@ from ....bus.presence.heartbeats import Heartbeat, Liveness
 from ....schema.process_table import is_running
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.session_inbox import inbox_of
-from ...access.principals import Scope
 from ..session import NAMES, Session
 from .common import READ_IT, Next, counted, unread_of
 from .pages import MAX_PAGE, next_page
@@ -184,7 +183,6 @@ TOOLS = (
         Who,
         Agents,
         _agents,
-        scope=Scope.MESSAGES_RO,
         only_reads=True,
     ),
 )

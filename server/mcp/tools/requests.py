@@ -14,7 +14,6 @@ from ....subscribers.conversations.answers import Answer, check, receive
 from ....subscribers.conversations.answers import named as conversation_named
 from ....subscribers.conversations.reply_types import ReplyTypes
 from ....subscribers.requests import Request
-from ...access.principals import Scope
 from ..session import Session
 from .common import Conversation, Payload, Wait, note_shown, stranger, wait_for
 from .pages import Cursor, beginning, rest_of
@@ -132,7 +131,6 @@ TOOLS = (
         Check,
         State,
         _check,
-        scope=Scope.MESSAGES_RO,
         only_reads=True,
     ),
     Tool(

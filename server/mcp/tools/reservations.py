@@ -11,7 +11,6 @@ from ....bus.bus import Bus
 from ....bus.reservations.project_paths import paths_from_root
 from ....bus.reservations.reservations import DEFAULT_RESERVATION_S, Conflict, Reservation
 from ....schema.errors import InvalidInput
-from ...access.principals import Scope
 from ..session import Session
 from .pages import MAX_PAGE
 from .quoted_messages import NOTICE, barred, named
@@ -139,6 +138,5 @@ TOOLS = (
         Reserve,
         ReservedFiles,
         _reserve,
-        scope=Scope.WORK_RW,
     ),
 )

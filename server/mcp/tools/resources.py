@@ -41,6 +41,13 @@ class Kind:
         """Whether this is a single resource, not a template."""
         return not UriTemplate.is_template(self.template)
 
+    def values(self, uri: str) -> list[str] | None:
+        """Return what an address has in place of the variable; None: it is of another kind."""
+        if self.is_one:
+            return [""] if uri == self.template else None
+        found = UriTemplate.parse(self.template).match(uri)
+        return None if found is None else [str(value) for value in found.values()]
+
 
 def _inbox(session: Session, agent: str) -> BaseModel:
     inbox = inbox_of(session.bus, session.own(agent))
@@ -70,15 +77,19 @@ def read(session: Session, uri: str) -> str:
     Raises:
         NotFound: there is none of this address.
     """
+    kind = kind_of(uri)
+    return _json(kind.read(session, *kind.values(uri) or ()))
+
+
+def kind_of(uri: str) -> Kind:
+    """Return the kind of the resource that has an address.
+
+    Raises:
+        NotFound: there is none.
+    """
     for kind in KINDS:
-        if kind.is_one:
-            if uri == kind.template:
-                return _json(kind.read(session, ""))
-            continue
-        found = UriTemplate.parse(kind.template).match(uri)
-        if found is not None:
-            (value,) = found.values()
-            return _json(kind.read(session, str(value)))
+        if kind.values(uri) is not None:
+            return kind
     known = ", ".join(kind.template for kind in KINDS)
     raise NotFound(f"no resource {uri[:200]!a}; there are {known}")
 

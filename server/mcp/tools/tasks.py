@@ -35,6 +35,10 @@ Action = Literal[
 ]
 
 
+#: The actions that are a person's word: what comes of them is landed, or done again.
+_DECISIONS: tuple[Action, ...] = ("answer", "approve", "reject")
+
+
 class Act(Arguments):
     """The arguments of `bus_task`."""
 
@@ -71,6 +75,8 @@ def _act(session: Session, given: Act) -> Reply:
         )
     if given.action == "done":
         return _done(bus, finish_task(bus, given.task, agent=agent, token=_token(given)), agent)
+    if given.action in _DECISIONS:
+        session.principal.require(Scope.TASKS_RW, why=f"to {given.action} a task: ")
     return _listed([_step(tasks, given, given.task, agent)], agent)
 
 
@@ -215,6 +221,5 @@ TOOLS = (
         Act,
         Shown,
         _act,
-        scope=Scope.WORK_RW,
     ),
 )

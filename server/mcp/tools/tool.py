@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from ...access.principals import Scope
 from ...records import former_names
 from ..session import Session
 from .quoted_messages import QUOTED, FramedMessage
@@ -95,7 +94,6 @@ class Tool:
         name, about: its name and description for agents.
         takes, gives: its arguments and its structured output.
         act: does it; may block.
-        scope: the scope that a token needs.
         only_reads: whether it leaves everything that other agents see unchanged.
         spells: what its schema says for all tools: the fields of every result, those of a message.
         gives_as: the tool whose schema says what this one gives too, or None.
@@ -106,7 +104,6 @@ class Tool:
     takes: type[Arguments]
     gives: type[Result]
     act: Callable[[Session, Any], Reply]
-    scope: Scope = Scope.MESSAGES_RW
     only_reads: bool = False
     spells: tuple[type[BaseModel], ...] = ()
     gives_as: str | None = None

@@ -20,7 +20,6 @@ from ....subscribers.jobs.json_records import kept_result
 from ....subscribers.queues.claim_by_token import claim_of
 from ....subscribers.queues.queue import Queue
 from ....subscribers.queues.queues import Queues
-from ...access.principals import Scope
 from ..session import Session
 from .common import note_shown
 from .pages import MAX_PAGE, Cursor, beginning, rest_of
@@ -55,8 +54,9 @@ class Taken(Result):
 def _claim(session: Session, given: Take) -> Reply:
     bus, agent = session.bus, session.principal.work_as(session.agent())
     queue = _queue(bus, given.queue)
+    session.principal.check_may_take(queue.name, queue.info.pattern)
     if given.renew is not None:
-        _, claim = _own_claim(bus, given.renew, agent)
+        _, claim = _own_claim(session, given.renew, agent)
         if claim.queue != queue.name:
             raise InvalidInput(f"claim {claim.token} is one of queue {claim.queue!a}")
         queue.renew(claim, lease_s=given.minutes * 60)
@@ -131,14 +131,17 @@ class Finished(Result):
 
 def _finish(session: Session, given: Finish) -> Reply:
     bus, agent = session.bus, session.principal.work_as(session.agent())
-    queue, claim = _own_claim(bus, given.token, agent)
+    queue, claim = _own_claim(session, given.token, agent)
     if given.outcome == "failed" and not given.error:
         raise InvalidInput("say in error why it failed")
     answer = None
     if given.outcome == "released":
         _released(queue, claim, given.error or f"handed back by {agent}")
     else:
-        answer = _ended(queue, claim, *_end(claim.message, agent, given))
+        outcome, replies = _end(claim.message, agent, given)
+        for reply in replies:
+            session.principal.check_may_send(reply.type)
+        answer = _ended(queue, claim, outcome, replies)
     state = Jobs.of(bus).get(queue.info, claim.message.seq).state
     told = f" The answer is seq {answer}." if answer else ""
     record = Finished(job=state, answer_seq=answer)
@@ -197,20 +200,22 @@ def _end(message: Message, agent: str, given: Finish) -> tuple[Outcome, list[Dra
     return outcome, [] if answer is None else [answer]
 
 
-def _own_claim(bus: Bus, token: int, agent: str) -> tuple[Queue, Claim]:
+def _own_claim(session: Session, token: int, agent: str) -> tuple[Queue, Claim]:
     """Return a claim of an agent, and its queue; claims of before a restart count too.
 
     Raises:
         ClaimNotFound: there is none.
         InvalidInput: it is another agent's.
+        Forbidden: the client may not end jobs of that queue.
     """
-    queue, claim = claim_of(bus, token)
+    queue, claim = claim_of(session.bus, token)
+    session.principal.check_may_take(queue.name, queue.info.pattern)
     if claim.group != agent:
         raise InvalidInput(f"claim {token} is {claim.group!r}'s, not yours")
     return queue, claim
 
 
 TOOLS = (
-    Tool("bus_claim", "Take a job from a queue.", Take, Taken, _claim, scope=Scope.WORK_RW),
-    Tool("bus_finish", "End a claim.", Finish, Finished, _finish, scope=Scope.WORK_RW),
+    Tool("bus_claim", "Take a job from a queue.", Take, Taken, _claim),
+    Tool("bus_finish", "End a claim.", Finish, Finished, _finish),
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -53,7 +53,14 @@ def fires(rule: str, zone: str, begin: str, count: int) -> list[str]:
         ("0 0 * * 5L", "day-of-week '5L' is not"),
         ("0 0 * * 5#2", "day-of-week '5#2' is not"),
         ("0 0 ? * *", r"day-of-month '\?' is not"),
-        ("0 0 31 2 *", "day-of-month '31' is not"),
+        ("0 0 31 2 *", "never comes: month '2' has no day '31'"),
+        ("* * 31 apr,jun */2", "never comes: month 'apr,jun' has no day '31'"),
+        ("@annually", "write 0 0 1 1 "),
+        ("@reboot", "'after: 1s' runs once after each start"),
+        ("5,, * * * *", "minute '5,,' is not 0 to 59"),
+        ("1-2-3 * * * *", "minute '1-2-3' is not 0 to 59"),
+        ("0 0 * jan-13 *", "month 'jan-13' is not 1 to 12"),
+        ("٣ * * * *", "minute '.u0663' is not 0 to 59"),
     ],
 )
 def test_a_wrong_expression_names_its_field(text: str, said: str) -> None:
@@ -69,6 +76,22 @@ def test_names_of_months_and_days_are_words() -> None:
         "2026-07-01T00:00:00+00:00",
     ]
     assert fires("0 9 * * mon-fri", "UTC", "2026-11-28T00:00", 1) == ["2026-11-30T09:00:00+00:00"]
+
+
+@pytest.mark.parametrize(
+    ("field", "minutes"),
+    [
+        ("41-41/3", {41}),
+        ("0-0/3", {0}),
+        ("50/4", {50, 54, 58}),
+        ("10-20/5,7", {7, 10, 15, 20}),
+        ("*/59", {0, 59}),
+    ],
+)
+def test_steps_go_over_their_range_alone(field: str, minutes: set[int]) -> None:
+    times = fires(f"{field} 3 * * *", "UTC", "2026-01-01T00:00", len(minutes) + 1)
+    assert {int(time[14:16]) for time in times[:-1]} == minutes
+    assert times[-1].startswith("2026-01-02")
 
 
 @pytest.mark.requirement("D-44")
@@ -108,6 +131,27 @@ def test_a_rule_of_all_hours_follows_real_time() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("rule", "spring", "autumn"),
+    [
+        ("15 * * * *", 23, 25),
+        ("*/15 2 * * *", 0, 8),
+        ("0,15,30,45 2 * * *", 1, 4),
+        ("30 2 * * *", 1, 1),
+    ],
+)
+def test_the_rule_of_the_documents_where_clocks_are_set(
+    rule: str, spring: int, autumn: int
+) -> None:
+    """D-44: the table of automate.md, in Berlin."""
+    zone = ZoneInfo("Europe/Berlin")
+    for day, expected in (("2026-03-29", spring), ("2026-10-25", autumn)):
+        begin_ms, end_ms = at(f"{day}T00:00", "Europe/Berlin"), at(f"{day}T23:59", "Europe/Berlin")
+        times = CronRule(rule).times_after(begin_ms - 1, zone)
+        of_day = list(takewhile(lambda time_ms, end_ms=end_ms: time_ms <= end_ms, times))
+        assert len(of_day) == expected
+
+
 def test_sydney_at_its_change_of_clocks() -> None:
     """D-44: Sydney goes from 2:00 to 3:00 on 4 October 2026."""
     assert fires("0 9 * * 1-5", "Australia/Sydney", "2026-10-02T10:00", 2) == [
@@ -125,7 +169,7 @@ def test_days_of_month_and_week_join_as_in_debian() -> None:
 
 
 def test_a_rule_without_an_end_ends() -> None:
-    assert CronRule("0 0 1 1 *").next_after(at("9960-01-01T00:00", "UTC"), UTC) is None
+    assert CronRule("0 0 1 1 *").next_after(at("9998-01-01T00:00", "UTC"), UTC) is None
 
 
 # Against a plain model ---------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from ackbus.automation.config.snapshot import (
 from ackbus.automation.jobs.job_request import JobRequest, Submitted
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.records.breakers import Breakers
-from ackbus.automation.schedules import scheduler as scheduler_module
+from ackbus.automation.schedules import firing as firing_module
 from ackbus.automation.schedules.by_hand import SchedulesByHand
 from ackbus.automation.schedules.firing import times_until
 from ackbus.automation.schedules.scheduler import Scheduler
@@ -233,7 +233,7 @@ def test_others_write_while_the_missed_times_are_counted(
             yield from times_until(*args)
 
         before = other.log.newest_seq()
-        monkeypatch.setattr(scheduler_module, "times_until", counted)
+        monkeypatch.setattr(firing_module, "times_until", counted)
         stage.tick(60)
         assert other.log.newest_seq() == before + 2  # the note, and the job
     assert [each[0] for each in stage.told()] == ["missed", "fired"]

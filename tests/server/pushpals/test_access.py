@@ -45,7 +45,7 @@ def test_x_17_open_is_for_this_machine_alone(run_bus: RunBus, bus: Bus) -> None:
 def test_u_29_a_bearer_token_guards_every_operation(bus: Bus, serve: Serve) -> None:
     """U-29, X-17: 401 without one, 403 without its scope."""
     tokens = Tokens.of(bus)
-    reads = tokens.create("reads", [Scope.WORK_RO])
+    reads = tokens.create("reads", [Scope.WORK_RO, Scope.MESSAGES_RO])
     door = serve("--pushpals")
     for path in READ:
         assert get(door, path, 401)["message"].startswith("Unauthorized")
@@ -60,8 +60,9 @@ def test_u_29_a_bearer_token_guards_every_operation(bus: Bus, serve: Serve) -> N
 
 def test_a_token_of_one_agent_acts_for_it_alone(bus: Bus, serve: Serve) -> None:
     """U-29: it claims, ends and beats as that agent, also where a client names none."""
-    secret = Tokens.of(bus).create("w1", [Scope.WORK_RW], agent="w1")
+    secret = Tokens.of(bus).create("w1", [Scope.WORK_RW, Scope.TASKS_RW], agent="w1")
     door = serve("--pushpals", headers={"Authorization": f"Bearer {secret}"})
+    post(door, "/jobs/enqueue", 403, taskId="t", kind="k", **{"from": "w2"})
     id = post(door, "/jobs/enqueue", 201, taskId="t", kind="k")["jobId"]
     post(door, "/jobs/claim", 403, workerId="w2")
     post(door, "/workers/heartbeat", 403, workerId="w2")

@@ -141,8 +141,8 @@ def test_u_28_a_server_without_the_door_has_no_protocol(client: httpx.Client) ->
 def test_u_29_a_token_guards_sessions(bus: Bus, serve: Serve) -> None:
     """U-29, X-17: 401 without one, 403 without its scope, on every route and both streams."""
     Sessions(bus).create("s1")
-    reads = Tokens.of(bus).create("reads", [Scope.WORK_RO])
-    writes = Tokens.of(bus).create("writes", [Scope.WORK_RW], agent="w1")
+    reads = Tokens.of(bus).create("reads", [Scope.MESSAGES_RO])
+    writes = Tokens.of(bus).create("writes", [Scope.MESSAGES_RW], agent="w1")
     door = serve("--pushpals")
     paths = ("/sessions", "/sessions/s1/message", "/sessions/s1/command", "/approvals/a")
     for path in paths:

@@ -35,7 +35,11 @@ def start_crew(project: Path, bus_dir: Path, bus_env: dict[str, str]) -> Iterato
         (project / "crew.yaml").write_text(dedent(text))
         with (project / "crew.out").open("ab") as out:
             process = subprocess.Popen(
-                [BUS, "crew", "start"], cwd=project, env=bus_env, stdout=out, stderr=out
+                [BUS, "crew", "start", "crew.yaml"],
+                cwd=project,
+                env=bus_env,
+                stdout=out,
+                stderr=out,
             )
         started.append(process)
         told = bus_dir / "crew.json"

@@ -110,10 +110,10 @@ def test_second_crew_is_refused(start_crew: StartCrew, project: Path, run_bus: R
     """Pitfall: two by a read-then-unlink pid file. The kernel has the lock."""
     first = start_crew(f'processes: {{one: "{STAYS.format(name="one")}"}}')
     wait_until(lambda: pids(project / "one"))
-    refused = run_bus("crew", "start")
+    refused = run_bus("crew", "start", "crew.yaml")
     assert refused.code == 3
     assert f"a crew of this bus runs already: process {first.pid}" in refused.err
-    behind = run_bus("crew", "start", "--detach")
+    behind = run_bus("crew", "start", "crew.yaml", "--detach")
     assert behind.code == 1
     assert f"process {first.pid}" in behind.err
     assert len(pids(project / "one")) == 1
@@ -121,7 +121,7 @@ def test_second_crew_is_refused(start_crew: StartCrew, project: Path, run_bus: R
 
 def test_crew_in_the_background(project: Path, bus_dir: Path, run_bus: RunBus) -> None:
     (project / "crew.yaml").write_text(f'processes: {{one: "{STAYS.format(name="one")}"}}')
-    started = run_bus("crew", "start", "--detach", "--json")
+    started = run_bus("crew", "start", "crew.yaml", "--detach", "--json")
     assert started.code == 0, started.err
     wait_until(lambda: pids(project / "one"))
     assert run_bus("crew", "stop", "--json").code == 0
@@ -131,7 +131,7 @@ def test_crew_in_the_background(project: Path, bus_dir: Path, run_bus: RunBus) -
 
 def test_faulty_file_starts_nothing(project: Path, bus_dir: Path, run_bus: RunBus) -> None:
     (project / "crew.yaml").write_text("planner: {}\nworkers:\n  count: 0\n  what: 1\n")
-    refused = run_bus("crew", "start")
+    refused = run_bus("crew", "start", "crew.yaml")
     assert refused.code == 78
     assert "crew.yaml:1: planner needs one command" in refused.err
     assert "crew.yaml:4: workers.what is not known" in refused.err

@@ -1,0 +1,127 @@
+"""Signals that end a service, and the time in which they do, whatever a library is at.
+
+A handler in Python runs between two steps of the interpreter. Where C code loops and keeps the
+interpreter, it never runs; so the limit is the kernel's. A signal with such a handler makes the
+interpreter's own code write a byte into a pipe; the kernel answers with a second signal to the
+process, whose handler is the C function `alarm`: it gets the signal's number as its argument, and
+that is the limit in seconds. The handler in Python, when it runs, sets the timer again, or lifts
+it. When the time is over the process dies by SIGALRM, and its work is an orphan, as after a kill.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import contextmanager, suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    Handler = Callable[[int, FrameType | None], object]
+
+#: The longest that a service goes on after a signal to end, in seconds: the number of SIGIO.
+STOP_LIMIT_S = 29
+
+
+def obey(
+    stop: Handler,
+    *numbers: int,
+    limit_s: int = STOP_LIMIT_S,
+    keeps_ignored: bool = False,
+) -> None:
+    """Have signals end this process: call `stop`, and end within the limit whatever happens.
+
+    Call it from the main thread. Other signals with handlers in Python go through `heed`.
+
+    Args:
+        stop: called in the main thread; it may lift the limit.
+        numbers: the signals.
+        limit_s: how long the process may go on then, in seconds; the number of a signal.
+        keeps_ignored: whether a signal stays ignored that is so, as nohup has it.
+    """
+    _arm_by_kernel(limit_s)
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        global _is_stopping
+        _is_stopping = True
+        signal.setitimer(signal.ITIMER_REAL, limit_s)
+        _drain()
+        stop(number, frame)
+
+    for number in numbers:
+        if not (keeps_ignored and signal.getsignal(number) is signal.SIG_IGN):
+            signal.signal(number, handle)
+
+
+def heed(handler: Handler, *numbers: int) -> None:
+    """Handle signals that end nothing: the time that the kernel took is given back."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if not _is_stopping:
+            lift_limit()
+        _drain()
+        handler(number, frame)
+
+    for number in numbers:
+        signal.signal(number, handle)
+
+
+def lift_limit() -> None:
+    """Take the limit away: for work that a person may end by a second signal."""
+    global _is_stopping
+    _is_stopping = False
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+@contextmanager
+def obeyed(stop: Handler, *numbers: int) -> Iterator[None]:
+    """Obey signals within the block, which may be a part of another program."""
+    global _pipe
+    before = {each: signal.getsignal(each) for each in numbers}
+    obey(stop, *numbers)
+    try:
+        yield
+    finally:
+        lift_limit()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if _pipe is not None:
+            signal.set_wakeup_fd(-1)
+            for end in _pipe:
+                os.close(end)
+            _pipe = None
+
+
+#: Whether a signal to end has been handled, and its limit was not lifted.
+_is_stopping = False
+
+#: The pipe that the interpreter's own code writes into, once there is one.
+_pipe: tuple[int, int] | None = None
+
+
+def _arm_by_kernel(limit_s: int) -> None:
+    """Have the kernel begin the limit by itself; elsewhere than on Linux only Python does."""
+    global _pipe
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    if sys.platform != "linux" or _pipe is not None:
+        return
+    import ctypes
+    import fcntl
+
+    libc = ctypes.CDLL(None)
+    libc.signal.argtypes, libc.signal.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
+    libc.signal(limit_s, ctypes.cast(libc.alarm, ctypes.c_void_p))
+    reader, writer = _pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    fcntl.fcntl(reader, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(reader, fcntl.F_SETSIG, limit_s)
+    fcntl.fcntl(reader, fcntl.F_SETFL, fcntl.fcntl(reader, fcntl.F_GETFL) | os.O_ASYNC)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+
+
+def _drain() -> None:
+    if _pipe is not None:
+        with suppress(BlockingIOError):
+            os.read(_pipe[0], 4096)

@@ -1,0 +1,97 @@
+"""Links that a branch or a clone brings: what writes beside git follows none of them out."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ackbus.git.driver_setup import _append, _lines, _take_out
+from ackbus.git.guard_hooks import GuardHooks
+from ackbus.git.text_file import FRESH, replace_text
+from ackbus.git.trees.tree_files import copy_files
+from ackbus.git.work_tree import WorkTree
+from ackbus.schema.errors import Refused
+
+from .plain_git import git
+
+
+def folders(tmp_path: Path) -> tuple[Path, Path, Path]:
+    main, tree, outside = (tmp_path / name for name in ("main", "tree", "outside"))
+    for folder in (main, tree, outside):
+        folder.mkdir()
+    (outside / "x").write_text("theirs\n")
+    return main, tree, outside
+
+
+def test_copy_goes_through_no_link_of_the_new_tree(tmp_path: Path) -> None:
+    """Issue 29, item 6: the branch of the tree has a link where the main tree has a folder."""
+    main, tree, outside = folders(tmp_path)
+    (main / "conf").mkdir()
+    (main / "conf" / ".env").write_text("A=1\n")
+    (tree / "conf").symlink_to("../outside")
+    with pytest.raises(Refused, match="conf is a link to"):
+        copy_files(str(main), str(tree), ["conf/.env"])
+    assert os.listdir(outside) == ["x"]
+
+
+def test_copy_brings_nothing_from_outside_the_main_tree(tmp_path: Path) -> None:
+    main, tree, outside = folders(tmp_path)
+    (main / ".env").symlink_to(outside / "x")
+    with pytest.raises(Refused, match=r"\.env is a link to"):
+        copy_files(str(main), str(tree), [".env"])
+    assert os.listdir(tree) == []
+
+
+def test_copy_takes_what_a_link_within_the_main_tree_leads_to(tmp_path: Path) -> None:
+    main, tree, _ = folders(tmp_path)
+    (main / "real").write_text("A=1\n")
+    (main / "real").chmod(0o640)
+    (main / ".env").symlink_to("real")
+    assert copy_files(str(main), str(tree), [".env"]) == [".env"]
+    assert ((tree / ".env").read_text(), (tree / ".env").stat().st_mode & 0o777) == ("A=1\n", 0o640)
+
+
+def test_lines_for_git_are_neither_read_nor_written_through_a_link(tmp_path: Path) -> None:
+    main, _, outside = folders(tmp_path)
+    path = main / ".gitignore"
+    path.symlink_to(outside / "x")
+    for act in (
+        lambda: _lines(str(path)),
+        lambda: _append(str(path), ["a"]),
+        lambda: _take_out(str(path), ("theirs",)),
+    ):
+        with pytest.raises(Refused, match=r"\.gitignore is a link to"):
+            act()
+    assert (path.is_symlink(), (outside / "x").read_text()) == (True, "theirs\n")
+
+
+def test_file_beside_its_place_is_not_written_through_a_link(tmp_path: Path) -> None:
+    main, _, outside = folders(tmp_path)
+    (main / f"hook{FRESH}").symlink_to(outside / "x")
+    (main / "hook").symlink_to(outside / "x")
+    replace_text(str(main / "hook"), "ours\n", 0o755)
+    assert ((outside / "x").read_text(), (main / "hook").read_text()) == ("theirs\n", "ours\n")
+    assert not (main / "hook").is_symlink()
+
+
+@pytest.mark.parametrize("is_linked", [False, True])
+def test_hooks_are_put_into_no_folder_that_a_link_leads_out_to(
+    is_linked: bool, tmp_path: Path
+) -> None:
+    main, _, outside = folders(tmp_path)
+    git(main, "init", "--quiet")
+    folder = main / ".git" / "hooks"
+    for path in folder.iterdir() if folder.is_dir() else ():
+        path.unlink()
+    if folder.is_dir():
+        folder.rmdir()
+    (main / "own").mkdir()
+    folder.symlink_to("../own" if is_linked else outside)
+    hooks = GuardHooks(WorkTree.around(str(main)))
+    if is_linked:  # within the project, as some keep their hooks
+        assert len(hooks.install("block")) == 2
+        return
+    for act in (lambda: hooks.install("block"), hooks.remove):
+        with pytest.raises(Refused, match="hooks is a link to"):
+            act()
+    assert os.listdir(outside) == ["x"]
