@@ -84,8 +84,9 @@ class Place:
             GitFailed: git is not installed, or there is no repository.
         """
         is_named_bare = folder != os.curdir and looks_bare(folder)
-        git_dir = {"GIT_DIR": os.path.realpath(folder)} if is_named_bare else {}
-        repository = repository_at(folder, git_dir)
+        repository = repository_at(
+            folder, {"GIT_DIR": os.path.realpath(folder)} if is_named_bare else None
+        )
         (shallow,) = repository.describe("--is-shallow-repository")
         common_dir = os.path.join(folder, repository.path("--git-common-dir"))
         return cls(os.path.realpath(common_dir), shallow == "true")
