@@ -84,7 +84,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "key": ("key", "Keys of agents: an agent with a key signs all its messages."),
         "verify": ("verify", "Check the log against its signatures and its chain."),
         "chain": ("verify", "A hash chain over the log, which shows any later change."),
-        "trust": ("trust", "Trusted buses of other users, which commands may find."),
+        "trust": ("trust", "Trusted directories, whose files may act where they are found."),
         "torture": ("torture", "Test the disk: kill agents at random, and look for losses."),
         "demo": ("demo", "Show the bus at work on your own files."),
     },

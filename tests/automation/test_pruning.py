@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, NotFound
+from ackbus import Bus, Draft, NotFound
 from ackbus.automation.config.snapshot import ScheduleEntry
 from ackbus.automation.ended_runs import EndedRuns
 from ackbus.automation.records import job_log
@@ -143,7 +143,8 @@ def test_output_of_old_failed_attempts_goes_as_new_ones_are_logged(
     """However much each prints, what is kept of a plugin that always fails has a bound."""
     monkeypatch.setattr(job_log, "KEPT_OUTPUTS", 5)
     log = job_log.JobLog.of(bus)
-    message = bus.get(bus.publish("plugin.a.poll", from_agent="a").seq)
+    (receipt,) = bus.log.append([Draft("plugin.a.poll", from_agent="a")])
+    message = bus.get(receipt.seq)
     assert message is not None
     for token in range(1, 41):
         status = "succeeded" if token % 4 == 0 else "failed"

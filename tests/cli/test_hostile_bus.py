@@ -140,6 +140,7 @@ READING = [
         *(["task", act, f"task{EVIL}"] for act in ("show", "log")),
         ["task", "show", f"task{EVIL}", "--json"],
         *(["task", act, EVIL, "-m", EVIL, "--agent", "a"] for act in ("approve", "reject")),
+        ["task", "confirm", f"task{EVIL}", "--agent", EVIL],
         ["task", "block", EVIL, EVIL, "--agent", "a", "--token", "1"],
         ["task", "answer", f"task{EVIL}", EVIL, "--agent", "a"],
         ["task", "heartbeat", EVIL, "--agent", EVIL, "--token", "1"],

@@ -75,7 +75,7 @@ def test_command_loads_no_other_command(line: str, bus_dir: Path, bus_env: dict[
     "line",
     [
         "automation status",
-        "automation start",
+        "automation start --config .",
         "plugin list",
         "schedule list",
         "route list",
