@@ -79,9 +79,14 @@ def write_whole() -> None:
         stream = getattr(sys, name)
         if stream is None or stream is not getattr(sys, f"__{name}__"):  # closed, or taken already
             continue
+        descriptor = stream.fileno()
+        blocks = os.get_blocking(descriptor)
+        if blocks and not isinstance(stream.buffer, io.RawIOBase):
+            continue  # Python's own buffer writes the rest
         stream.flush()
+        raw = io.FileIO(descriptor, "w", closefd=False) if blocks else WaitingFile(descriptor)
         whole = io.TextIOWrapper(
-            io.BufferedWriter(WaitingFile(stream.fileno())),
+            io.BufferedWriter(raw),
             encoding=stream.encoding,
             errors=stream.errors,
             line_buffering=name == "stderr" or stream.isatty(),
