@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from .export.jsonl.importer import import_jsonl as import_jsonl
     from .export.jsonl.replaced_file import NotImported as NotImported
     from .git.repository import GitFailed as GitFailed
+    from .git.trusted import NotTrusted as NotTrusted
     from .schema.choices import Durability as Durability
     from .schema.errors import AckbusError as AckbusError
     from .schema.errors import AckPastEnd as AckPastEnd
@@ -245,6 +246,7 @@ _NAMES = {
         "tasks.steps.errors": "TaskBlocked TaskExists TaskNotFound WrongTaskState",
         "tasks.trees.finish": "NothingDone",
         "git.repository": "GitFailed",
+        "git.trusted": "NotTrusted",
         "export.jsonl.exporter": "ExporterRunning",
         "export.jsonl.conflict_markers": "ConflictMarkers",
         "export.jsonl.replaced_file": "NotImported",

@@ -9,6 +9,7 @@ import os
 import re
 
 from ..schema.errors import InvalidInput
+from .branches.repositories import looks_bare
 from .repository import CommandFailed, GitFailed, Repository
 
 TYPE_CHECKING = False
@@ -24,6 +25,10 @@ _NO_FILES = {b"160000", b"000000"}
 #: A line that git gives a pre-push hook: local ref, local id, remote ref, remote id. The local
 #: one is what the user wrote, which may have spaces (`:/some words`).
 _PUSHED = re.compile(rb".* ([0-9a-f]{40,64}) [^ ]+ ([0-9a-f]{40,64})")
+
+
+_BARE = "in a bare repository, which has no files"
+_NOT_OF_A_TREE = "not in the work tree of its git repository"
 
 
 class WorkTree:
@@ -45,12 +50,15 @@ class WorkTree:
             GitFailed: git is not installed, there is no repository, it is bare, or the folder is
                 inside of its `.git`.
         """
+        if looks_bare(folder):  # which git would not take without its name
+            is_git_dir = os.path.basename(os.path.realpath(folder)) == ".git"
+            raise GitFailed(f"{folder} is {_NOT_OF_A_TREE if is_git_dir else _BARE}")
         questions = ("--is-bare-repository", "--is-inside-work-tree", "--show-cdup")
         bare, inside, *up = Repository(folder).describe(*questions)
         if bare == "true":
-            raise GitFailed(f"{folder} is in a bare repository, which has no files")
+            raise GitFailed(f"{folder} is {_BARE}")
         if inside != "true":
-            raise GitFailed(f"{folder} is not in the work tree of its git repository")
+            raise GitFailed(f"{folder} is {_NOT_OF_A_TREE}")
         return cls(os.path.realpath(os.path.join(folder, *up)))
 
     @property

@@ -143,6 +143,7 @@ ACTING: dict[str, str] = {
     **dict.fromkeys(("task spawn", "task done", "task clean", "task comment"), _STEP),
     **dict.fromkeys(("task request", "task add", "task start", "task heartbeat"), _STEP),
     **dict.fromkeys(("task approve", "task reject", "task merge", "task cancel"), _STEP),
+    **dict.fromkeys(("task confirm",), _STEP),
     **dict.fromkeys(("task fail", "task block", "task answer", "task settle"), _STEP),
     **dict.fromkeys(("crew stop", "automation stop", "automation reload"), _SERVICE),
     **dict.fromkeys(("automation run", "automation api", "automation reset"), _SERVICE),

@@ -122,6 +122,7 @@ READS_ALL = (
     "SELECT id FROM archived_ids",
     "SELECT id FROM work_acts",
     "SELECT payload_ref FROM archived_blobs",
+    "SELECT session_id FROM session_events",
 )
 
 #: Each index of the schema, and a statement that needs it, with what it looks for in it.
