@@ -254,6 +254,11 @@ class Repository:
             raise GitFailed("git is not installed, or not on the PATH") from error
 
 
+def looks_bare(folder: str) -> bool:
+    """Whether a folder is one of git's by itself, as that of a bare repository is."""
+    return all(os.path.exists(os.path.join(folder, name)) for name in ("HEAD", "objects", "refs"))
+
+
 def _output(
     arguments: Sequence[str], ended: Ended | None, limit_s: float, accepted: Sequence[int]
 ) -> bytes:

@@ -16,8 +16,8 @@ import stat
 import tempfile
 import threading
 
-from .branches.repositories import ALONE, looks_bare
-from .repository import CommandFailed, GitFailed, Repository
+from .branches.repositories import ALONE
+from .repository import CommandFailed, GitFailed, Repository, looks_bare
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import os
 import re
 
 from ..schema.errors import InvalidInput
-from .branches.repositories import looks_bare
-from .repository import CommandFailed, GitFailed, Repository
+from .repository import CommandFailed, GitFailed, Repository, looks_bare
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -122,6 +122,7 @@ SURFACE = {
         "ConflictMarkers",
         "ExporterRunning",
         "GitFailed",
+        "NotTrusted",
         "IdConflict",
         "InvalidInput",
         "JobNotFound",

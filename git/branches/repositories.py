@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from ...schema.errors import InvalidInput, Refused, shown
-from ..repository import CommandFailed, Repository
+from ..repository import CommandFailed, Repository, looks_bare
 
 #: Variables that tie git to one repository or index: set in hooks, and of no use to us.
 OF_ONE_PLACE = (
@@ -43,11 +43,6 @@ NOTHING = ""
 def repository_at(folder: str, extra: dict[str, str | None] | None = None) -> Repository:
     """Return the repository of a folder, where no variable names another and nobody is asked."""
     return Repository(folder, ALONE | (extra or {}))
-
-
-def looks_bare(folder: str) -> bool:
-    """Whether a folder is one of git's by itself, as that of a bare repository is."""
-    return all(os.path.exists(os.path.join(folder, name)) for name in ("HEAD", "objects", "refs"))
 
 
 @cache
