@@ -19,7 +19,7 @@ from measure import Contender, at_most, compare, options, record, spreads, summa
 from ackbus import Bus
 from ackbus.git.branches.forecast import conflicts
 from ackbus.git.branches.meeting import Pair
-from ackbus.git.repository import Repository
+from ackbus.git.sealed import sealed_around
 from ackbus.tasks.board.forecast import forecast_of_refs
 
 #: How many files a folder has.
@@ -75,7 +75,8 @@ def make(folder: Path, files: int, branches: int) -> list[str]:
         base = f"refs/heads/main~{chance.randrange(20)}"
         load(commit(f"task-{branch}", base, changes))
     return [
-        id or "" for id in Repository(str(folder)).commits([f"task-{n}" for n in range(branches)])
+        id or ""
+        for id in sealed_around(str(folder)).commits([f"task-{n}" for n in range(branches)])
     ]
 
 
@@ -84,7 +85,7 @@ def forecast(folder: Path, pairs: list[Pair]) -> Contender:
 
     def run() -> float:
         started = time.perf_counter()
-        conflicts(Repository(str(folder)), pairs)
+        conflicts(sealed_around(str(folder)), pairs)
         return time.perf_counter() - started
 
     return run
@@ -137,7 +138,7 @@ def main() -> None:
             "a git for each pair": each_alone(folder, pairs),
         }
         times = compare(contenders, settings.rounds)
-        found = conflicts(Repository(str(folder)), pairs)
+        found = conflicts(sealed_around(str(folder)), pairs)
     record(
         f"a forecast of {branches} branches, {files} files",
         spreads(times),

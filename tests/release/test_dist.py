@@ -190,7 +190,7 @@ def test_the_extra_automation_brings_a_service_and_plugins(wheel: Path, tmp_path
     (tmp_path / "config.yaml").write_text(
         "plugin_roots: [plugins]\nplugins: {watch: {config: {path: /}}}\n"
     )
-    run([bus, "plugin", "add", "watch"], cwd=tmp_path)
+    run([bus, "plugin", "add", "watch", "--config", "."], cwd=tmp_path)
     run([bus, "config", "check"], cwd=tmp_path)
 
 
