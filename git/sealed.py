@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 #: The files of a repository that its views show; `packed-refs` and `shallow` need not be there.
 _SHOWN = ("refs", "packed-refs", "shallow", "logs", "reftable")
 
+#: Files of a repository that git reads by themselves: a pipe at their place would never end.
+_READ_WHOLE = ("packed-refs", "shallow", "objects/info/alternates", "objects/info/commit-graph")
+
 #: Variables for git where one looks: it fetches nothing, and asks nobody.
 LOOKING: dict[str, str | None] = {
     **ALONE,
@@ -147,8 +150,13 @@ def _storage_of(common_dir: str) -> list[str]:
     """Return how a repository is stored, as lines of settings; nothing else of it is used.
 
     Raises:
-        GitFailed: its configuration can't be read, or names a form that is not known here.
+        GitFailed: its configuration can't be read, or names a form that is not known here, or a
+            file of it is none.
     """
+    for name in _READ_WHOLE:
+        path = os.path.join(common_dir, name)
+        if os.path.lexists(path) and not is_plain_file(path):
+            raise GitFailed(f"{path} is no plain file")
     lines = []
     for name, value in settings_in(common_dir):
         if name in _STORAGE:

@@ -88,8 +88,8 @@ def look(bus: Bus, place: Place, rules: Rules) -> Iterator[Result]:
     """
     tasks = Tasks(bus)
     with TemporaryDirectory(prefix="ackbus-dry-run-") as aside:
+        sealed = SealedRepository(place.common_dir)  # which refuses what would never end
         onto = place.commit(place.branch_ref(rules.target))
-        sealed = SealedRepository(place.common_dir)
         candidates = Candidates(place, objects_aside(sealed, aside), looking=sealed)
         ownership = Ownership(bus, place, candidates.git)
         for entry in waiting(bus, place, rules):

@@ -200,3 +200,12 @@ def test_the_list_of_the_user_names_more(
     for entry in (str(workshop.path), os.path.join(workshop.path, ".git"), "*"):
         monkeypatch.setenv("BUS_SAFE_DIRECTORIES", entry)
         assert len(forecast_of_tasks(workshop.bus)) == 1
+
+
+@pytest.mark.parametrize("name", ["packed-refs", "shallow", "objects/info/alternates"])
+def test_a_pipe_in_a_repository_is_not_waited_for(workshop: Workshop, name: str) -> None:
+    two_that_clash(workshop)
+    path = workshop.path / ".git" / name
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+    assert "is no plain file" in (Boards(workshop.bus).now().problem or "")
