@@ -44,7 +44,7 @@ for words in (
     sys.argv = ["bus", *words, "--dir", directory]
     print(*words, flush=True)
     if (child := os.fork()) == 0:
-        main()
+        sys.exit(main())
     os.waitpid(child, 0)
 """
 

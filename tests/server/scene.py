@@ -10,14 +10,14 @@ from ackbus.subscribers.inboxes.inbox import Inbox
 CONVERSATION = (
     ("lead", None, "plan.proposed", {"goal": "Move the store to schema 7", "steps": 4}),
     ("reviewer", "lead", "plan.accepted", {"note": "Keep the old column until all have upgraded."}),
-    ("lead", "coder", "task.request", {"title": "Write migration 0007", "files": ["migrations/"]}),
-    ("coder", "lead", "task.accepted", {"eta_min": 20}),
+    ("lead", "coder", "code.request", {"title": "Write migration 0007", "files": ["migrations/"]}),
+    ("coder", "lead", "code.accepted", {"eta_min": 20}),
     ("coder", "tester", "test.request", {"suite": "migration", "commit": "4e1c2a9"}),
     ("tester", "coder", "test.failed", {"failed": 2, "first": "upgrade of an empty file"}),
     ("coder", "coder", "note", {"text": "An empty file has no row of meta; look for that first."}),
     ("coder", "tester", "test.request", {"suite": "migration", "commit": "9b07d13"}),
     ("tester", "coder", "test.done", {"passed": 148}),
-    ("coder", "lead", "task.done", {"commit": "9b07d13", "lines": {"added": 64, "removed": 11}}),
+    ("coder", "lead", "code.done", {"commit": "9b07d13", "lines": {"added": 64, "removed": 11}}),
 )
 
 

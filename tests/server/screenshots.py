@@ -48,7 +48,7 @@ def take_all(browser: Browser, bus: Bus, url: str, conversation: str, folder: Pa
     expect(page.locator(".sequence .head").last).to_be_in_viewport()  # drawn anew, beside the panel
     take(page, folder / "page-conversation.png")
     page = opened(browser, url, WIDE, "light")
-    page.locator(".row").filter(has_text="task.done").first.click()
+    page.locator(".row").filter(has_text="code.done").first.click()
     take(page, folder / "page-timeline.png")
     page = opened(browser, url, NARROW, "dark")
     take(page, folder / "page-narrow.png")
