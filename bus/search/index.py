@@ -22,6 +22,7 @@ from ...schema.sqlite.sqlite_errors import ENDINGS, make_file, open_file
 from ...schema.system_errors import means_full, unwritable, why_not_opened
 from ..errors import SegmentMissing
 from .rating import rating, weights
+from .scripts import marks, spread
 from .text import payload_text
 
 TYPE_CHECKING = False
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 PAGE_MESSAGES = 2000
 
 #: The form of the index; one of another form is built again.
-_FORM = 2
+_FORM = 3
 
 #: The name of the file.
 _NAME = "search.db"
@@ -55,16 +56,17 @@ SELECT 1 FROM sqlite_schema
 #: The text itself stays in the log: the index only has where its words are. And it has the id of
 #: the last message, by which it shows whether it is of this log, and the ranges (after, seq] of
 #: messages that could not be had.
-_DDL = f"""
+_DDL = """
 DROP TABLE IF EXISTS words;
 DROP TABLE IF EXISTS position;
 DROP TABLE IF EXISTS lacking;
 CREATE VIRTUAL TABLE words USING fts5(
-  text, type, agents, conversation, content = '', tokenize = 'unicode61 remove_diacritics 2');
+  text, type, agents, conversation, content = '',
+  tokenize = "unicode61 remove_diacritics 2 tokenchars '{marks}'");
 CREATE TABLE lacking (seq INTEGER PRIMARY KEY, after INTEGER NOT NULL);
 CREATE TABLE position (seq INTEGER NOT NULL, id TEXT);
 INSERT INTO position VALUES (0, NULL);
-PRAGMA user_version = {_FORM};
+PRAGMA user_version = {form};
 """
 
 _ADD = "INSERT INTO words (rowid, text, type, agents, conversation) VALUES (?, ?, ?, ?, ?)"
@@ -235,7 +237,7 @@ class SearchIndex:
         return [
             (
                 message.seq,
-                payload_text(message, self._blobs),
+                None if (text := payload_text(message, self._blobs)) is None else spread(text),
                 message.type,
                 f"{message.from_agent}\n{message.to_agent or ''}",
                 message.conversation,
@@ -278,7 +280,7 @@ class SearchIndex:
             if not self._is_usable(connection):
                 with connection:
                     if not self._is_usable(connection):  # no other process has made it meanwhile
-                        connection.execute(_DDL).fetchall()
+                        connection.execute(_ddl()).fetchall()
         except BaseException:
             connection.close()
             raise
@@ -301,7 +303,7 @@ class SearchIndex:
                 files.remove(_NAME + ending)
             with closing(make_file(files, fresh)) as connection:
                 with connection:
-                    connection.execute(_DDL).fetchall()
+                    connection.execute(_ddl()).fetchall()
                 # After that: nothing is left to be brought over when it is closed and renamed.
                 connection.execute("PRAGMA journal_mode = WAL").fetchall()
             files.rename(fresh, _NAME)
@@ -352,6 +354,10 @@ class SearchIndex:
         if why is not None:
             return why
         return BusUnusable(f"the search index {path} can't be used: {error}")
+
+
+def _ddl() -> str:
+    return _DDL.format(form=_FORM, marks=marks())
 
 
 def _add(connection: apsw.Connection, rows: list[tuple[Any, ...]]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ...schema.errors import InvalidInput
 from ...schema.message.names import check_unicode
+from .scripts import is_run, letter, spread_part, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +24,8 @@ MAX_TEXT_CHARS = 100_000
 SNIPPET_CHARS = 160
 _LEAD_CHARS = 40
 
-#: A word as the index has it: letters and digits; all else parts words.
-_WORD = re.compile(r"[^\W_]+")
+#: A character that is indexed.
+_INDEXED = re.compile(r"[^\W_]")
 
 
 def text_of(value: object, max_chars: int = MAX_TEXT_CHARS) -> str:
@@ -81,14 +83,11 @@ class Words:
 
     def as_phrases(self) -> list[str]:
         """Return expressions for SQLite's full-text search, all of which must match."""
-        return [
-            as_phrase(term.rstrip("*")) + ("*" if term.endswith("*") else "") for term in self.terms
-        ]
+        return [_as_expression(term) for term in self.terms]
 
     def snippet(self, text: str) -> tuple[str, list[tuple[int, int]]]:
         """Return a passage of a text with the words in it, and their places in the passage."""
-        terms = "|".join(map(_as_pattern, self.terms))
-        pattern = re.compile(rf"(?<![^\W_])(?:{terms})(?![^\W_])", re.IGNORECASE)
+        pattern = _pattern(self.terms, letter(text))
         first = pattern.search(text)
         start = max(0, first.start() - _LEAD_CHARS) if first else 0
         end = start + SNIPPET_CHARS
@@ -103,7 +102,7 @@ class Words:
 
 def has_words(text: str) -> bool:
     """Whether a text has a character that is indexed: a letter or a digit."""
-    return _WORD.search(text) is not None
+    return _INDEXED.search(text) is not None
 
 
 def as_phrase(text: str) -> str:
@@ -111,7 +110,34 @@ def as_phrase(text: str) -> str:
     return '"' + text.replace('"', '""').replace("\0", " ") + '"'
 
 
-def _as_pattern(term: str) -> str:
-    """Return a pattern for a term in a text: its words, with anything but words between them."""
-    words = r"[\W_]+".join(_WORD.findall(term))
-    return words + r"[^\W_]*" if term.endswith("*") else words
+def _as_expression(term: str) -> str:
+    text, is_beginning = spread_part(term.rstrip("*"))
+    return as_phrase(text) + ("*" if is_beginning or term.endswith("*") else "")
+
+
+@lru_cache(8)
+def _pattern(terms: tuple[str, ...], letter: str) -> re.Pattern[str]:
+    return re.compile("|".join(_as_pattern(term, letter) for term in terms))
+
+
+def _as_pattern(term: str, letter: str) -> str:
+    """Return a pattern for a term in a text: its words, with anything but words between them.
+
+    Words of scripts with blanks are whole ones. Between two scripts there may be nothing.
+
+    Args:
+        term: a word, a phrase or a beginning.
+        letter: a pattern for a character of a word with blanks.
+    """
+    parts: list[str] = []
+    has_blanks = False
+    for word in words(term):
+        had_blanks, has_blanks = has_blanks, not is_run(word[0])
+        if parts:
+            parts.append(r"[\W_]+" if had_blanks and has_blanks else r"[\W_]*")
+        elif has_blanks:
+            parts.append(f"(?<!{letter})")
+        parts.append(f"(?i:{word[0]})")
+    if has_blanks:
+        parts.append(f"{letter}*" if term.endswith("*") else f"(?!{letter})")
+    return "".join(parts)
