@@ -172,6 +172,19 @@ class Principal:
             raise Forbidden(f"the jobs of group {AUTOMATION!r} are run by 'bus automation start'")
         return group
 
+    def check_holds(self, holder: str | None) -> None:
+        """Refuse what its holder alone may do, to a principal that is bound to another agent.
+
+        Args:
+            holder: the agent that has it, or had it last; None: nobody.
+
+        Raises:
+            Forbidden: it is not the principal's.
+        """
+        if self.agent is not None and holder != self.agent:
+            whose = "nobody's" if holder is None else f"that of {holder!r}"
+            raise Forbidden(f"this token acts for agent {self.agent!r}, and the claim is {whose}")
+
     def doer(self) -> str | None:
         """Return the name of the actor for the record; None: the account of this process."""
         return self.agent or (None if self is LOCAL else f"token {self.name}")

@@ -123,7 +123,7 @@ TOOLS: Door = {
     "bus_check": _READS_OWN,
     "bus_request": _SENDS,
     "bus_reserve": _RESERVES,
-    "bus_task": needs_all(_WORK, names=_ANY, also=Also.DECIDED),
+    "bus_task": needs_all(_WORK, _WRITE, names=_ANY, also=Also.DECIDED),
     "bus_claim": needs_all(_WORK, names=_ANY, also=Also.TAKEN),
     "bus_finish": _ENDS,
     "bus://agents": _READS,

@@ -83,8 +83,8 @@ def fail(id: str, body: TheBody, jobs: TheJobs, worker: TheClient) -> Response:
 def log(id: str, body: TheBody, jobs: TheJobs, worker: TheClient) -> Response:
     """Store a line that a job printed."""
     entry = jobs.entries.get(id)
-    if entry is not None and entry.claim is not None:
-        worker.act_as(entry.claim.group)
+    if entry is not None:
+        worker.check_holds(entry.claim and entry.claim.group)
     text = body["message"] if isinstance(body.get("message"), str) else body.get("line")
     return ok(jobId=id, logId=jobs.log(id, text))
 

@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 import time
+from contextlib import suppress
 from hashlib import sha256
 
 from ...schema.directory.file_lock import FileLock
@@ -72,28 +73,35 @@ class WorkerName:
 
     # Scratch -----------------------------------------------------------------------------------
 
-    @property
-    def scratch(self) -> str:
-        """The folder for files that belong to no commit; only its bearer has anything in it."""
-        bus = sha256(os.fsencode(self._bus.layout.directory)).hexdigest()[:12]
-        return os.path.join(tempfile.gettempdir(), f"ackbus-{os.getuid()}-{bus}-{self._id}")
-
     def fresh_scratch(self) -> str:
-        """Return a new, empty folder for one job, which nobody else may read."""
+        """Return a new, empty folder for one job, for files that belong to no commit.
+
+        Nobody else may read it, nor know its name before: in a folder for everybody's temporary
+        files another user could have taken it.
+        """
         self.clear()
-        os.mkdir(self.scratch, 0o700)
-        return self.scratch
+        return tempfile.mkdtemp(prefix=self._prefix())
 
     def clear(self) -> None:
-        """Remove the scratch folder, also one that a killed bearer has left."""
-        found = self.scratch
-        if os.path.islink(found):
-            os.unlink(found)
-        elif os.path.isdir(found):
-            shutil.rmtree(found, ignore_errors=True)
+        """Remove the scratch folders of this name, also one that a killed bearer has left."""
+        begin = self._prefix()
+        with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
+            for entry in entries:
+                if entry.name.startswith(begin) and _is_own_folder(entry):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+
+    def _prefix(self) -> str:
+        bus = sha256(os.fsencode(self._bus.layout.directory)).hexdigest()[:12]
+        return f"ackbus-{os.getuid()}-{bus}-{self._id}-"
 
     def __enter__(self) -> WorkerName:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _is_own_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a folder of this user, and no link."""
+    is_folder = entry.is_dir(follow_symlinks=False)
+    return is_folder and entry.stat(follow_symlinks=False).st_uid == os.getuid()

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import httpx
 import pytest
 
 from ackbus import Bus
 from ackbus.server.access.principals import Scope
+from ackbus.server.access.rows import Names
+from ackbus.server.access.table import PUSHPALS
 from ackbus.server.access.tokens import Tokens
 
 from ..conftest import Serve
@@ -87,6 +90,46 @@ def test_only_who_has_a_job_writes_its_output(client: Client) -> None:
     post(w1, "/jobs/claim")
     post(w2, f"/jobs/{job}/log", 403, line="forged")
     post(w1, f"/jobs/{job}/log", line="true")
+
+
+ENQUEUED = {
+    "requests": ("requestId", ASK),
+    "jobs": ("jobId", JOB),
+    "completions": ("completionId", {"jobId": "j", "sessionId": "s1", "message": "m"}),
+}
+
+
+@pytest.mark.parametrize(
+    "operation", [each for each, row in PUSHPALS.items() if row.names is Names.HOLDER]
+)
+def test_a_bound_token_does_nothing_to_what_it_has_not(client: Client, operation: str) -> None:
+    """Whether nobody has it, another has it, or another has ended it."""
+    root = client("all", Scope.ADMIN)
+    bound = client("bound", Scope.WORK_RW, Scope.TASKS_RW, agent="w2")
+    queue = operation.split("/")[1]
+    field, body = ENQUEUED[queue]
+    id = post(root, f"/{queue}/enqueue", 201, **body)[field]
+    path = operation.removeprefix("POST ").format(id=id)
+
+    def refused() -> None:
+        before = get(root, f"/{queue}"), get(root, f"/jobs/{id}/logs") if queue == "jobs" else None
+        response = bound.post(path, json={"line": "forged", "message": "forged"})
+        assert response.status_code in (400, 403), response.text
+        after = get(root, f"/{queue}"), get(root, f"/jobs/{id}/logs") if queue == "jobs" else None
+        assert stands(after) == stands(before)
+
+    refused()
+    post(root, f"/{queue}/claim", agentId="w1", workerId="w1", pusherId="w1")
+    refused()
+    post(root, f"/{queue}/{id}/fail", agentId="w1", workerId="w1", pusherId="w1")
+    refused()
+
+
+def stands(seen: tuple[dict[str, Any], dict[str, Any] | None]) -> object:
+    """What of a queue does not change with the time of day."""
+    listed, logs = seen
+    (row,) = next(value for key, value in listed.items() if key in ENQUEUED)
+    return row["status"], row["error"], row["updatedAt"], logs and logs["logs"]
 
 
 def test_a_decision_for_a_person_needs_its_scope_both_ways(client: Client, bus: Bus) -> None:
