@@ -57,6 +57,11 @@ class Plugin:
     fingerprint: str
     parallelism: int
 
+    @property
+    def working_directory(self) -> Path | None:
+        """Where it runs: its folder, or None for the folder in which the service was started."""
+        return self.folder if self.manifest.working_directory == "plugin" else None
+
     def timeout_s(self, command: str) -> float:
         """Return the seconds that a command may take."""
         return self.settings.timeout_s(command)
