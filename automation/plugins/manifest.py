@@ -173,6 +173,15 @@ def read_manifest(path: Path, owners: Owners | None = None) -> tuple[Manifest | 
     return manifest, []
 
 
+def name_in(path: Path, owners: Owners | None = None) -> str | None:
+    """Return the name in a manifest that has faults, or None where none can be read."""
+    try:
+        name = parse(read_bytes(path, owners).decode("utf-8"), str(path))[0].get("name")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return name if isinstance(name, str) else None
+
+
 def _commands(validation: Validation) -> dict[str, Command]:
     """Return the commands: a map of them by name, or a list of maps that have their names."""
     tree = validation.at("commands")
