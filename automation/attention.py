@@ -11,6 +11,7 @@ from .jobs.plugin_queues import queues_of_plugins
 from .records.breakers import CLOSED, Breakers
 from .records.fence import Fence
 from .records.inits import Inits
+from .records.takings import Takings
 from .schedules.tables import Schedules
 
 TYPE_CHECKING = False
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..schema.directory.lock_holders import Holder
     from .records.breakers import Breaker
     from .records.inits import Init
+    from .records.takings import Taking
 
 #: How old the last beat of a service may be, in seconds: it beats each minute.
 MAX_BEAT_AGE_S = 180.0
@@ -76,6 +78,11 @@ def shut_breakers(bus: Bus) -> list[Breaker]:
 def failed_inits(bus: Bus) -> list[Init]:
     """Return the plugins that could not be set up."""
     return [each for each in Inits.of(bus).all().values() if each.state == _FAILED]
+
+
+def last_taking(bus: Bus) -> Taking:
+    """Return what came of the last configuration: the plugins left out, and why one was refused."""
+    return Takings.of(bus).last()
 
 
 def live_counts(bus: Bus) -> dict[str, tuple[int, int]]:

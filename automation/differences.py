@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .config.files.cache import TreeCache
-from .config.files.checksums import hashes_of, read_seal
+from .config.files.checksums import ACCESS, hashes_of, read_seal
 from .config.files.sources import gather
 
 TYPE_CHECKING = False
@@ -20,7 +20,7 @@ class Difference:
     """A file that is not as it was sealed.
 
     Attributes:
-        file: its absolute path.
+        file: its absolute path; with `#access` what all files say of tokens and webhooks.
         state: `new`, `changed`, `unused` where nothing includes it any more, or `gone`.
         sealed, now: its BLAKE3 hashes; None where it was not sealed, or is not there.
     """
@@ -50,6 +50,7 @@ def from_seal(directory: Path) -> list[Difference]:
     """
     folder, now = files_of(directory)
     sealed, _ = read_seal(folder)
+    now = {path: hash for path, hash in now.items() if path in sealed or ACCESS not in path}
     return [
         Difference(path, _state(path, sealed, now), sealed.get(path), now.get(path))
         for path in sorted({*sealed, *now})

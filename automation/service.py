@@ -33,6 +33,7 @@ from .records.breakers import Breakers
 from .records.facts import Facts
 from .records.fence import Fence, ServiceFenced
 from .records.job_log import JobLog
+from .records.takings import Takings
 from .regime import establish
 from .schedules.scheduler import Scheduler
 from .schedules.tables import Decisions
@@ -107,6 +108,7 @@ class Service:
         self.alarms = Alarms(bus, self.submission)
         engine = engine_of(bus)
         self._fence, self._token = Fence(engine), 0
+        self._takings = Takings(engine)
         self.scheduler = Scheduler(
             bus, self.submission, self.breakers, on_missed=self._tell_missed, check=self._check
         )
@@ -201,7 +203,11 @@ class Service:
     def _settle(self) -> None:
         """Do what follows when a configuration has come into force; twice is as good as once."""
         plugin_queues.bury_removed(self.bus, self._regime.in_use)
-        self._fence.ready(self._token, self._regime.snapshot.config.hash)
+        snapshot = self._regime.snapshot
+        with self.bus.transaction():
+            self._check()
+            self._takings.taken(snapshot.left_out)
+            self._fence.ready(self._token, snapshot.config.hash)
 
     def _reload(self) -> None:
         """Take the configuration again; where it can't be stored yet, soon once more."""
@@ -217,14 +223,27 @@ class Service:
         except ConfigFaults as error:
             for fault in error.faults:
                 _log.error("the configuration is refused: %s", fault)
-            self._on_reloaded(error)
+            self._refuse(error)
         except (InvalidInput, NotFound, Refused) as error:
             _log.error("the configuration is refused: %s", error)
-            self._on_reloaded(error)
+            self._refuse(error)
         except AckbusError as error:  # the disk is full, another writer holds the bus
             _log.error("the configuration can't be taken yet: %s", error)
             self._reload_at = time.monotonic() + _PAUSE_S
         self._notifier.ready(str(self._regime))
+
+    def _refuse(self, error: AckbusError) -> None:
+        """Tell all who wait for a reload that it is refused."""
+        try:
+            with self.bus.transaction():
+                self._check()
+                self._takings.refused(str(error))
+        except (ServiceFenced, BusMoved):
+            raise
+        except AckbusError as unwritten:  # whoever waits finds it in the log
+            _log.warning("that could not be stored: %s", unwritten)
+        finally:
+            self._on_reloaded(error)
 
     # The loop ----------------------------------------------------------------------------------
 

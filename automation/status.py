@@ -21,6 +21,7 @@ from .records.facts import Facts
 from .records.fence import Fence
 from .records.inits import Inits
 from .records.job_log import JobLog, LogEntry
+from .records.takings import Takings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,12 +41,15 @@ LAST_RUNS = 10
 def status_of(bus: Bus) -> dict[str, Any]:
     """Return the state of the service and its jobs, as JSON.
 
-    `is_saturated` is set when jobs have waited for over a minute while others ran.
+    `is_saturated` is set when jobs have waited for over a minute while others ran. `left_out` has
+    the configured plugins that can't be loaded, each with the reason, and `refused` why the last
+    reload was refused, or None.
     """
     engine = engine_of(bus)
     queues = [_queue(bus, info.name) for info in queues_of_plugins(bus)]
     breakers = _breakers(bus)
     inits = Inits(engine).all()
+    taking = Takings(engine).last()
     waits_s = max((each["oldest_wait_s"] or 0.0 for each in queues), default=0.0)
     running = sum(each["running"] for each in queues)
     return {
@@ -63,6 +67,8 @@ def status_of(bus: Bus) -> dict[str, Any]:
             }
             for each in queues
         },
+        "left_out": taking.left_out,
+        "refused": taking.refused,
         "breakers": [_breaker(each) for each in breakers],
         "plugins_circuit_open": _open_circuits(breakers),
         "states": [

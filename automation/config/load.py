@@ -6,9 +6,10 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from .demands import TO_ACT
 from .faults import ConfigFaults, Fault, without_values
 from .files.cache import TreeCache
-from .files.checksums import compare, is_secure, read_seal, unsealed
+from .files.checksums import access_fault, compare, is_secure, read_seal, unsealed
 from .files.merge import graft
 from .files.reading import hash_of, path_from
 from .files.sources import ROOT, gather
@@ -28,6 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from .demands import Demands
     from .files.sources import Sources
     from .files.variables import Filling
     from .origin import Origin
@@ -49,6 +51,7 @@ def load(
     environ: Mapping[str, str],
     cache_directory: Path | None = None,
     origin: Origin = NAMED,
+    demands: Demands = TO_ACT,
 ) -> Config:
     """Return the configuration of a folder.
 
@@ -57,6 +60,7 @@ def load(
         environ: where variables are looked for, before the files that the configuration names.
         cache_directory: where trees of large files are kept; None keeps nothing.
         origin: how far it is this user's own: where it may not act, no variable is filled.
+        demands: what is refused, and not only told.
 
     Raises:
         ConfigFaults: something is wrong; it has every fault.
@@ -68,29 +72,30 @@ def load(
     for source in sources.files:
         graft(raw, source.tree, sources.faults)
     filling = fill(raw, _environment(sources, environ) if origin.may_act else {})
-    config, validation = _taken(sources, raw, seal, filling)
+    config, validation = _taken(sources, raw, seal, filling, demands)
     if filling.used and (validation.faults or validation.warnings):
-        plain = _taken(sources, raw, seal, fill(raw, {}))[1]
+        plain = _taken(sources, raw, seal, fill(raw, {}), demands)[1]
         values = filling.used.values()
         validation.faults = without_values(validation.faults, plain.faults, values)
         validation.warnings = without_values(validation.warnings, plain.warnings, values)
         config = replace(config, warnings=tuple(sorted(set(validation.warnings))))
     paths = {fault.path for fault in filling.faults}  # what is not filled has no other fault
     faults = [fault for fault in validation.faults if fault.path not in paths or not fault.path]
-    faults += sources.faults + (filling.faults if origin.may_act else [])
+    needs_variables = origin.may_act and demands.variables
+    faults += sources.faults + (filling.faults if needs_variables else [])
     if faults:
         raise ConfigFaults(faults, validation.warnings)
     return config
 
 
 def _taken(
-    sources: Sources, raw: Map, seal: Mapping[str, str], filling: Filling
+    sources: Sources, raw: Map, seal: Mapping[str, str], filling: Filling, demands: Demands
 ) -> tuple[Config, Validation]:
     """Return a configuration as it was filled, and the run over it with its faults."""
     root = str(sources.directory / ROOT) if not sources.files else sources.files[0].name
     validation = Validation(filling.tree, root)
     validation.warnings += sources.warnings
-    config = _assemble(validation, raw, sources, seal, filling)
+    config = _assemble(validation, raw, sources, seal, filling, demands)
     return config, validation
 
 
@@ -110,6 +115,7 @@ def _assemble(
     sources: Sources,
     seal: Mapping[str, str],
     filling: Filling,
+    demands: Demands,
 ) -> Config:
     validation.keys(_KEYS)
     validation.keys(("include",), "environment_vars")
@@ -117,9 +123,11 @@ def _assemble(
         if validation.at(key) is not None:
             validation.warn(why, key)
     service = _service(validation, sources.directory)
-    _verify(validation, sources, seal, service.admission)
+    told = _verify(sources, raw, seal, service.admission)
+    (validation.faults if demands.seal else validation.warnings).extend(told)
+    _warn_of_drift(validation, sources, seal, told)
     _check_links(validation, sources, service.allow_symlinks)
-    access = Access(validation, raw, sources.directory, seal, sources.owners, fills=sources.fills)
+    access = Access(validation, raw, sources, seal, demands)
     tokens = access.tokens()
     files = {source.path: source.hash for source in sources.files} | access.files
     return Config(
@@ -174,20 +182,31 @@ def _service(validation: Validation, directory: Path) -> ServiceConfig:
 
 
 def _verify(
-    validation: Validation, sources: Sources, seal: Mapping[str, str], admission: AdmissionConfig
-) -> None:
-    """Compare each file with the seal: a secure one is refused, another one is warned of."""
+    sources: Sources, raw: Map, seal: Mapping[str, str], admission: AdmissionConfig
+) -> list[Fault]:
+    """Return a fault for each file that must be as it was sealed and is not."""
     is_strict = admission.fail_on_drift or admission.verify_integrity_on_boot
-    for number, source in enumerate(sources.files):
-        fault = compare(source.name, source.path, source.hash, seal)
-        if fault is None:
-            continue
-        if is_strict or is_secure(source, is_root=number == 0):
-            validation.faults.append(fault)
-        elif seal:
-            validation.warnings.append(fault)
+    found = [
+        compare(source.name, source.path, source.hash, seal)
+        for number, source in enumerate(sources.files)
+        if is_strict or is_secure(source, is_root=number == 0)
+    ]
+    if sources.files:
+        found.append(access_fault(sources.files[0], raw, seal))
+    return [fault for fault in found if fault is not None]
+
+
+def _warn_of_drift(
+    validation: Validation, sources: Sources, seal: Mapping[str, str], told: list[Fault]
+) -> None:
+    """Warn of the other files that are not as they were sealed, and of a folder without a seal."""
     if not seal:
         validation.warnings.append(unsealed(sources.directory))
+        return
+    for source in sources.files:
+        fault = compare(source.name, source.path, source.hash, seal)
+        if fault is not None and fault not in told:
+            validation.warnings.append(fault)
 
 
 def _check_links(validation: Validation, sources: Sources, allowed: bool) -> None:

@@ -283,7 +283,7 @@ class Dispatcher:
 
 def _not_storable(end: RunEnd, error: AckbusError) -> RunEnd:
     assert end.outcome is not None  # else there is nothing that could not be stored
-    outcome = replace(end.outcome, status=states.FAILED, error=str(error), result=None)
+    outcome = replace(end.outcome, status=states.FAILED, error=str(error), result=end.stdout)
     return replace(end, outcome=outcome, events=(), state_updates=None)
 
 

@@ -20,8 +20,8 @@ from ...schema.message.limits import MAX_TYPE_CHARS
 from ...schema.message.times import format_ts
 from ...subscribers.jobs.claims import COMPLETED, Outcome
 from ...subscribers.jobs.jobs import FAILED, TIMED_OUT
-from ...workers.commands.json_contract import PROTOCOL, parse_response
 from ...workers.commands.raw_contract import EX_CONFIG, EX_TEMPFAIL, how_it_exited, with_its_words
+from ...workers.commands.response import PROTOCOL, NoResponse, parse_response
 from ...workers.processes.run_process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, run_process
 
 TYPE_CHECKING = False
@@ -179,7 +179,7 @@ def _run(
         [os.path.abspath(job.plugin.entrypoint)],  # it runs in another folder
         orjson.dumps(job.request()),
         env=environment(job, os.environ),
-        cwd=job.plugin.folder,
+        cwd=job.plugin.working_directory,
         timeout_s=job.timeout_s,
         stop=job.stop,
         supervisors=supervisors,
@@ -203,10 +203,16 @@ def read_end(job: PluginJob, end: ProcessEnd) -> RunEnd:
     if end.stdout_too_long:
         return _failed(job, end, f"protocol error: more than {MAX_STDOUT_BYTES} bytes of stdout")
     try:
-        response = parse_response(end.stdout, check_event_type=check_event_type)
+        response = parse_response(
+            end.stdout,
+            check_event_type=check_event_type,
+            more_fields=("state_replace",) if job.amendments.state_replace else (),
+        )
         replaces_state = _amended(response, job.amendments)
     except InvalidInput as error:
-        return _failed(job, end, _without_response(end, error))
+        # With exit status 0 the work is done, and a response that is broken stays so.
+        retry = None if end.exit_code or isinstance(error, NoResponse) else False
+        return _failed(job, end, _without_response(end, error), retry=retry)
     if end.exit_code or response["status"] == "error":
         said = response.get("error") or how_it_exited(end)
         retry = None if response.get("retry", True) else False
@@ -214,7 +220,11 @@ def read_end(job: PluginJob, end: ProcessEnd) -> RunEnd:
         return _failed(job, end, said, retry=retry, logs=logs, retry_after_s=after_s)
     result = response["result"]
     outcome = Outcome(
-        exit_code=0, result=result, stderr=_text(end.stderr), logs=response.get("logs")
+        exit_code=0,
+        result=result,
+        stderr=_text(end.stderr),
+        logs=response.get("logs"),
+        retry=False,  # where what follows can't be stored: the work has been done
     )
     return RunEnd(
         outcome=outcome,

@@ -16,7 +16,7 @@ from ...schema.errors import NotFound
 from ..config.faults import Fault, near
 from ..config.files.reading import hash_of, read_bytes
 from ..config.records import Frozen
-from .manifest import Manifest, read_manifest
+from .manifest import Manifest, name_in, read_manifest
 from .trust import MANIFEST, faults_of_folder, faults_of_program, links_of
 
 TYPE_CHECKING = False
@@ -57,6 +57,11 @@ class Plugin:
     fingerprint: str
     parallelism: int
 
+    @property
+    def working_directory(self) -> Path | None:
+        """Where it runs: its folder, or None for the folder in which the service was started."""
+        return self.folder if self.manifest.working_directory == "plugin" else None
+
     def timeout_s(self, command: str) -> float:
         """Return the seconds that a command may take."""
         return self.settings.timeout_s(command)
@@ -83,14 +88,18 @@ class Registry:
     Attributes:
         plugins: those that run, by name.
         found: all that lie in the roots and have no fault, configured or not, by manifest name.
-        faults: why others are left out.
+        left_out: the configured ones that can't be loaded, by name, and why.
+        faults: of those, and of others in the roots that could not be loaded.
+        missing: of entries that lead to no plugin at all.
         warnings: what an operator should hear of.
         shadowed: those of them that tell of plugins behind others of their name.
     """
 
     plugins: Mapping[str, Plugin] = field(default_factory=Frozen)
     found: Mapping[str, Found] = field(default_factory=Frozen)
+    left_out: Mapping[str, Fault] = field(default_factory=Frozen)
     faults: tuple[Fault, ...] = ()
+    missing: tuple[Fault, ...] = ()
     warnings: tuple[Fault, ...] = ()
     shadowed: tuple[Fault, ...] = ()
 
@@ -122,7 +131,9 @@ def discover(config: Config) -> Registry:
     return Registry(
         plugins=Frozen(plugins),
         found=Frozen(search.found),
+        left_out=Frozen(search.left_out),
         faults=tuple(sorted(set(search.faults))),
+        missing=tuple(search.missing),
         warnings=tuple(sorted(set(search.warnings))),
         shadowed=tuple(search.shadowed),
     )
@@ -134,10 +145,15 @@ class _Search:
     def __init__(self, config: Config) -> None:
         self.found: dict[str, Found] = {}
         self.faults: list[Fault] = []
+        self.missing: list[Fault] = []
+        self.left_out: dict[str, Fault] = {}
         self.warnings: list[Fault] = []
         self._config = config
         self.shadowed: list[Fault] = []
-        self._refused: set[str] = set()
+        #: The first fault of each plugin that lies in a root and can't be loaded.
+        self._refused: dict[str, Fault] = {}
+        #: The first fault of a root whose plugins are not known.
+        self._unread: Fault | None = None
         #: Names that two plugins of one root have: which one is meant can't be told.
         self._double: set[str] = set()
 
@@ -149,12 +165,15 @@ class _Search:
             check(root, self._config.owners, lists=True)
             folders = sorted(each for each in root.iterdir() if each.is_dir())
         except Distrusted as error:
-            self.faults.append(Fault(str(root), 0, "", f"no plugin here is taken: {error}"))
+            self._unread = Fault(str(root), 0, "", f"no plugin here is taken: {error}")
+            self.faults.append(self._unread)
             return
         except FileNotFoundError:
             return  # the configuration warns of it, with the line that names it
         except OSError as error:
-            return self.warn(root, f"can't look through it: {error.strerror}")
+            self._unread = Fault(str(root), 0, "", f"can't look through it: {error.strerror}")
+            self.faults.append(self._unread)
+            return
         for folder in folders:
             if folder.name == SHARED:
                 continue
@@ -172,7 +191,7 @@ class _Search:
             told += faults_of_program(folder, manifest.entrypoint, roots, self._config.owners)
         told += self._links(folder, manifest)
         faults += [Fault(str(file), 0, "", message) for message in told]
-        name = manifest.name if manifest else folder.name
+        name = manifest.name if manifest else name_in(file, self._config.owners) or folder.name
         earlier = self.found.get(name)
         if earlier is not None and manifest is not None and earlier.folder.parent == root:
             return self._refuse_both(file, name, earlier)
@@ -184,7 +203,7 @@ class _Search:
             return self._refuse_again(file, name)
         self.faults += faults
         if manifest is None or faults:
-            self._refused.add(name)
+            self._refused.setdefault(name, sorted(faults)[0])
         else:
             self.found[name] = Found(
                 folder, manifest, hash_of(read_bytes(file, self._config.owners))
@@ -194,7 +213,7 @@ class _Search:
         self._refuse_again(file, name)
         self._refuse_again(earlier.folder / MANIFEST, name)
         self._double.add(name)
-        self._refused.add(name)
+        self._refused[name] = self.faults[-1]
         del self.found[name]
 
     def _refuse_again(self, file: Path, name: str) -> None:
@@ -215,15 +234,13 @@ class _Search:
         """Return the plugin of an entry of `plugins`, None where it can't run, which is noted."""
         found = self.found.get(settings.uses)
         if found is None:
-            if settings.uses not in self._refused:  # else its own fault says why
-                told = f"no plugin {settings.uses!r} is in plugin_roots"
-                told += near(settings.uses, self.found)
-                self.faults.append(settings.place.fault(told))
+            self._note_absent(settings)
             return None
         missing = [key for key in found.manifest.required if settings.config.get(key) is None]
         if missing:
-            told = f"the plugin asks for config: {', '.join(missing)}"
-            self.faults.append(settings.place.fault(told))
+            fault = settings.place.fault(f"the plugin asks for config: {', '.join(missing)}")
+            self.faults.append(fault)
+            self.left_out[settings.name] = fault
             return None
         return Plugin(
             name=settings.name,
@@ -234,6 +251,15 @@ class _Search:
             fingerprint=_fingerprint(found, settings),
             parallelism=_parallelism(found.manifest, settings, self._config.service.max_workers),
         )
+
+    def _note_absent(self, settings: PluginConfig) -> None:
+        """Note an entry whose plugin could not be loaded, or is nowhere."""
+        why = self._refused.get(settings.uses) or self._unread
+        if why is not None:
+            self.left_out[settings.name] = why
+            return
+        told = f"no plugin {settings.uses!r} is in plugin_roots{near(settings.uses, self.found)}"
+        self.missing.append(settings.place.fault(told))
 
 
 def _fingerprint(found: Found, settings: PluginConfig) -> str:

@@ -72,6 +72,7 @@ class Manifest:
     Attributes:
         entrypoint: its program, as a path from its folder on.
         concurrency_safe: whether several of its jobs may run at a time.
+        working_directory: where it runs: in its own folder, or where the service was started.
         required, optional: the keys of its `config`.
     """
 
@@ -81,6 +82,7 @@ class Manifest:
     description: str = ""
     protocol: int = PROTOCOL
     concurrency_safe: bool = True
+    working_directory: Literal["plugin", "service"] = "service"
     commands: Mapping[str, Command] = field(default_factory=Frozen)
     fact_outputs: tuple[FactOutput, ...] = ()
     required: tuple[str, ...] = ()
@@ -127,6 +129,7 @@ class _ManifestShape(Shape):
     entrypoint: Text
     description: Template = ""
     concurrency_safe: bool = True
+    working_directory: Literal["plugin", "service"] = "service"
     commands: Any
     fact_outputs: tuple[_FactShape, ...] = ()
     config_keys: _KeysShape = _KeysShape()
@@ -161,12 +164,22 @@ def read_manifest(path: Path, owners: Owners | None = None) -> tuple[Manifest | 
         entrypoint=shape.entrypoint,
         description=shape.description,
         concurrency_safe=shape.concurrency_safe,
+        working_directory=shape.working_directory,
         commands=Frozen(commands),
         fact_outputs=facts,
         required=shape.config_keys.required,
         optional=shape.config_keys.optional,
     )
     return manifest, []
+
+
+def name_in(path: Path, owners: Owners | None = None) -> str | None:
+    """Return the name in a manifest that has faults, or None where none can be read."""
+    try:
+        name = parse(read_bytes(path, owners).decode("utf-8"), str(path))[0].get("name")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return name if isinstance(name, str) else None
 
 
 def _commands(validation: Validation) -> dict[str, Command]:

@@ -24,6 +24,15 @@ UPDATE automation_service SET pid = NULL, ready_at_ms = NULL WHERE token = ?;
 SELECT token, pid, host, boot_id, directory, config_hash, started_at_ms, ready_at_ms, beat_at_ms
   FROM automation_service;
 
+-- meta ----------------------------------------------------------------------------------------
+
+-- name: taking
+SELECT value FROM meta WHERE key = 'automation_taking';
+
+-- name: set_taking
+INSERT INTO meta (key, value) VALUES ('automation_taking', ?)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
 -- plugin_inits --------------------------------------------------------------------------------
 
 -- name: inits

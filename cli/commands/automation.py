@@ -18,8 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...bus.bus import Bus
-
 commands = Commands()
 automation = commands.group(
     "automation", help="The service that runs schedules, plugins, routes and webhooks."
@@ -33,21 +31,35 @@ _WITHIN_S, _LOOK_EVERY_S = 10.0, 0.05
 
 
 @automation.command("start", example="bus automation start --config ./automation")
-def start(place: ServicePlace = SERVICE) -> int:
+def start(
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse a configuration with plugins to be left out.")
+    ] = False,
+    allow_unsealed: Annotated[
+        bool,
+        typer.Option(
+            "--allow-unsealed",
+            help="Take tokens, scopes and webhooks that are not as they were sealed.",
+        ),
+    ] = False,
+    place: ServicePlace = SERVICE,
+) -> int:
     """Start the service of a configuration, in the foreground.
 
     It says one line on stderr when it is ready, and logs to stdout, one JSON object a line. SIGHUP
     takes the configuration again; Ctrl-C or SIGTERM end it: running jobs have 20 s, a second
     signal ends them at once. Its bus is data/.worker-state in the folder, or beside its state.path,
-    unless --dir or BUS_DIR names another. Exit code 1 when a service runs already, 78 when the
-    configuration is refused.
+    unless --dir or BUS_DIR names another. Plugins that can't be loaded are left out, and told on
+    stderr. Exit code 1 when a service runs already, 78 when the configuration is refused.
     """
+    from ...automation.config.demands import Demands
     from ...automation.config.faults import ConfigFaults
     from ..running.automation_host import serve
 
     place.refuse_found()
     try:
-        serve(place.folder(), place.bus_directory(), place.origin())
+        demands = Demands(seal=not allow_unsealed, plugins=strict)
+        serve(place.folder(), place.bus_directory(), place.origin(), demands)
     except ConfigFaults as error:
         for fault in error.faults[:-1]:
             output.note(str(fault))
@@ -76,19 +88,26 @@ def status(place: ServicePlace = SERVICE) -> int:
 def reload(place: ServicePlace = SERVICE) -> int:
     """Have the service take its configuration again, as SIGHUP does.
 
-    Exit code 4 when no service runs, 1 when it refuses the configuration: its log says why.
+    Plugins that can't be loaded are left out, and told on stderr. Exit code 4 when no service runs,
+    1 when it refuses the configuration: the one before stays in force.
     """
+    from ...automation.attention import last_taking
     from ...automation.service_lock import running_pid, tell
 
     place.refuse_found()
     pid = running_pid(place.state_dir())
     with place.open() as bus:
-        before = _taken_at(bus)
+        before = last_taking(bus).number
         tell(place.state_dir(), signal.SIGHUP)
-        if not _within(lambda: _taken_at(bus) != before):
+        if not _within(lambda: last_taking(bus).number != before):
             raise AckbusError(
                 "the service has not taken the configuration: see its log, and 'bus config check'"
             )
+        taking = last_taking(bus)
+    if taking.refused is not None:
+        raise AckbusError(f"the configuration is refused: {taking.refused}")
+    for why in taking.left_out.values():
+        output.note(f"left out: {why}")
     output.result({"pid": pid, "reloaded": True}, f"process {pid} has taken the configuration")
     return 0
 
@@ -272,12 +291,6 @@ def _pid(place: ServicePlace) -> int | None:
         return 0
 
 
-def _taken_at(bus: Bus) -> object:
-    from ...automation.status import service_of
-
-    return service_of(bus)["ready_at"]
-
-
 def _within(is_done: Callable[[], bool], within_s: float = _WITHIN_S) -> bool:
     end = time.monotonic() + within_s
     while not is_done():
@@ -302,6 +315,9 @@ def _lines(found: dict[str, Any]) -> list[str]:
             f"plugin {plugin['plugin']}: {plugin['queued']} queued, {plugin['running']} running,"
             f" {plugin['dead']} dead{unhealthy}"
         )
+    lines += [f"plugin {name}: left out: {why}" for name, why in found["left_out"].items()]
+    if found["refused"]:
+        lines.append(f"the last reload was refused: {found['refused']}")
     for breaker in found["breakers"]:
         if breaker["state"] != "closed":
             lines.append(f"breaker {breaker['plugin']} {breaker['command']}: {breaker['state']}")

@@ -72,9 +72,8 @@ def show(
     the configuration is wrong, 4 where nothing has the name.
     """
     from ...automation.config.redaction import shown
-    from ...automation.snapshots import examine_folder
 
-    view: Any = shown(examine_folder(folder_of(folder), os.environ, origin_of(folder)).config)
+    view: Any = shown(ServicePlace(config=folder).look().config)
     if only is not None:
         view = _named(view, only)
     if output.is_json():

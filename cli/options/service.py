@@ -20,6 +20,7 @@ from .common import Json, Verbose, directory_option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ...automation.config.demands import Demands
     from ...automation.config.origin import Origin
     from ...automation.snapshots import Snapshot
     from ...bus.bus import Bus
@@ -106,20 +107,27 @@ class ServicePlace:
             ConfigFaults: it is refused.
             Refused: it was only found.
         """
+        from ...automation.config.demands import TO_ACT
+
         self.refuse_found()
-        return self.look()
+        return self._examined(TO_ACT)
 
     def look(self) -> Snapshot:
         """Return the configuration as it is now, with its plugins, for what only looks.
 
-        Where it was only found, its variables are not filled.
+        Variables that are not defined are left as they stand; where it was only found, all are.
 
         Raises:
             ConfigFaults: it is refused.
         """
+        from ...automation.config.demands import TO_LOOK
+
+        return self._examined(TO_LOOK)
+
+    def _examined(self, demands: Demands) -> Snapshot:
         from ...automation.snapshots import examine_folder
 
-        return examine_folder(self.folder(), os.environ, self.origin())
+        return examine_folder(self.folder(), os.environ, self.origin(), demands)
 
     def tell_shadowed(self) -> None:
         """Warn of plugins that others of their name come before."""
@@ -136,10 +144,12 @@ class ServicePlace:
             ConfigFaults: the configuration is refused.
             NotFound: it names none.
         """
+        from ...automation.config.demands import TO_LOOK
         from ...automation.config.load import load
 
         self.refuse_found()
-        roots = load(self.folder(), environ=os.environ, origin=self.origin()).plugin_roots
+        where, origin = self.folder(), self.origin()
+        roots = load(where, environ=os.environ, origin=origin, demands=TO_LOOK).plugin_roots
         if not roots:
             raise NotFound("the configuration names no folder for plugins: plugin_roots: [plugins]")
         return roots[0]

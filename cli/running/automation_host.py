@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ...automation.config.demands import Demands
     from ...automation.config.origin import Origin
     from ...automation.config.snapshot import Config
     from ...automation.log import ServiceLog
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ackbus.automation.service")
 
 
-def serve(folder: Path, bus_directory: str, origin: Origin) -> None:
+def serve(folder: Path, bus_directory: str, origin: Origin, demands: Demands) -> None:
     """Run the service of a folder of configuration on a bus; blocks until it is told to stop.
 
     The lock comes first: nothing of a live service is opened, upgraded or recovered by another.
@@ -51,18 +52,21 @@ def serve(folder: Path, bus_directory: str, origin: Origin) -> None:
         lock = stack.enter_context(ServiceLock(state_dir_of(folder, origin)))
         lock.acquire()
         log = stack.enter_context(ServiceLog())
-        first = examine_folder(folder, os.environ, origin)
+        examine = partial(examine_folder, folder, os.environ, origin, demands)
+        first = examine()
         if not os.path.exists(os.path.join(bus_directory, "bus.db")):
             Bus.init(bus_directory).close()
         lock.acquire_bus(bus_directory)
         upgrade(bus_directory)
         bus = stack.enter_context(Bus.open(bus_directory))
-        loads = Loads(lambda: examine_folder(folder, os.environ, origin))
+        loads = Loads(examine)
         taken = partial(_go_by, log, first.config)
         service = Service(bus, loads, orders=orders, on_taken=taken, on_reloaded=loads.end)
         obey(lambda number, frame: orders.stop(), signal.SIGINT, signal.SIGTERM)
         doors = doors_of(service, loads, first.config, stack)
         listeners = stack.enter_context(_listeners(doors)) if doors else None
+        for fault in first.faults:
+            output.note(f"left out: {fault}")
         works = f"the service of {folder} works on {bus_directory}"
         service.run(partial(_begin, works, listeners), first)
 

@@ -79,6 +79,7 @@ name: %s
 version: 1.0.0
 protocol: 2
 entrypoint: run.sh
+working_directory: plugin
 commands:
   poll: {type: read}
   handle: {type: write}

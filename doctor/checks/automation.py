@@ -36,6 +36,7 @@ def checks_of_automation(bus: Bus) -> dict[str, Callable[[], Finding]]:
         "orphans": lambda: _orphans(bus),
         "breakers": lambda: _breakers(bus),
         "inits": lambda: _inits(bus),
+        "plugins": lambda: _left_out(bus),
         "configuration": lambda: _configuration(bus),
     }
 
@@ -94,8 +95,23 @@ def _inits(bus: Bus) -> Finding:
     return warn(told, "mend it, then 'bus automation reload' tries again")
 
 
+def _left_out(bus: Bus) -> Finding:
+    left_out = attention.last_taking(bus).left_out
+    if not left_out:
+        return ok("all that are configured are loaded")
+    told = [f"{name}: {why}" for name, why in sorted(left_out.items())]
+    rest = f"; and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+    return warn(
+        f"configured and not loaded: {'; '.join(told[:_SHOWN])}{rest}",
+        f"see 'bus config check{_config(bus, '')}', then 'bus automation reload{_config(bus)}'",
+    )
+
+
 def _configuration(bus: Bus) -> Finding:
     """Compare the configuration of the service with its seal."""
+    if refused := attention.last_taking(bus).refused:
+        told = f"the last reload was refused, and the one before is in force: {refused}"
+        return warn(told, f"mend it, then 'bus automation reload{_config(bus)}'")
     directory = Fence.of(bus).row().directory
     if directory is None:
         return ok("no service has taken one")
@@ -133,9 +149,9 @@ def _plugins(bus: Bus) -> set[str] | None:
         return None
 
 
-def _config(bus: Bus) -> str:
+def _config(bus: Bus, option: str = "--config ") -> str:
     directory = Fence.of(bus).row().directory
-    return "" if directory is None else f" --config {directory}"
+    return "" if directory is None else f" {option}{directory}"
 
 
 def _listed(counts: dict[str, int]) -> str:

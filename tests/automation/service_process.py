@@ -20,14 +20,16 @@ class ServiceProcess:
 
     Args:
         folder: the folder.
+        options: more of the command line.
         environ: more variables.
     """
 
     #: The command line of `bus`.
     program: tuple[str, ...] = BUS
 
-    def __init__(self, folder: Path, **environ: str) -> None:
+    def __init__(self, folder: Path, *options: str, **environ: str) -> None:
         self.folder = folder
+        self._options = options
         self.log = folder.parent / "service.log"
         self.told = folder.parent / "service.err"
         hidden = ("BUS_DIR", "BUS_CONFIG", "NOTIFY_SOCKET")
@@ -37,7 +39,14 @@ class ServiceProcess:
     def _start(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log, self.told.open("wb") as told:
             return subprocess.Popen(
-                [*self.program, "automation", "start", "--config", str(self.folder)],
+                [
+                    *self.program,
+                    "automation",
+                    "start",
+                    "--config",
+                    str(self.folder),
+                    *self._options,
+                ],
                 stdout=log,
                 stderr=told,
                 env=self._env,

@@ -20,7 +20,7 @@ from ackbus.schema.message.limits import MAX_PATH_CHARS
 from ackbus.schema.message.lines import message_of_line
 from ackbus.schema.message.patterns import TypePattern, check_pattern
 from ackbus.schema.message.times import format_ts, parse_duration_ms, parse_since, parse_ts
-from ackbus.workers.commands.json_contract import parse_response
+from ackbus.workers.commands.response import parse_response
 
 #: The longest error, in characters: it is to be read as one line.
 MAX_ERROR_CHARS = 1500

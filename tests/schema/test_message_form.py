@@ -21,7 +21,7 @@ from ackbus.schema.message.patterns import TypePattern, check_pattern
 from ackbus.schema.message.priority import parse_priority
 from ackbus.schema.message.times import format_ts, parse_duration_ms, parse_since, parse_ts
 from ackbus.schema.queries import file_of
-from ackbus.workers.commands.json_contract import parse_response
+from ackbus.workers.commands.response import parse_response
 
 from ..programs import connect
 

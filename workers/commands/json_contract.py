@@ -11,21 +11,19 @@ from dataclasses import replace
 import orjson
 
 from ...schema.arguments import with_checked_arguments
-from ...schema.errors import InvalidInput, shown
-from ...schema.message.canonical_json import decode
+from ...schema.errors import InvalidInput
 from ...schema.message.draft import DEDUPE_KEY, Draft
-from ...schema.message.names import check_type
 from ...schema.message.times import format_ts
 from ...subscribers.jobs.claims import Outcome
 from ...subscribers.jobs.job_replies import CONTEXT, carried_on
-from ...subscribers.jobs.work_headers import work_headers
 from ..work import Result
 from .raw_contract import EX_CONFIG, EX_TEMPFAIL, Command, how_it_exited, with_its_words
+from .response import PROTOCOL, NoResponse, parse_response
 from .saved_state import WorkerStates
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from ...bus.bus import Bus
@@ -34,34 +32,14 @@ if TYPE_CHECKING:
     from ..processes.run_process import ProcessEnd
     from ..processes.supervisors import Supervisors
 
-#: The version of the contract.
-PROTOCOL = 2
-
 #: How long a command of the json contract may take unless it is told otherwise, in seconds.
 JSON_TIMEOUT_S = 120.0
-
-#: The fields of a response, and the type of each.
-_FIELDS: dict[str, type | tuple[type, ...]] = {
-    "status": str,
-    "result": str,
-    "error": str,
-    "retry": bool,
-    "retry_after_s": (int, float),
-    "events": list,
-    "state_updates": dict,
-    "logs": list,
-}
-
-#: The fields that are empty where they are null.
-_EMPTY = ("events", "state_updates", "logs")
 
 #: The meaning of an exit status without a response.
 _MEANINGS = {
     EX_TEMPFAIL: "asks for another attempt",
     EX_CONFIG: "forbids another attempt",
 }
-
-_LEVELS = ("info", "warn", "error")
 
 
 @with_checked_arguments
@@ -108,7 +86,9 @@ class JsonCommand(Command):
                 return self._failure(end, with_its_words(said, end))
             if end.exit_code:
                 return self._failure(end, f"{how_it_exited(end)}; {error}")
-            return self._failure(end, f"protocol error: {error}")
+            return _final_unless(
+                isinstance(error, NoResponse), self._failure(end, f"protocol error: {error}")
+            )
 
     def _request(self, claim: Claim) -> dict[str, object]:
         message = claim.message
@@ -140,6 +120,7 @@ class JsonCommand(Command):
             result=response["result"],
             stderr=end.stderr.decode(errors="replace"),
             logs=response.get("logs"),
+            retry=False,  # where what follows can't be stored: the work has been done
         )
         return Result(
             outcome,
@@ -164,63 +145,6 @@ class JsonCommand(Command):
         )
 
 
-def parse_response(
-    printed: bytes, *, check_event_type: Callable[[object], object] = check_type
-) -> dict[str, Any]:
-    """Return the response that a command printed. What is empty may be null, or be left out.
-
-    Args:
-        printed: its stdout.
-        check_event_type: refuses what is no type of an event.
-
-    Raises:
-        InvalidInput: it is not one JSON object, or a field is wrong.
-    """
-    response = decode(printed, "the response")
-    if not isinstance(response, dict):
-        raise InvalidInput("the response is not a JSON object")
-    for name in _EMPTY:
-        if name in response and response[name] is None:
-            del response[name]
-    for name, kind in _FIELDS.items():
-        if name in response and not isinstance(response[name], kind):
-            named = kind.__name__ if isinstance(kind, type) else "number"
-            raise InvalidInput(f"{name} in the response is not of type {named}")
-    if isinstance(response.get("retry_after_s"), bool) or response.get("retry_after_s", 0) < 0:
-        raise InvalidInput("retry_after_s in the response is not a number from 0 on")
-    if response.get("status") not in ("ok", "error"):
-        raise InvalidInput("status in the response is neither ok nor error")
-    if response["status"] == "ok" and "result" not in response:
-        raise InvalidInput("the response is ok, and has no result")
-    if response.get("protocol", PROTOCOL) != PROTOCOL:
-        raise InvalidInput(
-            f"the response is of protocol {shown(response['protocol'])}, not {PROTOCOL}"
-        )
-    for event in response.get("events", []):
-        _check_event(event, check_event_type)
-    for log in response.get("logs", []):
-        _check_log(log)
-    return response
-
-
-def _check_event(event: object, check_event_type: Callable[[object], object]) -> None:
-    if not isinstance(event, dict):
-        raise InvalidInput("an event in the response is not an object")
-    check_event_type(event.get("type"))
-    key = event.get("dedupe_key")
-    if isinstance(key, str):
-        work_headers(dedupe_key=key)
-    elif key is not None:
-        raise InvalidInput("the dedupe_key of an event in the response is not of type str")
-
-
-def _check_log(log: object) -> None:
-    if not isinstance(log, dict) or log.get("level") not in _LEVELS:
-        raise InvalidInput(f"a log in the response has no level {', '.join(_LEVELS)}")
-    if not isinstance(log.get("message"), str):
-        raise InvalidInput("a log in the response has no message")
-
-
 def _event(message: Message) -> dict[str, object]:
     """Return a message as the event that a command is asked to handle."""
     event: dict[str, object] = {
@@ -239,6 +163,13 @@ def _with_response(failure: Result, response: dict[str, Any]) -> Result:
     outcome = replace(
         failure.outcome, logs=response.get("logs"), retry_after_s=response.get("retry_after_s")
     )
-    if not response.get("retry", True):
-        outcome = replace(outcome, retry=False)
-    return replace(failure, outcome=outcome)
+    failure = replace(failure, outcome=outcome)
+    return _final_unless(response.get("retry", True), failure)
+
+
+def _final_unless(is_tried_again: bool, failure: Result) -> Result:
+    """Return a failure as it is, or as one that forbids another attempt."""
+    if is_tried_again:
+        return failure
+    assert failure.outcome is not None
+    return replace(failure, outcome=replace(failure.outcome, retry=False))

@@ -1,7 +1,8 @@
 """The seal of a configuration: `.checksums`, with the BLAKE3 hash of each file by absolute path.
 
-Files of tokens, webhooks and scopes must be sealed, and as they were sealed; a change of the others
-is a warning, unless the configuration asks for more. Ductile's own seals are read.
+Files of tokens, webhooks and scopes must be sealed, and as they were sealed. So must be all that is
+said of tokens and webhooks, wherever it stands: it has a hash of its own. Any other change is a
+warning, unless the configuration asks for more. Ductile's own seals lack that hash, and are read.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ import json
 import os
 from pathlib import Path
 
+import orjson
+
 from ....schema.message.times import format_ts, now_ms
 from ..faults import Fault
+from .merge import graft
 from .reading import hash_of, read_bytes
 from .writing import replace_file
 from .yaml_tree import Map, parse
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
 
     from ....schema.directory.file_trust import Owners
     from .sources import Source
+    from .yaml_tree import Tree
 
 #: The file of the seal, in the folder of the configuration.
 NAME = ".checksums"
@@ -29,6 +34,9 @@ NAME = ".checksums"
 VERSION = 2
 
 _SECURE_NAMES = ("tokens.yaml", "webhooks.yaml")
+#: After the path of the first file, the entry for who may come in, as all files together say it.
+ACCESS = "#access"
+
 _ASK = "look at what changed, then seal it by 'bus config lock'"
 
 
@@ -75,14 +83,51 @@ def compare(name: str, path: str, hash: str, seal: Mapping[str, str]) -> Fault |
     return Fault(name, 0, "", f"this file {what} in {NAME}; {_ASK}")
 
 
+def access_fault(root: Source, tree: Map, seal: Mapping[str, str]) -> Fault | None:
+    """Return the fault of tokens or webhooks that are not as they were sealed, or None.
+
+    Args:
+        root: the first file.
+        tree: what all files say together, its variables not filled.
+        seal: the sealed hashes.
+    """
+    if not seal:
+        return None
+    sealed = seal.get(os.path.abspath(root.path) + ACCESS)
+    if sealed is None:  # an older seal: only a file that is as it was can be told to say the same
+        is_same = not _access(root.tree) or compare("", root.path, root.hash, seal) is None
+    else:
+        is_same = sealed == access_hash(tree)
+    if is_same:
+        return None
+    told = f"its tokens, scopes or webhooks are not as they were sealed in {NAME}; {_ASK}"
+    return Fault(root.name, 0, "", told)
+
+
+def access_hash(tree: Map) -> str:
+    """Return the hash of what a configuration says of who may come in."""
+    return hash_of(orjson.dumps(_access(tree), option=orjson.OPT_SORT_KEYS))
+
+
+def _access(tree: Map) -> dict[str, Tree]:
+    api = tree.get("api")
+    found = {name: tree[name] for name in ("tokens", "webhooks") if name in tree}
+    return found | ({"auth": api["auth"]} if isinstance(api, Map) and "auth" in api else {})
+
+
 def unsealed(directory: Path) -> Fault:
     """Return the warning of a folder that was never sealed."""
     return Fault(str(directory / NAME), 0, "", f"the files here are not sealed; {_ASK}")
 
 
 def hashes_of(sources: list[Source], directory: Path) -> dict[str, str]:
-    """Return the hash of each file that a seal has: what was read, and the files of scopes."""
+    """Return all hashes that a seal has: of what was read, of who may come in, of scopes."""
     found = {source.path: source.hash for source in sources}
+    if sources:
+        tree = Map()
+        for source in sources:
+            graft(tree, source.tree, [])
+        found[os.path.abspath(sources[0].path) + ACCESS] = access_hash(tree)
     for path in sorted((directory / "scopes").glob("*.json")):
         found[os.path.abspath(path)] = hash_of(read_bytes(path))
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from pathlib import Path
 
 import orjson
 
@@ -19,8 +18,10 @@ from .shapes import ApiShape, ApiTokenShape, TokenShape
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
-    from ....schema.directory.file_trust import Owners
+    from ..demands import Demands
+    from ..files.sources import Sources
     from ..files.yaml_tree import Map
     from .validation import Validation
 
@@ -36,27 +37,25 @@ class Access:
     Args:
         validation: a run over the configuration.
         raw: the configuration with its variables not filled.
-        directory: its folder.
+        sources: its folder, whose files count, and whether nobody has a secret here.
         seal: the sealed hashes.
-        owners: whose files count.
-        fills: whether variables are filled: else nobody has a secret.
+        demands: what is refused.
     """
 
     def __init__(
         self,
         validation: Validation,
         raw: Map,
-        directory: Path,
+        sources: Sources,
         seal: Mapping[str, str],
-        owners: Owners,
-        *,
-        fills: bool = True,
+        demands: Demands,
     ) -> None:
-        self._fills = fills
-        self._owners = owners
+        self._fills = sources.fills
+        self._demands = demands
+        self._owners = sources.owners
         self._validation = validation
         self._raw = raw
-        self._directory = directory
+        self._directory = sources.directory
         self._seal = seal
         self._named: dict[str, TokenConfig] = {}
         self._of_api: list[TokenConfig] = []
@@ -101,7 +100,10 @@ class Access:
         if token is None:
             told = f"there is no token {name!r}{near(name, self._named)}; define it in tokens"
             self._validation.refuse(told, *path)
-        return token.key if token and self._fills else Secret("")
+        if token is None or not self._fills:
+            return Secret("")
+        is_unfilled = not self._demands.variables and has_variable(token.key.reveal())
+        return Secret("") if is_unfilled else token.key
 
     def _token(self, number: int) -> None:
         path = ("tokens", number)
@@ -117,7 +119,7 @@ class Access:
         scopes = self._scopes(file, shape.scopes_hash, number) if file else ()
         self._named[shape.name] = TokenConfig(
             name=shape.name,
-            key=Secret(shape.key),
+            key=self._key(shape.key, *path, "key"),
             scopes=scopes,
             scopes_file=file,
             description=shape.description,
@@ -134,13 +136,20 @@ class Access:
         if shape.token is not None and not self._is_variable(*path, "token"):
             told = "a token stands here for all to read; write token: ${NAME}"
             self._validation.warn(told, *path, "token")
-        key = Secret(shape.token or "")
+        key = self._key(shape.token or "", *path, "token")
         if shape.secret_ref is not None:
             key = self.secret_of(shape.secret_ref, *path, "secret_ref")
         name = shape.name or f"api.auth.tokens[{number}]"
         scopes = self._known(shape.scopes, *path, "scopes")
         place = self._validation.place(*path)
         self._of_api.append(TokenConfig(name=name, key=key, scopes=scopes, place=place))
+
+    def _key(self, text: str, *path: str | int) -> Secret:
+        """Return a secret; one that kept the line end of its file is refused: no sender has it."""
+        if text.strip("\r\n") != text:
+            told = "it begins or ends with a line break; leave that out, as NAME=$(cat FILE) does"
+            self._validation.refuse(told, *path)
+        return Secret(text)
 
     def _is_variable(self, *path: str | int) -> bool:
         tree: object = self._raw
@@ -167,7 +176,8 @@ class Access:
             told = f"{file} is not the one that this hash is of; it has {_HASH}{found}"
             self._validation.refuse(told, "tokens", number, "scopes_hash")
         if fault := compare(str(file), os.path.abspath(file), found, self._seal):
-            self._validation.faults.append(fault)
+            told = self._validation.faults if self._demands.seal else self._validation.warnings
+            told.append(fault)
         scopes = held.get("scopes") if isinstance(held, dict) else held
         if not isinstance(scopes, list) or not scopes:
             self._validation.refuse(f'{file} has no scopes; write {{"scopes": ["…"]}}', *path)

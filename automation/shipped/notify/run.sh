@@ -6,7 +6,7 @@ PATH=$PATH:/usr/sbin:/usr/lib:/usr/local/sbin   # where sendmail is
 REMEMBERED=200
 request=$(cat)
 
-json() { LC_ALL=C awk -f json.awk "$@"; }
+json() { LC_ALL=C awk -f "${0%/*}/json.awk" "$@"; }
 of_request() { printf '%s' "$request" | json "$@"; }
 field() { of_request want="$1"; }
 quoted() { printf '%s' "$1" | json mode=quote; }

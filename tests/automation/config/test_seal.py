@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
+from ackbus.automation.config.demands import TO_LOOK, Demands
 from ackbus.automation.config.faults import EX_CONFIG, ConfigFaults
+from ackbus.automation.config.load import load
+from ackbus.automation.differences import from_seal
 
 from ..conftest import Folder
 
@@ -137,3 +140,101 @@ def test_a_seal_that_can_not_be_written_leaves_the_earlier_one(
         sealed.lock()
     assert (sealed.path / ".checksums").read_bytes() == before
     assert [each.name for each in sealed.path.glob(".checksums*")] == [".checksums"]
+
+
+# Tokens and webhooks in config.yaml itself.
+
+WHOLE = """
+include: [more.yaml]
+service: {max_workers: 2}
+api: {enabled: false, auth: {tokens: [{secret_ref: hook, scopes: [jobs:ro]}]}}
+tokens: [{name: hook, key: "${HOOK}"}]
+webhooks:
+  endpoints: [{path: /hook, plugin: echo, secret_ref: hook, signature_header: X-S}]
+"""
+MORE = "routes: []\n"
+CHANGED = f"its tokens, scopes or webhooks are not as they were sealed {ASK}"
+
+
+@pytest.fixture
+def whole(folder: Folder) -> Folder:
+    folder.write_as("config.yaml", WHOLE)
+    folder.write_as("more.yaml", MORE)
+    folder.lock()
+    return folder
+
+
+@pytest.mark.requirement("D-151")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("scopes: [jobs:ro]", "scopes: ['*']"),
+        ("scopes: [jobs:ro]}", "scopes: [jobs:ro]}, {token: '${HOOK}', scopes: ['*']}"),
+        ('key: "${HOOK}"', 'key: "${ADMIN}"'),
+        (
+            '[{name: hook, key: "${HOOK}"}]',
+            '[{name: hook, key: "${HOOK}"}, {name: b, key: "${HOOK}"}]',
+        ),
+        ("path: /hook", "path: /other"),
+        ("plugin: echo", "plugin: other"),
+        ("X-S}", "X-S, max_body_size: 9MB}"),
+        ("[{path", "[{path: /b, plugin: echo, secret_ref: hook, signature_header: X-S}, {path"),
+        (", auth: {tokens: [{secret_ref: hook, scopes: [jobs:ro]}]}", ""),
+    ],
+)
+def test_a_change_of_who_may_come_in_refuses_the_start(whole: Folder, old: str, new: str) -> None:
+    assert WHOLE.count(old) == 1
+    whole.write_as("config.yaml", WHOLE.replace(old, new))
+    assert whole.told(**ENVIRON) == [f"config.yaml: {CHANGED}"]
+    config = load(whole.path, environ=ENVIRON, demands=Demands(seal=False))
+    assert CHANGED in str(config.warnings)
+
+
+@pytest.mark.requirement("D-151")
+@pytest.mark.parametrize("text", [WHOLE + "# more\n", WHOLE.replace("workers: 2", "workers: 3")])
+def test_another_change_of_the_same_file_warns(whole: Folder, text: str) -> None:
+    whole.write_as("config.yaml", text)
+    (warning,) = whole.load(ENVIRON).warnings
+    assert str(warning).endswith(f"config.yaml: this file is not as it was sealed {ASK}")
+
+
+def test_an_included_file_that_says_more_of_it_refuses_the_start(whole: Folder) -> None:
+    text = "api: {auth: {tokens: [{token: '${HOOK}', scopes: ['*']}]}}\n"
+    whole.write_as("more.yaml", MORE + text)
+    assert f"config.yaml: {CHANGED}" in whole.told(**ENVIRON)
+
+
+@pytest.mark.requirement("D-151")
+def test_a_seal_that_does_not_know_of_them_counts_for_the_whole_file(whole: Folder) -> None:
+    """One of Ductile's, or of an earlier version."""
+    seal = whole.path / ".checksums"
+    lines = seal.read_text().splitlines(keepends=True)
+    seal.write_text("".join(line for line in lines if "#access" not in line))
+    assert from_seal(whole.path) == []
+    assert whole.load(ENVIRON).warnings == ()
+    whole.write_as("config.yaml", WHOLE + "# more\n")
+    assert whole.told(**ENVIRON) == [f"config.yaml: {CHANGED}"]
+
+
+def test_what_differs_from_the_seal_is_told_of_both(whole: Folder) -> None:
+    whole.write_as("config.yaml", WHOLE.replace("plugin: echo", "plugin: other"))
+    root = str(whole.path / "config.yaml")
+    found = [(each.file, each.state) for each in from_seal(whole.path)]
+    assert found == [(root, "changed"), (root + "#access", "changed")]
+
+
+@pytest.mark.parametrize("secret", ["a\n", "\na", "a\r\n", "a\nb\n"])
+def test_a_secret_that_kept_the_line_end_of_its_file_is_refused(whole: Folder, secret: str) -> None:
+    told = whole.told(HOOK=secret)
+    assert told == [
+        "config.yaml:4: tokens[0].key: it begins or ends with a line break; leave that out, as"
+        " NAME=$(cat FILE) does"
+    ]
+
+
+def test_looking_asks_for_no_secret(whole: Folder) -> None:
+    text = WHOLE.replace("X-S}", "X-S, signature_format: standard}").replace("X-S", "a-signature")
+    whole.write_as("config.yaml", text)
+    config = load(whole.path, environ={}, demands=TO_LOOK)
+    assert config.webhooks is not None
+    assert config.webhooks.endpoints[0].secret.reveal() == ""

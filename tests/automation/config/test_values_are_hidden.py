@@ -55,12 +55,17 @@ VALUES = ["Hunter2-Xyzzy", "http://u:Hunter2@h/", "a b\nHunter2: [", "'Hunter2'"
 TAKEN = {"90210": ("90210",), "9021m": ("9021m", "541260"), "true": ()}
 
 
+def with_echo(text: str) -> str:
+    """Returns a configuration in which the plugin that it names is there."""
+    return text + ("\n" if text.startswith("plugins:") else "\nplugins: {echo: {}}\n")
+
+
 @pytest.mark.parametrize("place", PLACES)
 def test_no_fault_repeats_a_value_or_a_part_of_it(folder: Folder, place: str) -> None:
     folder.plugin("echo")
     for form in ('"${X}"', "${X}", '"a${X}b"'):
         root = "" if place.startswith("plugin_roots") else "plugin_roots: [plugins]\n"
-        folder.write_as("config.yaml", root + place.format(form) + "\n")
+        folder.write_as("config.yaml", root + with_echo(place.format(form)))
         for value in VALUES:
             try:
                 found = examine_folder(folder.path, {"X": value})
@@ -79,7 +84,7 @@ def test_a_value_that_is_taken_is_shown_as_it_stands_in_the_file(
 ) -> None:
     folder.plugin("echo")
     root = "" if place.startswith("plugin_roots") else "plugin_roots: [plugins]\n"
-    folder.write_as("config.yaml", root + place.format("${X}") + "\n")
+    folder.write_as("config.yaml", root + with_echo(place.format("${X}")))
     for value, forms in TAKEN.items():
         try:
             found = examine_folder(folder.path, {"X": value})
@@ -92,7 +97,9 @@ def test_a_value_that_is_taken_is_shown_as_it_stands_in_the_file(
 
 
 def test_the_log_repeats_no_value(folder: Folder) -> None:
-    folder.write_as("config.yaml", "plugins: {echo: {config: {a: '${X}'}}}\n")
+    folder.plugin("echo")
+    text = "plugin_roots: [plugins]\nplugins: {echo: {config: {a: '${X}'}}}\n"
+    folder.write_as("config.yaml", text)
     config = examine_folder(folder.path, {"X": "Hunter2\n'x'"}).config
     told = io.StringIO()
     with ServiceLog(told) as log:

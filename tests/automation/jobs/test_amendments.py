@@ -43,7 +43,7 @@ def test_r_29_a_response_must_repeat_the_protocol_where_it_is_switched_on(
 ) -> None:
     job, _ = ended(bus, folder, switch, response())
     if switch == "protocol_echo":
-        assert (job.state, job.attempt) == ("dead", 2)
+        assert (job.state, job.attempt) == ("dead", 1)
         assert "protocol error: the response does not repeat protocol: 2" in str(job.error)
     else:
         assert job.state == "succeeded"

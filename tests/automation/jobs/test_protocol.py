@@ -27,6 +27,11 @@ CONFIG = """
 """
 
 
+#: Values that no state and no message can hold.
+LARGE = json.dumps({"k": "x" * 1_000_001})
+DEEP = '{"type": "a", "payload": ' + "[" * 300 + "]" * 300 + "}"
+
+
 def request_of(plugin: Path, job_id: str) -> dict[str, object]:
     found: dict[str, object] = json.loads((plugin / f"{job_id}.json").read_text())
     return found
@@ -75,36 +80,80 @@ def test_payload_of_another_command_than_handle_reaches_the_plugin(
 
 @pytest.mark.requirement("D-91", "D-92", "D-96", "D-72", "X-13")
 @pytest.mark.parametrize(
-    ("printed", "error"),
+    ("printed", "attempts", "error"),
     [
         (
             "banner\n" + json.dumps({"status": "ok", "result": ""}),
+            2,
             "protocol error: the response is",
         ),
-        (json.dumps({"status": "ok", "result": ""}) * 2, "protocol error: the response is"),
-        ("plain text", "protocol error: the response is not valid JSON"),
-        ("", "protocol error"),
-        ("[]", "protocol error: the response is not a JSON object"),
-        ('{"status": "fine", "result": ""}', "status in the response is neither ok nor error"),
-        ('{"status": "ok"}', "the response is ok, and has no result"),
-        ('{"status": "ok", "result": "", "events": {}}', "events in the response is not of type"),
-        ('{"status": "ok", "result": "", "logs": [{"level": "no"}]}', "has no level info"),
-        ('{"status": "ok", "result": "", "events": [{"type": ""}]}', "the type of an event is"),
-        ('{"status": "ok", "result": "", "protocol": 1}', "is of protocol"),
+        (json.dumps({"status": "ok", "result": ""}) * 2, 2, "protocol error: the response is"),
+        ("plain text", 2, "protocol error: the response is not valid JSON"),
+        ("", 2, "protocol error"),
+        ("[]", 2, "protocol error: the response is not a JSON object"),
+        ('{"status": "fine", "result": ""}', 1, "status in the response is neither ok nor error"),
+        ('{"status": "ok"}', 1, "the response is ok, and has no result"),
+        ('{"status": "ok", "result": {}}', 1, "result in the response is not of type str"),
+        ('{"status": "ok", "result": "", "events": {}}', 1, "events in the response is not of"),
+        ('{"status": "ok", "result": "", "events": [{"type": ""}]}', 1, "the type of an event is"),
+        ('{"status": "ok", "result": "", "events": [1]}', 1, "an event in the response is not an"),
+        ('{"status": "ok", "result": "", "state_updates": []}', 1, "state_updates in the response"),
+        (f'{{"status": "ok", "result": "", "state_updates": {LARGE}}}', 1, "the state"),
+        (f'{{"status": "ok", "result": "", "events": [{DEEP}]}}', 1, "nested too deep"),
+        ('{"status": "ok", "result": "", "protocol": 1}', 1, "is of protocol"),
     ],
 )
-def test_d_91_a_wrong_response_is_an_error_of_protocol_and_is_tried_again(
-    bus: Bus, folder: Folder, printed: str, error: str
+def test_d_91_a_wrong_response_fails_and_what_is_done_is_not_done_again(
+    bus: Bus, folder: Folder, printed: str, attempts: int, error: str
 ) -> None:
-    program = f"#!/bin/sh\ncat > /dev/null\ncat <<'END'\n{printed}\nEND\n"
-    folder.write(config=CONFIG).plugin("echo", run=program)
+    """Only where no response is there, nobody knows whether the plugin has done its work."""
+    plugin = folder.write(config=CONFIG).plugin("echo", run="#!/bin/sh\ncat >/dev/null\ncat out\n")
+    (plugin / "out").write_text(printed)
     with running(bus, folder.path) as service:
         job_id = service.submit("echo")
         job = service.ended(job_id)
         log = service.log(job_id)
-    assert (job.state, job.attempt) == ("dead", 2)
+        claims = service.claims(job_id)
+    assert (job.state, job.attempt) == ("dead", attempts)
     assert error in str(job.error)
-    assert [entry.result for entry in log] == [printed + "\n"] * 2
+    assert [entry.result for entry in log] == [printed] * attempts
+    assert {claim.result or "" for claim in claims} == {printed[:65_536]}
+
+
+@pytest.mark.requirement("D-91", "D-93")
+@pytest.mark.parametrize(
+    ("fields", "logs", "warnings"),
+    [
+        ({"logs": [{"level": "debug", "message": "x"}]}, [("debug", "x")], []),
+        (
+            {"logs": [{"level": "fatal", "message": "x"}]},
+            [("info", "x")],
+            ["'fatal' are no levels"],
+        ),
+        ({"logs": [{"level": 5, "message": "x"}]}, [("info", "x")], ["5 are no levels"]),
+        ({"logs": [{"message": "x"}]}, [("info", "x")], []),
+        ({"logs": ["x", 5, {"level": "info"}]}, [("info", "x"), ("info", "5")], []),
+        ({"logs": "x"}, [], ["logs are an array of objects"]),
+        ({"note": 1, "extra": 2}, [], ["'note', 'extra' are no fields of protocol 2"]),
+        ({"state_replace": True}, [], ["'state_replace' are no fields"]),
+        ({"events": [{"type": "a", "source": "b"}]}, [], ["'source' are no fields of events"]),
+        ({"error": None, "retry": None, "events": None, "logs": None}, [], []),
+    ],
+)
+def test_what_only_comments_on_done_work_fails_nothing_and_is_warned_of(
+    bus: Bus, folder: Folder, fields: dict[str, object], logs: list[object], warnings: list[str]
+) -> None:
+    folder.write(config=CONFIG).plugin("echo", run=response(**fields))
+    with running(bus, folder.path) as service:
+        job_id = service.submit("echo")
+        job = service.ended(job_id)
+        (claim,) = service.claims(job_id)
+    assert (job.state, job.attempt) == ("succeeded", 1)
+    found = [(each["level"], each["message"]) for each in json.loads(claim.logs or "[]")]
+    told = [text for level, text in found if level == "warn"]
+    assert [each for each in found if each[0] != "warn"][: len(logs)] == logs
+    assert len(told) == len(warnings)
+    assert all(part in text for part, text in zip(warnings, told, strict=True))
 
 
 @pytest.mark.requirement("D-70", "D-72", "X-14", "R-28")
@@ -164,6 +213,25 @@ def test_d_94_events_are_published_as_the_job_ends(bus: Bus, folder: Folder) -> 
     assert (first.from_agent, first.payload, first.in_reply_to) == ("echo", {"n": 1}, job_id)
     assert second.headers["event_type"] == "second"
     assert first.to_agent == "automation"  # nobody's mail
+
+
+@pytest.mark.parametrize(("setting", "own"), [("plugin", True), ("service", False), (None, False)])
+def test_a_plugin_runs_where_the_service_was_started_or_in_its_folder(
+    bus: Bus, folder: Folder, setting: str | None, own: bool
+) -> None:
+    program = """#!/bin/sh
+    cat >/dev/null
+    printf '{"status": "ok", "result": "%s"}' "$(pwd -P)"
+    """
+    plugin = folder.write(config=CONFIG).plugin("echo", run=dedent(program))
+    line = "" if setting is None else f"working_directory: {setting}\n"
+    manifest = plugin / "manifest.yaml"
+    manifest.write_text(manifest.read_text().replace("working_directory: plugin\n", line))
+    with running(bus, folder.path) as service:
+        job_id = service.submit("echo")
+        service.ended(job_id)
+        (claim,) = service.claims(job_id)
+    assert claim.result == os.path.realpath(plugin if own else ".")
 
 
 def test_null_events_logs_and_updates_are_empty(bus: Bus, folder: Folder) -> None:

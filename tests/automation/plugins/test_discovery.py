@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus.automation.plugins.discovery import Registry, discover
-from ackbus.automation.plugins.references import faults_of_references
+from ackbus.automation.plugins.references import check_references
 from ackbus.schema.errors import NotFound
 
 from ..conftest import Folder
@@ -24,7 +24,7 @@ def found(folder: Folder, config: str = CONFIG) -> Registry:
 
 
 def told(registry: Registry) -> str:
-    return "\n".join(map(str, registry.faults))
+    return "\n".join(map(str, (*registry.faults, *registry.missing)))
 
 
 @pytest.fixture
@@ -279,7 +279,9 @@ def test_references_to_what_does_not_run_are_found_with_their_lines(plugins: Fol
         """
     )
     config = plugins.load()
-    faults = [str(each) for each in faults_of_references(config, discover(config))]
+    wrong, waiting = check_references(config, discover(config))
+    faults = [str(each) for each in sorted([*wrong, *waiting])]
+    assert [each.message for each in waiting] == ["the plugin 'off' is disabled"]
     assert [each.partition("config.yaml:")[2] for each in faults] == [
         "4: plugins.good.schedules[0]: the plugin 'good' has no command 'pol'; did you mean"
         " 'poll'?",
