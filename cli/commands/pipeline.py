@@ -85,8 +85,9 @@ def run(
     """Run a pipeline by the service.
 
     It prints the id of its first job; with --wait, or for a synchronous pipeline, the tree of all
-    its jobs, and with --json its result: that of the last step, or a map by step id. Exit code 1 when a job failed, 5 when the time was over first: the run goes on; 4 when
-    no service runs to wait for: the run waits for one.
+    its jobs, and with --json its result: that of the last step, or a map by step id. Exit code 1
+    when a job failed, 5 when the time was over first: the run goes on; 4 when no service runs to
+    wait for: the run waits for one.
     """
     place.refuse_found()
     snapshot, index = _index(place)
