@@ -1,4 +1,4 @@
-"""Runs that are begun on request: the event of a run, and its first jobs, in one transaction."""
+"""Runs on request: how one begins, in one transaction, and its result when it is over."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ from dataclasses import dataclass
 
 from ..schema.errors import InvalidInput
 from .jobs.submission import Submission
+from .records.job_log import JobLog
+from .routes.contexts import Contexts
+from .routes.sources import origin_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from ..bus.bus import Bus
     from .jobs.job_request import SubmittedBy
+    from .routes.compiled import CompiledPipeline
     from .routes.router import Router
+    from .routes.tree import RunJob, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +67,44 @@ def begin_run(
     parent = requests[0].parent
     assert parent is not None
     return Run(parent.id, jobs)
+
+
+def result_of(bus: Bus, run: Run, pipeline: CompiledPipeline, tree: Tree) -> dict[str, Any] | None:
+    """Return the result of a run that is over.
+
+    It is the answer of the last step, by their order in the pipeline, that had a job. A pipeline
+    that ends in several steps has a map: the answer of each step that no other one followed, by its
+    id. Of a step with several jobs the newest counts. Jobs that routes and other pipelines added to
+    the tree do not.
+
+    Args:
+        bus: an open bus.
+        run: the run.
+        pipeline: of the run.
+        tree: all that came of the run.
+
+    Returns:
+        The answer, None where the plugin printed no JSON object; or the map.
+    """
+    jobs = [job for job in tree.jobs if _is_of(bus, job, run)]
+    followed = {origin_of(job.message).get("parent_job_id") for job in jobs}
+    last = {_step(job): job for job in jobs if job.message.id not in followed}
+    order = [key for key in pipeline.jobs if key in last]
+    if len(pipeline.ends) > 1:
+        return {key: _answer(bus, last[key]) for key in order}
+    return _answer(bus, last[order[-1]]) if order else None
+
+
+def _is_of(bus: Bus, job: RunJob, run: Run) -> bool:
+    """Whether a job of the tree is a step of a run, and not of another one that it has begun."""
+    context = Contexts.of(bus).get(str(origin_of(job.message).get("context_id")))
+    return context is not None and context.root_job_id in run.jobs
+
+
+def _step(job: RunJob) -> str:
+    return str(origin_of(job.message).get("step"))
+
+
+def _answer(bus: Bus, job: RunJob) -> dict[str, Any] | None:
+    log = JobLog.of(bus).of_job(job.message.id)
+    return log[-1].answer if log else None

@@ -17,6 +17,7 @@ from ..schema.errors import AckbusError, BusMoved, InvalidInput, NotFound, Refus
 from ..schema.queries import engine_of
 from ..workers.processes.end_deadlines import GRACE_S
 from ..workers.processes.supervisors import Supervisors
+from .attention.watch import Watch
 from .config.faults import ConfigFaults
 from .ended_runs import EndedRuns
 from .housekeeping import Housekeeping
@@ -116,7 +117,8 @@ class Service:
             *(JobLog(engine), Facts(engine), self.breakers, Decisions(engine)),
             EndedRuns(bus),
         )
-        self._house = Housekeeping(bus, records, lambda: self._fence.beat(self._token))
+        self._watch = Watch(bus, self.alarms, self._check)
+        self._house = Housekeeping(bus, records, self._beat)
         self._reload_at = math.inf
 
     def run(self, ready: Callable[[], None] = lambda: None, first: Snapshot | None = None) -> None:
@@ -178,6 +180,10 @@ class Service:
 
     def _check(self) -> None:
         self._fence.check(self._token)
+
+    def _beat(self) -> None:
+        self._fence.beat(self._token)
+        self._watch.step()
 
     def _tell_missed(self, entry: ScheduleEntry, decision: Decision) -> None:
         record = decision.record()

@@ -35,6 +35,10 @@ def main() -> int:
         from .fast.agent_hooks import GOES_ON
 
         code = 2 if code == GOES_ON else 0
+    if "--exit-code" in arguments:
+        from .monitoring import exit_code, is_check
+
+        code = exit_code(code) if is_check(arguments) else code
     if is_all_ended():
         leave(code)
     return code

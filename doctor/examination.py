@@ -8,6 +8,7 @@ from functools import partial
 
 import apsw
 
+from ..automation.attention.findings import checks_of
 from ..bus.bus import Bus
 from ..schema.directory.layout import Layout, without_file
 from ..schema.directory.opening_checks import refuse_place
@@ -16,7 +17,6 @@ from ..schema.findings import bad, examine
 from ..schema.sqlite.database import SCHEMA_VERSION, Database
 from ..schema.sqlite.file_checks import REPAIR
 from ..schema.sqlite.rules.state_rules import check_state
-from .checks.automation import checks_of_automation
 from .checks.bus import checks_of_bus
 from .checks.content import check_contents
 from .checks.directory import checks_of_place
@@ -110,7 +110,7 @@ def _of_file(database: Database, full: bool) -> Iterator[Finding]:
             **checks_of_bus(opened, full=full),
             **checks_of_work(opened, full=full),
             **checks_of_export(opened, full=full),
-            **checks_of_automation(opened),
+            **checks_of(opened),
             **checks_of_tasks(opened, full=full),
         }
     )

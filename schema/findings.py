@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 #: How things are: `warn` works, and wants attention; `bad` does not work, or loses something.
 OK, WARN, BAD = "ok", "warn", "bad"
 
+#: How bad each state is, as monitors count: 0 well, 1 to be looked at, 2 broken.
+GRADES = {OK: 0, WARN: 1, BAD: 2}
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

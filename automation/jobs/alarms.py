@@ -1,4 +1,4 @@
-"""Alarms: jobs for the plugin that hears of dead jobs, missed times and opened breakers."""
+"""Alarms: jobs for the plugin that hears of dead jobs, missed times, breakers and findings."""
 
 from __future__ import annotations
 

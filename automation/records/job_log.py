@@ -15,6 +15,7 @@ from .statements import SQL
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     from ...schema.message.message import Message
 
@@ -56,6 +57,15 @@ class LogEntry:
     stderr: str | None
     parent_job_id: str | None
     source_event_id: str | None
+
+    @property
+    def answer(self) -> dict[str, Any] | None:
+        """The answer of the plugin; None where it printed no JSON object."""
+        try:
+            found = orjson.loads(self.result or "")
+        except orjson.JSONDecodeError:
+            return None
+        return found if isinstance(found, dict) else None
 
 
 #: Of how many of a plugin's newest attempts the output is kept where they failed: a plugin that

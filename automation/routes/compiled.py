@@ -79,6 +79,11 @@ class CompiledPipeline:
         given = self.pipeline.max_depth
         return MAX_HOPS if given is None else given or None
 
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The keys of the steps that nothing follows, in order."""
+        return tuple(key for key, job in self.jobs.items() if not job.then)
+
     def hops(self) -> int:
         """Return how many jobs follow one another on the longest way."""
         return _Longest().of_all(self.entries)

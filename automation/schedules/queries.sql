@@ -62,6 +62,14 @@ SELECT EXISTS (SELECT 1 FROM schedule_decisions
 SELECT {decision} FROM schedule_decisions INDEXED BY idx_schedule_decisions_of
  WHERE plugin = ?1 AND schedule_id = ?2 AND id < ?3 ORDER BY id DESC LIMIT ?4;
 
+-- name: missed_since
+-- Among the newest decisions only, however many there are of the time.
+SELECT plugin, schedule_id, count FROM (
+  SELECT plugin, schedule_id, count, decision
+    FROM schedule_decisions INDEXED BY idx_schedule_decisions_decided
+   WHERE decided_at_ms >= ?1 ORDER BY decided_at_ms DESC LIMIT ?2)
+ WHERE decision = 'missed';
+
 -- name: prune_decisions
 -- The last nominal time of each schedule stays: it tells that a single time was decided.
 DELETE FROM schedule_decisions WHERE id IN (

@@ -224,6 +224,20 @@ class Decisions(Table):
         values = (entry.plugin, entry.id, entry.hash)
         return bool(self._engine.value(SQL["is_any_decided"], values))
 
+    def missed_since(self, since_ms: int, limit: int) -> dict[str, int]:
+        """Return how many times of each schedule, as PLUGIN.ID, were recorded as missed.
+
+        Args:
+            since_ms: from when on.
+            limit: how many of the newest decisions are looked at.
+        """
+        rows = self._engine.rows(SQL["missed_since"], (since_ms, limit))
+        found: dict[str, int] = {}
+        for plugin, id, count in rows:
+            name = f"{plugin}.{id}"
+            found[name] = found.get(name, 0) + count
+        return found
+
     def about(
         self, plugin: str, id: str, *, limit: int, before_id: int = MAX_SEQ
     ) -> list[Decision]:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import signal
 import time
 from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ...schema.errors import AckbusError, Refused
+from ...schema.errors import AckbusError, InvalidInput, Refused
+from ...schema.findings import OK
+from .. import hints
 from ..definition import Commands, optional, optional_word
-from ..options.service import SERVICE, ServicePlace
+from ..monitoring import ExitCode, answer
+from ..options.common import Json, Verbose
+from ..options.service import CONFIG_VARIABLE, SERVICE, ServicePlace
 from ..show import output
 
 TYPE_CHECKING = False
@@ -28,6 +36,43 @@ Limit = Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")
 
 #: How long to wait for the service to do what it was told, in seconds; and between two looks.
 _WITHIN_S, _LOOK_EVERY_S = 10.0, 0.05
+
+
+@automation.command("init", example="bus automation init ./automation")
+def init(
+    folder: Annotated[
+        str | None,
+        optional_word("DIR", "The folder. Default: $BUS_CONFIG, else automation."),
+    ] = None,
+    config: Annotated[
+        str | None, optional("DIR", "The folder, in place of DIR.", "--config")
+    ] = None,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Make a small folder of configuration that works.
+
+    It is sealed, and has a plugin with one schedule, one route and one webhook with a new secret.
+    Exit code 3 when there is a configuration, or another file in the place of one.
+    """
+    from ...automation.config.files.checksums import write_seal
+    from ...automation.config.starter import make_starter
+    from ...automation.differences import files_of
+
+    if folder is not None and config is not None:
+        raise InvalidInput("give DIR or --config, not both")
+    where = Path(folder or config or os.environ.get(CONFIG_VARIABLE) or "automation").absolute()
+    files = make_starter(where)
+    write_seal(*files_of(where))
+    named = shlex.quote(str(where))
+    output.result(
+        {"dir": str(where), "files": [str(each) for each in files]},
+        f"made a configuration in {where}",
+        f"start it with 'bus automation start --config {named}'",
+        f"then try 'bus plugin run hello --config {named}'"
+        f" and 'bus webhook test hello --config {named}'",
+    )
+    return 0
 
 
 @automation.command("start", example="bus automation start --config ./automation")
@@ -68,19 +113,24 @@ def start(
 
 
 @automation.command("status", example="bus automation status --json")
-def status(place: ServicePlace = SERVICE) -> int:
-    """Print the service's plugins, queues, breakers and last runs.
+def status(exit_code: ExitCode = False, place: ServicePlace = SERVICE) -> int:
+    """Print the service's state, its last runs, and what to look at.
 
-    Exit code 4 when no service runs.
+    Exit code 4 when no service runs; with --exit-code that is 2, something broken.
     """
+    from ...automation.attention.findings import findings
     from ...automation.status import status_of
 
     with place.open() as bus:
         found = status_of(bus)
-    pid = _pid(place)
+        pid = _pid(place)
+        look_at = [each for each in findings(bus) if each.state != OK]
     found["service"]["is_running"] = pid is not None
+    found["findings"] = [asdict(each) for each in look_at]
     place.tell_shadowed()
     output.result(found, *_lines(found))
+    if exit_code:
+        return answer((each.state for each in look_at), is_broken=pid is None)
     return 0 if pid is not None else output.NOTHING
 
 
@@ -91,7 +141,7 @@ def reload(place: ServicePlace = SERVICE) -> int:
     Plugins that can't be loaded are left out, and told on stderr. Exit code 4 when no service runs,
     1 when it refuses the configuration: the one before stays in force.
     """
-    from ...automation.attention import last_taking
+    from ...automation.attention.measures import last_taking
     from ...automation.service_lock import running_pid, tell
 
     place.refuse_found()
@@ -307,6 +357,9 @@ def _lines(found: dict[str, Any]) -> list[str]:
         f"the service {runs}",
         f"jobs: {found['queue_depth']} wait or run, {found['dead']} are dead",
     ]
+    for each in found["findings"]:
+        advice = hints.completed(each["advice"])
+        lines.append(f"{each['state']}  {each['check']}: {each['text']}; {advice}")
     if found["is_saturated"]:
         lines.append(f"jobs wait for {found['oldest_wait_s']:.0f} s: more workers are needed")
     for plugin in found["plugins"].values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import asdict
 from importlib.metadata import version
@@ -12,11 +13,12 @@ import typer
 
 from ... import __version__
 from ...doctor.examination import examine_bus
-from ...schema.errors import AckbusError, InvalidInput
-from ...schema.findings import Finding, bad, examine, ok
+from ...schema.errors import AckbusError, BusNotFound, InvalidInput
+from ...schema.findings import BAD, Finding, bad, examine, ok
 from ...schema.sqlite.sqlite_errors import check_sqlite_version
 from .. import hints
 from ..definition import Commands
+from ..monitoring import ExitCode, answer
 from ..options.common import HERE, Place
 from ..show import output
 
@@ -55,6 +57,7 @@ def doctor(
         bool,
         typer.Option("--dry-run", help="With --repair: change nothing; print what it would do."),
     ] = False,
+    exit_code: ExitCode = False,
     place: Place = HERE,
 ) -> int:
     """Examine the bus, and print a line for each check.
@@ -69,19 +72,27 @@ def doctor(
     if repair:
         from ..show.repair import repair as repair_bus
 
+        if exit_code:
+            raise InvalidInput("--exit-code belongs to an examination, not to --repair")
         return repair_bus(place, backup, dry_run)
     if backup is not None or dry_run:
         raise InvalidInput("--from and --dry-run belong to --repair")
-    is_bad = False
+    if exit_code:
+        where, _ = place.find()
+        if not os.path.isdir(where):
+            raise BusNotFound(f"there is no directory {where}: nothing is known of its bus")
+    states = set()
     for finding in _findings(place, full):
-        is_bad = is_bad or finding.state == "bad"
+        states.add(finding.state)
         advice = f"; {hints.completed(finding.advice)}" if finding.advice else ""
         output.result(
             {"check": finding.check, **asdict(finding)},
             f"{finding.state:<4}  {finding.check}: {finding.text}{advice}",
         )
         output.flush()  # some checks take their time
-    return 1 if is_bad else 0
+    if exit_code:
+        return answer(states)
+    return 1 if BAD in states else 0
 
 
 def _findings(place: Place, full: bool) -> Iterator[Finding]:

@@ -85,8 +85,9 @@ def run(
     """Run a pipeline by the service.
 
     It prints the id of its first job; with --wait, or for a synchronous pipeline, the tree of all
-    its jobs. Exit code 1 when a job failed, 5 when the time was over first: the run goes on; 4 when
-    no service runs to wait for: the run waits for one.
+    its jobs, and with --json its result: that of the last step, or a map by step id. Exit code 1
+    when a job failed, 5 when the time was over first: the run goes on; 4 when no service runs to
+    wait for: the run waits for one.
     """
     place.refuse_found()
     snapshot, index = _index(place)
@@ -96,7 +97,7 @@ def run(
         return _show_preview(snapshot, found, body)
     is_to_wait = found.pipeline.execution_mode == "synchronous" if wait is None else wait
     limit_s = found.pipeline.timeout_s if timeout is None else timeout
-    return _run(place, snapshot, name, body, limit_s if is_to_wait else None)
+    return _run(place, snapshot, found, body, limit_s if is_to_wait else None)
 
 
 @pipeline.command("graph", example="bus pipeline graph digest > digest.mmd")
@@ -178,15 +179,20 @@ def repeat(
 
 
 def _run(
-    place: ServicePlace, snapshot: Snapshot, name: str, payload: object, limit_s: float | None
+    place: ServicePlace,
+    snapshot: Snapshot,
+    found: CompiledPipeline,
+    payload: object,
+    limit_s: float | None,
 ) -> int:
     from ...automation.routes.router import Router
     from ...automation.routes.tree import wait as wait_for
-    from ...automation.runs import begin_run
+    from ...automation.runs import begin_run, result_of
     from ...automation.service_lock import is_running
 
     with place.open() as bus:
         router = Router(bus, snapshot.config, snapshot.plugins)
+        name = found.pipeline.name
         run = begin_run(bus, router, name, payload, submitted_by="cli")
         jobs = run.jobs
         record: dict[str, Any] = {"job_id": jobs[0], "pipeline": name, "root": run.root}
@@ -197,7 +203,9 @@ def _run(
             output.result(record | {"status": "queued", "job_ids": jobs}, jobs[0])
             return 0 if limit_s is None else output.NOTHING
         ended = wait_for(bus, run.root, limit_s)
-    told = {"status": ended.state, "timeout_exceeded": not ended.is_over}
+        told: dict[str, Any] = {"status": ended.state, "timeout_exceeded": not ended.is_over}
+        if ended.is_over:
+            told["result"] = result_of(bus, run, found, ended)
     _show_tree(ended, record | told)
     if not ended.is_over:
         output.note(f"it runs on: see 'bus pipeline tree {jobs[0]}'")

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from ...automation.snapshots import Snapshot
     from ...bus.bus import Bus
 
+#: The file that a folder of configuration begins with.
+_ROOT = "config.yaml"
+
 #: The variable that names the folder of configuration.
 CONFIG_VARIABLE = "BUS_CONFIG"
 
@@ -60,7 +63,8 @@ def _folder_and_origin(given: str | None) -> tuple[Path, Origin]:
     if named:
         return Path(named), NAMED
     here, own = Path.cwd(), Path.home() / ".config" / "ductile"
-    if not (here / "config.yaml").exists() or os.path.realpath(own) == os.path.realpath(here):
+    has_one = (here / _ROOT).exists()
+    if os.path.realpath(own) == os.path.realpath(here) or (not has_one and (own / _ROOT).exists()):
         return own, OWN
     return here, OWN if is_safe(str(here)) else FOUND
 
@@ -92,9 +96,14 @@ class ServicePlace:
 
         Raises:
             Refused: likewise; with what to do.
+            ConfigFaults: there is none.
         """
         if not self.origin().may_act:
             folder = self.folder()
+            if not (folder / _ROOT).exists():
+                from ...automation.config.files.sources import no_configuration
+
+                raise no_configuration(folder)
             raise Refused(
                 f"the configuration in {folder} was only found here, and starts nothing: look at"
                 f" it, then trust it with {hint_of(folder)}, or name it with --config"

@@ -8,10 +8,8 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Literal
 
-import orjson
-
 from ...automation.jobs.plugin_queues import queue_of, queues_of_plugins
-from ...automation.records.job_log import JobLog, LogEntry, LogFilter
+from ...automation.records.job_log import JobLog, LogFilter
 from ...automation.routes.tree import RunJob, is_job
 from ...bus.bus import Bus
 from ...schema.errors import NotFound
@@ -111,20 +109,11 @@ def record_of(bus: Bus, job: RunJob) -> dict[str, Any]:
     if job.job is None:  # it has left the tables, long after its end
         record |= {"status": last.status, "completed_at": last.completed_at}
         record["last_error"] = last.last_error
-    return _present(record | {"result": answer_of(last)})
+    return _present(record | {"result": last.answer})
 
 
 def _present(record: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in record.items() if value is not None}
-
-
-def answer_of(entry: LogEntry) -> Any:
-    """Return the answer of a plugin as JSON, None where it printed no JSON object."""
-    try:
-        found = orjson.loads(entry.result or "")
-    except orjson.JSONDecodeError:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 @dataclass(frozen=True)
@@ -189,7 +178,7 @@ def logs_list(bus: Bus, wanted: LogFilter, limit: int, *, include_result: bool) 
         record["job_id"] = entry.id.rpartition("-")[0]
         del record["result"]
         if include_result:
-            record["result"] = answer_of(entry)
+            record["result"] = entry.answer
         entries.append({name: value for name, value in record.items() if value is not None})
     return {"logs": entries, "total": log.count(wanted, MAX_COUNTED)}
 

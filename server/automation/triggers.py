@@ -15,8 +15,9 @@ from ...automation.config.snapshot import ApiConfig
 from ...automation.jobs.job_request import JobRequest
 from ...automation.jobs.plugin_run import HANDLE
 from ...automation.jobs.submission import Submission
+from ...automation.routes.compiled import CompiledPipeline
 from ...automation.routes.tree import Tree
-from ...automation.runs import Run, begin_run
+from ...automation.runs import Run, begin_run, result_of
 from ...bus.bus import Bus
 from ...schema.errors import NotFound
 from ..access.access import TheClient
@@ -107,7 +108,11 @@ class RunEnded(BaseModel):
     job_id: str
     status: str = Field(description="`succeeded`, or how the first job that failed has ended.")
     duration_ms: int
-    result: dict[str, Any] | None = Field(None, description="The answer of its first job.")
+    result: dict[str, Any] | None = Field(
+        None,
+        description="The answer of its last step; of a pipeline with several ends a map of the"
+        " answers by the ids of their steps.",
+    )
     root: str
     tree: list[JobRecord]
 
@@ -128,9 +133,9 @@ async def run_pipeline(
     given: PayloadGiven | None = None,
 ) -> Response:
     """Begin a run. A synchronous pipeline is waited for, as long as it and `api` allow."""
-    found = config.index.pipeline(pipeline).pipeline
+    found = config.index.pipeline(pipeline)
     settings = config.config.api or ApiConfig()
-    waits = found.execution_mode == "synchronous" and not is_async
+    waits = found.pipeline.execution_mode == "synchronous" and not is_async
     payload = (given.payload if given else None) or {}
     bridge: Bridge = request.app.state.bridge
     begin = partial(begin_run, bus, config.router, pipeline, payload, submitted_by="api")
@@ -139,10 +144,11 @@ async def run_pipeline(
         run = await in_thread(partial(begin, one_job=waits))
         if not waits:
             return json_of(_begun(run, pipeline), 202)
-        tree = await bridge.wait(request, run.root, _timeout_s(found, settings))
+        tree = await bridge.wait(request, run.root, _timeout_s(found.pipeline, settings))
         if not tree.is_over:
             return json_of(_running(run), 202)
-        return json_of(await in_thread(partial(_ended, bus, run, tree, time.monotonic() - began)))
+        lasted_s = time.monotonic() - began
+        return json_of(await in_thread(partial(_ended, bus, run, found, tree, lasted_s)))
 
 
 def _timeout_s(pipeline: Pipeline, settings: ApiConfig) -> float:
@@ -159,14 +165,14 @@ def _running(run: Run) -> dict[str, Any]:
     return {"job_id": run.jobs[0]} | told | {"root": run.root, "job_ids": run.jobs}
 
 
-def _ended(bus: Bus, run: Run, tree: Tree, lasted_s: float) -> dict[str, Any]:
-    jobs = [record_of(bus, job) for job in tree.jobs]
-    first = next(job for job in jobs if job["job_id"] == run.jobs[0])
+def _ended(
+    bus: Bus, run: Run, pipeline: CompiledPipeline, tree: Tree, lasted_s: float
+) -> dict[str, Any]:
     return {
         "job_id": run.jobs[0],
         "status": tree.state,
         "duration_ms": round(lasted_s * 1000),
-        "result": first.get("result"),
+        "result": result_of(bus, run, pipeline, tree),
         "root": run.root,
-        "tree": jobs,
+        "tree": [record_of(bus, job) for job in tree.jobs],
     }

@@ -9,9 +9,11 @@ from threading import Lock
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ...automation import attention
+from ...automation.attention import measures
+from ...automation.attention.findings import findings
 from ...automation.jobs.events import ENDED
 from ...bus.bus import Bus
+from ...schema.findings import GRADES
 from ...subscribers.jobs.jobs import DEAD, FAILED, SUCCEEDED, TIMED_OUT
 from ...subscribers.jobs.policy import AUTOMATION
 
@@ -39,18 +41,19 @@ class AutomationState(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics as of now."""
-        if not attention.has_automation(self._bus):
+        if not measures.has_automation(self._bus):
             return
         yield from self._service()
         yield self._jobs()
         yield from self._breakers()
+        yield self._attention()
 
     def _service(self) -> Iterator[Metric]:
-        is_up = attention.running_service(self._bus) is not None
+        is_up = measures.running_service(self._bus) is not None
         yield _gauge("up", "Whether a service runs.", is_up)
-        lag_s = attention.due_lag_s(self._bus)
+        lag_s = measures.due_lag_s(self._bus)
         yield _gauge("due_lag_seconds", "Since a schedule is due that nobody decided.", lag_s)
-        failed = len(attention.failed_inits(self._bus))
+        failed = len(measures.failed_inits(self._bus))
         yield _gauge("failed_inits", "Plugins that could not be set up.", failed)
 
     def _jobs(self) -> Metric:
@@ -78,7 +81,7 @@ class AutomationState(Collector):
         return plugin in plugins or len(plugins) < MAX_LABELS
 
     def _breakers(self) -> Iterator[Metric]:
-        shut = attention.shut_breakers(self._bus)
+        shut = measures.shut_breakers(self._bus)
         yield _gauge("open_breakers", "Circuit breakers that are not closed.", len(shut))
         breakers = GaugeMetricFamily(
             "ackbus_automation_breaker_failures",
@@ -88,6 +91,17 @@ class AutomationState(Collector):
         for each in shut[:MAX_LABELS]:
             breakers.add_metric([each.plugin, each.command], each.failure_count)
         yield breakers
+
+    def _attention(self) -> Metric:
+        """Tell how each check is; those that read the folder of configuration take too long."""
+        attention = GaugeMetricFamily(
+            "ackbus_automation_attention",
+            "How a check is: 0 well, 1 to be looked at, 2 broken.",
+            labels=["check"],
+        )
+        for each in findings(self._bus, files=False):
+            attention.add_metric([each.check], GRADES[each.state])
+        return attention
 
 
 def _gauge(name: str, help: str, value: float) -> Metric:

@@ -50,6 +50,7 @@ FOLDERS: dict[str, list[str]] = {
         "routes",
         "webhooks",
         "forwarding",
+        "attention",
     ],
     "export": ["jsonl", "backup", "pictures"],
     "git": ["branches", "trees", "targets"],

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.attention import last_taking
+from ackbus.automation.attention.measures import last_taking
 from ackbus.automation.config.demands import Demands
 from ackbus.automation.config.faults import ConfigFaults
 from ackbus.automation.loads import Loads

@@ -155,7 +155,8 @@ def test_a_folder_is_found_by_the_environment_or_where_the_command_runs(
     assert run_bus("config", "check", env=ENV | {"BUS_CONFIG": str(right.path)}).code == 0
     assert run_bus("config", "check", cwd=right.path, env=ENV).code == 0
     ended = run_bus("config", "check", env=ENV | {"HOME": str(project)})
-    told = f"{project}/.config/ductile/config.yaml: there is no such file\n"
+    make = f"'bus automation init {project}' makes one"
+    told = f"{project}/config.yaml: there is no such file; {make}\n"
     assert (ended.code, ended.out) == (1, told)
 
 

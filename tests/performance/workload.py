@@ -486,6 +486,7 @@ def use_schedules(bus: Bus, clock: Clock) -> None:
     by_hand.run_now("a", "default")
     decisions = Decisions.of(bus)
     decisions.about("a", "default", limit=10)
+    decisions.missed_since(0, 10)
     for number in range(300):
         decisions.add(entry, number, "skipped")
     decisions.prune(format_ts(clock()), 500)

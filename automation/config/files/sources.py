@@ -6,6 +6,7 @@ Nothing else is read. Files are read as they stand: paths of files have no varia
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -79,7 +80,7 @@ def gather(named: Path, cache: TreeCache, origin: Origin = NAMED) -> Sources:
     """
     directory, root = (named.parent, named.name) if named.is_file() else (named, ROOT)
     if not (directory / root).exists():
-        raise ConfigFaults([Fault(str(directory / root), 0, "", "there is no such file")])
+        raise no_configuration(directory)
     owners = _owners(named, directory / root) if origin.is_named else trusted_owners()
     reader = _Reader(Sources(directory, owners, origin.may_act), cache)
     if directory.is_symlink():
@@ -98,6 +99,12 @@ def _owners(named: Path, root: Path) -> Owners:
     except OSError:
         return trusted_owners(named)
     return trusted_owners(named, root)
+
+
+def no_configuration(directory: Path) -> ConfigFaults:
+    """Return the error of a folder without a configuration, with the command that makes one."""
+    make = f"'bus automation init {shlex.quote(str(directory))}' makes one"
+    return ConfigFaults([Fault(str(directory / ROOT), 0, "", f"there is no such file; {make}")])
 
 
 class _Reader:

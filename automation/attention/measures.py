@@ -1,32 +1,38 @@
-"""Attention: what of an automation its operator should look at, for the doctor and the metrics.
+"""Measures of an automation, for its findings and metrics.
 
-It works without the packages that read a configuration, and whether or not a service runs.
+They are taken without the packages that read a configuration, and whether or not a service runs.
 """
 
 from __future__ import annotations
 
-from ..schema.directory.lock_holders import holders, is_known
-from ..subscribers.jobs.jobs import Jobs
-from .jobs.plugin_queues import queues_of_plugins
-from .records.breakers import CLOSED, Breakers
-from .records.fence import Fence
-from .records.inits import Inits
-from .records.takings import Takings
-from .schedules.tables import Schedules
+from ...schema.directory.lock_holders import holders, is_known
+from ...subscribers.jobs.jobs import Jobs
+from ..jobs.plugin_queues import queues_of_plugins
+from ..records.breakers import CLOSED, Breakers
+from ..records.fence import Fence
+from ..records.inits import Inits
+from ..records.takings import Takings
+from ..schedules.tables import Decisions, Schedules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..bus.bus import Bus
-    from ..schema.directory.lock_holders import Holder
-    from .records.breakers import Breaker
-    from .records.inits import Init
-    from .records.takings import Taking
+    from ...bus.bus import Bus
+    from ...schema.directory.lock_holders import Holder
+    from ..records.breakers import Breaker
+    from ..records.inits import Init
+    from ..records.takings import Taking
 
 #: How old the last beat of a service may be, in seconds: it beats each minute.
 MAX_BEAT_AGE_S = 180.0
 
 #: How many due schedules are counted.
 _MAX_DUE = 1_000
+
+#: Missed times are told for so long, in milliseconds: a day.
+MISSED_FOR_MS = 86_400_000
+
+#: Among how many of the newest decisions missed times are looked for.
+_MAX_WALKED = 10_000
 
 #: The states of jobs in the counts of queues: those that wait, and those that run.
 _WAITING, _RUNNING = ("open", "time", "key"), "running"
@@ -68,6 +74,12 @@ def due_lag_s(bus: Bus) -> float:
     """Return the seconds since which a schedule is due; 0 where none is."""
     due_ms = Schedules.of(bus).next_due()
     return 0.0 if due_ms is None else max(0, bus.now_ms() - due_ms) / 1000
+
+
+def missed_times(bus: Bus) -> dict[str, int]:
+    """Return how many times of each schedule, as PLUGIN.ID, were recorded as missed in a day."""
+    since_ms = bus.now_ms() - MISSED_FOR_MS
+    return Decisions.of(bus).missed_since(since_ms, _MAX_WALKED)
 
 
 def shut_breakers(bus: Bus) -> list[Breaker]:

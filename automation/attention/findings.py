@@ -1,32 +1,40 @@
-"""Checks of the automation: its service, what waits for it, and what its operator should see."""
+"""The findings about an automation: each check, how things are, and what to do next.
+
+This list is the one place: `bus automation status`, the doctor, the metrics, the exit codes for
+monitors and the alarms all tell of what is in it. One more check is one more line of `checks_of`.
+"""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
-from ...automation import attention
-from ...automation.config.faults import ConfigFaults
-from ...automation.jobs.plugin_queues import queue_of
-from ...automation.records.fence import Fence
 from ...schema.directory.lock_holders import Holder
 from ...schema.errors import AckbusError
-from ...schema.findings import ok, warn
+from ...schema.findings import bad, examine, ok, warn
+from ..config.faults import ConfigFaults
+from ..jobs.plugin_queues import queue_of
+from ..records.fence import Fence
+from . import measures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
     from ...bus.bus import Bus
-    from ...schema.findings import Finding
+    from ...schema.findings import Check, Finding
+
+#: The checks that read the folder of configuration, which takes a second where it is large.
+_READ_FILES = frozenset({"orphans", "configuration"})
 
 #: How many names a line has at most.
 _SHOWN = 5
 
 
-def checks_of_automation(bus: Bus) -> dict[str, Callable[[], Finding]]:
+def checks_of(bus: Bus) -> dict[str, Check]:
     """Return the checks of the automation; none where no service has ever begun."""
     try:
-        has_begun = attention.has_automation(bus)
+        has_begun = measures.has_automation(bus)
     except (AckbusError, TypeError):  # the checks say what is wrong
         has_begun = True
     if not has_begun:
@@ -34,6 +42,7 @@ def checks_of_automation(bus: Bus) -> dict[str, Callable[[], Finding]]:
     return {
         "service": lambda: _service(bus),
         "orphans": lambda: _orphans(bus),
+        "missed times": lambda: _missed(bus),
         "breakers": lambda: _breakers(bus),
         "inits": lambda: _inits(bus),
         "plugins": lambda: _left_out(bus),
@@ -41,12 +50,18 @@ def checks_of_automation(bus: Bus) -> dict[str, Callable[[], Finding]]:
     }
 
 
+def findings(bus: Bus, *, files: bool = True) -> Iterator[Finding]:
+    """Yield the finding of each check; without files only of those that read none but the bus."""
+    checks = checks_of(bus)
+    yield from examine({n: each for n, each in checks.items() if files or n not in _READ_FILES})
+
+
 def _service(bus: Bus) -> Finding:
     """Look for a service, and for what waits for one."""
-    found, start = attention.running_service(bus), f"'bus automation start{_config(bus)}'"
-    due, lag_s = attention.due_schedules(bus), attention.due_lag_s(bus)
+    found, start = measures.running_service(bus), f"'bus automation start{_config(bus)}'"
+    due, lag_s = measures.due_schedules(bus), measures.due_lag_s(bus)
     if found is None:
-        waiting = sum(count for count, _ in attention.live_counts(bus).values())
+        waiting = sum(count for count, _ in measures.live_counts(bus).values())
         if due or waiting:
             return warn(
                 f"none runs; schedules that are due: {due}, jobs that wait: {waiting}", start
@@ -55,18 +70,18 @@ def _service(bus: Bus) -> Finding:
     if isinstance(found, Holder) and found.is_stopped:
         return warn(str(found), f"let it go on: 'kill -CONT {found.pid}'")
     who = str(found) if isinstance(found, Holder) else f"process {found}"
-    age_s = attention.beat_age_s(bus)
-    if age_s is None or age_s > attention.MAX_BEAT_AGE_S or lag_s > attention.MAX_BEAT_AGE_S:
+    age_s = measures.beat_age_s(bus)
+    if age_s is None or age_s > measures.MAX_BEAT_AGE_S or lag_s > measures.MAX_BEAT_AGE_S:
         told = f"{who} does not get on: schedules that are due: {due}, for {lag_s:.0f} s"
-        return warn(told, f"see its log; 'bus automation stop --now{_config(bus)}', then {start}")
+        return bad(told, f"see its log; 'bus automation stop --now{_config(bus)}', then {start}")
     return ok(f"{who} runs")
 
 
 def _orphans(bus: Bus) -> Finding:
     """Look for jobs that run without a service, and those that no plugin will do."""
-    counts = attention.live_counts(bus)
+    counts = measures.live_counts(bus)
     running = {name: run for name, (_, run) in counts.items() if run}
-    if running and attention.running_service(bus) is None:
+    if running and measures.running_service(bus) is None:
         told = f"jobs that ran when the service ended: {_listed(running)}"
         return warn(told, "the next start of the service decides about them")
     plugins = _plugins(bus)
@@ -78,8 +93,17 @@ def _orphans(bus: Bus) -> Finding:
     return ok("none")
 
 
+def _missed(bus: Bus) -> Finding:
+    missed = measures.missed_times(bus)
+    if not missed:
+        return ok("none in the last 24 hours")
+    history = f"'bus schedule history {shlex.quote(min(missed))}{_config(bus)}'"
+    advice = f"see {history}; 'bus schedule backfill' begins them late"
+    return warn(f"in the last 24 hours: {_listed(missed)}", advice)
+
+
 def _breakers(bus: Bus) -> Finding:
-    shut = attention.shut_breakers(bus)
+    shut = measures.shut_breakers(bus)
     if not shut:
         return ok("all are closed")
     told = {f"{each.plugin} {each.command}": each.failure_count for each in shut}
@@ -88,7 +112,7 @@ def _breakers(bus: Bus) -> Finding:
 
 
 def _inits(bus: Bus) -> Finding:
-    failed = attention.failed_inits(bus)
+    failed = measures.failed_inits(bus)
     if not failed:
         return ok("none has failed")
     told = "; ".join(f"{each.plugin}: {each.error or 'no reason'}" for each in failed[:_SHOWN])
@@ -96,7 +120,7 @@ def _inits(bus: Bus) -> Finding:
 
 
 def _left_out(bus: Bus) -> Finding:
-    left_out = attention.last_taking(bus).left_out
+    left_out = measures.last_taking(bus).left_out
     if not left_out:
         return ok("all that are configured are loaded")
     told = [f"{name}: {why}" for name, why in sorted(left_out.items())]
@@ -109,15 +133,15 @@ def _left_out(bus: Bus) -> Finding:
 
 def _configuration(bus: Bus) -> Finding:
     """Compare the configuration of the service with its seal."""
-    if refused := attention.last_taking(bus).refused:
+    if refused := measures.last_taking(bus).refused:
         told = f"the last reload was refused, and the one before is in force: {refused}"
         return warn(told, f"mend it, then 'bus automation reload{_config(bus)}'")
     directory = Fence.of(bus).row().directory
     if directory is None:
         return ok("no service has taken one")
     try:
-        from ...automation.config.files.checksums import read_seal
-        from ...automation.differences import from_seal
+        from ..config.files.checksums import read_seal
+        from ..differences import from_seal
     except ImportError:
         return ok("it can't be read here: pip install 'ackbus[automation]'")
     try:
@@ -140,7 +164,7 @@ def _plugins(bus: Bus) -> set[str] | None:
     """Return the plugins that the configuration names; None where it can't be read here."""
     directory = Fence.of(bus).row().directory
     try:
-        from ...automation.places import plugins_of
+        from ..places import plugins_of
     except ImportError:
         return None
     try:
@@ -151,7 +175,7 @@ def _plugins(bus: Bus) -> set[str] | None:
 
 def _config(bus: Bus, option: str = "--config ") -> str:
     directory = Fence.of(bus).row().directory
-    return "" if directory is None else f" {option}{directory}"
+    return "" if directory is None else f" {option}{shlex.quote(directory)}"
 
 
 def _listed(counts: dict[str, int]) -> str:

@@ -1,0 +1,127 @@
+"""The starter: a small folder of configuration that works, to begin with."""
+
+from __future__ import annotations
+
+import os
+import secrets
+
+from ...schema.directory.enclosure import Enclosure
+from ...schema.errors import AckbusError, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: The file without which there is no configuration: it is written last.
+_CONFIG = "config.yaml"
+
+#: The files, in the order in which they are written. `secrets.env` has a secret beside.
+_FILES = {
+    "plugins/hello/run.sh": """\
+#!/bin/sh
+# Reads one JSON object, the request, and prints one, the answer. With jq: jq -r .command
+case $(cat) in
+*'"command":"poll"'*)
+    echo '{"status": "ok", "result": "hello was said", "events": [
+        {"type": "hello.said", "payload": {"text": "hello"}}]}' ;;
+*)
+    echo '{"status": "ok", "result": "an event was heard"}' ;;
+esac
+""",
+    "plugins/hello/manifest.yaml": """\
+manifest_spec: ductile.plugin
+manifest_version: 1
+name: hello
+version: 1.0.0
+protocol: 2
+entrypoint: run.sh
+commands:
+  poll: {type: read, description: Say hello.}
+  handle: {type: read, description: Hear an event.}
+""",
+    ".gitignore": """\
+# The bus of the service, the seal, which has absolute paths, and secrets.
+/data/
+/.checksums
+/secrets.env
+""",
+    _CONFIG: """\
+# After a change: 'bus config check', 'bus config lock', 'bus automation reload'.
+environment_vars: {include: [secrets.env]}
+plugin_roots: [plugins]
+
+plugins:
+  hello:
+    schedules:
+      - {id: often, every: 15m}
+  listener: {uses: hello}  # the same program, with a name and settings of its own
+
+# Each event hello.said of hello is a job of listener: its command handle.
+routes:
+  - {from: hello, event_type: hello.said, to: listener}
+
+# A signed POST to http://127.0.0.1:8081/hello is a job too; 'bus webhook test hello' sends one.
+webhooks:
+  listen: 127.0.0.1:8081
+  endpoints:
+    - path: /hello
+      plugin: listener
+      secret_ref: hello
+      signature_header: X-Signature
+
+tokens:
+  - {name: hello, key: "${HELLO_SECRET}"}
+""",
+}
+
+#: The file of secrets; nobody else may read it.
+_SECRETS = "secrets.env"
+
+
+def make_starter(folder: Path) -> list[Path]:
+    """Write a configuration with one schedule, one route and one webhook; again, finish one.
+
+    Args:
+        folder: where; made where it is missing.
+
+    Returns:
+        The files; the configuration is not sealed yet.
+
+    Raises:
+        Refused: there is a configuration already, another file in the place of one, or a link that
+            leaves the folder.
+        AckbusError: it can't be written to.
+    """
+    if os.path.lexists(folder / _CONFIG):
+        raise Refused(f"there is a configuration already: {folder / _CONFIG}")
+    within = Enclosure(str(folder))
+    try:
+        there = {name: within.read(name) for name in (_SECRETS, *_FILES)}
+        others = [
+            name for name, data in there.items() if data is not None and _is_other(name, data)
+        ]
+        if others:
+            told = ", ".join(str(folder / name) for name in others)
+            raise Refused(f"other files are there: {told}; name another folder")
+        for name, text in {_SECRETS: _secrets(), **_FILES}.items():
+            if there[name] is None:
+                with within.spot(name, make=0o755) as spot:
+                    spot.replace(text.encode(), mode=_mode(name))
+    except OSError as error:
+        raise AckbusError(f"can't write to {error.filename or folder}: {error.strerror}") from error
+    return [folder / name for name in there]
+
+
+def _secrets() -> str:
+    return f"HELLO_SECRET={secrets.token_hex(32)}\n"
+
+
+def _is_other(name: str, data: bytes) -> bool:
+    """Whether a file holds what no earlier call has written."""
+    if name == _SECRETS:
+        return not data.startswith(b"HELLO_SECRET=")
+    return data != _FILES[name].encode()
+
+
+def _mode(name: str) -> int:
+    return {"plugins/hello/run.sh": 0o755, _SECRETS: 0o600}.get(name, 0o644)
