@@ -6,6 +6,7 @@ import shutil
 import signal
 from contextlib import nullcontext
 
+from ...schema.callbacks import Reported
 from ...schema.errors import InvalidInput
 from ...schema.stop_limit import end_by, lift_limit, obey
 from ...subscribers.inboxes.inbox import Inbox
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class CommandFailed(Exception):
+class CommandFailed(Reported):
     """The command did not exit with 0, or could not be run."""
 
 
