@@ -25,7 +25,9 @@ def main() -> int:
     # Modules are no garbage: looking for some while they load takes a fifteenth of a command.
     gc.disable()
     from .ending import guarded, is_all_ended, leave
+    from .inherited import put_right
 
+    put_right()
     call = _action(arguments)
     gc.freeze()
     gc.enable()

@@ -7,6 +7,7 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 
+from ..schema.children import ReapedChild
 from ..schema.errors import AckbusError
 
 TYPE_CHECKING = False
@@ -65,7 +66,7 @@ def run_limited(
     ):
         given.write(stdin)
         given.seek(0)
-        process = subprocess.Popen(
+        process = ReapedChild(
             command,
             cwd=folder,
             env=environment,
@@ -126,7 +127,7 @@ def run_guarded(
     return Ended(end.exit_code, bytes(kept["stdout"]), bytes(kept["stderr"]))
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
+def _end_group(process: ReapedChild) -> None:
     """End a leader and its group: first by SIGTERM, at which git removes its locks."""
     import signal
 

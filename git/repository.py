@@ -10,6 +10,7 @@ import re
 import subprocess
 from contextlib import contextmanager
 
+from ..schema.children import ReapedChild
 from ..schema.errors import AckbusError
 
 TYPE_CHECKING = False
@@ -233,9 +234,9 @@ class Repository:
 
     def _start(
         self, arguments: tuple[str, ...], stdin: int, stderr: int | IO[bytes]
-    ) -> subprocess.Popen[bytes]:
+    ) -> ReapedChild:
         with self._starting():
-            return subprocess.Popen(
+            return ReapedChild(
                 ["git", *_SETTINGS, *arguments],
                 cwd=self.folder,
                 stdin=stdin,

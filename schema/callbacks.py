@@ -1,4 +1,4 @@
-"""Callbacks: plain functions, told apart from functions whose call alone runs nothing.
+"""Callbacks: plain functions, told apart from those whose call alone runs nothing; their failures.
 
 Calling a coroutine function or a generator function runs nothing of it. If one is taken for a
 plain function, its work is never done, and nothing fails.
@@ -13,14 +13,77 @@ from .errors import InvalidInput, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Awaitable, Callable
     from typing import TypeGuard
 
 COROUTINE, GENERATOR = "a coroutine function", "a generator function"
 ASYNC_GENERATOR = "an async generator function"
 
+#: How many kinds of failures are remembered at most.
+_MAX_KINDS = 1000
+
 #: Iterators of Python's own that do their work when somebody asks for the next value.
 _LAZY = (map, filter, zip, enumerate)
+
+
+class Reported(Exception):
+    """A failure of a callback that has told of it by itself: no log has to."""
+
+
+class Failures:
+    """The kinds of failures of a callback that are known: the first of each kind is told whole.
+
+    A kind is the type of an error and the line that raised it.
+    """
+
+    def __init__(self) -> None:
+        self._kinds: dict[object, None] = {}
+
+    def _is_new(self, error: BaseException) -> bool:
+        """Take note of a failure, and return whether it is the first of its kind."""
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = None if trace is None else (trace.tb_frame.f_code.co_filename, trace.tb_lineno)
+        kind = (type(error), place)
+        if kind in self._kinds:
+            return False
+        if len(self._kinds) == _MAX_KINDS:
+            del self._kinds[next(iter(self._kinds))]
+        self._kinds[kind] = None
+        return True
+
+    def tell(self, logger: logging.Logger, text: str, error: BaseException, level: int) -> None:
+        """Log a failure: the first of its kind as a warning with its traceback, others at a level.
+
+        Characters that no file and no pipe takes are escaped.
+        """
+        if not self._is_new(error):
+            logger.log(level, "%s", _encodable(text))
+            return
+        import traceback
+
+        try:
+            trace = "".join(traceback.format_exception(error))
+        except Exception:  # the text of an error that it came of can't be had
+            trace = "".join(traceback.format_tb(error.__traceback__))
+        if _encodable(trace) == trace:
+            logger.warning("%s", _encodable(text), exc_info=error)
+        else:
+            logger.warning("%s\n%s", _encodable(text), _encodable(trace))
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def text_of(error: BaseException) -> str:
+    """Return the type and the text of an error, which need not be one that can be had."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception as second:
+        return f"{type(error).__name__}, whose text can't be had: {type(second).__name__}"
 
 
 def is_coroutine_function(callback: object) -> TypeGuard[Callable[..., Awaitable[object]]]:

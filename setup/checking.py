@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..bus.bus import Bus
+from ..schema.children import run_child
 from ..schema.directory.enclosure import Enclosure
 from ..schema.errors import AckbusError, UnknownRecipientWarning
 from ..schema.message.ids import new_id
@@ -182,13 +183,11 @@ def _answer_of_hook(command: str, installation: Installation, id: str) -> Findin
     event = {"hook_event_name": "Stop", "stop_hook_active": False, "cwd": installation.folder}
     started = time.monotonic()
     try:
-        done = subprocess.run(
+        done = run_child(
             ["/bin/sh", "-c", command],
-            input=json.dumps(event).encode(),
-            capture_output=True,
+            stdin=json.dumps(event).encode(),
             cwd=installation.folder,
-            timeout=_HOOK_S,
-            check=False,
+            limit_s=_HOOK_S,
             env=probing(),
         )
     except subprocess.TimeoutExpired:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
+from ..schema.children import run_child
 from .errors import NotWoken
 
 TYPE_CHECKING = False
@@ -29,13 +30,10 @@ def ask(agent: str, *line: str, told: Mapping[str, str] | None = None) -> str:
         NotWoken: it failed.
     """
     try:
-        done = subprocess.run(
+        done = run_child(
             line,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_PATIENCE_S,
+            limit_s=_PATIENCE_S,
             env={"PATH": os.environ.get("PATH", os.defpath), **_PLAIN, **(told or {})},
-            check=False,
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise NotWoken(agent, f"{line[0]} can't be asked: {error}") from error

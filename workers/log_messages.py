@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 
+from ..schema.callbacks import Failures
 from ..schema.errors import InvalidInput
 from ..subscribers.jobs import jobs as states
 from ..subscribers.jobs.errors import HopsWarning
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ..schema.message.message import Message, Receipt
     from ..subscribers.jobs.claims import Claim, Outcome
     from ..subscribers.jobs.policy import Policy
+    from .work import Result
 
 #: How much of an error is told in a line of the log; the claim has more.
 _MAX_TOLD_CHARS = 300
@@ -46,17 +48,27 @@ class Reports:
         self.max_hops = max_hops
         self._warn_hops = warn_hops
         self._warned: dict[str, None] = {}
+        self._failures = Failures()
 
     def ended(
-        self, policy: Policy, claim: Claim, outcome: Outcome, error: AckbusError | None
+        self, policy: Policy, claim: Claim, result: Result, error: AckbusError | None
     ) -> None:
-        """Tell how an attempt failed, or why its end was not written down as it was."""
+        """Tell how an attempt failed, or why its end was not written down as it was.
+
+        The first failure of each kind of a handler comes with its traceback.
+        """
+        raised, outcome = result.error, result.outcome
         if error is not None:
-            _log.warning("%s", error)
-        elif outcome.error is not None:
+            text = str(error)
+        elif outcome is not None and outcome.error is not None:
             why = outcome.error.partition("\n")[0][:_MAX_TOLD_CHARS]
-            follows = _what_follows(policy, claim, outcome)
-            _log.warning("message %s: %s (%s)", claim.message.seq, why, follows)
+            text = f"message {claim.message.seq}: {why} ({_what_follows(policy, claim, outcome)})"
+        else:
+            return
+        if raised is None:
+            _log.warning("%s", text)
+        else:
+            self._failures.tell(_log, text, raised, logging.WARNING)
 
     def held_up(self, is_new: bool, text: str, *values: object) -> None:
         """Warn of what holds the worker up; once, since it will be tried again and again."""

@@ -7,7 +7,7 @@ import traceback
 from dataclasses import dataclass, field, replace
 
 from ..bus import tracing
-from ..schema.callbacks import call_plain
+from ..schema.callbacks import call_plain, text_of
 from ..schema.errors import AckbusError
 from ..schema.message.draft import ABSENT, Draft
 from ..schema.queries import engine_of
@@ -44,6 +44,7 @@ class Result:
         headers: the headers of the answer about its attempt.
         drafts: further messages, published if the job is over by this.
         state_updates: updates of the worker group's state.
+        error: what a handler raised.
     """
 
     outcome: Outcome | None
@@ -51,6 +52,7 @@ class Result:
     headers: dict[str, object] = field(default_factory=dict)
     drafts: tuple[Draft, ...] = ()
     state_updates: dict[str, Any] | None = None
+    error: BaseException | None = None
 
 
 def do(work: Work, claim: Claim) -> Result:
@@ -117,7 +119,7 @@ def result_of_error(error: BaseException) -> Result:
         retry, after_s = True, error.after_s
     elif isinstance(error, NeverRetry):
         retry = False
-    text = _told(error)
+    text = text_of(error)
     outcome = Outcome(
         status="failed",
         error=text,
@@ -125,14 +127,7 @@ def result_of_error(error: BaseException) -> Result:
         retry=retry,
         retry_after_s=after_s,
     )
-    return Result(outcome, payload=text)
-
-
-def _told(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception as second:  # an error that can't even say what it is
-        return f"{type(error).__name__}, whose text can't be had: {type(second).__name__}"
+    return Result(outcome, payload=text, error=error)
 
 
 def not_storable(result: Result, error: Exception) -> Result:

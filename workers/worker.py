@@ -327,9 +327,9 @@ class Worker:
             for (_, result, _), (_, error) in zip(finished, written, strict=True):
                 if error is None and result.state_updates:
                     self._states.update(self.group, result.state_updates)
-        for (claim, _, outcome), (_, error) in zip(finished, written, strict=True):
+        for (claim, result, _), (_, error) in zip(finished, written, strict=True):
             self._keeper.let_go(claim)
-            self._reports.ended(self.queue.info.policy, claim, outcome, error)
+            self._reports.ended(self.queue.info.policy, claim, result, error)
         self._count += len(finished)
         self._release([claim for claim, result in ends if result.outcome is None])
         for (claim, _, _), (receipts, _) in zip(finished, written, strict=True):

@@ -11,7 +11,7 @@ from ...automation.forwarding.forwarder import TIMEOUT_S, Forwarder
 from ...automation.forwarding.subscription import Subscription
 from ...automation.forwarding.targets import Target
 from ...schema.errors import InvalidInput
-from ...schema.stop_limit import obey
+from ...schema.stop_limit import end_by, obey
 from ...subscribers.inboxes.cursors import Cursors
 from ...subscribers.inboxes.inbox import MAX_DELIVERIES
 from .. import arguments
@@ -131,7 +131,7 @@ def _stop_by_signal(forwarder: Forwarder) -> None:
     """End well by a first signal, and at once by a second one."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
+        signal.signal(number, lambda second, frame: end_by(second))
         forwarder.stop()
 
     obey(stop, *_SIGNALS)

@@ -86,7 +86,6 @@ def integrate(
 def _run(integrator: Integrator, *, once: bool) -> None:
     """Run an integrator until it is done, or a signal stops it; a second one kills checks."""
     show_logs()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     told: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import Annotated
 
 import typer
@@ -135,6 +136,8 @@ def attach(
         variables = environment_of_task(found, bus.layout.directory, found.worker)
     words = command or [os.environ.get("SHELL") or "sh"]
     output.flush()
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)  # Python ignores these, and a program inherits that
     try:
         os.chdir(path)
         os.execvpe(words[0], words, {**os.environ, **variables})

@@ -244,7 +244,6 @@ def plan(
 def _obey(handler: Callable[[int, FrameType | None], None]) -> None:
     """Show the library's log, and have signals handled that end a role."""
     show_logs()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     obey(handler, *_SIGNALS, keeps_ignored=True)
 
 

@@ -17,6 +17,7 @@ from ...subscribers.inboxes.unread_count import look_in
 from ..hints import AGENT_VARIABLE
 from ..own_session import holder
 from ..show import output
+from .event_input import first_value
 from .waiting_mail import COUNTED, PATIENCE_S, waiting_mail
 
 TYPE_CHECKING = False
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...subscribers.inboxes.unread_count import Look
-
-#: How much of what the agent's program says of the event is read, in characters.
-_MAX_EVENT_CHARS = 16_000_000
 
 #: How long a session that begins waits for other writers, in seconds: without a name its agent is
 #: told nothing. Programs give a hook 10 s.
@@ -201,16 +199,7 @@ ANSWERS: dict[str, dict[str, Callable[[str], dict[str, Any]]]] = {
 
 def _told() -> Mapping[str, object]:
     """Return the program's description of the event, from standard input."""
-    import json
-
-    if sys.stdin is None or sys.stdin.isatty():
-        return {}
-    try:
-        told = json.loads(sys.stdin.buffer.read(_MAX_EVENT_CHARS) or b"{}")
-    except ValueError as error:
-        raise InvalidInput(
-            f"the program's description of the event is not JSON: {error}"
-        ) from error
+    told = first_value()
     return told if isinstance(told, dict) else {}
 
 

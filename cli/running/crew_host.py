@@ -46,7 +46,6 @@ def run_here(bus: Bus, file: CrewFile) -> int:
         CrewRuns: a crew of this bus runs already.
     """
     show_logs()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with CrewLock(bus) as lock:
         lock.acquire()
         is_seen = output.is_terminal() and os.environ.get("TERM") != "dumb"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 from contextlib import nullcontext
 
+from ...schema.callbacks import Reported
 from ...schema.errors import InvalidInput
-from ...schema.stop_limit import lift_limit, obey
+from ...schema.stop_limit import end_by, lift_limit, obey
 from ...subscribers.inboxes.inbox import Inbox
 from ...subscribers.inboxes.session import Session
 from ...workers.commands.environment import environment_of
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class CommandFailed(Exception):
+class CommandFailed(Reported):
     """The command did not exit with 0, or could not be run."""
 
 
@@ -83,8 +83,6 @@ class Listening:
     def run(self) -> None:
         """Deliver until the inbox is drained, if that is to end it, or a signal comes; blocks."""
         show_logs()
-        # Where a parent ignored it, the kernel would not tell how a command ended.
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         obey(self._stop, *_SIGNALS)
         with self._supervisors, self._session or nullcontext():
             self._inbox.run(self._handle, drain=self._drain)
@@ -105,8 +103,7 @@ class Listening:
         if self._is_running:
             self._switch.stop(0)
             return
-        signal.signal(self._fatal_signal, signal.SIG_DFL)
-        os.kill(os.getpid(), self._fatal_signal)
+        end_by(self._fatal_signal)
 
     def _handle(self, message: Message) -> None:
         self._say("working", message.type)

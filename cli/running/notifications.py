@@ -9,6 +9,7 @@ import subprocess
 
 import orjson
 
+from ...schema.children import run_child
 from ...schema.errors import InvalidInput
 from ..show import output
 
@@ -80,13 +81,9 @@ def _on_desktop(answer: Message) -> None:
     # Desktops read the text as markup; what a message says must not act there.
     body = html.escape("\n".join(map(output.visible, text(answer))), quote=False)
     try:
-        subprocess.run(
-            [_PROGRAM, "--app-name=bus", "--", title(answer), body],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_PROGRAM_TIMEOUT_S,
-            check=True,
-        )
+        run_child(
+            [_PROGRAM, "--app-name=bus", "--", title(answer), body], limit_s=_PROGRAM_TIMEOUT_S
+        ).check_returncode()
     except (OSError, subprocess.SubprocessError) as error:
         output.detail(f"{_PROGRAM} failed: {error}")
         _on_stderr(answer)

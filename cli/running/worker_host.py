@@ -34,8 +34,6 @@ class Running:
     def run(self, work: RawCommand | JsonCommand, *, once: bool, drain: bool) -> int:
         """Work, and return the exit code: 0, or 128 and the signal that ended it at once."""
         show_logs()
-        # Where a parent ignored it, the kernel would not tell how a command ended.
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         obey(self._stop, *_SIGNALS, keeps_ignored=True)
         self._worker.run_work(work, once=once, drain=drain)
         return 0 if self._ended_by is None else 128 + self._ended_by

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 
 TYPE_CHECKING = False
@@ -73,12 +72,13 @@ class Presence:
             signal.signal(number, self._end)
 
     def _end(self, number: int, frame: FrameType | None) -> None:
+        from ...schema.stop_limit import end_by
+
         if self._thread is not None or self._home is not None:
             from ...schema.processes import start_thread
 
             start_thread(self.close, "goodbye").join(_GOODBYE_S)
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
+        end_by(number)
 
     def _arrive(self) -> Home:
         self._prepare()

@@ -116,6 +116,30 @@ class Rules:
                 inbox._loops.discard(self)
                 inbox._end()
 
+    def _fail(self, message: Message, error: Exception) -> bool:
+        """Count a failure, tell of it in the log, and return whether the message is parked.
+
+        The first failure of each kind is a warning with its traceback, and so is each parking.
+        """
+        import logging  # hardly ever needed
+
+        from ...schema.callbacks import Failures, Reported, text_of
+
+        inbox, text = self.inbox, text_of(error)
+        is_parked = inbox.fail(message, text)
+        if isinstance(error, Reported):
+            return is_parked
+        if inbox._failures is None:
+            inbox._failures = Failures()
+        follows = "parked" if is_parked else f"delivery {message.attempt} of {inbox.max_deliveries}"
+        inbox._failures.tell(
+            logging.getLogger("ackbus.inbox"),
+            f"message {message.seq} for {inbox.agent}: {text} ({follows})",
+            error,
+            logging.WARNING if is_parked else logging.DEBUG,
+        )
+        return is_parked
+
     def _await_commit(self, listener: Listener) -> Generator[Wait, Exception | None, None]:
         """Wait for a ring of the doorbell, or a commit of a program that does not ring it.
 
@@ -150,7 +174,8 @@ class Rules:
                 raise
             if error is None:
                 self.inbox.ack(message)
-            elif not self.inbox.fail(message, f"{type(error).__name__}: {error}"):
+                continue
+            if not self._fail(message, error):
                 from .retry_pause import retry_pause_s  # hardly ever needed
 
                 pause_s = retry_pause_s(self.inbox.retry_pause_s, failures)

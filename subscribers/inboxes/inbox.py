@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from ...bus.bus import Bus
+    from ...schema.callbacks import Failures
     from ...schema.message.message import Message, Receipt
     from ..options import Start
 
@@ -86,6 +87,7 @@ class Inbox:
         )
         self._shows_more = own_broadcasts or with_work
         self._loops: set[Rules] = set()
+        self._failures: Failures | None = None  # few inboxes meet any
         self._is_stopped = False
 
     @property
@@ -294,7 +296,7 @@ class Inbox:
         """Handle each message, and acknowledge it when `handler` returns; blocks between them.
 
         When the handler raises an `Exception`, the message comes again after a pause, and those
-        after it wait, until it succeeds or is parked.
+        after it wait, until it succeeds or is parked. The log `ackbus.inbox` tells of it.
 
         Args:
             handler: a plain function; is given each message. What it returns is ignored, unless

@@ -142,6 +142,7 @@ OPENING: dict[str, str] = {
     "cli/options/secrets.py": "the file that its user names",
     "cli/commands/graph.py": "the file that its user names",
     "cli/ending.py": "the null device",
+    "cli/inherited.py": "the null device",
 }
 #: Parts of the command that work on other programs' files, or on a bus that they made themselves.
 OPENING_ROOMS = ("demo/", "torture/", "cli/top/")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import suppress
 
+from ...schema.children import EndUnknown, ReapedChild
 from .end_deadlines import DYING_S
 from .pipes import Pipes
 from .process_session import ProcessSession
@@ -69,7 +70,7 @@ class OwnChild:
         self.pipes = Pipes(captures=captures)
         stdin, stdout, stderr = self.pipes.theirs
         try:
-            self._process = subprocess.Popen(
+            self._process = ReapedChild(
                 argv,
                 stdin=stdin,
                 stdout=stdout,
@@ -79,7 +80,7 @@ class OwnChild:
                 start_new_session=True,
                 preexec_fn=limiter(limits),
             )
-        except subprocess.SubprocessError as error:
+        except (subprocess.SubprocessError, EndUnknown) as error:
             self.pipes.close()
             raise ValueError(str(error)) from error
         except BaseException:
@@ -127,7 +128,7 @@ class OwnChild:
         """Kill its session at once, and reap it."""
         self.pipes.close()
         self.signal(signal.SIGKILL)
-        with suppress(subprocess.TimeoutExpired):
+        with suppress(subprocess.TimeoutExpired, EndUnknown):
             self._process.wait(DYING_S)
         self.close()
 
