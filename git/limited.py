@@ -14,6 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ..workers.processes.stop_switch import StopSwitch
+
 #: How long a program at its limit may take to remove its locks, in seconds.
 _ENDING_S = 5.0
 
@@ -23,6 +25,10 @@ _KEPT_BYTES = 64 * 1024
 
 class ProgramNotStarted(AckbusError):
     """A program of the user can't be started."""
+
+
+class ProgramStopped(AckbusError):
+    """A program of the user was ended early, since the one that runs it is to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +95,25 @@ def run_limited(
 
 
 def run_guarded(
-    command: Sequence[str], *, folder: str, environment: Mapping[str, str], limit_s: float
+    command: Sequence[str],
+    *,
+    folder: str,
+    environment: Mapping[str, str],
+    limit_s: float,
+    stop: StopSwitch | None = None,
 ) -> Ended | None:
     """Run a program of the user; None: it reached its limit, and was ended.
 
     All that it started ends with it, and where the kernel can do that, also when this process is
     killed: nobody else knows of a hook that hangs.
 
+    Args:
+        command, folder, environment, limit_s: as for `run_limited`.
+        stop: ends it early.
+
     Raises:
         ProgramNotStarted: it can't be started.
+        ProgramStopped: the switch was thrown before it had ended.
     """
     from ..workers.processes.run_process import run_process
     from ..workers.processes.supervisors import Supervisors
@@ -117,9 +133,12 @@ def run_guarded(
             timeout_s=limit_s,
             max_stdout_bytes=None,
             max_stderr_bytes=None,
+            stop=stop,
             supervisors=supervisors,
             output=keep,
         )
+    if end.stopped:
+        raise ProgramStopped(f"{command[0]} was ended early")
     if end.start_error is not None:
         raise ProgramNotStarted(end.start_error)
     if end.exit_code is None:

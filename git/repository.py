@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import IO
 
+    from ..workers.processes.stop_switch import StopSwitch
     from .limited import Ended
 
 #: Names as they are, every commit in full, complaints in English, and no lock taken that git
@@ -136,17 +137,22 @@ class Repository:
             )
         return _output(arguments, ended, limit_s, accepted)
 
-    def run_guarded(self, *arguments: str, limit_s: float) -> bytes:
+    def run_guarded(self, *arguments: str, limit_s: float, stop: StopSwitch | None = None) -> bytes:
         """Run git where it runs a program of the user: all of it ends with this process.
 
         Raises:
             ProgramNotStarted, CommandFailed, OutOfTime: as for `run`.
+            ProgramStopped: the switch was thrown before it had ended.
         """
         from .limited import run_guarded
 
-        command = ["git", *_SETTINGS, *arguments]
-        environment = self.environment()
-        ended = run_guarded(command, folder=self.folder, environment=environment, limit_s=limit_s)
+        ended = run_guarded(
+            ["git", *_SETTINGS, *arguments],
+            folder=self.folder,
+            environment=self.environment(),
+            limit_s=limit_s,
+            stop=stop,
+        )
         return _output(arguments, ended, limit_s, (0,))
 
     def lines(self, *arguments: str) -> Iterator[bytes]:

@@ -51,8 +51,10 @@ def board(
 ) -> int:
     """Show what every worker does, and what waits for a person.
 
-    These are questions, reviews, lost tasks, dead completions, conflicts to come, and changed files
-    that others have reserved. On a terminal it is live, and the key q ends it.
+    These are questions, reviews, approved tasks without an integrator, tasks that are lost or
+    failed for good, dependencies that will not land, dead jobs and completions, conflicts to come,
+    and changed files that others have reserved. Jobs without a task yet are shown too. On a
+    terminal it is live, and the key q ends it.
     """
     with place.open() as bus:
         boards = Boards(bus)

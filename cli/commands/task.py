@@ -7,6 +7,10 @@ from typing import Annotated, Any, cast
 import typer
 
 from ...schema.errors import Refused, TimedOut
+from ...tasks.board.jobs import STATES as JOB_STATES
+from ...tasks.board.jobs import TaskJobs
+from ...tasks.records.task import STATES
+from ...tasks.steps.errors import TaskNotFound
 from ...tasks.steps.tasks import Tasks
 from .. import arguments
 from ..definition import Commands, optional
@@ -135,16 +139,15 @@ def merge(
 ) -> int:
     """Approve a task, and wait until it has landed.
 
-    'bus integrate' lands it. It goes past no review by others and no check. Exit code 3 when it
-    could not be integrated, 5 when the time was over first.
+    'bus integrate' lands it. It goes past no review by others and no check. Exit code 3 when it is
+    not done yet, is over without having landed, or could not be integrated, 5 when the time was
+    over first.
     """
     agent = arguments.sender(agent, "--agent")
     wait_s = 0.0 if wait is None else arguments.seconds(wait, "--wait")
     with place.open() as bus:
         tasks = Tasks(bus)
-        found = tasks.get(name)
-        if found.state == "IN_REVIEW":
-            found = tasks.approve(name, agent=agent)
+        found = tasks.merge(name, agent=agent)
         if wait_s and found.state != "COMPLETED":
             found = _wait(bus, tasks, found, wait_s)
         print_task(found)
@@ -258,38 +261,57 @@ def list_tasks(
 ) -> int:
     """List the tasks that are not over, the oldest first.
 
-    Exit code 4 when there are none.
+    After them come the jobs without a task: PLANNED until what they depend on has landed, QUEUED
+    for a worker, RUNNING while one makes the tree, DEAD or FAILED when none could. Exit code 4 when
+    there are none.
     """
-    states = cast("Any", [each.upper() for each in state] if state else None)
+    wanted = [each.upper() for each in state or ()]
+    states = [each for each in wanted if each not in JOB_STATES or each in STATES]
     with place.open() as bus:
         now_ms = bus.now_ms()
+        since_ms = 0 if since is None else since_time(since, now_ms)
         found = Tasks(bus).list(
-            states=states,
+            states=cast("Any", states if wanted else None),
             worker=worker,
-            is_live=not (everything or state),
+            is_live=not (everything or wanted),
             is_ready=ready,
-            since_ms=0 if since is None else since_time(since, now_ms),
+            since_ms=since_ms,
         )
-    return print_tasks(found, now_ms)
+        jobs = [] if ready else TaskJobs(bus).without_task()
+    jobs = [
+        job
+        for job in jobs
+        if job.since_ms >= since_ms
+        and (not wanted or job.state in wanted)
+        and worker in (None, job.worker)
+    ]
+    return print_tasks(found, now_ms, jobs)
 
 
 @task.command("show", example="bus task show fix-login")
 def show(name: Name, place: Place = HERE) -> int:
-    """Print all that is recorded of a task.
+    """Print all that is recorded of a task, or of its job while there is no task.
 
     Exit code 4 when there is none of this name.
     """
     with place.open() as bus:
-        found = Tasks(bus).get(name)
+        try:
+            found = Tasks(bus).get(name)
+        except TaskNotFound:
+            job = TaskJobs(bus).of(name)
+            if job is None:
+                raise
+            _show(job.record())
+            return 0
         held = Tasks(bus).holder(found)
     record = found.record() | {"held_until": held and held.record()["until"]}
-    shown = {key: value for key, value in record.items() if value not in (None, [])}
-    output.result(
-        record | {"prompt": found.prompt},
-        *(f"{f'{key}:':<16}{_plain(value)}" for key, value in shown.items()),
-        *([f"{'prompt:':<16}{_plain(found.prompt)}"] if found.prompt is not None else []),
-    )
+    _show(record | {"prompt": found.prompt})
     return 0
+
+
+def _show(record: dict[str, Any]) -> None:
+    shown = {key: value for key, value in record.items() if value not in (None, [])}
+    output.result(record, *(f"{f'{key}:':<16}{_plain(value)}" for key, value in shown.items()))
 
 
 @task.command("log", example="bus task log fix-login")

@@ -12,6 +12,7 @@ from ...git.trusted import NotTrusted
 from ...schema.errors import InvalidInput
 from ...tasks.board.reserved import reserved_by_others
 from ...tasks.programs.agent_program import environment_of_task
+from ...tasks.steps.errors import WrongTaskState
 from ...tasks.steps.tasks import Tasks
 from ...tasks.trees.clean import Clean
 from ...tasks.trees.diff import TaskDiff
@@ -58,14 +59,24 @@ def spawn(
 
     Its worker has it under a lease. The tree is in REPOSITORY.trees, beside the main one, or where
     git's setting ackbus.trees says; ackbus.copy and ackbus.setup are defaults too. Safe to repeat:
-    what was cut off is ended, and a tree that was deleted comes back.
+    what was cut off is ended, and a tree that was deleted comes back. The agent that acts is its
+    requester: it is asked for reviews and answers.
 
-    Exit code 3 when the name, the branch or the path is taken.
+    Exit code 3 when the name, the branch or the path is taken, or when the task is there and was
+    cancelled, has failed, or was made otherwise than an option says.
     """
     lease_s = arguments.seconds(lease, "--lease")
+    agent = arguments.sender(agent, "--agent")
     spec = spec_of(name, worker, task, tree)
     with place.open() as bus:
-        made = Spawn(bus).spawn(spec, agent=arguments.doer(agent) or worker, lease_s=lease_s)
+        made = Spawn(bus).spawn(spec, agent=agent, lease_s=lease_s)
+        if made.state in ("CANCELLED", "FAILED"):
+            raise WrongTaskState(
+                made.task,
+                made.state,
+                f"task {made.task!r} is {made.state}, which is final; choose another name, or see"
+                f" 'bus task show {made.task}'",
+            )
         print_task(made, made.path)
     return 0
 

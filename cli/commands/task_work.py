@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 from typing import Annotated
 
@@ -107,7 +106,7 @@ Copies = Annotated[
     list[str] | None,
     optional("GLOB", "Files of the main work tree that new ones get; may be repeated.", "--copy"),
 ]
-Setup = Annotated[str | None, optional("CMD", "A command for each new work tree.")]
+Setup = Annotated[str | None, optional("CMD", "A shell command to set up each new work tree.")]
 PortRange = Annotated[
     str | None,
     optional("N-N", "Ports, as 20000-20999: each task has one for itself, as BUS_TASK_PORT."),
@@ -177,7 +176,7 @@ def work(
             review=_review(review),
             fetches=fetch,
             copies=tuple(copy or ()),
-            setup=tuple(shlex.split(setup)) if setup else (),
+            setup=setup or (),
             keeps=keep_tree,
         ),
         lease_s=arguments.seconds(lease, "--lease"),

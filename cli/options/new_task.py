@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ...schema.errors import InvalidInput
-from ...tasks.records.task import MAX_ATTEMPTS
+from ...tasks.records.task import MAX_ATTEMPTS, PRIORITIES
 from ...tasks.trees.spawn import TaskSpec
 from ..definition import optional
 from .payload import raw_argument
@@ -17,7 +17,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...tasks.options import Review
 
-_PRIORITIES = ("interactive", "normal", "background")
 _REVIEWS: tuple[Review, ...] = ("none", "required", "other")
 
 PriorityName = Annotated[
@@ -37,17 +36,22 @@ class NewTaskOptions:
         optional("B", "The target branch. Default: that of the main work tree.", "--into"),
     ] = None
     review: Annotated[
-        str, typer.Option("--review", metavar="R", help="Approval: none, required or other.")
-    ] = "required"
+        str | None,
+        optional("R", "Approval: none, required or other. Default: required.", "--review"),
+    ] = None
     reviewer: Annotated[str | None, optional("A", "Who is asked for it.", "--reviewer")] = None
-    priority: PriorityName = "normal"
+    priority: Annotated[
+        str | None,
+        optional("P", "interactive, normal or background. Default: normal.", "--priority"),
+    ] = None
     after: Annotated[
         list[str] | None,
         optional("TASK", "It begins after this has landed; may be repeated.", "--after"),
     ] = None
     attempts: Annotated[
-        int, typer.Option("--max-attempts", metavar="N", min=1, help="Attempts in all.")
-    ] = MAX_ATTEMPTS
+        int | None,
+        optional("N", f"Attempts in all. Default: {MAX_ATTEMPTS}.", "--max-attempts", min=1),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,30 +92,41 @@ def spec_of(name: str, worker: str, task: NewTaskOptions, tree: NewTreeOptions) 
         InvalidInput: a word is none of those that an option takes, or the prompt can't be read.
     """
     return TaskSpec(
-        task=name,
-        worker=worker,
+        **_terms_of(name, worker, task),
         folder=tree.repository,
         base=tree.base,
         target=task.into,
         branch=tree.branch,
         fetches=tree.fetch,
-        prompt=None if task.prompt is None else text_of(task.prompt),
-        review=_REVIEWS[_index(task.review, _REVIEWS, "--review")],
-        reviewer=task.reviewer,
-        priority=priority_of(task.priority),
-        max_attempts=task.attempts,
-        depends_on=tuple(task.after or ()),
         copies=tuple(tree.copy or ()),
-        setup=("sh", "-c", tree.setup) if tree.setup else (),
+        setup=tree.setup or (),
         has_hooks=not tree.no_hooks,
         has_submodules=tree.submodules,
         has_large_files=not tree.no_lfs,
     )
 
 
+def _terms_of(name: str, worker: str, task: NewTaskOptions) -> dict[str, Any]:
+    """Return the terms that options give, and as `said` which ones: the others are defaults."""
+    given: dict[str, Any] = {}
+    if task.prompt is not None:
+        given["prompt"] = text_of(task.prompt)
+    if task.review is not None:
+        given["review"] = _REVIEWS[_index(task.review, _REVIEWS, "--review")]
+    if task.reviewer is not None:
+        given["reviewer"] = task.reviewer
+    if task.priority is not None:
+        given["priority"] = priority_of(task.priority)
+    if task.attempts is not None:
+        given["max_attempts"] = task.attempts
+    if task.after:
+        given["depends_on"] = tuple(task.after)
+    return {"task": name, "worker": worker, "said": frozenset(given), **given}
+
+
 def priority_of(word: str) -> int:
     """Return the number of a priority, or refuse a word that is none."""
-    return _index(word, _PRIORITIES, "--priority")
+    return _index(word, PRIORITIES, "--priority")
 
 
 def text_of(argument: str) -> str:

@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ...tasks.board.jobs import TaskJob
     from ...tasks.board.reserved import Reserved
     from ...tasks.records.task import Task
 
@@ -79,9 +80,9 @@ def print_task(task: Task, *more: str) -> None:
     output.result(task.record(), f"{said}  token {task.token}", *more)
 
 
-def print_tasks(tasks: Sequence[Task], now_ms: int) -> int:
-    """Print a list of tasks, and return the exit code: 4 for none."""
-    rows = [
+def print_tasks(tasks: Sequence[Task], now_ms: int, jobs: Sequence[TaskJob] = ()) -> int:
+    """Print a list of tasks, then of jobs without one; return the exit code: 4 for none."""
+    rows: list[tuple[object, ...]] = [
         (
             *(task.task, task.state, task.attempt, task.worker, task.branch),
             age((now_ms - task.changed_at_ms) / 1000),
@@ -89,7 +90,16 @@ def print_tasks(tasks: Sequence[Task], now_ms: int) -> int:
         )
         for task in tasks
     ]
-    return output.results([task.record() for task in tasks], rows, _HEADINGS)
+    rows += [
+        (
+            *(job.task, job.state, job.attempt, job.worker, None),
+            age((now_ms - job.since_ms) / 1000),
+            job.note,
+        )
+        for job in jobs
+    ]
+    records = [*(task.record() for task in tasks), *(job.record() for job in jobs)]
+    return output.results(records, rows, _HEADINGS)
 
 
 def note_reserved(found: Iterable[Reserved]) -> None:

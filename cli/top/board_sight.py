@@ -19,14 +19,16 @@ _CHANGES = 10
 def headline(board: Board) -> str:
     """Return the first line about a board."""
     tasks = output.counted(len(board.rows), "task")
+    if board.jobs:
+        tasks += f", {output.counted(len(board.jobs), 'job')} without a task"
     waiting = output.counted(len(board.waiting), "thing")
     wait = "waits" if len(board.waiting) == 1 else "wait"
     return f"{format_ts(board.at_ms)}  seq {board.seq}  {tasks}, {waiting} {wait} for a person"
 
 
 def task_rows(board: Board) -> list[tuple[object, ...]]:
-    """Return the tasks as rows of a table."""
-    return [
+    """Return the tasks as rows of a table, and after them the jobs without one."""
+    rows: list[tuple[object, ...]] = [
         (
             *(row.task.task, "blocked" if row.task.blocked else row.task.state, row.task.attempt),
             *(row.task.worker, row.task.branch, _since(board, row.task.changed_at_ms)),
@@ -34,6 +36,14 @@ def task_rows(board: Board) -> list[tuple[object, ...]]:
         )
         for row in board.rows
     ]
+    rows += [
+        (
+            *(job.task, job.state, job.attempt, job.worker),
+            *(None, _since(board, job.since_ms), None, job.note),
+        )
+        for job in board.jobs
+    ]
+    return rows
 
 
 def waiting_rows(board: Board) -> list[tuple[object, ...]]:
@@ -60,7 +70,7 @@ def show(board: Board) -> None:
         output.json_line(board.record())
         return
     output.line(headline(board))
-    if board.rows:
+    if board.rows or board.jobs:
         output.line("")
         output.table(TASK_HEADINGS, task_rows(board))
     if board.waiting:

@@ -16,7 +16,7 @@ from ..repository import CommandFailed
 from ..sealed import LOOKING
 from .rescue import Kept, Rescue
 from .tree_list import checked_out_at
-from .tree_mending import mend
+from .tree_mending import drop_dead_locks, mend
 from .tree_state import embedded_in, look_at_state, read_state
 
 TYPE_CHECKING = False
@@ -118,6 +118,7 @@ class Removal:
         Raises:
             Refused: the tree has to stay.
         """
+        drop_dead_locks(tree)
         self._refuse_use(tree)
         if is_begun(tree) or not (os.path.lexists(tree.path) or self._rescue.has_staged(tree)):
             return []

@@ -18,9 +18,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from ...workers.processes.stop_switch import StopSwitch
+
 
 class SetupFailed(GitFailed):
     """The set-up command of a new work tree failed, or reached its time limit."""
+
+
+def check_copies(main: str, patterns: Sequence[str]) -> None:
+    """Check the globs of files to copy.
+
+    Raises:
+        InvalidInput: a pattern leads out of the main work tree, or into `.git`.
+    """
+    for pattern in patterns:
+        if not pattern or os.path.isabs(pattern) or {"..", ".git"} & set(pattern.split("/")):
+            raise InvalidInput(f"{shown(pattern)} is no glob of files below {main}")
 
 
 def copy_files(main: str, tree: str, patterns: Sequence[str]) -> list[str]:
@@ -35,11 +48,9 @@ def copy_files(main: str, tree: str, patterns: Sequence[str]) -> list[str]:
         InvalidInput: a pattern leads out of the main work tree, or into `.git`.
         Refused: a file can't be copied, or a link on its way leaves its work tree.
     """
+    check_copies(main, patterns)
     copied = []
     for pattern in patterns:
-        parts = pattern.split("/")
-        if not pattern or os.path.isabs(pattern) or {"..", ".git"} & set(parts):
-            raise InvalidInput(f"{shown(pattern)} is no glob of files below {main}")
         found = glob.glob(pattern, root_dir=main, recursive=True, include_hidden=True)
         copied += [name for name in sorted(found) if _copy(main, tree, name)]
     return copied
@@ -62,16 +73,22 @@ def _copy(main: str, tree: str, name: str) -> bool:
 
 
 def run_setup(
-    command: Sequence[str], tree: str, environment: Mapping[str, str], limit_s: float
+    command: str | Sequence[str],
+    tree: str,
+    environment: Mapping[str, str],
+    limit_s: float,
+    stop: StopSwitch | None = None,
 ) -> None:
-    """Run the set-up command in a new work tree.
+    """Run the set-up in a new work tree: a line for the shell, or the words of a command.
 
     Raises:
         SetupFailed: it failed, can't be started, or reached its limit.
+        ProgramStopped: the switch was thrown before it had ended.
     """
-    shell = " ".join(command)
+    words = ("sh", "-c", command) if isinstance(command, str) else command
+    shell = command if isinstance(command, str) else " ".join(command)
     try:
-        ended = run_guarded(command, folder=tree, environment=environment, limit_s=limit_s)
+        ended = run_guarded(words, folder=tree, environment=environment, limit_s=limit_s, stop=stop)
     except ProgramNotStarted as error:
         raise SetupFailed(f"set-up {shown(shell)} can't be started: {error}") from error
     if ended is None:

@@ -27,12 +27,14 @@ class Note:
         branch: its branch.
         base: the commit that the branch began at.
         is_made: whether all steps of making it are done.
+        bus: the directory of the bus that has the task; None: it is not known.
     """
 
     task: str
     branch: str
     base: str
     is_made: bool
+    bus: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from ...schema.directory.file_lock import is_locked
 from ...schema.directory.lock_holders import holders
-from ...schema.errors import TimedOut
+from ...schema.errors import Refused, TimedOut
 from ..repository import GitFailed
 from .tree_names import safe_name
 
@@ -33,6 +33,10 @@ _PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.05
 
 class TreeBusy(TimedOut):
     """Another process is making or removing the tree, or integrates into the branch."""
+
+
+class NameTaken(Refused):
+    """A branch or a path is somebody else's: another try by the same name would end likewise."""
 
 
 class TreeLocks:

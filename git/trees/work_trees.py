@@ -11,13 +11,14 @@ import os
 import re
 import shutil
 from dataclasses import dataclass, field
+from functools import partial
 
 from ...schema.errors import InvalidInput, Refused, shown
 from ..branches.repositories import ALONE, NOTHING, Place, repository_at
 from ..repository import CommandFailed, GitFailed, OutOfTime
-from .tree_files import copy_files, run_setup
+from .tree_files import check_copies, copy_files, run_setup
 from .tree_list import Note, Tree, admin_of, checked_out_at, read_trees, write_note
-from .tree_locks import WAIT_S, TreeLocks
+from .tree_locks import WAIT_S, NameTaken, TreeLocks
 from .tree_mending import (
     PATIENT,
     complete_begun,
@@ -34,6 +35,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ...workers.processes.stop_switch import StopSwitch
     from ..repository import Repository
 
 #: Settings of git: the folder of all trees, how many there may be, and how many bytes they may take
@@ -65,12 +67,15 @@ class NewTree:
         path: where it will be; None is the folder of all trees.
         is_known: whether the branch, if it is there, is known to be the task's.
         copies: globs of files of the main work tree that are copied.
-        setup: a command that is run in the new tree; empty is none.
+        setup: what is run in the new tree: a line for the shell, or the words of a command; empty
+            is nothing.
         environment: variables for it.
         has_hooks: whether the hook `post-checkout` is run.
         has_submodules: whether submodules are initialised.
         has_large_files: whether Git LFS fetches the contents of its files.
         limit_s: how long each of checkout, hook and set-up may take.
+        bus: the directory of the bus that has the task, which is noted; None: it is not known.
+        stop: ends hook and set-up early.
     """
 
     task: str
@@ -79,12 +84,18 @@ class NewTree:
     path: str | None = None
     is_known: bool = False
     copies: tuple[str, ...] = ()
-    setup: tuple[str, ...] = ()
+    setup: str | tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     has_hooks: bool = True
     has_submodules: bool = False
     has_large_files: bool = True
     limit_s: float = 600.0
+    bus: str | None = None
+    stop: StopSwitch | None = None
+
+    def note(self, *, is_made: bool) -> Note:
+        """Return what is noted about it."""
+        return Note(self.task, self.branch, self.base, is_made, self.bus)
 
 
 class WorkTrees:
@@ -144,17 +155,20 @@ class WorkTrees:
 
         Raises:
             InvalidInput: a name can't be one of a branch or a task, or a glob leads elsewhere.
-            Refused: the branch or the path is somebody else's, or there are too many trees.
+            Refused: there are too many trees; as `NameTaken`: the branch or the path is somebody
+                else's. Nothing was made.
             GitFailed: git, a hook or the set-up failed; a repetition goes on from there.
+            ProgramStopped: hook or set-up was ended early; a repetition goes on from there.
             TreeBusy: another process is making it.
         """
         self.place.branch_ref(new.branch)
+        check_copies(self.place.main, new.copies)
         with self.locks.of_task(new.task) as held:
             tree = self._claim(new, held)
             if not tree.is_made:
                 self._fill(tree, new, held)
             if tree.note is None or not tree.note.is_made:
-                write_note(tree.admin, Note(new.task, new.branch, new.base, is_made=True))
+                write_note(tree.admin, new.note(is_made=True))
             made = self.of(new.task)
         assert made is not None, new.task
         return made
@@ -177,7 +191,7 @@ class WorkTrees:
                 self._lock(tree, new.task)
             if not tree.is_made and tree.note is None:
                 self._attach(tree, new)
-                write_note(tree.admin, Note(new.task, new.branch, new.base, is_made=False))
+                write_note(tree.admin, new.note(is_made=False))
         return tree
 
     def _add(self, new: NewTree, trees: list[Tree], held: tuple[int, ...]) -> Tree:
@@ -186,6 +200,8 @@ class WorkTrees:
         drop_stump(self.place, path)
         head = self._head_of_branch(new)
         self._refuse_taken(new, head, path, trees)
+        if head is None:
+            self._rehearse(new, held)
         start = head if head is not None else new.base
         drop_stubs(self.place, new.task)
         self.make_folder(os.path.dirname(path))
@@ -196,18 +212,58 @@ class WorkTrees:
         return Tree(path, admin, start, None, mark_of(new.task), None)
 
     def _refuse_taken(self, new: NewTree, head: str | None, path: str, trees: list[Tree]) -> None:
-        """Refuse what is somebody else's, before anything is made."""
+        """Refuse what is somebody else's, and what git refuses, before anything is made."""
         if head is not None and not new.is_known:
-            raise Refused(
+            raise NameTaken(
                 f"branch {shown(new.branch)} is there already, at {head[:12]}; name another branch"
             )
         if (at := checked_out_at(self.place, new.branch, trees)) is not None:
             raise Refused(f"branch {shown(new.branch)} is checked out at {at}; name another branch")
         if any(tree.path == path for tree in trees):
-            raise Refused(f"{path} is a work tree of somebody else; name another path")
+            raise NameTaken(f"{path} is a work tree of somebody else; name another path")
         if os.path.lexists(path) and not is_empty_folder(path):
-            raise Refused(f"{path} is there already and has something in it; name another path")
+            raise NameTaken(f"{path} is there already and has something in it; name another path")
         self._refuse_too_many([tree for tree in trees if tree.is_ours])
+
+    def _rehearse(self, new: NewTree, held: tuple[int, ...]) -> None:
+        """Have git prepare the making of a branch, and leave it: it refuses now what it would then.
+
+        Raises:
+            NameTaken: a branch has a name above or below that of the new one.
+            GitFailed: git, or a hook of it, refuses for another reason.
+        """
+        ref = self.place.branch_ref(new.branch)
+        parts = ref.split("/")
+        above = ["/".join(parts[:count]) for count in range(3, len(parts))]
+        answer = self.place.git.run("for-each-ref", "--format=%(refname)", *above, ref)
+        for name in os.fsdecode(answer).splitlines():
+            if name in above or name.startswith(f"{ref}/"):
+                there = shown(name.removeprefix("refs/heads/"))
+                raise NameTaken(
+                    f"branch {shown(new.branch)} can't be made beside branch {there}: git keeps one"
+                    " as a folder of the other; name another branch"
+                )
+        steps = f"start\ncreate {ref} {new.base}\nprepare\nabort\n"
+        command = ("update-ref", "--stdin")
+        self._create(self.place.git, new, *command, stdin=os.fsencode(steps), kept=held)
+
+    def _create(
+        self,
+        git: Repository,
+        new: NewTree,
+        *command: str,
+        stdin: bytes = b"",
+        kept: tuple[int, ...] = (),
+    ) -> None:
+        """Run the git that makes the branch; a lock on it that a kill has left goes."""
+        run = partial(git.run, *_PATIENT, *command, stdin=stdin, limit_s=new.limit_s, kept=kept)
+        try:
+            run()
+        except CommandFailed as error:
+            if drop_dead_branch_lock(self.place, self.place.branch_ref(new.branch), new.base):
+                run()
+                return
+            raise GitFailed(f"branch {shown(new.branch)} can't be made: {error.reason}") from error
 
     def _refuse_too_many(self, own: list[Tree]) -> None:
         """Refuse another tree where those of tasks are as many, or as large, as they may be."""
@@ -266,14 +322,7 @@ class WorkTrees:
         git.run("symbolic-ref", "HEAD", ref, limit_s=new.limit_s)  # a hook of git may hang
         if there is not None:
             return
-        create = (*_PATIENT, "update-ref", "-m", mark_of(new.task), ref, new.base, NOTHING)
-        try:
-            git.run(*create, limit_s=new.limit_s)
-        except CommandFailed as error:
-            if drop_dead_branch_lock(self.place, ref, new.base):
-                git.run(*create, limit_s=new.limit_s)
-                return
-            raise GitFailed(f"branch {shown(new.branch)} can't be made: {error.reason}") from error
+        self._create(git, new, "update-ref", "-m", mark_of(new.task), ref, new.base, NOTHING)
 
     def _fill(self, tree: Tree, new: NewTree, held: int) -> None:
         """Take the steps that a user's programs may have a part in."""
@@ -289,7 +338,7 @@ class WorkTrees:
                 ) from error
             raise
         if new.has_hooks and self.place.has_hook("post-checkout"):
-            _run_hook(git, new.limit_s)
+            _run_hook(git, new)
         if new.has_submodules:
             update = ("submodule", "update", "--init", "--recursive", "--quiet")
             git.run(*update, limit_s=new.limit_s)
@@ -297,16 +346,18 @@ class WorkTrees:
             copy_files(self.place.main, tree.path, new.copies)
         if new.setup:
             kept = {key: value for key, value in os.environ.items() if key not in ALONE}
-            run_setup(new.setup, tree.path, {**kept, **new.environment}, new.limit_s)
+            variables = {**kept, **new.environment}
+            run_setup(new.setup, tree.path, variables, new.limit_s, new.stop)
 
 
-def _run_hook(git: Repository, limit_s: float) -> None:
+def _run_hook(git: Repository, new: NewTree) -> None:
     """Run `post-checkout` as git does it in a new work tree."""
     head = git.run("rev-parse", "HEAD").decode().strip()
     hook = ("hook", "run", "--ignore-missing", "post-checkout", "--")
     try:
-        git.run_guarded(*hook, "0" * len(head), head, "1", limit_s=limit_s)
+        given = ("0" * len(head), head, "1")
+        git.run_guarded(*hook, *given, limit_s=new.limit_s, stop=new.stop)
     except CommandFailed as error:
         raise GitFailed(f"the hook post-checkout failed: {error.reason}") from error
     except OutOfTime as error:
-        raise OutOfTime(f"the hook post-checkout has not ended within {limit_s:g} s") from error
+        raise OutOfTime(f"the hook post-checkout has not ended within {new.limit_s:g} s") from error

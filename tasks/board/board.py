@@ -3,108 +3,44 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
 
 from ...git.repository import GitFailed
 from ...schema.errors import InvalidInput
 from ...schema.message.times import format_ts
-from ...subscribers.queues.dead_letters import DeadLetters
-from ...subscribers.queues.queue import Queue
-from ...subscribers.queues.queues import Queues
-from ..records.landings import Landings
 from ..records.task_table import TaskTable
-from ..steps.messages import COMPLETIONS, QUEUES
 from .forecast import forecast_of_tasks, heads_of
+from .jobs import TaskJobs
 from .lookout import Lookout
 from .past import fold_at
 from .reserved import changed_by, compare
+from .waiting import (
+    Row,
+    Waiting,
+    of_approved,
+    of_clash,
+    of_dependencies,
+    of_failed,
+    of_jobs,
+    of_queues,
+    of_reserved,
+    of_tasks,
+    proposals,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any, Literal
+    from collections.abc import Sequence
+    from typing import Any
 
     from ...bus.bus import Bus
-    from ...bus.leases import Lease
-    from ...bus.presence.heartbeats import Heartbeat
     from ...schema.message.message import Message
     from ..records.task import Task
     from .forecast import Clash
+    from .jobs import TaskJob
     from .reserved import Changed, Reserved
-
-    #: The kinds of what waits for a person.
-    Kind = Literal[
-        "question",
-        "review",
-        "lost",
-        "paused",
-        "proposal",
-        "dead completion",
-        "unproven",
-        "conflict",
-        "reserved",
-    ]
 
 #: How many of the newest heartbeats and changes of state are shown.
 MAX_CHANGES = 100
-
-#: How many dead completions are looked at.
-_MAX_DEAD = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A live task, and what is known of its worker.
-
-    Attributes:
-        task: the task.
-        held: the lease under which it is held, or None.
-        beat: the last beat of its worker, or None.
-    """
-
-    task: Task
-    held: Lease | None
-    beat: Heartbeat | None
-
-    def record(self, now_ms: int) -> dict[str, Any]:
-        """Return its JSON object."""
-        return {
-            **self.task.record(),
-            "since": format_ts(self.task.changed_at_ms),
-            "since_s": round(max(0, now_ms - self.task.changed_at_ms) / 1000, 1),
-            "held_until": None if self.held is None else format_ts(self.held.until_ms),
-            "heartbeat": None if self.beat is None else self.beat.record(),
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Something that waits for a person.
-
-    Attributes:
-        kind: what it is.
-        task: the name of the task, or None.
-        by: the agent that is to decide; None: anybody.
-        text: more, for people.
-        since_ms: since when, in epoch milliseconds; None: not known.
-    """
-
-    kind: Kind
-    task: str | None
-    by: str | None
-    text: str
-    since_ms: int | None
-
-    def record(self) -> dict[str, Any]:
-        """Return its JSON object."""
-        since = None if self.since_ms is None else format_ts(self.since_ms)
-        return {
-            "kind": self.kind,
-            "task": self.task,
-            "for": self.by,
-            "text": self.text,
-            "since": since,
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +54,7 @@ class Board:
         waiting: what waits for a person.
         clashes: the pairs that would not merge; none of the past are known.
         reserved: the changed files that others have reserved; none of the past are known.
+        jobs: those that have no task yet, the oldest first; none of the past are known.
         changes: the newest messages that tell of heartbeats and of changes of state, the newest
             first.
         problem: why no forecast could be made, or None.
@@ -129,6 +66,7 @@ class Board:
     waiting: tuple[Waiting, ...]
     clashes: tuple[Clash, ...] = ()
     reserved: tuple[Reserved, ...] = ()
+    jobs: tuple[TaskJob, ...] = ()
     changes: tuple[Message, ...] = ()
     problem: str | None = None
 
@@ -138,6 +76,7 @@ class Board:
             "at": format_ts(self.at_ms),
             "seq": self.seq,
             "tasks": [row.record(self.at_ms) for row in self.rows],
+            "jobs": [job.record() for job in self.jobs],
             "waiting": [each.record() for each in self.waiting],
             "conflicts": [each.record() for each in self.clashes],
             "reserved": [each.record() for each in self.reserved],
@@ -169,15 +108,22 @@ class Boards:
         beats = {beat.agent: beat for beat in bus.heartbeats.list()}
         rows = [Row(task, held.get(task.lease_name), beats.get(task.worker)) for task in tasks]
         clashes, reserved, problem = self._of_git(tasks)
+        jobs = TaskJobs(bus)
+        without = jobs.without_task()
         waiting = [
-            *_of_tasks(rows, is_now=True),
-            *_of_queues(bus),
-            *_proposals(bus),
-            *(_of_clash(clash) for clash in clashes),
-            *(_of_reserved(each) for each in reserved),
+            *of_tasks(rows, is_now=True),
+            *of_approved(bus, rows, held),
+            *of_dependencies(bus, rows, without),
+            *of_jobs(rows, without, jobs.live),
+            *of_failed(bus),
+            *of_queues(bus),
+            *proposals(bus),
+            *(of_clash(clash) for clash in clashes),
+            *(of_reserved(each) for each in reserved),
         ]
         return Board(
             *(now_ms, seq, tuple(rows), tuple(waiting), tuple(clashes), tuple(reserved)),
+            jobs=tuple(without),
             changes=tuple(newest_changes(bus, seq)),
             problem=problem,
         )
@@ -201,7 +147,7 @@ class Boards:
         changes = tuple(newest_changes(self._bus, seq))
         message = self._bus.log.readable(seq) if seq else None
         at_ms = max([0 if message is None else message.ts_ms, *(each.ts_ms for each in changes)])
-        waiting = tuple(_of_tasks(rows, is_now=False))
+        waiting = tuple(of_tasks(rows, is_now=False))
         return Board(at_ms, seq, rows, waiting, changes=changes)
 
     def _of_git(self, tasks: Sequence[Task]) -> tuple[list[Clash], list[Reserved], str | None]:
@@ -224,72 +170,6 @@ def newest_changes(bus: Bus, upto_seq: int, count: int = MAX_CHANGES) -> list[Me
         for message in bus.log.newest(count, before_seq=upto_seq + 1, type=type)
     ]
     return sorted(found, key=lambda message: -message.seq)[:count]
-
-
-def _of_tasks(rows: Sequence[Row], *, is_now: bool) -> Iterator[Waiting]:
-    for row in rows:
-        task = row.task
-        if task.unproven:
-            text = f"its row was lost, and made of messages; 'bus task confirm {task.task}'"
-            yield Waiting("unproven", task.task, None, text, task.changed_at_ms)
-        elif task.blocked is not None:
-            ends_ms = task.blocked.deadline_ms
-            ends = "" if ends_ms is None else f" (until {format_ts(ends_ms)})"
-            text = task.blocked.question + ends
-            yield Waiting("question", task.task, task.requester, text, task.blocked.since_ms)
-        elif task.state == "IN_REVIEW":
-            text = f"{task.branch} at {(task.head or '')[:12]}"
-            by = task.reviewer or task.requester
-            yield Waiting("review", task.task, by, text, task.changed_at_ms)
-        elif is_now and task.state == "WORKING" and row.held is None:
-            text = f"the lease of {task.worker} has run out; see 'bus task settle'"
-            yield Waiting("lost", task.task, None, text, task.changed_at_ms)
-
-
-def _of_queues(bus: Bus) -> Iterator[Waiting]:
-    there = {info.name: info for info in Queues(bus).list()}
-    for name in QUEUES:
-        if name in there and there[name].paused_at_ms is not None:
-            text = f"nothing is taken from queue {name}; see 'bus queue resume'"
-            yield Waiting("paused", None, None, text, there[name].paused_at_ms)
-    if COMPLETIONS in there:
-        yield from _dead_completions(bus)
-
-
-def _dead_completions(bus: Bus) -> Iterator[Waiting]:
-    dead = DeadLetters(Queue.open(bus, COMPLETIONS)).find()
-    for job in islice(dead, _MAX_DEAD):
-        message = bus.log.readable(job.seq)
-        payload = None if message is None else message.payload
-        named = payload.get("task") if isinstance(payload, dict) else None
-        task = named if isinstance(named, str) else None
-        text = f"seq {job.seq}: {job.error or 'it could not be integrated'}; see 'bus dead list'"
-        yield Waiting("dead completion", task, None, text, job.ended_at_ms)
-
-
-def _proposals(bus: Bus) -> Iterator[Waiting]:
-    for landing in Landings.of(bus).undecided():
-        if landing.state == "proposed":
-            text = f"{landing.candidate[:12]} was proposed for {landing.target}"
-            yield Waiting("proposal", landing.task, None, text, landing.intended_at_ms)
-
-
-def _of_clash(clash: Clash) -> Waiting:
-    if clash.not_known is not None:
-        files = "".join(f" {file}" for file in clash.files)
-        text = f"not known whether it would merge with {clash.b}:{files}: {clash.not_known}"
-    else:
-        files = ", ".join(clash.files) or "no common ancestor"
-        text = f"would not merge with {clash.b}: {files}"
-    return Waiting("conflict", clash.a, None, text, None)
-
-
-def _of_reserved(each: Reserved) -> Waiting:
-    held = each.conflict.held
-    text = (
-        f"changes {each.conflict.path}, reserved by {held.agent} until {format_ts(held.until_ms)}"
-    )
-    return Waiting("reserved", each.task, held.agent, text, held.reserved_at_ms)
 
 
 def _change_record(message: Message) -> dict[str, Any]:

@@ -221,10 +221,17 @@ def _roles(tree: Any, bus: list[str]) -> Iterable[Role]:
 
 
 def _options(settings: Any, *names: str) -> list[str]:
-    """Return settings as options of a command."""
+    """Return settings as options of a command; words stand for the line that a shell splits so."""
+    given = {name: settings[name] for name in names if name in settings}
     return [
-        word for name in names if name in settings for word in (f"--{name}", f"{settings[name]}")
+        word
+        for name, value in given.items()
+        for word in (f"--{name}", _line_of(value) if isinstance(value, list) else f"{value}")
     ]
+
+
+def _line_of(words: list[Any]) -> str:
+    return shlex.join(str(word) for word in words)
 
 
 def _ending(settings: Any, *names: str) -> list[str]:

@@ -58,6 +58,11 @@ def command(value: Any) -> str | None:
     return None if is_command else "a command: a text, or a list of words"
 
 
+def _setup(value: Any) -> str | None:
+    is_setup = _words(value) is None if isinstance(value, str) else command(value) is None
+    return None if is_setup else "a line for the shell, or a list of words"
+
+
 def _commands(value: Any) -> str | None:
     is_list = isinstance(value, list) and not any(map(_words, value))
     return None if is_list else "a list of commands, each a text"
@@ -118,7 +123,7 @@ ROLES: Mapping[str, Mapping[str, Check]] = {
         "review": _one_of("none", "required", "other"),
         "base": _words,
         "into": _words,
-        "setup": _words,
+        "setup": _setup,
     },
     "integrator": {
         "into": _words,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from contextlib import suppress
 
-from ...git.trees.tree_names import safe_name
 from ...schema.errors import BusBusy, LeaseLost, Refused
 from ...schema.message.times import format_ts
 from ...schema.processes import start_thread
@@ -14,7 +12,7 @@ from ...schema.queries import engine_of
 from ...subscribers.jobs.claims import Claims
 from ...subscribers.jobs.errors import ClaimLost
 from ...subscribers.queues.claim_by_token import claim_of
-from ..records.task import TARGET_LEASE
+from ..records.task import lease_of_target
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,13 +28,6 @@ if TYPE_CHECKING:
 LEASE_S = 30.0
 
 
-def lease_of_target(repository: str, target: str) -> str:
-    """Return the name of the lease of a target: one integrator works on it at a time."""
-    shown = target if target.isprintable() and len(target) < 200 else safe_name(target)
-    digest = hashlib.sha256(repository.encode("utf-8", "surrogateescape")).hexdigest()[:8]
-    return f"{TARGET_LEASE}{shown}@{digest}"
-
-
 class Holding:
     """The lease of a target, and the claims of what is being integrated.
 
@@ -46,18 +37,26 @@ class Holding:
     Args:
         bus: the bus.
         queue: the completions.
-        name: of the lease.
+        repository, target: whose integrator it is.
         group: the worker group of the target's integrators.
         agent: the integrator.
         lease_s: how long lease and claims last.
     """
 
     def __init__(
-        self, bus: Bus, queue: Queue, name: str, group: str, agent: str, lease_s: float = LEASE_S
+        self,
+        bus: Bus,
+        queue: Queue,
+        repository: str,
+        target: str,
+        *,
+        group: str,
+        agent: str,
+        lease_s: float = LEASE_S,
     ) -> None:
         self._bus = bus
         self._queue = queue
-        self._name = name
+        self._name = lease_of_target(repository, target)
         self._group = group
         self._agent = agent
         self.lease_s = lease_s

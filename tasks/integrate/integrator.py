@@ -23,7 +23,7 @@ from ..steps.tasks import Tasks
 from .book import Book
 from .checks import NotStarted
 from .desk import Desk
-from .holding import LEASE_S, Holding, lease_of_target
+from .holding import LEASE_S, Holding
 from .lander import Lander
 
 TYPE_CHECKING = False
@@ -126,9 +126,13 @@ class Integrator:
         target = rules.target_in(self._place, held)
         group = integrators_of(repository, rules.target)
         queue = Queue.open(self._bus, COMPLETIONS)
-        name = lease_of_target(repository, rules.target)
         with (
-            Holding(self._bus, queue, name, group, rules.agent, self._lease_s) as holding,
+            Holding(
+                *(self._bus, queue, repository, rules.target),
+                group=group,
+                agent=rules.agent,
+                lease_s=self._lease_s,
+            ) as holding,
             self._bus.heart(rules.agent) as heart,
             listen(self._bus) as listener,
         ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...git.trees.tree_names import safe_name
 from ...schema.message.times import format_ts
 
 TYPE_CHECKING = False
@@ -21,6 +22,9 @@ LIVE, FINAL = STATES[:4], STATES[4:]
 
 #: The states in which a worker has the task under a lease, but while it is blocked.
 HELD: tuple[TaskState, ...] = ("ASSIGNED", "WORKING")
+
+#: The names of the priorities, each at its number.
+PRIORITIES = ("interactive", "normal", "background")
 
 #: How many attempts a task has unless its maker says otherwise.
 MAX_ATTEMPTS = 3
@@ -210,3 +214,12 @@ class Task:
 def lease_of(task: str) -> str:
     """Return the name of the lease on a task."""
     return TASK_LEASE + task
+
+
+def lease_of_target(repository: str, target: str) -> str:
+    """Return the name of the lease of a target: one integrator works on it at a time."""
+    import hashlib
+
+    shown = target if target.isprintable() and len(target) < 200 else safe_name(target)
+    digest = hashlib.sha256(repository.encode("utf-8", "surrogateescape")).hexdigest()[:8]
+    return f"{TARGET_LEASE}{shown}@{digest}"

@@ -20,6 +20,7 @@ from ..trees.spawn import Spawn, TaskSpec
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...subscribers.jobs.claims import Claim
+    from ...workers.processes.stop_switch import StopSwitch
     from ..options import OnLost, Review
     from ..records.task import Task
     from ..steps.tasks import Tasks
@@ -43,7 +44,8 @@ class TreeSettings:
         review: whose approval the work needs.
         fetches: whether the target is fetched first, and the base taken from its remote.
         copies: globs of files of the main work tree that a new one gets.
-        setup: a command for a new tree, in words; empty is what git's settings say.
+        setup: what is run in a new tree: a line for the shell, or the words of a command; empty
+            is what git's settings say.
         keeps: whether a tree stays when the work is done.
     """
 
@@ -54,7 +56,7 @@ class TreeSettings:
     review: Review = "none"
     fetches: bool = False
     copies: tuple[str, ...] = ()
-    setup: tuple[str, ...] = ()
+    setup: str | tuple[str, ...] = ()
     keeps: bool = False
 
     def __post_init__(self) -> None:
@@ -79,15 +81,19 @@ class JobTrees:
 
     def __init__(self, tasks: Tasks, worker: str, settings: TreeSettings) -> None:
         self._tasks, self._worker, self._settings = tasks, worker, settings
-        self._spawn = Spawn(tasks.bus)
         self.place = named_repository(settings.folder)
         self._trees = WorkTrees(self.place)
 
-    def spawn(self, claim: Claim, form: JobForm, lease_s: float, on_lost: OnLost) -> Task:
+    def spawn(
+        self, claim: Claim, form: JobForm, lease_s: float, on_lost: OnLost, stop: StopSwitch
+    ) -> Task:
         """Make the tree and the task of a job. Safe to repeat.
 
         Raises:
-            Refused: a name is somebody else's, or there is no such base.
+            ProgramStopped: the switch was thrown.
+            TreeBusy: another process is making it.
+            Refused: there is no such base, or a process works in what was left; as `NameTaken`: a
+                name is somebody else's.
             LeaseLost: a worker that was lost has begun to make it, and holds it still.
             GitFailed: git failed.
         """
@@ -105,12 +111,14 @@ class JobTrees:
             correlation_id=message.conversation,
             in_reply_to=message.id,
         )
-        return self._spawn.spawn(spec, agent=message.from_agent, lease_s=lease_s)
+        spawn = Spawn(self._tasks.bus, stop=stop)
+        return spawn.spawn(spec, agent=message.from_agent, lease_s=lease_s)
 
-    def make(self, task: Task) -> None:
+    def make(self, task: Task, stop: StopSwitch) -> None:
         """Make sure that the tree of a task is there, with what it had.
 
         Raises:
+            ProgramStopped: the switch was thrown.
             Refused: the task is of another repository, or its place is somebody else's.
             GitFailed: git failed.
         """
@@ -118,7 +126,7 @@ class JobTrees:
             raise Refused(
                 f"task {task.task!r} is of {task.repository}, not {self.place.common_dir}"
             )
-        self._spawn.mend(task, self._spec(task.task))
+        Spawn(self._tasks.bus, stop=stop).mend(task, self._spec(task.task))
 
     def _spec(self, task: str) -> TaskSpec:
         settings = self._settings

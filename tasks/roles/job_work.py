@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 
+from ...git.limited import ProgramStopped
 from ...git.repository import GitFailed
+from ...git.trees.tree_locks import NameTaken, TreeBusy
 from ...schema.errors import BusBusy, InvalidInput, LeaseLost, Refused
 from ...subscribers.jobs.claims import Outcome
 from ...subscribers.jobs.errors import ClaimLost
@@ -78,7 +80,7 @@ class JobWork:
                 self._do_uncommitted(form)
         except Over:
             pass
-        except Interrupted:
+        except (Interrupted, ProgramStopped, TreeBusy):
             self._hand_back()
         except (ClaimLost, LeaseLost) as error:  # a late holder changes nothing
             _log.warning("message %s: %s", self._claim.message.seq, error)
@@ -86,7 +88,7 @@ class JobWork:
         except InvalidInput as error:
             self._end_badly(self._task, str(error), retry=False)
         except (Refused, GitFailed) as error:
-            self._end_badly(self._task, str(error), retry=True)
+            self._end_badly(self._task, str(error), retry=not isinstance(error, NameTaken))
 
     def _work(self, form: JobForm, task: Task) -> None:
         """Run the program as often as it is worth it, and record how the attempt ended."""
@@ -149,8 +151,8 @@ class JobWork:
             self._say("working", f"{form.task}: making its work tree")
             rule: OnLost = "fail" if on_lost == "fail" else "requeue"
             try:
-                return means.trees.spawn(self._claim, form, means.lease_s, rule)
-            except LeaseLost as error:
+                return means.trees.spawn(self._claim, form, means.lease_s, rule, self._switch)
+            except (LeaseLost, TreeBusy) as error:
                 self._say("waiting", str(error))
                 return None
 
@@ -183,7 +185,7 @@ class JobWork:
     def _begin(self, task: Task, token: int | None) -> Task:
         """Make sure of the tree, that nobody is in it, and begin."""
         means = self._means
-        means.trees.make(task)
+        means.trees.make(task, self._switch)
         patience_s = GRACE_S + 2 * DYING_S
         left = wait_until_alone(task.path, patience_s, lambda: self._switch.is_thrown)
         if self._switch.is_thrown:

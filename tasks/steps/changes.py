@@ -103,11 +103,12 @@ class Changes:
             return
         next_step = _STEPS.get(task.state)
         hint = f"the next step is {next_step}" if next_step else "that is final"
+        why = f" ({task.reason})" if task.reason else ""
         raise WrongTaskState(
             task.task,
             task.state,
             f"task {task.task!r} is {task.state} in attempt {task.attempt}, not"
-            f" {' or '.join(states)}; {hint}",
+            f" {' or '.join(states)}; {hint}{why}",
         )
 
     def hold(self, task: Task, agent: str, token: int) -> Lease:

@@ -17,10 +17,12 @@ from .queues import open_queue, take_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from typing import Any
 
     from ...bus.bus import Bus
+    from ...schema.message.message import Message
+    from ...subscribers.queues.queue import Queue
     from ..records.task import Task
     from ..records.task_table import TaskTable
 
@@ -136,32 +138,58 @@ class Planning:
             check_task_name(job.task)
             if job.task in planned or names.count(job.task) > 1 or self._tasks.get(job.task):
                 raise TaskExists(f"task {job.task!r} exists; choose another name")
-        before = planned | self._of_jobs(
-            claim.seq for claim in Views.of(self._bus).active_claims(queue.info)
-        )
+        before = planned | self._running(queue)
         for job in jobs:
             for name in job.depends_on:
-                if name not in before:
-                    self._check_dependency(job, name, is_later=name in names)
+                if name in before:
+                    continue
+                if name in names:
+                    raise InvalidInput(
+                        f"job {job.task!r} depends on {name!r}, which comes later: give the jobs in"
+                        " an order in which they can be done"
+                    )
+                self._check_dependency(f"job {job.task!r}", name)
             before.add(job.task)
 
-    def _check_dependency(self, job: NewJob, name: str, *, is_later: bool) -> None:
-        if is_later:
-            raise InvalidInput(
-                f"job {job.task!r} depends on {name!r}, which comes later: give the jobs in an"
-                " order in which they can be done"
-            )
+    def check_dependencies(self, task: str, names: Collection[str]) -> None:
+        """Check what a new task depends on: tasks, and jobs that wait or run.
+
+        Raises:
+            InvalidInput: one is itself, is unknown, or will not land.
+        """
+        if not names:
+            return
+        queue = open_queue(self._bus, JOBS)
+        known = {job.task for job in self._planned.list()} | self._running(queue)
+        known |= self._of_jobs(Jobs.of(self._bus).queued_seqs(queue.info))
+        for name in names:
+            if name == task or name not in known:
+                self._check_dependency(f"task {task!r}", name)
+
+    def _check_dependency(self, what: str, name: str) -> None:
         task = self._tasks.get(name)
         if task is None:
-            raise InvalidInput(f"job {job.task!r} depends on {name!r}, which is no task")
+            raise InvalidInput(
+                f"{what} depends on {name!r}, which is no task; see 'bus task list --all'"
+            )
         if task.state in ("CANCELLED", "FAILED"):
-            raise InvalidInput(f"job {job.task!r} depends on {name!r}, which is {task.state}")
+            raise InvalidInput(f"{what} depends on {name!r}, which is {task.state}")
+
+    def _running(self, queue: Queue) -> set[str]:
+        claims = Views.of(self._bus).active_claims(queue.info)
+        return self._of_jobs(claim.seq for claim in claims)
 
     def _of_jobs(self, seqs: Iterable[int]) -> set[str]:
         """Return the tasks of jobs, which may not be there yet."""
         messages = (self._bus.log.readable(seq) for seq in seqs)
-        payloads = (message.payload for message in messages if message is not None)
-        return {str(each.get("task")) for each in payloads if isinstance(each, dict)}
+        return {task_of_job(message) for message in messages if message is not None}
+
+
+def task_of_job(message: Message) -> str:
+    """Return the name of the task of a job: what it says, else its id."""
+    payload = message.payload
+    said = payload.get("task") if isinstance(payload, dict) else None
+    return said if isinstance(said, str) and said else message.id
 
 
 def _draft(

@@ -39,6 +39,19 @@ class ReviewSteps(Steps):
                 raise Refused(f"task {name!r} wants the review of another agent than {agent}")
             return self._approve(task, agent, words)
 
+    def merge(self, name: str, *, agent: str) -> Task:
+        """Have a task wait for the integrator: approve it, unless that was done.
+
+        One that has landed is returned as it is.
+
+        Raises:
+            Refused: as for `approve`.
+            WrongTaskState: there is nothing to approve, or it is over without having landed.
+        """
+        with self.bus.transaction():
+            task = self._changes.proven(name)
+            return task if task.state == "COMPLETED" else self.approve(name, agent=agent)
+
     def _approve(self, task: Task, agent: str, words: str | None = None) -> Task:
         mails: Sequence[Draft] = [completion_of(replace(task, state="APPROVED"), agent)]
         if task.review != "none":

@@ -9,7 +9,7 @@ from ...schema.errors import InvalidInput, Refused
 from ...schema.message.names import check_agent
 from ..records.task import LEASE_S, Blocked, NewTask, Task
 from .errors import TaskExists
-from .messages import ANSWER, BLOCKED, completion_of, done, told
+from .messages import ANSWER, BLOCKED, completion_of, done, state_change, told
 from .names import check_task_name
 from .steps import Steps
 
@@ -38,21 +38,38 @@ class WorkerSteps(Steps):
 
         Raises:
             TaskExists: there is a task of this name, of another worker or branch.
-            InvalidInput: a field breaks a rule.
+            InvalidInput: a field breaks a rule, or what it depends on is unknown or will not land.
         """
-        check_task_name(new.task)
-        check_agent(new.worker, "worker")
-        check_agent(agent)
-        self.bus.agents.refuse_several(new.worker, new.reviewer)
+        self._check_names(new, agent)
         self._changes.create_queues()
         with self.bus.transaction():
             there = self._table.get(new.task)
             if there is not None:
                 return self._again(there, new, lease_s)
+            self._changes.plans.check_dependencies(new.task, new.depends_on)
             lease = self._take(new.task, new.worker, lease_s)
             return self._changes.begin(
                 _first(new, agent, lease.token, self.bus.now_ms()), agent, new.in_reply_to
             )
+
+    def check_new(self, new: NewTask, *, agent: str) -> None:
+        """Check a new task as `assign` does, before its tree is made. Changes no task.
+
+        Raises:
+            InvalidInput: as for `assign`.
+        """
+        self._check_names(new, agent)
+        first = _first(new, agent, 1, self.bus.now_ms())
+        state_change(first, None, agent, in_reply_to=new.in_reply_to, is_new=True).prepare(0)
+        self._changes.plans.check_dependencies(new.task, new.depends_on)
+
+    def _check_names(self, new: NewTask, agent: str) -> None:
+        check_task_name(new.task)
+        check_agent(new.worker, "worker")
+        check_agent(agent)
+        if new.reviewer is not None:
+            check_agent(new.reviewer, "reviewer")
+        self.bus.agents.refuse_several(new.worker, new.reviewer)
 
     def _again(self, there: Task, new: NewTask, lease_s: float) -> Task:
         if (there.worker, there.branch, there.repository) != (

@@ -17,19 +17,31 @@ from ...schema.arguments import with_checked_arguments
 from ...schema.directory.layout import BUS_DIR_VARIABLE
 from ...schema.errors import AckbusError, LeaseLost, Refused, shown
 from ...schema.message.names import check_agent
-from ..records.task import LEASE_S, NewTask, TaskTerms, lease_of
+from ..records.task import LEASE_S, PRIORITIES, NewTask, TaskTerms, lease_of
 from ..steps.errors import TaskExists, TaskNotFound
 from ..steps.names import check_task_name
 from ..steps.tasks import Tasks
+from .remains import clear_remains
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...bus.leases import Lease
+    from ...workers.processes.stop_switch import StopSwitch
     from ..records.task import Task
 
 #: The branch of a task unless told otherwise.
 BRANCH = "{worker}/{task}"
+
+#: The terms that a repetition may not change, with their names for people.
+_TERMS = {
+    "prompt": "prompt",
+    "review": "review",
+    "reviewer": "reviewer",
+    "priority": "priority",
+    "max_attempts": "attempts in all",
+    "depends_on": "dependencies",
+}
 
 #: Settings of git for new trees: globs of files to copy, a command for the shell, a branch.
 COPY_SETTING, SETUP_SETTING, BRANCH_SETTING = "ackbus.copy", "ackbus.setup", "ackbus.branch"
@@ -47,10 +59,13 @@ class TaskSpec(TaskTerms):
             setting `ackbus.branch` says, else `{worker}/{task}`.
         fetches: whether the target is fetched from its remote first, and the base taken from there.
         copies: globs of files to copy from the main work tree, besides those of `ackbus.copy`.
-        setup: a command that is run in a new tree; empty: what `ackbus.setup` says, if anything.
+        setup: what is run in a new tree: a line for the shell, or the words of a command; empty:
+            what `ackbus.setup` says, if anything.
         has_hooks, has_submodules, has_large_files: whether the hook `post-checkout` is run,
             submodules are initialised, and Git LFS fetches the contents of its files.
         limit_s: how long each of checkout, hook and set-up may take, in seconds.
+        said: the terms that a task of this name, where there is one, must have; None: those that
+            are not defaults.
     """
 
     folder: str
@@ -59,11 +74,19 @@ class TaskSpec(TaskTerms):
     branch: str | None = None
     fetches: bool = False
     copies: tuple[str, ...] = ()
-    setup: tuple[str, ...] = ()
+    setup: str | tuple[str, ...] = ()
     has_hooks: bool = True
     has_submodules: bool = False
     has_large_files: bool = True
     limit_s: float = 600.0
+    said: frozenset[str] | None = None
+
+    def terms_said(self) -> list[str]:
+        """Return the names of the terms that are more than defaults."""
+        terms = [each for each in fields(TaskTerms) if each.name in _TERMS]
+        if self.said is None:
+            return [each.name for each in terms if getattr(self, each.name) != each.default]
+        return [each.name for each in terms if each.name in self.said]
 
 
 @with_checked_arguments
@@ -72,10 +95,12 @@ class Spawn:
 
     Args:
         bus: an open bus.
+        stop: ends hook and set-up of a new tree early; None: nothing does.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, *, stop: StopSwitch | None = None) -> None:
         self._bus = bus
+        self._stop = stop
         self._tasks = Tasks(bus)
 
     def spawn(self, spec: TaskSpec, *, agent: str, lease_s: float = LEASE_S) -> Task:
@@ -85,9 +110,11 @@ class Spawn:
         while the task is ASSIGNED and free.
 
         Raises:
-            TaskExists: there is a task of this name, of another worker, branch or repository.
+            TaskExists: there is a task of this name, of another worker, branch or repository, with
+                other terms.
             Refused: the branch or the path is somebody else's, or the base is no commit.
             LeaseLost: another worker has the lease of this name.
+            ProgramStopped: the switch was thrown.
             GitFailed: git, a hook or the set-up failed; a repetition goes on from there.
         """
         check_task_name(spec.task)
@@ -99,8 +126,10 @@ class Spawn:
             return self._again(there, spec, trees, agent, lease_s)
         new = self._new(spec, trees)
         trees.place.branch_ref(new.branch)
+        self._tasks.check_new(new, agent=agent)
         lease = self._lease(spec, lease_s)
         try:
+            clear_remains(trees, new, self._bus.layout.directory)
             self._make(new, spec, trees, is_known=False)
         except AckbusError:
             with suppress(LeaseLost):
@@ -148,6 +177,8 @@ class Spawn:
                 f"task {there.task!r} exists: {there.worker} has it on branch {there.branch} of"
                 f" {there.repository}; choose another name"
             )
+        if not spec.from_queue:  # a job says what its task is; the worker's own settings don't
+            _refuse_other_terms(there, spec, trees.place)
         if there.is_live and not there.unproven:
             self.mend(there, spec)
         if there.worker != spec.worker:
@@ -205,9 +236,6 @@ class Spawn:
     def _make(
         self, task: Task | NewTask, spec: TaskSpec, trees: WorkTrees, *, is_known: bool
     ) -> None:
-        setup = spec.setup
-        if not setup and (line := trees.place.text(SETUP_SETTING)):
-            setup = ("sh", "-c", line)
         trees.make(
             NewTree(
                 task.task,
@@ -216,12 +244,14 @@ class Spawn:
                 path=task.path,
                 is_known=is_known,
                 copies=(*trees.place.texts(COPY_SETTING), *spec.copies),
-                setup=setup,
+                setup=spec.setup or trees.place.text(SETUP_SETTING) or (),
                 environment=self._environment(task),
                 has_hooks=spec.has_hooks,
                 has_submodules=spec.has_submodules,
                 has_large_files=spec.has_large_files,
                 limit_s=spec.limit_s,
+                bus=self._bus.layout.directory,
+                stop=self._stop,
             )
         )
 
@@ -235,6 +265,40 @@ class Spawn:
             "BUS_TASK_BASE": task.base,
             "BUS_TASK_TARGET": task.target,
         }
+
+
+def _refuse_other_terms(there: Task, spec: TaskSpec, place: Place) -> None:
+    """Refuse what a repetition says otherwise than the task was made.
+
+    Raises:
+        TaskExists: a term, the target or the base differs.
+    """
+    differing = {
+        _TERMS[name]: (_readable(name, there), _readable(name, spec))
+        for name in spec.terms_said()
+        if getattr(there, name) != getattr(spec, name)
+    }
+    if spec.target not in (None, there.target):
+        differing["target"] = (there.target, spec.target or "")
+    if spec.base not in (None, there.base_ref) and place.commit(spec.base or "") != there.base:
+        differing["base"] = (there.base_ref, spec.base or "")
+    if differing:
+        what = "; ".join(
+            f"its {name} is {now}, not {asked}" for name, (now, asked) in differing.items()
+        )
+        raise TaskExists(
+            f"task {there.task!r} exists: {what}; leave that out, or choose another name"
+        )
+
+
+def _readable(name: str, terms: Task | TaskSpec) -> str:
+    """Return a term for people."""
+    value = getattr(terms, name)
+    if name == "priority":
+        return PRIORITIES[value] if value in range(3) else str(value)
+    if isinstance(value, tuple):
+        return ", ".join(value) or "none"
+    return "none" if value is None else shown(value)
 
 
 def _check_path(task: Task, trees: WorkTrees) -> None:

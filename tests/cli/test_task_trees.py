@@ -62,9 +62,11 @@ def test_spawn_prints_the_fixed_form(task: RunTask, main: Git, project: Path) ->
     assert spawn(task) == record
 
 
-def test_spawn_needs_no_agent_in_the_environment(run_bus: RunBus, main: Git, bus: Bus) -> None:
+def test_spawn_makes_no_worker_its_own_requester(run_bus: RunBus, main: Git, bus: Bus) -> None:
+    """Item 24: without an agent the worker was asked for the review of its own work."""
     ended = run_bus("task", "spawn", "fix", "--worker", "w", env=dict(main.env))
-    assert ended.code == 0, ended.err
+    assert_error(ended, 2, "no agent is named: give --agent AGENT, or set BUS_AGENT")
+    assert list(bus.read()) == []
 
 
 def test_whole_way_of_a_task_by_commands(task: RunTask, main: Git) -> None:

@@ -8,8 +8,8 @@ from ackbus.doctor.checks.tasks import checks_of_tasks
 from ackbus.doctor.repair.tasks import mend_tasks
 from ackbus.schema.findings import Finding, examine
 from ackbus.tasks.board.board import Boards
-from ackbus.tasks.integrate.holding import lease_of_target
 from ackbus.tasks.records.landings import Landing, Landings
+from ackbus.tasks.records.task import lease_of_target
 from ackbus.tasks.steps.messages import STATE_CHANGE, TASKS
 from ackbus.tasks.steps.tasks import Tasks
 

@@ -105,3 +105,24 @@ def test_fault_is_told_with_its_line(text: str, told: str) -> None:
 
 def test_all_faults_are_told_at_once() -> None:
     assert len(faults("planner: {timeout: x}\nworkers: {count: -1}\nfoo: 1")) == 5
+
+
+@pytest.mark.parametrize(
+    ("written", "line"),
+    [
+        ("touch one && touch two", "touch one && touch two"),
+        ("[touch, 'one && two', 3]", "touch 'one && two' 3"),
+    ],
+    ids=["line", "words"],
+)
+def test_set_up_is_a_line_for_the_shell_and_a_list_is_words(written: str, line: str) -> None:
+    """Item 23: the worker gets a line, by which a shell runs the words of a list as they are."""
+    crew = read(f"workers: {{command: ./a, setup: {written}}}")
+    argv = crew.roles[0].argv
+    assert argv[argv.index("--setup") + 1] == line
+
+
+@pytest.mark.parametrize("written", ["''", "[]", "3", "{a: 1}", "[[a]]"])
+def test_set_up_is_text_or_words(written: str) -> None:
+    (fault,) = faults(f"workers: {{command: ./a, setup: {written}}}")
+    assert "workers.setup must be a line for the shell, or a list of words" in fault

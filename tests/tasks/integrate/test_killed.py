@@ -11,7 +11,7 @@ import pytest
 from ackbus import Queue
 from ackbus.git.targets.refs import LocalTarget
 from ackbus.schema.errors import Refused
-from ackbus.tasks.integrate.holding import lease_of_target
+from ackbus.tasks.records.task import lease_of_target
 
 from ...conftest import ROOT, wait_until
 from ...git_branches.conftest import has_ended

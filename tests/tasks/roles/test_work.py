@@ -222,6 +222,28 @@ class TestTrees:
         (tree,) = trees(repo)
         assert (Path(tree) / "copy").read_text() == "ready\n"
 
+    def test_set_up_is_a_line_for_the_shell(
+        self, jobs: Jobs, repo: Path, start_worker: RunWorker
+    ) -> None:
+        """Item 23: `touch one && touch two` made a file `&&`, which was committed."""
+        jobs.publish("x", task="t")
+        start_worker("true", "--drain", "--setup", "touch one && touch 'two words'")
+        (entry,) = jobs.completions()
+        assert git(repo, "diff", "--name-only", "main", str(entry["head"])).splitlines() == [
+            "one",
+            "two words",
+        ]
+
+    def test_set_up_in_python_is_a_line_or_words(self, bus: Bus, jobs: Jobs, repo: Path) -> None:
+        given: dict[str, str | tuple[str, ...]] = {
+            "line": "echo one two >set-up",
+            "words": ("sh", "-c", 'echo "$0" >set-up', "one two"),
+        }
+        for name, setup in given.items():
+            jobs.publish("x", task=name)
+            worker(bus, repo, "true", trees={"setup": setup}).run(drain=True)
+            assert git(repo, "show", f"{jobs.tasks.get(name).head}:set-up") == "one two"
+
 
 class TestEnds:
     """The end of a program, and its meaning for the job and the task."""
