@@ -289,11 +289,15 @@ class Service:
         engine = engine_of(self.bus)
         longest_s = _PAUSE_S if self._dispatcher.is_held_up else self._settings.tick_interval_s
         end = min(time.monotonic() + longest_s, self._reload_at)
+        now_ms = self.bus.now_ms()
         while not (self._orders.is_stopping or self._orders.is_to_reload):
             self._watchdog()
             nap_s = min(_RECHECK_S, end - time.monotonic())
+            before_ms, now_ms = now_ms, self.bus.now_ms()
+            if now_ms < before_ms:  # the clock was set back
+                return
             if due_ms is not None:
-                nap_s = min(nap_s, (due_ms - self.bus.now_ms()) / 1000)
+                nap_s = min(nap_s, (due_ms - now_ms) / 1000)
             if nap_s <= 0 or listener.wait(nap_s) or engine.version() != version:
                 return
 

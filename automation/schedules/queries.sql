@@ -6,7 +6,7 @@ VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: change_schedule
 -- Another configuration of its times: another schedule under the same name.
-UPDATE schedules SET config_hash = ?, next_nominal_ms = ?, due_ms = ?
+UPDATE schedules SET config_hash = ?, next_nominal_ms = ?, due_ms = ?, waiting_ms = NULL, kept_back = 0
  WHERE plugin = ? AND schedule_id = ?;
 
 -- name: advance_schedule
@@ -17,6 +17,11 @@ UPDATE schedules SET next_nominal_ms = ?1, due_ms = ?2, last_fired_ms = ifnull(?
 -- name: set_schedule_paused
 UPDATE schedules SET paused_at_ms = ?, next_nominal_ms = ?, due_ms = ?
  WHERE plugin = ? AND schedule_id = ?;
+
+-- name: correct_schedules
+-- The clock was set back: nothing has run later than now.
+UPDATE schedules SET last_fired_ms = min(last_fired_ms, ?1), begun_at_ms = min(begun_at_ms, ?1)
+ WHERE last_fired_ms > ?1 OR begun_at_ms > ?1;
 
 -- name: remove_schedule
 DELETE FROM schedules WHERE plugin = ? AND schedule_id = ?;
@@ -40,22 +45,47 @@ SELECT {schedule} FROM schedules
 SELECT min(due_ms) FROM schedules WHERE due_ms IS NOT NULL AND paused_at_ms IS NULL;
 
 -- name: add_decision
+-- One about a reopened time has the next turn; one about a decided time is refused by the table.
 INSERT INTO schedule_decisions (plugin, schedule_id, config_hash, nominal_ms, until_ms, count,
-                                decision, reason, job_id, decided_at_ms)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                                decision, reason, job_id, decided_at_ms, turn)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ifnull(
+  (SELECT max(turn) + 1 FROM schedule_decisions
+    WHERE plugin = ?1 AND schedule_id = ?2 AND config_hash = ?3 AND nominal_ms = ?4), 0));
+
+-- name: reopen_decisions
+-- Of times after one that did not fire and were decided while the clock was ahead; of one schedule,
+-- or of all.
+INSERT INTO schedule_decisions (plugin, schedule_id, config_hash, nominal_ms, until_ms, count,
+                                decision, reason, decided_at_ms, turn)
+SELECT plugin, schedule_id, config_hash, nominal_ms, until_ms, count, 'reopened',
+       'the clock was set back; this was ' || decision || ' while it was ahead'
+         || ifnull(': ' || nullif(reason, ''), ''), ?1, turn + 1
+  FROM schedule_decisions old INDEXED BY idx_schedule_decisions_decided
+ WHERE decided_at_ms > ?1 AND until_ms > ?2 AND decision IN ('skipped', 'missed')
+   AND (?3 IS NULL OR (plugin, schedule_id) = (?3, ?4))
+   AND NOT EXISTS (SELECT 1 FROM schedule_decisions
+                    WHERE plugin = old.plugin AND schedule_id = old.schedule_id
+                      AND config_hash = old.config_hash AND nominal_ms = old.nominal_ms
+                      AND turn > old.turn);
+
+-- name: newest_decision
+SELECT max(decided_at_ms) FROM schedule_decisions;
 
 -- name: is_decided
-SELECT EXISTS (SELECT 1 FROM schedule_decisions
-                WHERE plugin = ? AND schedule_id = ? AND config_hash = ? AND nominal_ms = ?);
+-- Its newest turn is a decision, and no reopening.
+SELECT max(turn) % 2 = 0 FROM schedule_decisions
+ WHERE plugin = ? AND schedule_id = ? AND config_hash = ? AND nominal_ms = ?;
 
 -- name: decided_within
 -- After the clock was set back a span may have some.
 SELECT nominal_ms FROM schedule_decisions
- WHERE plugin = ? AND schedule_id = ? AND config_hash = ? AND nominal_ms BETWEEN ? AND ?;
+ WHERE plugin = ? AND schedule_id = ? AND config_hash = ? AND nominal_ms BETWEEN ? AND ?
+ GROUP BY nominal_ms HAVING max(turn) % 2 = 0;
 
 -- name: is_any_decided
 SELECT EXISTS (SELECT 1 FROM schedule_decisions
-                WHERE plugin = ? AND schedule_id = ? AND config_hash = ?);
+                WHERE plugin = ? AND schedule_id = ? AND config_hash = ?
+                GROUP BY nominal_ms HAVING max(turn) % 2 = 0);
 
 -- name: decisions_of
 -- The newest first.

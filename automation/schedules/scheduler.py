@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from ...schema.errors import InvalidInput, NotFound, Refused
 from ...schema.message.times import MAX_TS_MS, format_ts
-from ...schema.paging import NoProgress
 from ..jobs.job_request import Submitted
 from .firing import last_times, submit, with_due
+from .healing import NO_TIMES, Healing
 from .overlap import cancel_outstanding
-from .recurrence import NoNextTime, first_nominal, next_nominal
+from .recurrence import first_nominal, next_nominal
 from .tables import Decision, Decisions, Schedules
 from .windows import why_not
 from .zones import zone_of
@@ -39,9 +39,6 @@ _LEAST_GRACE_MS = 1_000
 
 #: The errors that are of one job and not of the bus: its queue is full, or not there.
 _REFUSALS = (InvalidInput, NotFound, Refused)
-
-#: The errors of one schedule whose times can't be computed: by its rule, or by what is stored.
-_NO_TIMES = (NoNextTime, NoProgress, OverflowError, ValueError)
 
 _log = logging.getLogger("ackbus.automation.scheduler")
 
@@ -111,6 +108,7 @@ class Scheduler:
         self._max_polls: dict[str, int] = {}
         self._grace_ms = _LEAST_GRACE_MS
         self._chance = random.random
+        self._healing = Healing(bus, lambda: self._chance())
         self._seen_ms = 0  # the newest time that a tick has seen
 
     def take(self, config: Config, registry: Registry | None = None) -> None:
@@ -132,14 +130,13 @@ class Scheduler:
         entries = _entries(config, registry)
         with self._bus.transaction():
             now_ms = self._bus.now_ms()
+            self._healing.heal(entries, now_ms)  # the clock may have been set back
+            self._seen_ms = now_ms
             there = {(each.plugin, each.id): each for each in self._schedules.all()}
             for key in there.keys() - entries.keys():
                 self._schedules.remove(*key)
             for key, entry in entries.items():
-                known = there.get(key)
-                self._take(entry, known, now_ms)
-                if known is not None and known.config_hash == entry.hash and entry.every_s:
-                    self._bring_nearer(entry, known, now_ms)  # the clock may have been set back
+                self._take(entry, there.get(key), now_ms)
 
     def go_by(self, config: Config, registry: Registry | None = None) -> None:
         """Go by the schedules of a configuration, which are stored, from the next tick on."""
@@ -153,7 +150,7 @@ class Scheduler:
             return
         try:
             times = with_due(entry, self._first(entry, known, now_ms), self._chance())
-        except _NO_TIMES as error:  # of this schedule alone
+        except NO_TIMES as error:  # of this schedule alone
             _log_no_time(entry, str(error))
             times = None, None
         if known is None:
@@ -205,29 +202,20 @@ class Scheduler:
             if times is not None:
                 with_due(self._entries[known.plugin, known.id], times.following, 0.5)
             return times
-        except _NO_TIMES as error:
+        except NO_TIMES as error:
             return str(error)
 
     def _follow_clock(self) -> None:
-        """Bring intervals nearer after the clock was set back, which has put them too far away."""
-        now_ms, last_ms = self._bus.now_ms(), self._seen_ms
-        self._seen_ms = now_ms
-        if now_ms >= last_ms - _LEAST_GRACE_MS:
+        """Heal what a clock that was ahead has left, where it was set back since the last tick."""
+        now_ms = self._bus.now_ms()
+        if now_ms >= self._seen_ms - _LEAST_GRACE_MS:
+            self._seen_ms = max(self._seen_ms, now_ms)
             return
         with self._bus.transaction():
-            for each in self._schedules.all():
-                entry = self._entries.get((each.plugin, each.id))
-                if entry is not None and entry.every_s is not None:
-                    self._bring_nearer(entry, each, now_ms)
-
-    def _bring_nearer(self, entry: ScheduleEntry, known: Schedule, now_ms: int) -> None:
-        assert entry.every_s is not None
-        longest_ms = round(1000 * (entry.every_s + entry.jitter_s))
-        is_far = known.due_ms is not None and known.due_ms > now_ms + longest_ms
-        if not is_far or known.paused_at_ms is not None or entry.preferred_window is not None:
-            return
-        nominal_ms = next_nominal(entry, now_ms)
-        self._schedules.advance(entry, *with_due(entry, nominal_ms, self._chance()))
+            if self._check is not None:
+                self._check()
+            self._healing.heal(self._entries, now_ms)
+        self._seen_ms = now_ms
 
     def _decide(self, known: Schedule, times: _Times | str | None) -> None:
         """Decide about the times of one schedule that have come, in the open transaction."""
@@ -281,7 +269,9 @@ class Scheduler:
             from_ms = max(due_ms, 0) if is_moved else nominal_ms
             return _Times(nominal_ms, [], 0, nominal_ms, next_nominal(entry, from_ms))
         come, count = last_times(entry, nominal_ms, now_ms, MAX_LOOKED_AT)
-        following, current = next_nominal(entry, come[-1]), None
+        # An interval counts from its last time; a rule may have more of them than were looked at.
+        following = next_nominal(entry, now_ms if entry.every_s is None else come[-1])
+        current = None
         if count > 1 and come[-1] + self._grace_ms >= now_ms:
             current = come.pop()
             count -= 1

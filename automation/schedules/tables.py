@@ -30,7 +30,7 @@ _COLUMNS = {
 SQL = Queries(beside=__file__, parts=_COLUMNS)
 
 #: The decision about a nominal time.
-Verdict = Literal["fired", "skipped", "missed"]
+Verdict = Literal["fired", "skipped", "missed", "reopened"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Decision:
         plugin, id: the schedule.
         nominal_ms, until_ms: the first and the last nominal time.
         count: how many times these are.
-        verdict: `fired`, `skipped` or `missed`.
+        verdict: `fired`, `skipped` or `missed`; `reopened` where it was undone, to be made again.
         reason: why; "" for a job that began as it should.
         job_id: the job, or None.
         decided_at_ms: when it was decided.
@@ -144,6 +144,10 @@ class Schedules(Table):
         values = (at_ms, nominal_ms, due_ms, entry.plugin, entry.id)
         self._engine.change(SQL["set_schedule_paused"], values)
 
+    def correct(self, now_ms: int) -> None:
+        """Take what began or ran later than now as of now: the clock was set back."""
+        self._engine.change(SQL["correct_schedules"], (now_ms,))
+
     def remove(self, plugin: str, id: str) -> None:
         """Delete a schedule; the decisions about its times stay."""
         self._engine.change(SQL["remove_schedule"], (plugin, id))
@@ -172,7 +176,10 @@ class Schedules(Table):
 
 
 class Decisions(Table):
-    """The table `schedule_decisions`: each nominal time once, and never changed."""
+    """The table `schedule_decisions`: each nominal time once, and never changed.
+
+    What did not fire while the clock was ahead is reopened when that is set back: a row of its own.
+    """
 
     def add(
         self,
@@ -201,6 +208,17 @@ class Decisions(Table):
         self._engine.change(SQL["add_decision"], values)
         return Decision(entry.plugin, entry.id, *span, verdict, reason, job_id, now_ms)
 
+    def reopen(self, now_ms: int, after_ms: int, entry: ScheduleEntry | None = None) -> None:
+        """Open times again that were decided while the clock was ahead, and did not fire.
+
+        Args:
+            now_ms: the present time: a decision from after it was made while the clock was ahead.
+            after_ms: only times after this one.
+            entry: only those of this schedule; None: of all.
+        """
+        name = (None, None) if entry is None else (entry.plugin, entry.id)
+        self._engine.change(SQL["reopen_decisions"], (now_ms, after_ms, *name))
+
     def prune(self, before: str, limit: int) -> int:
         """Delete decisions of before a time, at most so many; the last of each schedule stays.
 
@@ -209,8 +227,12 @@ class Decisions(Table):
         """
         return self._engine.count_changes(SQL["prune_decisions"], (parse_ts(before), limit))
 
+    def newest_ms(self) -> int:
+        """Return when the newest decision was made, by the clock of then; 0 where there is none."""
+        return int(self._engine.value(SQL["newest_decision"]) or 0)
+
     def has(self, entry: ScheduleEntry, nominal_ms: int) -> bool:
-        """Whether a nominal time of a schedule is decided."""
+        """Whether a nominal time of a schedule is decided, and not reopened."""
         values = (entry.plugin, entry.id, entry.hash, nominal_ms)
         return bool(self._engine.value(SQL["is_decided"], values))
 

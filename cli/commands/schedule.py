@@ -108,7 +108,8 @@ def show_next(
 def history(name: Name, count: Count = 50, place: ServicePlace = SERVICE) -> int:
     """Print the decisions about a schedule's times, the newest first.
 
-    Each nominal time is decided once: fired, skipped or missed, with the reason. Decisions go after
+    Each nominal time is decided once: fired, skipped or missed, with the reason. One that did not
+    fire while the clock was ahead is reopened when that is set back. Decisions go after
     job_log_retention, but for the last. Exit code 4 when nothing is decided yet.
     """
     from ...automation.schedules.tables import Decisions

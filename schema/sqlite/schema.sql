@@ -682,7 +682,7 @@ CREATE TABLE meta (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta (key, value) VALUES ('schema_version', '9');
+INSERT INTO meta (key, value) VALUES ('schema_version', '10');
 
 CREATE TRIGGER meta_keeps_its_version BEFORE INSERT ON meta
 WHEN NEW.key = 'schema_version'
@@ -972,12 +972,17 @@ CREATE TABLE schedules (
   begun_at_ms     INTEGER NOT NULL CHECK (begun_at_ms BETWEEN 0 AND 253402300799999),
   last_fired_ms   INTEGER CHECK (last_fired_ms BETWEEN 0 AND 253402300799999),
   last_job_id     TEXT,
+  waiting_ms      INTEGER CHECK (waiting_ms BETWEEN 0 AND 253402300799999),  -- a time that waits for its turn
+  kept_back       INTEGER NOT NULL DEFAULT 0  -- times in a row that did not fire
+    CHECK (kept_back BETWEEN 0 AND 9007199254740991),
   PRIMARY KEY (plugin, schedule_id),
   CHECK ((next_nominal_ms IS NULL) = (due_ms IS NULL))
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idx_schedules_due ON schedules (due_ms) WHERE due_ms IS NOT NULL AND paused_at_ms IS NULL;
 
 -- Each nominal time of a schedule is decided once; a run of missed ones is one row, up to until_ms.
+-- One that did not fire while the clock was ahead is reopened when that is set back: the decision,
+-- its reopening and the next decision have the turns 0, 1 and 2.
 CREATE TABLE schedule_decisions (
   id            INTEGER PRIMARY KEY,
   plugin        TEXT NOT NULL CHECK (plugin <> ''),
@@ -986,11 +991,13 @@ CREATE TABLE schedule_decisions (
   nominal_ms    INTEGER NOT NULL CHECK (nominal_ms BETWEEN 0 AND 253402300799999),
   until_ms      INTEGER NOT NULL CHECK (until_ms BETWEEN nominal_ms AND 253402300799999),
   count         INTEGER NOT NULL DEFAULT 1 CHECK (count BETWEEN 1 AND 9007199254740991),
-  decision      TEXT NOT NULL CHECK (decision IN ('fired', 'skipped', 'missed')),
+  decision      TEXT NOT NULL CHECK (decision IN ('fired', 'skipped', 'missed', 'reopened')),
   reason        TEXT,
   job_id        TEXT,
   decided_at_ms INTEGER NOT NULL CHECK (decided_at_ms BETWEEN 0 AND 253402300799999),
-  UNIQUE (plugin, schedule_id, config_hash, nominal_ms)
+  turn          INTEGER NOT NULL DEFAULT 0 CHECK (turn BETWEEN 0 AND 9007199254740991),
+  UNIQUE (plugin, schedule_id, config_hash, nominal_ms, turn),
+  CHECK ((turn % 2 = 1) = (decision = 'reopened'))
 ) STRICT;
 CREATE INDEX idx_schedule_decisions_of ON schedule_decisions (plugin, schedule_id);
 CREATE INDEX idx_schedule_decisions_decided ON schedule_decisions (decided_at_ms);
@@ -998,8 +1005,9 @@ CREATE INDEX idx_schedule_decisions_decided ON schedule_decisions (decided_at_ms
 CREATE TRIGGER schedule_decisions_are_only_appended BEFORE INSERT ON schedule_decisions
 WHEN EXISTS (SELECT 1 FROM schedule_decisions
               WHERE id = NEW.id
-                 OR (plugin, schedule_id, config_hash, nominal_ms)
-                  = (NEW.plugin, NEW.schedule_id, NEW.config_hash, NEW.nominal_ms))
+                 OR ((plugin, schedule_id, config_hash, nominal_ms)
+                     = (NEW.plugin, NEW.schedule_id, NEW.config_hash, NEW.nominal_ms)
+                     AND (turn >= NEW.turn OR decision = 'fired')))
 BEGIN
   SELECT RAISE(ABORT, 'this time of the schedule is decided');
 END;

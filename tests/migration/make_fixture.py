@@ -142,12 +142,13 @@ def automate(bus: Bus) -> None:
         ),
         ("INSERT INTO event_context VALUES ('c', NULL, 'p', 's', '{}', 'j', ?)", (at,)),
         (
-            "INSERT INTO schedules VALUES ('feed', 'default', 'h', ?, ?, NULL, ?, NULL, NULL)",
-            (at_ms, at_ms, at_ms),
+            "INSERT INTO schedules VALUES"
+            " ('feed', 'default', 'h', ?, ?, NULL, ?, NULL, NULL, ?, 1)",
+            (at_ms, at_ms, at_ms, at_ms),
         ),
         (
             "INSERT INTO schedule_decisions"
-            " VALUES (1, 'feed', 'default', 'h', ?, ?, 1, 'fired', NULL, 'j', ?)",
+            " VALUES (1, 'feed', 'default', 'h', ?, ?, 1, 'fired', NULL, 'j', ?, 0)",
             (at_ms, at_ms, at_ms),
         ),
     ):

@@ -130,11 +130,14 @@ def times_are_decided_once(bus: Bus, *, twice: str = "") -> list[tuple[Any, ...]
         twice: an interval whose clock went over some hours twice: it has other times in each.
 
     Returns:
-        All decisions, by schedule and time.
+        All decisions but those that were reopened, by schedule and time.
     """
     rows = file_of(bus).rows(
         "SELECT plugin, schedule_id, config_hash, nominal_ms, until_ms, count, decision, job_id"
-        " FROM schedule_decisions ORDER BY plugin, schedule_id, config_hash, nominal_ms"
+        " FROM schedule_decisions decided WHERE decision <> 'reopened' AND NOT EXISTS ("
+        "  SELECT 1 FROM schedule_decisions WHERE turn = decided.turn + 1 AND (plugin, schedule_id,"
+        "  config_hash, nominal_ms) = (decided.plugin, decided.schedule_id, decided.config_hash,"
+        "  decided.nominal_ms)) ORDER BY plugin, schedule_id, config_hash, nominal_ms"
     )
     for before, after in pairwise(rows):
         is_other = before[:3] != after[:3] or before[1] == twice
