@@ -57,7 +57,7 @@ def start(place: ServicePlace = SERVICE) -> int:
 
 @automation.command("status", example="bus automation status --json")
 def status(place: ServicePlace = SERVICE) -> int:
-    """Print the service's plugins, queues, breakers and last runs.
+    """Print the service's plugins, queues, breakers, last runs, and the schedules that starve.
 
     Exit code 4 when no service runs.
     """
@@ -301,6 +301,11 @@ def _lines(found: dict[str, Any]) -> list[str]:
         lines.append(
             f"plugin {plugin['plugin']}: {plugin['queued']} queued, {plugin['running']} running,"
             f" {plugin['dead']} dead{unhealthy}"
+        )
+    for starving in found["starving_schedules"]:
+        lines.append(
+            f"schedule {starving['plugin']}.{starving['id']} did not fire {starving['kept_back']}"
+            f" times: {starving['reason']}"
         )
     for breaker in found["breakers"]:
         if breaker["state"] != "closed":

@@ -34,6 +34,7 @@ def checks_of_automation(bus: Bus) -> dict[str, Callable[[], Finding]]:
     return {
         "service": lambda: _service(bus),
         "orphans": lambda: _orphans(bus),
+        "schedules": lambda: _schedules(bus),
         "breakers": lambda: _breakers(bus),
         "inits": lambda: _inits(bus),
         "configuration": lambda: _configuration(bus),
@@ -75,6 +76,17 @@ def _orphans(bus: Bus) -> Finding:
         told = f"jobs of plugins that the configuration does not run: {_listed(lost)}"
         return warn(told, "enable the plugins, or 'bus automation reload', which ends the jobs")
     return ok("none")
+
+
+def _schedules(bus: Bus) -> Finding:
+    """Look for schedules that do not fire when they are due."""
+    starving = attention.starving_schedules(bus)
+    if not starving:
+        return ok("none starves")
+    told = "; ".join(str(each) for each in starving[:_SHOWN])
+    more = f" (and {len(starving) - _SHOWN} more)" if len(starving) > _SHOWN else ""
+    name = f"{starving[0].plugin}.{starving[0].id}"
+    return warn(told + more, f"see 'bus schedule history {name}{_config(bus)}'")
 
 
 def _breakers(bus: Bus) -> Finding:
