@@ -276,6 +276,8 @@ class Service:
             scheduled_ms = self.scheduler.tick()  # before the jobs: one that is due begins at once
         finally:
             self._dispatcher.step()  # jobs end and begin, whatever becomes of the schedules
+        if self.scheduler.give_turns():  # what waited for one that has ended
+            self._dispatcher.step()
         self._house.step(self._settings)
         dues = [ms for ms in (scheduled_ms, self._dispatcher.next_due_ms) if ms is not None]
         return min(dues, default=None)

@@ -14,6 +14,7 @@ from ..subscribers.jobs.jobs import Jobs
 from ..subscribers.jobs.json_records import plugin_job_record
 from ..subscribers.queues.queue import Queue
 from ..subscribers.queues.statistics import SATURATED_AFTER_S, QueueStats
+from .attention.measures import starving_schedules
 from .jobs.plugin_queues import queues_of_plugins
 from .jobs.submission import PREFIX
 from .records.breakers import CLOSED, Breaker, Breakers
@@ -69,6 +70,7 @@ def status_of(bus: Bus) -> dict[str, Any]:
         },
         "left_out": taking.left_out,
         "refused": taking.refused,
+        "starving_schedules": [each.record() for each in starving_schedules(bus)],
         "breakers": [_breaker(each) for each in breakers],
         "plugins_circuit_open": _open_circuits(breakers),
         "states": [

@@ -43,6 +43,7 @@ def checks_of(bus: Bus) -> dict[str, Check]:
         "service": lambda: _service(bus),
         "orphans": lambda: _orphans(bus),
         "missed times": lambda: _missed(bus),
+        "schedules": lambda: _schedules(bus),
         "breakers": lambda: _breakers(bus),
         "inits": lambda: _inits(bus),
         "plugins": lambda: _left_out(bus),
@@ -100,6 +101,17 @@ def _missed(bus: Bus) -> Finding:
     history = f"'bus schedule history {shlex.quote(min(missed))}{_config(bus)}'"
     advice = f"see {history}; 'bus schedule backfill' begins them late"
     return warn(f"in the last 24 hours: {_listed(missed)}", advice)
+
+
+def _schedules(bus: Bus) -> Finding:
+    """Look for schedules that do not fire when they are due."""
+    starving = measures.starving_schedules(bus)
+    if not starving:
+        return ok("none starves")
+    told = "; ".join(str(each) for each in starving[:_SHOWN])
+    more = f" (and {len(starving) - _SHOWN} more)" if len(starving) > _SHOWN else ""
+    name = f"{starving[0].plugin}.{starving[0].id}"
+    return warn(told + more, f"see 'bus schedule history {name}{_config(bus)}'")
 
 
 def _breakers(bus: Bus) -> Finding:

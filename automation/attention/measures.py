@@ -5,7 +5,10 @@ They are taken without the packages that read a configuration, and whether or no
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ...schema.directory.lock_holders import holders, is_known
+from ...schema.message.times import format_ts
 from ...subscribers.jobs.jobs import Jobs
 from ..jobs.plugin_queues import queues_of_plugins
 from ..records.breakers import CLOSED, Breakers
@@ -25,6 +28,12 @@ if TYPE_CHECKING:
 #: How old the last beat of a service may be, in seconds: it beats each minute.
 MAX_BEAT_AGE_S = 180.0
 
+#: After how many times in a row at which it did not fire a schedule starves.
+STARVES_AFTER = 5
+
+#: How many schedules that starve are told at most.
+MAX_STARVING = 100
+
 #: How many due schedules are counted.
 _MAX_DUE = 1_000
 
@@ -39,6 +48,39 @@ _WAITING, _RUNNING = ("open", "time", "key"), "running"
 
 #: The state of a failed init.
 _FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Starving:
+    """A schedule that does not fire when it is due.
+
+    Attributes:
+        plugin, id: the schedule.
+        kept_back: how many of its times in a row something kept back.
+        last_fired_ms: when it fired last, in epoch milliseconds, or None.
+        reason: why it did not fire the last time.
+    """
+
+    plugin: str
+    id: str
+    kept_back: int
+    last_fired_ms: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        """Return it for people."""
+        return f"{self.plugin}.{self.id} did not fire {self.kept_back} times: {self.reason}"
+
+    def record(self) -> dict[str, object]:
+        """Return its JSON object; the time is RFC 3339."""
+        last = None if self.last_fired_ms is None else format_ts(self.last_fired_ms)
+        return {
+            "plugin": self.plugin,
+            "id": self.id,
+            "kept_back": self.kept_back,
+            "last_fired": last,
+            "reason": self.reason,
+        }
 
 
 def has_automation(bus: Bus) -> bool:
@@ -80,6 +122,22 @@ def missed_times(bus: Bus) -> dict[str, int]:
     """Return how many times of each schedule, as PLUGIN.ID, were recorded as missed in a day."""
     since_ms = bus.now_ms() - MISSED_FOR_MS
     return Decisions.of(bus).missed_since(since_ms, _MAX_WALKED)
+
+
+def starving_schedules(bus: Bus, limit: int = MAX_STARVING) -> list[Starving]:
+    """Return the schedules that something kept back `STARVES_AFTER` times in a row or more.
+
+    Times outside of their days and windows don't count, and a paused schedule doesn't starve.
+
+    Args:
+        bus: an open bus.
+        limit: how many there are at most; those that were kept back the most times come first.
+    """
+    found = Schedules.of(bus).starving(STARVES_AFTER, limit)
+    return [
+        Starving(each.plugin, each.id, each.kept_back, each.last_fired_ms, why)
+        for each, why in found
+    ]
 
 
 def shut_breakers(bus: Bus) -> list[Breaker]:

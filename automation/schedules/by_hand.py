@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 #: How many passed times are counted when a schedule is resumed.
 _MAX_COUNTED = 10_000
 
+#: Why a time was skipped that came while its schedule was paused.
+_PAUSED = "it was paused"
+
 
 class SchedulesByHand:
     """The schedules of a configuration, for people.
@@ -59,6 +62,10 @@ class SchedulesByHand:
             entry, known = self._named(plugin, id)
             if known.paused_at_ms is None:
                 times = (known.next_nominal_ms, known.due_ms)
+                if known.waiting_ms is not None:
+                    self._schedules.wait(entry, None)
+                    if not self._decisions.has(entry, known.waiting_ms):
+                        self._decisions.add(entry, known.waiting_ms, "skipped", _PAUSED)
                 self._schedules.set_paused(entry, self._bus.now_ms(), *times)
 
     def resume(self, plugin: str, id: str) -> None:
@@ -75,7 +82,7 @@ class SchedulesByHand:
             passed = list(islice(times_until(entry, nominal_ms, now_ms), _MAX_COUNTED))
             if passed:
                 span = (passed[0], passed[-1], len(passed))
-                self._decisions.add_run(entry, span, "skipped", "it was paused")
+                self._decisions.add_run(entry, span, "skipped", _PAUSED)
                 nominal_ms = next_nominal(entry, now_ms)
             times = with_due(entry, nominal_ms, random.random())
             self._schedules.set_paused(entry, None, *times)

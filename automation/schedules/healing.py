@@ -64,17 +64,18 @@ class Healing:
         self, entry: ScheduleEntry, known: Schedule, now_ms: int, was_ahead: bool
     ) -> None:
         next_ms = known.next_nominal_ms
-        if self._is_over(entry) if next_ms is None else next_ms <= now_ms:
+        if self._is_over(entry, known, now_ms) if next_ms is None else next_ms <= now_ms:
             return
         latest_ms = self._latest(entry, known, now_ms, was_ahead)
         if latest_ms is not None and (next_ms is None or next_ms > latest_ms + _TOLERANCE_MS):
             nominal_ms = self._after_its_last(entry, known, now_ms) or latest_ms
             self._schedules.advance(entry, *with_due(entry, nominal_ms, self._chance()))
 
-    def _is_over(self, entry: ScheduleEntry) -> bool:
+    def _is_over(self, entry: ScheduleEntry, known: Schedule, now_ms: int) -> bool:
         """Whether a schedule without a next time has none by its rule."""
         is_single = entry.at_ms is not None or entry.after_s is not None
-        return is_single and self._decisions.has_any(entry)
+        is_waiting = known.waiting_ms is not None and known.waiting_ms <= now_ms
+        return is_single and (is_waiting or self._decisions.has_any(entry))
 
     def _latest(
         self, entry: ScheduleEntry, known: Schedule, now_ms: int, was_ahead: bool

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 
-#: Between two looks at the offset of a zone. No zone sets its clocks forward and back within that.
-_STEP_S = 6 * HOUR_S
+#: The longest span that is looked at once, in seconds. No zone has set its clocks twice within that
+#: since 1970: the least time in between was 6.9 days.
+LONGEST_SPAN_S = 6 * DAY_S
 
 _SECOND = timedelta(seconds=1)
 
@@ -35,33 +36,19 @@ class Stretch:
     offset: int
 
 
+@lru_cache(maxsize=4096)
 def stretches(begin: int, end: int, zone: tzinfo) -> tuple[Stretch, ...]:
-    """Return the stretches of a time in order, without a gap.
+    """Return the stretches of a time in order, without a gap: one, where clocks aren't set.
 
     Args:
-        begin, end: whole days of real time.
+        begin, end: a span of real time of `LONGEST_SPAN_S` at the most.
         zone: the zone.
     """
-    return tuple(
-        stretch for day in range(begin, end, DAY_S) for stretch in _stretches_of_day(day, zone)
-    )
-
-
-@lru_cache(maxsize=4096)
-def _stretches_of_day(begin: int, zone: tzinfo) -> tuple[Stretch, ...]:
-    """Return the stretches of a day of UTC: one, where clocks aren't set."""
-    end = begin + DAY_S
-    marks = [begin]
-    offset = _offset(begin, zone)
-    for after in range(begin + _STEP_S, end + 1, _STEP_S):
-        then = _offset(after, zone)
-        if then != offset:
-            change = _change_between(after - _STEP_S, after, offset, zone)
-            if change < end:  # at its end the next day begins
-                marks.append(change)
-            offset = then
-    ends = [*marks[1:], end]
-    return tuple(Stretch(a, b, _offset(a, zone)) for a, b in zip(marks, ends, strict=True))
+    offset, then = _offset(begin, zone), _offset(end, zone)
+    change = end if offset == then else _change_between(begin, end, offset, zone)
+    if change == end:  # there the next span begins
+        return (Stretch(begin, end, offset),)
+    return Stretch(begin, change, offset), Stretch(change, end, then)
 
 
 def _change_between(before: int, after: int, offset: int, zone: tzinfo) -> int:

@@ -45,7 +45,7 @@ def coming(entry: ScheduleEntry, from_ms: int, first_ms: int | None = None) -> I
     outside, last_ms = 0, -1
     for nominal_ms in _nominals(entry, from_ms, first_ms):
         due_ms = due_time(entry, nominal_ms, 0.5)
-        if due_ms <= from_ms or due_ms == last_ms or why_not(entry, due_ms, zone) is not None:
+        if due_ms <= from_ms or due_ms == last_ms or why_not(entry, due_ms) is not None:
             outside += 1
             if outside == _MAX_OUTSIDE:
                 return

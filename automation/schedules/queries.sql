@@ -11,7 +11,8 @@ UPDATE schedules SET config_hash = ?, next_nominal_ms = ?, due_ms = ?, waiting_m
 
 -- name: advance_schedule
 UPDATE schedules SET next_nominal_ms = ?1, due_ms = ?2, last_fired_ms = ifnull(?3, last_fired_ms),
-                     last_job_id = ifnull(?4, last_job_id)
+                     last_job_id = ifnull(?4, last_job_id),
+                     kept_back = iif(?3 IS NULL, kept_back, 0)
  WHERE plugin = ?5 AND schedule_id = ?6;
 
 -- name: set_schedule_paused
@@ -20,8 +21,26 @@ UPDATE schedules SET paused_at_ms = ?, next_nominal_ms = ?, due_ms = ?
 
 -- name: correct_schedules
 -- The clock was set back: nothing has run later than now.
-UPDATE schedules SET last_fired_ms = min(last_fired_ms, ?1), begun_at_ms = min(begun_at_ms, ?1)
- WHERE last_fired_ms > ?1 OR begun_at_ms > ?1;
+UPDATE schedules SET last_fired_ms = min(last_fired_ms, ?1), begun_at_ms = min(begun_at_ms, ?1),
+                     waiting_ms = iif(waiting_ms > ?1, NULL, waiting_ms)
+ WHERE last_fired_ms > ?1 OR begun_at_ms > ?1 OR waiting_ms > ?1;
+
+-- name: set_schedule_waiting
+UPDATE schedules SET waiting_ms = ? WHERE plugin = ? AND schedule_id = ?;
+
+-- name: count_kept_back
+UPDATE schedules SET kept_back = kept_back + 1 WHERE plugin = ? AND schedule_id = ?;
+
+-- name: waiting_schedules
+-- One whose next time is due is decided about with that.
+SELECT {schedule} FROM schedules
+ WHERE waiting_ms IS NOT NULL AND paused_at_ms IS NULL AND (due_ms IS NULL OR due_ms > ?);
+
+-- name: starving_schedules
+SELECT {schedule}, (SELECT reason FROM schedule_decisions INDEXED BY idx_schedule_decisions_of
+                     WHERE plugin = schedules.plugin AND schedule_id = schedules.schedule_id
+                     ORDER BY id DESC LIMIT 1)
+  FROM schedules WHERE kept_back >= ? AND paused_at_ms IS NULL;
 
 -- name: remove_schedule
 DELETE FROM schedules WHERE plugin = ? AND schedule_id = ?;

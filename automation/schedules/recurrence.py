@@ -13,10 +13,15 @@ from .zones import zone_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from datetime import tzinfo
 
     from ..config.snapshot import ScheduleEntry
+
+
+#: The most time between the first times of two equal intervals, in milliseconds: even one of
+#: days begins soon.
+_LONGEST_PHASE_MS = 60_000
 
 
 class NoNextTime(AckbusError):
@@ -37,6 +42,22 @@ def first_nominal(entry: ScheduleEntry, begun_at_ms: int) -> int | None:
     if entry.after_s is not None:
         return begun_at_ms + round(entry.after_s * 1000)
     return begun_at_ms if entry.every_s is not None else next_nominal(entry, begun_at_ms)
+
+
+def phases_ms(entries: Iterable[ScheduleEntry]) -> dict[tuple[str, str], int]:
+    """Return how long after its time each interval begins, by plugin and id, in milliseconds.
+
+    Equal intervals of one command don't begin together: one would meet the job of the other.
+    """
+    equal: dict[tuple[str, str, float], list[ScheduleEntry]] = {}
+    for entry in entries:
+        if entry.every_s is not None:
+            equal.setdefault((entry.plugin, entry.command, entry.every_s), []).append(entry)
+    return {
+        (entry.plugin, entry.id): round(place * min(_LONGEST_PHASE_MS, 1000 * every_s / len(group)))
+        for (_, _, every_s), group in equal.items()
+        for place, entry in enumerate(group)
+    }
 
 
 def next_nominal(entry: ScheduleEntry, after_ms: int) -> int | None:

@@ -6,16 +6,12 @@ import logging
 import random
 from dataclasses import dataclass
 
-from ...schema.errors import InvalidInput, NotFound, Refused
 from ...schema.message.times import MAX_TS_MS, format_ts
-from ..jobs.job_request import Submitted
-from .firing import last_times, submit, with_due
+from .beginnings import REFUSALS, Beginnings
+from .firing import last_times, with_due
 from .healing import NO_TIMES, Healing
-from .overlap import cancel_outstanding
-from .recurrence import first_nominal, next_nominal
+from .recurrence import first_nominal, next_nominal, phases_ms
 from .tables import Decision, Decisions, Schedules
-from .windows import why_not
-from .zones import zone_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,9 +33,6 @@ MAX_LOOKED_AT = 10_000
 #: The least lateness, in milliseconds, from which on a time counts as missed.
 _LEAST_GRACE_MS = 1_000
 
-#: The errors that are of one job and not of the bus: its queue is full, or not there.
-_REFUSALS = (InvalidInput, NotFound, Refused)
-
 _log = logging.getLogger("ackbus.automation.scheduler")
 
 
@@ -60,18 +53,6 @@ class _Times:
     count: int
     current: int | None
     following: int | None
-
-
-class _KeptBack(Refused):
-    """No job begins at a time of a schedule.
-
-    Attributes:
-        job_id: the job in its place, or None.
-    """
-
-    def __init__(self, why: str, job_id: str | None = None) -> None:
-        self.job_id = job_id
-        super().__init__(why)
 
 
 class Scheduler:
@@ -98,14 +79,12 @@ class Scheduler:
         check: Callable[[], object] | None = None,
     ) -> None:
         self._bus = bus
-        self._submission = submission
-        self._breakers = breakers
+        self._beginnings = Beginnings(bus, submission, breakers)
         self._on_missed = on_missed
         self._check = check
         self._schedules = Schedules.of(bus)
         self._decisions = Decisions.of(bus)
         self._entries: dict[tuple[str, str], ScheduleEntry] = {}
-        self._max_polls: dict[str, int] = {}
         self._grace_ms = _LEAST_GRACE_MS
         self._chance = random.random
         self._healing = Healing(bus, lambda: self._chance())
@@ -135,21 +114,23 @@ class Scheduler:
             there = {(each.plugin, each.id): each for each in self._schedules.all()}
             for key in there.keys() - entries.keys():
                 self._schedules.remove(*key)
+            phases = phases_ms(entries.values())
             for key, entry in entries.items():
-                self._take(entry, there.get(key), now_ms)
+                self._take(entry, there.get(key), now_ms, phases.get(key, 0))
 
     def go_by(self, config: Config, registry: Registry | None = None) -> None:
         """Go by the schedules of a configuration, which are stored, from the next tick on."""
         self._entries = _entries(config, registry)
-        plugins = config.plugins.values()
-        self._max_polls = {plugin.name: plugin.max_outstanding_polls for plugin in plugins}
+        self._beginnings.go_by(config, self._entries)
         self._grace_ms = max(_LEAST_GRACE_MS, round(config.service.tick_interval_s * 1000))
 
-    def _take(self, entry: ScheduleEntry, known: Schedule | None, now_ms: int) -> None:
+    def _take(
+        self, entry: ScheduleEntry, known: Schedule | None, now_ms: int, phase_ms: int
+    ) -> None:
         if known is not None and known.config_hash == entry.hash:
             return
         try:
-            times = with_due(entry, self._first(entry, known, now_ms), self._chance())
+            times = with_due(entry, self._first(entry, known, now_ms, phase_ms), self._chance())
         except NO_TIMES as error:  # of this schedule alone
             _log_no_time(entry, str(error))
             times = None, None
@@ -158,17 +139,19 @@ class Scheduler:
         else:
             self._schedules.change(entry, *times)
 
-    def _first(self, entry: ScheduleEntry, known: Schedule | None, now_ms: int) -> int | None:
+    def _first(
+        self, entry: ScheduleEntry, known: Schedule | None, now_ms: int, phase_ms: int
+    ) -> int | None:
         if known is None:
             is_single = entry.at_ms is not None or entry.after_s is not None
             if is_single and self._decisions.has_any(entry):
                 return None  # it was known before, and has run
-            return first_nominal(entry, now_ms)
+            return first_nominal(entry, now_ms + phase_ms)
         if entry.every_s is not None and known.last_fired_ms is not None:
             begun_ms = next_nominal(entry, known.last_fired_ms) or now_ms
             nominal_ms: int | None = max(now_ms, begun_ms)
         else:
-            nominal_ms = first_nominal(entry, now_ms)
+            nominal_ms = first_nominal(entry, now_ms + phase_ms)
         if nominal_ms is not None and self._decisions.has(entry, nominal_ms):
             return next_nominal(entry, max(now_ms, nominal_ms))
         return nominal_ms
@@ -180,6 +163,7 @@ class Scheduler:
         not at all.
         """
         self._follow_clock()
+        self.give_turns()
         before: list[Schedule] = []
         while due := self._schedules.due(self._bus.now_ms(), BATCH):
             # A long run of missed times takes its time, in which others write.
@@ -194,6 +178,28 @@ class Scheduler:
                         self._decide(known, times)
             before = due
         return self._schedules.next_due()
+
+    def give_turns(self) -> bool:
+        """Begin what waited for the jobs of another schedule of its command, where those are over.
+
+        Returns:
+            Whether a job has begun.
+        """
+        waiting = self._schedules.waiting(self._bus.now_ms())
+        if not waiting:
+            return False
+        begun, busy = False, set[tuple[str, str]]()
+        with self._bus.transaction():
+            if self._check is not None:
+                self._check()
+            for known in waiting:
+                entry = self._entry(known)
+                if entry is None or (entry.plugin, entry.command) in busy:
+                    continue
+                busy.add((entry.plugin, entry.command))  # the next one waits for this one now
+                if known == self._schedules.get(known.plugin, known.id):
+                    begun |= self._beginnings.give_turn(entry, known)
+        return begun
 
     def _looked_at(self, known: Schedule) -> _Times | str | None:
         """Return what `_times` does, or why no times can be computed: of this schedule alone."""
@@ -226,10 +232,11 @@ class Scheduler:
         if isinstance(times, str):
             self._give_up(entry, known.due_ms, times)
             return
+        self._beginnings.pass_over(entry, known)
         now_ms = self._bus.now_ms()
         fired = [self._catch_up(entry, times, now_ms)] if times.missed else []
         if times.current is not None:
-            fired.append(self._run(entry, times.current, known.due_ms))
+            fired.append(self._beginnings.begin(entry, times.current, known.due_ms))
         done = [each for each in fired if each is not None]
         last_ms = max(known.due_ms, times.current or 0, *times.missed[-1:])
         self._schedules.advance(
@@ -303,7 +310,7 @@ class Scheduler:
             self._tell_missed(entry, decision)
         last = None
         for at_ms in running:
-            last = self._run(entry, at_ms, at_ms, reason="catch-up") or last
+            last = self._beginnings.begin(entry, at_ms, at_ms, is_catch_up=True) or last
         return last
 
     def _tell_missed(self, entry: ScheduleEntry, decision: Decision) -> None:
@@ -318,55 +325,8 @@ class Scheduler:
         try:
             with self._bus.transaction():
                 self._on_missed(entry, decision)
-        except _REFUSALS as error:
+        except REFUSALS as error:
             _log.error("nobody hears of it: %s", error, extra={"plugin": entry.plugin})
-
-    def _run(
-        self, entry: ScheduleEntry, nominal_ms: int, due_ms: int, *, reason: str = ""
-    ) -> Decision | None:
-        """Begin the job of a time, unless something keeps it back; return what fired, or None.
-
-        A time that is decided already stays as it is.
-        """
-        if self._decisions.has(entry, nominal_ms):
-            return None
-        try:
-            with self._bus.transaction():  # a part: a refusal undoes it, and no other decision
-                job_id = self._begin(entry, nominal_ms, due_ms)
-        except _REFUSALS as error:
-            there = error.job_id if isinstance(error, _KeptBack) else None
-            self._decisions.add(entry, nominal_ms, "skipped", str(error), job_id=there)
-            return None
-        return self._decisions.add(entry, nominal_ms, "fired", reason, job_id=job_id)
-
-    def _begin(self, entry: ScheduleEntry, nominal_ms: int, due_ms: int) -> str:
-        """Begin the job of a time and return its id; raise one of `_REFUSALS` where none begins."""
-        why = self._kept_back(entry, due_ms)
-        if why is not None:
-            raise _KeptBack(why)
-        if entry.if_running == "cancel":
-            cancel_outstanding(self._bus, entry.plugin, entry.command, "the next one began")
-        submitted = submit(self._submission, entry, nominal_ms)
-        if not isinstance(submitted, Submitted):
-            raise _KeptBack(f"job {submitted.job_id} is there already", submitted.job_id)
-        return submitted.job_id
-
-    def _kept_back(self, entry: ScheduleEntry, at_ms: int) -> str | None:
-        """Return why no job begins at a time: days, window, jobs that are there, or a breaker."""
-        why = why_not(entry, at_ms, zone_of(entry.timezone))
-        if why is not None:
-            return why
-        there = self._submission.outstanding(entry.plugin, entry.command)
-        if entry.if_running == "cancel":
-            there = 0  # they go as soon as the next one begins
-        if there and entry.if_running == "skip":
-            return f"{there} of its jobs wait or run; if_running skip"
-        most = self._max_polls.get(entry.plugin, 1)
-        if entry.command == "poll" and there >= most:
-            return f"{there} polls wait or run; max_outstanding_polls {most}"
-        if not self._breakers.may_poll(entry.plugin, entry.command, self._submission):
-            return "the circuit breaker is open"
-        return None
 
 
 def _log_no_time(entry: ScheduleEntry, why: str) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _COLUMNS = {
     "{schedule}": (
         "plugin, schedule_id, config_hash, next_nominal_ms, due_ms, paused_at_ms, begun_at_ms,"
-        " last_fired_ms, last_job_id"
+        " last_fired_ms, last_job_id, waiting_ms, kept_back"
     ),
     "{decision}": (
         "plugin, schedule_id, nominal_ms, until_ms, count, decision, reason, job_id, decided_at_ms"
@@ -46,6 +46,8 @@ class Schedule:
         begun_at_ms: since when it is known.
         last_fired_ms: the due time of its last job, or None.
         last_job_id: that job, or None.
+        waiting_ms: a nominal time that waits until another schedule's job is over, or None.
+        kept_back: how many of its times in a row something kept back since it fired last.
     """
 
     plugin: str
@@ -57,17 +59,26 @@ class Schedule:
     begun_at_ms: int
     last_fired_ms: int | None
     last_job_id: str | None
+    waiting_ms: int | None = None
+    kept_back: int = 0
 
     def record(self) -> dict[str, object]:
         """Return its JSON object; times are RFC 3339."""
         times = {
+            "waiting": self.waiting_ms,
             "next": self.next_nominal_ms,
             "due": self.due_ms,
             "paused_at": self.paused_at_ms,
             "last_fired": self.last_fired_ms,
         }
         told = {name: None if at is None else format_ts(at) for name, at in times.items()}
-        return {"plugin": self.plugin, "id": self.id, **told, "last_job_id": self.last_job_id}
+        return {
+            "plugin": self.plugin,
+            "id": self.id,
+            **told,
+            "last_job_id": self.last_job_id,
+            "kept_back": self.kept_back,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +154,31 @@ class Schedules(Table):
         """Pause a schedule, or let it go on with a next time."""
         values = (at_ms, nominal_ms, due_ms, entry.plugin, entry.id)
         self._engine.change(SQL["set_schedule_paused"], values)
+
+    def wait(self, entry: ScheduleEntry, nominal_ms: int | None) -> None:
+        """Store the time of a schedule that waits for its turn; None: none waits."""
+        self._engine.change(SQL["set_schedule_waiting"], (nominal_ms, entry.plugin, entry.id))
+
+    def count_kept_back(self, entry: ScheduleEntry) -> None:
+        """Count one more time of a schedule that something kept back."""
+        self._engine.change(SQL["count_kept_back"], (entry.plugin, entry.id))
+
+    def waiting(self, now_ms: int) -> list[Schedule]:
+        """Return the schedules with a time that waits, whose next one is not due yet.
+
+        The one that fired the longest ago is the first.
+        """
+        found = [Schedule(*row) for row in self._engine.rows(SQL["waiting_schedules"], (now_ms,))]
+        return sorted(found, key=lambda each: (each.last_fired_ms or 0, each.waiting_ms))
+
+    def starving(self, least: int, limit: int) -> list[tuple[Schedule, str]]:
+        """Return schedules that were kept back at least so many times in a row, and why at last.
+
+        The one that was kept back the most times is the first.
+        """
+        rows = self._engine.rows(SQL["starving_schedules"], (least,))
+        found = [(Schedule(*row[:-1]), row[-1] or "") for row in rows]
+        return sorted(found, key=lambda each: -each[0].kept_back)[:limit]
 
     def correct(self, now_ms: int) -> None:
         """Take what began or ran later than now as of now: the clock was set back."""

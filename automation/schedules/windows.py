@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from ...schema.paging import NoProgress
-from .zones import local_time
+from .zones import local_time, zone_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,9 +46,11 @@ def moved_into(window: Window, at_ms: int, zone: tzinfo) -> int:
     raise NoProgress("starts of a window", at_ms, begin_ms)
 
 
-def why_not(entry: ScheduleEntry, at_ms: int, zone: tzinfo) -> str | None:
+def why_not(entry: ScheduleEntry, at_ms: int) -> str | None:
     """Return why a schedule does not run at a time, by its days and its window; None if it may."""
-    moment = local_time(at_ms, zone)
+    if not entry.not_on and entry.only_between is None:
+        return None  # no clock counts
+    moment = local_time(at_ms, zone_of(entry.timezone))
     weekday = moment.isoweekday() % 7
     if weekday in entry.not_on:
         return f"not on {_WEEKDAYS[weekday]}"

@@ -368,9 +368,6 @@ def _lines(found: dict[str, Any]) -> list[str]:
             f"plugin {plugin['plugin']}: {plugin['queued']} queued, {plugin['running']} running,"
             f" {plugin['dead']} dead{unhealthy}"
         )
-    lines += [f"plugin {name}: left out: {why}" for name, why in found["left_out"].items()]
-    if found["refused"]:
-        lines.append(f"the last reload was refused: {found['refused']}")
     for breaker in found["breakers"]:
         if breaker["state"] != "closed":
             lines.append(f"breaker {breaker['plugin']} {breaker['command']}: {breaker['state']}")

@@ -99,7 +99,7 @@ def show_next(
         zone_of(timezone)
         entry = replace(entry, timezone=timezone)
     found = [asdict(each) for each in islice(coming(entry, from_ms), count)]
-    if len(found) < count and entry.cron is not None:
+    if len(found) < count and (entry.cron is not None or entry.every_s is not None):
         output.note("no later times were found; those after the year 9998 are not looked at")
     return output.results(found, [(each["at"], each["local"]) for each in found], ("at", "local"))
 

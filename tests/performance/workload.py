@@ -481,6 +481,7 @@ def use_schedules(bus: Bus, clock: Clock) -> None:
     stored = Schedules.of(bus)
     with bus.transaction():
         stored.remove_all_but([(each.plugin, each.id) for each in stored.all()])
+    stored.starving(0, 10)
     by_hand.pause("a", "default")
     by_hand.resume("a", "default")
     by_hand.run_now("a", "default")

@@ -14,10 +14,8 @@ from ackbus.automation.schedules.cron import CronRule
 from ackbus.automation.schedules.firing import last_times
 from ackbus.automation.schedules.recurrence import NoNextTime, next_nominal
 from ackbus.schema.queries import file_of
-from tests.automation.schedules.test_scheduler import BEGIN_MS, Stage, entry, stage
+from tests.automation.schedules.stage import BEGIN_MS, Stage, entry
 from tests.sizes import sampled
-
-assert stage  # a fixture
 
 RULES = (
     "* 3 * * *",

@@ -399,12 +399,13 @@ def test_a_tick_that_is_undone_is_decided_again(stage: Stage) -> None:
     def fail(*args: object, **fields: object) -> None:
         raise RuntimeError("cut off")
 
-    decide = stage.scheduler._decisions.add
-    stage.scheduler._decisions.add = fail  # type: ignore[method-assign, assignment]
+    decisions = stage.scheduler._beginnings._decisions
+    decide = decisions.add
+    decisions.add = fail  # type: ignore[method-assign, assignment]
     with pytest.raises(RuntimeError):
         stage.tick()
     assert stage.jobs() == 0
-    stage.scheduler._decisions.add = decide  # type: ignore[method-assign]
+    decisions.add = decide  # type: ignore[method-assign]
     stage.tick()
     assert (stage.jobs(), stage.told()) == (1, [("fired", 0, 1)])
 
