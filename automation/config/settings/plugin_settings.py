@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import orjson
 
+from ....schema.errors import InvalidInput
 from ..files.reading import hash_of
+from ..own_zone import own_zone
 from ..records import Frozen
 from ..snapshot import (
     BreakerConfig,
@@ -123,7 +125,20 @@ def _schedules(validation: Validation, plugin: str) -> tuple[ScheduleEntry, ...]
             told = "times outside of it are moved to its next start, here; Ductile ignores it"
             validation.warn(told, *path, "preferred_window")
         found.append(_entry(validation, plugin, shape, path))
+        _check_own_zone(validation, found[-1], path)
     return tuple(found)
+
+
+def _check_own_zone(
+    validation: Validation, entry: ScheduleEntry, path: tuple[str | int, ...]
+) -> None:
+    """Refuse a schedule that goes by the clock of a machine whose time zone can't be read."""
+    goes_by_clock = entry.cron or entry.only_between or entry.not_on or entry.preferred_window
+    if goes_by_clock and entry.timezone is None:
+        try:
+            own_zone()
+        except InvalidInput as error:
+            validation.refuse(str(error), *path)
 
 
 def _check_kind(validation: Validation, shape: ScheduleShape, path: tuple[str | int, ...]) -> None:

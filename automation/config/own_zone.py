@@ -1,0 +1,81 @@
+"""The machine's own time zone, by TZ and /etc/localtime. One that can't be read is never UTC."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import struct
+from functools import lru_cache
+from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from ...schema.bounded_read import read_at_most
+from ...schema.errors import InvalidInput, Refused
+
+#: The zone of the machine: a link to a file of the database, or a copy of one.
+_LOCALTIME = "/etc/localtime"
+
+#: The longest file of a zone that is read, in bytes: those of the database have some thousand.
+_MAX_BYTES = 1_000_000
+
+#: When summer time is where a rule doesn't say so, as the C library has it.
+_USUAL_DATES = ",M3.2.0,M11.1.0"
+
+_RULE = re.compile(r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?\d[\d:]*(?P<summer>.*)", re.ASCII)
+
+_UNREADABLE = (ZoneInfoNotFoundError, ValueError, OSError, IndexError, struct.error, Refused)
+
+
+def own_zone() -> ZoneInfo:
+    """Return the zone of this process: that of TZ, else of /etc/localtime; UTC without either.
+
+    Raises:
+        InvalidInput: it can't be read.
+    """
+    return _own_zone(os.environ.get("TZ"))
+
+
+@lru_cache(maxsize=16)
+def _own_zone(text: str | None) -> ZoneInfo:
+    named = _LOCALTIME if text is None else text.removeprefix(":")
+    if not named or (text is None and not os.path.lexists(_LOCALTIME)):
+        return ZoneInfo("UTC")
+    try:
+        return _of_file(named) if named.startswith("/") else _of_name(named)
+    except _UNREADABLE as error:
+        what = _LOCALTIME if text is None else f"TZ={text!a}"
+        raise InvalidInput(
+            f"{what} is no time zone that can be read; set TZ to one like Europe/Berlin, or name"
+            " a timezone"
+        ) from error
+
+
+def _of_file(path: str) -> ZoneInfo:
+    named = os.path.realpath(path).partition("/zoneinfo/")[2]
+    try:
+        return ZoneInfo(named)  # by its name, where it has one
+    except _UNREADABLE:
+        if not Path(path).is_file():  # a pipe would be waited for
+            raise
+    with open(path, "rb") as file:
+        return ZoneInfo.from_file(io.BytesIO(read_at_most(file, path, _MAX_BYTES)), key=path)
+
+
+def _of_name(named: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(named)
+    except _UNREADABLE:
+        rule = _RULE.fullmatch(named)
+        if rule is None:
+            raise
+    has_dates = not rule["summer"] or "," in rule["summer"]
+    return _of_rule(named if has_dates else named + _USUAL_DATES, named)
+
+
+def _of_rule(rule: str, key: str) -> ZoneInfo:
+    """Return the zone of a POSIX rule such as CET-1CEST,M3.5.0,M10.5.0/3."""
+    header = struct.pack(">4sc15x6l", b"TZif", b"2", 0, 0, 0, 0, 1, 4)
+    block = header + struct.pack(">lbb", 0, 0, 0) + b"UTC\0"
+    data = block + block + b"\n" + rule.encode("ascii") + b"\n"
+    return ZoneInfo.from_file(io.BytesIO(data), key=key)

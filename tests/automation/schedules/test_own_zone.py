@@ -1,0 +1,96 @@
+"""The machine's own time zone: each form of TZ, and no UTC in silence."""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from ackbus.automation.config import own_zone as own_zone_module
+from ackbus.automation.config.snapshot import ScheduleEntry
+from ackbus.automation.schedules.windows import why_not
+from ackbus.automation.schedules.zones import zone_of
+from ackbus.schema.errors import InvalidInput
+
+from ..conftest import Folder
+
+BERLIN, UTC = (1, 2), (0, 0)
+BAD = [
+    "Europe/Berlni",
+    "Europe",
+    "/etc/passwd",
+    "/nope",
+    "CET-1CEST,bad",
+    "Foo",
+    "../../etc/passwd",
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "hours"),
+    [
+        ("", UTC),
+        ("UTC0", UTC),
+        ("Europe/Berlin", BERLIN),
+        (":Europe/Berlin", BERLIN),
+        ("CET-1CEST,M3.5.0,M10.5.0/3", BERLIN),
+        ("CET-1CEST", BERLIN),
+        ("<+03>-3", (3, 3)),
+        ("EST5EDT", (-5, -4)),
+    ],
+)
+def test_each_form_of_tz_is_read(
+    text: str, hours: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", text)
+    moments = [datetime(2026, month, 15, tzinfo=zone_of(None)) for month in (1, 7)]
+    assert [each.utcoffset() for each in moments] == [timedelta(hours=each) for each in hours]
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_zone_that_cannot_be_read_is_never_utc(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", text)
+    with pytest.raises(InvalidInput, match="no time zone that can be read"):
+        zone_of(None)
+    assert why_not(ScheduleEntry(plugin="a", every_s=60.0), 0) is None  # no clock counts
+
+
+def test_localtime_that_is_a_copy_is_read_and_one_that_is_no_zone_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TZ", raising=False)
+    for name, data in (("copy", None), ("bad", b"TZif"), ("long", b"x" * 2_000_000)):
+        path = tmp_path / name
+        rule = own_zone_module._of_rule
+        monkeypatch.setattr(own_zone_module, "_LOCALTIME", str(path))
+        own_zone_module._own_zone.cache_clear()
+        if data is None:
+            path.write_bytes(_file_of("CET-1CEST,M3.5.0,M10.5.0/3"))
+            assert datetime(2026, 7, 15, tzinfo=zone_of(None)).utcoffset() == timedelta(hours=2)
+            assert rule("UTC0", "k").key == "k"
+        else:
+            path.write_bytes(data)
+            with pytest.raises(InvalidInput):
+                zone_of(None)
+    monkeypatch.setattr(own_zone_module, "_LOCALTIME", str(tmp_path / "absent"))
+    own_zone_module._own_zone.cache_clear()
+    assert zone_of(None).key == "UTC"
+    own_zone_module._own_zone.cache_clear()
+
+
+def _file_of(rule: str) -> bytes:
+    """A file of a zone with a rule alone."""
+    block = b"TZif2" + bytes(15) + bytes([0] * 19 + [1] + [0, 0, 0, 4]) + bytes(6) + b"UTC\0"
+    return block + block + b"\n" + rule.encode() + b"\n"
+
+
+def test_schedule_that_goes_by_an_unreadable_clock_is_refused(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlni")
+    rows = '[{every: 5m}, {id: a, cron: "0 8 * * *", timezone: UTC}%s]'
+    config = "plugins:\n  echo:\n    enabled: true\n    schedules: "
+    folder.write(config=config + rows % "" + "\n").load()
+    folder.write(config=config + rows % ', {id: b, cron: "0 8 * * *"}' + "\n")
+    (told,) = folder.told()
+    assert "schedules[2]" in told
+    assert "TZ='Europe/Berlni'" in told
