@@ -132,9 +132,9 @@ def facts(
 
     with place.open() as bus:
         newest = Facts.of(bus).newest(name, limit)
-    names = ("id", "seq", "fact_type", "job_id", "command", "created_at")
+    names = ["id", "seq", "fact_type", "job_id", "command", "created_at"]
     if values:
-        names += ("fact_json",)
+        names.append("fact_json")
     records = [{each: getattr(fact, each) for each in names} for fact in newest]
     rows = [["" if each is None else each for each in record.values()] for record in records]
     return output.results(records, rows, names)
