@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """What is refused, and not only told.
+    """Things that are refused, and not only told.
 
     Attributes:
         variables: a variable that is not defined.

@@ -59,7 +59,7 @@ class Plugin:
 
     @property
     def working_directory(self) -> Path | None:
-        """Where it runs: its folder, or None for the folder in which the service was started."""
+        """The folder in which it runs; None for the one in which the service was started."""
         return self.folder if self.manifest.working_directory == "plugin" else None
 
     def timeout_s(self, command: str) -> float:

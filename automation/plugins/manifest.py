@@ -203,6 +203,8 @@ def _commands(validation: Validation) -> dict[str, Command]:
             elif not isinstance(entry, Map):
                 tree[name] = entry = Map({"name": name})
                 entry.at["name"] = tree.at[name]
+            elif entry["name"] != name:
+                validation.refuse("this is another command's name", "commands", name, "name")
             if (shape := validation.shaped(_CommandShape, "commands", name)) is not None:
                 found[name] = _command(shape)
     if tree is not None and not found and not validation.faults:

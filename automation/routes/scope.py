@@ -6,7 +6,9 @@ import re
 
 import orjson
 
+from ...schema.errors import shown
 from ...schema.message.canonical_json import encode
+from ..config.faults import near
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +16,11 @@ if TYPE_CHECKING:
 
     #: The roots of paths, each with its value.
     Scope = Mapping[str, object]
+
+#: How many names of what is there an error has at most, and how many are compared: it is slow.
+_NAMED, _COMPARED = 10, 200
+
+_KINDS = {str: "text", bool: "true or false", int: "a number", float: "a number"}
 
 #: The result of a path that leads nowhere; None is the JSON value null.
 ABSENT = object()
@@ -43,12 +50,29 @@ def required(scope: Scope, path: str) -> object:
     """Return the value at a dotted path.
 
     Raises:
-        FlowFault: it leads nowhere.
+        FlowFault: it leads nowhere; the text names what is there, and no value of it.
     """
     value = look_up(scope, path)
     if value is ABSENT:
-        raise FlowFault(f"{path} is not there")
+        raise FlowFault(f"{path} is not there; {_what_is_there(scope, path)}")
     return value
+
+
+def _what_is_there(scope: Scope, path: str) -> str:
+    """Return what stands where a path leads as far as it leads."""
+    words = path.split(".")
+    while words and look_up(scope, ".".join(words)) is ABSENT:
+        words.pop()
+    known = ".".join(words)
+    value = look_up(scope, known) if known else scope
+    if isinstance(value, dict) and value:
+        names = sorted(f"{known}.{key}" for key in value)
+        likely = [name for name in names[:_COMPARED] if len(name) <= 2 * len(path)]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        return f"there is {', '.join(map(shown, names[:_NAMED]))}{more}{near(path, likely)}"
+    if isinstance(value, list | tuple) and value:
+        return f"{known} is a list of {len(value)}, from {known}.0 on"
+    return f"{known} is {'empty' if value in ({}, [], ()) else _KINDS.get(type(value), 'null')}"
 
 
 def fault_of_template(template: str) -> str | None:

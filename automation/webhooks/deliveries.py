@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from urllib.parse import parse_qsl
 
 from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.canonical_json import decode
@@ -31,6 +32,9 @@ RECEIVED = "webhook.received"
 
 #: The entry of a job's origin, and the header of an event, that names the endpoint.
 WEBHOOK = "webhook"
+
+#: The type of the content of forms, and the field of theirs that has the JSON.
+_FORM, _FIELD = "application/x-www-form-urlencoded", "payload"
 
 #: The keys of a body that is an event already, as Ductile's own examples send it.
 _EVENT_KEYS = {"type", "payload", "source", "timestamp", "event_id", "dedupe_key"}
@@ -75,12 +79,11 @@ class Deliveries:
             signed: what its signature says.
 
         Raises:
-            InvalidInput: the body is no JSON, or a part of the request is missing.
+            InvalidInput: the body is no JSON and no form with JSON, or a part is missing.
             NotFound: the plugin or the pipeline is not there, for now.
             LimitReached: the queue is full.
         """
-        payload = decode(body, "the body") if body else None
-        request = _Request(endpoint, headers, payload)
+        request = _Request(endpoint, headers, _payload(headers, body))
         delivery = request.delivery(signed)
         id = None if delivery is None else id_of(f"{WEBHOOK} {endpoint.path}\n{delivery}")
         with self._bus.transaction():
@@ -142,6 +145,30 @@ class Deliveries:
             return id
         jobs = [each for each in Tree.of(self._bus, id).jobs if each.depth == 0]
         return jobs[0].message.id if jobs else None
+
+
+def _payload(headers: Mapping[str, str], body: bytes) -> object:
+    """Return what a body says: its JSON, or that of the one field of a form, as GitHub sends it.
+
+    The type of the content is not signed, so that a body that is JSON is read as JSON anyway.
+    """
+    if not body:
+        return None
+    try:
+        return decode(body, "the body")
+    except InvalidInput:
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != _FORM:
+            raise
+    try:
+        ((name, text),) = parse_qsl(
+            body.decode("ascii"), keep_blank_values=True, max_num_fields=1, errors="strict"
+        )
+    except ValueError:  # of bytes, of other fields, of none
+        name = text = ""
+    if name != _FIELD:
+        raise InvalidInput(f"the body is a form, and not of one field {_FIELD!r} with JSON")
+    return decode(text, f"{_FIELD} of the form")
 
 
 class _Request:

@@ -1,4 +1,4 @@
-"""Plugins: add, list, show, run, health."""
+"""Plugins: add, list, show, their facts, run, health."""
 
 from __future__ import annotations
 
@@ -113,6 +113,31 @@ def show(name: Name, place: ServicePlace = SERVICE) -> int:
     ]
     output.result(record, *lines)
     return 0
+
+
+@plugin.command("facts", example="bus plugin facts feed --limit 3 --json")
+def facts(
+    name: Name,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 20,
+    values: Annotated[
+        bool, typer.Option("--values", help="With what the plugin reported, which may be secret.")
+    ] = False,
+    place: ServicePlace = SERVICE,
+) -> int:
+    """List the newest facts of a plugin, the newest first: its state is made of them.
+
+    Exit code 4 when it has none.
+    """
+    from ...automation.records.facts import Facts
+
+    with place.open() as bus:
+        newest = Facts.of(bus).newest(name, limit)
+    names = ["id", "seq", "fact_type", "job_id", "command", "created_at"]
+    if values:
+        names.append("fact_json")
+    records = [{each: getattr(fact, each) for each in names} for fact in newest]
+    rows = [["" if each is None else each for each in record.values()] for record in records]
+    return output.results(records, rows, names)
 
 
 @plugin.command("run", example="""bus plugin run feed poll --payload '{"url": "…"}'""")

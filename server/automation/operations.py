@@ -64,8 +64,20 @@ async def reload(request: Request, bus: TheBus) -> Response:
 
 @router.get("/config/view", responses=problems())
 async def view_config(config: TheConfig) -> Response:
-    """Show the configuration in force, without secrets."""
-    return json_of(shown(config.config))
+    """Show the configuration in force, without secrets, and what begins each pipeline."""
+    view = shown(config.config)
+    return json_of(view | {"compiled_routes": {p["name"]: _begun_by(p) for p in view["pipelines"]}})
+
+
+def _begun_by(pipeline: dict[str, Any]) -> dict[str, Any]:
+    """Return what begins a pipeline: a type of event or a hook, of which plugin, and when."""
+    return {
+        "event_type": pipeline["on"],
+        "hook": pipeline["on_hook"],
+        "source_plugin": pipeline["from_plugin"],
+        "if": pipeline["condition"],
+        "max_depth": pipeline["max_depth"],
+    }
 
 
 @router.get("/analytics/queue", responses=problems())

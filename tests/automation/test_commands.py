@@ -11,7 +11,7 @@ from ackbus.automation.records.breakers import Breakers
 
 from ..conftest import wait_until
 from .conftest import Folder
-from .running import OK
+from .running import OK, response
 from .service_process import ServiceProcess
 from .test_service import configured, lines, submit
 
@@ -150,3 +150,21 @@ def test_start_refuses_a_broken_configuration_with_every_fault(folder: Folder) -
     assert len(told) >= 3
     assert all(line.startswith("bus: ") and "config.yaml:" in line for line in told)
     assert not service.bus_dir.exists()
+
+
+def test_facts_are_listed_without_their_values_unless_they_are_asked_for(folder: Folder) -> None:
+    plugin = folder.plugin("echo", run=response(state_updates={"token": "hidden"}))
+    rule = "fact_outputs:\n  - {when: {command: poll}, from: state_updates, fact_type: echo.seen}\n"
+    manifest = plugin / "manifest.yaml"
+    manifest.write_text(manifest.read_text() + rule)
+    folder.write(config="plugin_roots: [plugins]\nplugins: {echo: {enabled: true}}\n")
+    with ServiceProcess(folder.path).ready() as service:
+        assert service.run("plugin", "facts", "echo").returncode == 4
+        assert service.run("plugin", "run", "echo").returncode == 0
+        listed = service.run("plugin", "facts", "echo", "--json")
+        whole = service.run("plugin", "facts", "echo", "--json", "--values")
+        table = service.run("plugin", "facts", "echo")
+    record = json.loads(listed.stdout)
+    assert (record["fact_type"], record["command"]) == ("echo.seen", "poll")
+    assert "hidden" not in listed.stdout + table.stdout
+    assert json.loads(json.loads(whole.stdout)["fact_json"]) == {"token": "hidden"}

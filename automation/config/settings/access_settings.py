@@ -176,8 +176,8 @@ class Access:
             told = f"{file} is not the one that this hash is of; it has {_HASH}{found}"
             self._validation.refuse(told, "tokens", number, "scopes_hash")
         if fault := compare(str(file), os.path.abspath(file), found, self._seal):
-            told = self._validation.faults if self._demands.seal else self._validation.warnings
-            told.append(fault)
+            is_refused, run = self._demands.seal, self._validation
+            (run.faults if is_refused else run.warnings).append(fault)
         scopes = held.get("scopes") if isinstance(held, dict) else held
         if not isinstance(scopes, list) or not scopes:
             self._validation.refuse(f'{file} has no scopes; write {{"scopes": ["…"]}}', *path)

@@ -83,6 +83,27 @@ def test_the_configuration_is_shown_without_secrets(served: Served) -> None:
         assert secret not in answer.text
 
 
+def test_the_configuration_shows_what_begins_each_pipeline(served: Served, folder: Folder) -> None:
+    text = (
+        CONFIG
+        + """
+    pipelines:
+      - {name: of-echo, on: e, from_plugin: echo, steps: [{uses: echo}]}
+      - name: hooked
+        on-hook: job.failed
+        if: {path: payload.plugin, op: eq, value: echo}
+        steps: [{uses: echo}]
+    """
+    )
+    folder.write(config=text)
+    client = served.client()
+    assert client.post("/system/reload").status_code == 200
+    found = client.get("/config/view").json()["compiled_routes"]
+    assert (found["of-echo"]["event_type"], found["of-echo"]["source_plugin"]) == ("e", "echo")
+    assert (found["hooked"]["hook"], found["hooked"]["source_plugin"]) == ("job.failed", None)
+    assert found["hooked"]["if"] == {"path": "payload.plugin", "op": "eq", "value": "echo"}
+
+
 def test_the_queue_and_a_day_are_summed_up(served: Served, gate: Path) -> None:
     client = served.client()
     done = client.post("/plugin/echo/poll").json()["job_id"]

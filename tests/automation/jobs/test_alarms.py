@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Queue
+from ackbus.automation.config.faults import ConfigFaults, Fault
 from ackbus.automation.jobs.job_request import JobRequest
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.records.breakers import Breakers
@@ -51,13 +52,14 @@ def test_dead_job_is_told_to_the_plugin_that_is_named(bus: Bus, configured: Fold
     assert message.payload["job_id"] == job_id  # type: ignore[index]
 
 
-@pytest.mark.parametrize("target", ["hera", "asleep"])
+@pytest.mark.parametrize("target", ["broken", "asleep"])
 def test_job_ends_although_nobody_is_there_to_be_told(
     bus: Bus, configured: Folder, target: str
 ) -> None:
-    """A misspelt plugin, and one that is disabled: a dead job must give its worker free."""
+    """A plugin that is left out, and one that is disabled: a dead job must give its worker free."""
+    configured.plugin("broken", manifest="name: broken\n")
     config = CONFIG.replace("on_failure: hear", f"on_failure: {target}")
-    configured.write(config=config + "  asleep: {enabled: false}\n")
+    configured.write(config=config + "  asleep: {enabled: false}\n  broken: {}\n")
     with running(bus, configured.path) as service:
         assert service.ended(service.submit("bad")).state == "dead"
         wait_until(lambda: service.service._dispatcher.running == [])
@@ -85,7 +87,7 @@ def test_service_begins_although_nobody_hears_of_what_its_predecessor_left(
 ) -> None:
     with running(bus, configured.path):
         pass
-    configured.write(config=CONFIG.replace("on_failure: hear", "on_failure: hera"))
+    (configured.path / "plugins/hear/run.sh").chmod(0o644)  # it is left out from now on
     done = Submission(bus).submit(JobRequest(plugin="bad", command="poll", submitted_by="cli"))
     QueueSet(bus, ["plugin.bad"]).claim("dead", group="automation", limit=1)
     with running(bus, configured.path) as service:
@@ -126,11 +128,17 @@ def test_plugins_that_hear_of_each_other_come_to_an_end(bus: Bus, configured: Fo
         assert heard(service, "bad") == []  # it would be stored with that end
 
 
+def refused(folder: Folder) -> tuple[Fault, ...]:
+    with pytest.raises(ConfigFaults) as error:
+        examine_folder(folder.path, {})
+    return error.value.faults
+
+
 def test_service_that_names_a_plugin_which_is_not_there_is_a_fault(configured: Folder) -> None:
     configured.write(config=CONFIG.replace("on_failure: hear", "on_failure: hera"))
-    (fault,) = examine_folder(configured.path, {}).faults
+    (fault,) = refused(configured)
     assert (fault.path, fault.line) == ("service.on_failure", 2)
     assert fault.message == "there is no plugin 'hera'; did you mean 'hear'?"
     configured.write(config=CONFIG.replace("on_failure: hear", "on_failure: hear.pol"))
-    (fault,) = examine_folder(configured.path, {}).faults
+    (fault,) = refused(configured)
     assert fault.message == "the plugin 'hear' has no command 'pol'; did you mean 'poll'?"

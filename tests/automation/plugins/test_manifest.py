@@ -131,6 +131,24 @@ def test_a_wrong_manifest_is_refused_at_its_line(
     assert any(each.lstrip(": ").startswith(told) for each in found), found
 
 
+@pytest.mark.parametrize(
+    ("commands", "told"),
+    [
+        ("[{name: a}, {name: b}, {name: a, type: read}]", "commands[2]: 'a' stands twice"),
+        ("{a: {type: read}, a: {type: write}}", "'a' stands twice"),
+        ("{a: {name: b}, b: {type: read}}", "commands.a.name: this is another command's name"),
+    ],
+)
+def test_a_command_that_is_listed_twice_is_refused(
+    folder: Folder, commands: str, told: str
+) -> None:
+    text = (
+        "manifest_spec: ductile.plugin\nmanifest_version: 1\nname: x\nversion: 1.0.0\n"
+        f"protocol: 2\nentrypoint: run.sh\ncommands: {commands}\n"
+    )
+    assert any(told in each for each in refused(folder, text))
+
+
 @pytest.mark.requirement("X-26", "R-09", "R-10")
 def test_a_manifest_of_protocol_1_is_refused_with_the_form_of_today(folder: Folder) -> None:
     found = refused(

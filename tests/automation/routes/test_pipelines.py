@@ -139,8 +139,8 @@ pipelines:
     hand.submit("a")
     ran = hand.run(answers(a=success(event("e"))))
     assert names(ran) == ["a.poll", "d.handle", "b.handle", "c.handle"]
-    faults = [None, None, "baggage.x: payload.missing is not there", None]
-    assert [job.fault for job in ran] == faults
+    faults = [(job.fault or "").partition(";")[0] for job in ran]
+    assert faults == ["", "", "baggage.x: payload.missing is not there", ""]
 
 
 def test_a_run_that_cant_begin_is_refused_and_leaves_nothing(bus: Bus, folder: Folder) -> None:

@@ -47,6 +47,27 @@ def test_a_reference_to_nothing_is_refused_and_named() -> None:
         filled("{payload.missing}", SCOPE)
 
 
+@pytest.mark.parametrize(
+    ("payload", "path", "told"),
+    [
+        ({"at": 1, "level": 2}, "payload.att", "there is 'payload.at', 'payload.level'; did you"),
+        ({"a": {"b": 1}}, "payload.a.x", "payload.a.x is not there; there is 'payload.a.b'"),
+        ({"a": [1, 2]}, "payload.a.x", "payload.a is a list of 2, from payload.a.0 on"),
+        ({"a": "secret"}, "payload.a.x.y", "payload.a is text"),
+        ({}, "payload.x", "payload is empty"),
+        (None, "payload.x", "payload is null"),
+        (5, "payload.x", "payload is a number"),
+        ({str(n): n for n in range(1000)}, "payload.x", "and 990 more"),
+    ],
+)
+def test_a_reference_to_nothing_names_what_is_there(payload: object, path: str, told: str) -> None:
+    with pytest.raises(FlowFault) as fault:
+        filled(f"x {{{path}}}", {"payload": payload, "context": {}})
+    assert told in str(fault.value)
+    assert "secret" not in str(fault.value)
+    assert len(str(fault.value)) < 1_000
+
+
 HOLDS = [
     ("payload.none", "exists", None),
     ("payload.count", "eq", 3),

@@ -81,6 +81,40 @@ def test_real_requests_of_four_senders_are_handled(receiver: Receiving, folder: 
     assert len(receiver.jobs()) == len(wanted)
 
 
+FORM = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
+
+
+def test_the_form_in_which_github_sends_json_is_read(receiver: Receiving, folder: Folder) -> None:
+    """The signature is of the form as it came."""
+    path, headers, body = plain(b"payload=%7B%22ref%22%3A+%22a%26b%C3%A4%22%7D")
+    job_id = receiver.take((path, headers | FORM, body))
+    assert handled(folder, job_id)["payload"] == {"ref": "a&b\u00e4"}
+    path, headers, body = plain(b'{"x": "payload=1"}')  # what is JSON is read as that
+    job_id = receiver.take((path, headers | FORM, body))
+    assert handled(folder, job_id)["payload"] == {"x": "payload=1"}
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"a=1", "not of one field 'payload'"),
+        (b"payload=1&a=2", "not of one field 'payload'"),
+        (b"payload=1&payload=2", "not of one field 'payload'"),
+        (b"payload=%FF", "not of one field 'payload'"),
+        (b"\xff", "not of one field 'payload'"),
+        (b"&" * 100_000, "not of one field 'payload'"),
+        (b"payload=%7B", "payload of the form is not valid JSON"),
+        (b"payload=", "payload of the form is not valid JSON"),
+    ],
+)
+def test_another_form_is_refused(receiver: Receiving, body: bytes, told: str) -> None:
+    path, headers, body = plain(body)
+    answer = receiver.send((path, headers | FORM, body))
+    assert (answer.status_code, told in answer.text) == (400, True)
+    assert receiver.send((path, headers, body)).status_code == 400
+    assert receiver.jobs() == []
+
+
 def test_an_event_of_the_documents_form_is_told_as_it_is(
     receiver: Receiving, folder: Folder
 ) -> None:
