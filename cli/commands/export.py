@@ -17,6 +17,7 @@ from ...export.jsonl.field_map import FieldMap
 from ...export.jsonl.importer import ImportReport, import_jsonl
 from ...export.jsonl.jsonl_file import open_exported
 from ...export.jsonl.replaced_file import exported_files
+from ...git.staging import stage as stage_for_git
 from ...schema.directory.layout import has_export
 from ...schema.errors import InvalidInput, NotFound, Refused
 from ...schema.stop_limit import obey
@@ -60,6 +61,12 @@ def export(
             "again.",
         ),
     ] = None,
+    stage: Annotated[
+        bool,
+        typer.Option(
+            "--stage", help="Then stage bus.jsonl, and the blobs that it names, for git's commit."
+        ),
+    ] = False,
     place: Place = HERE,
 ) -> int:
     """Bring bus.jsonl up to date with the log.
@@ -67,8 +74,8 @@ def export(
     While another exporter runs, the plain form waits until that one has written all present
     messages; the others end with exit code 3.
     """
-    if sum((follow, once, rebuild, rotate is not None)) > 1:
-        raise InvalidInput("give one of --follow, --once, --rebuild and --rotate")
+    if sum((follow, once, rebuild, rotate is not None)) > 1 or (follow and stage):
+        raise InvalidInput("give one of --follow, --once, --rebuild and --rotate; or --stage")
     limit = None if rotate is None else _rotate_bytes(rotate)
     with place.open() as bus:
         exporter = Exporter(bus)
@@ -84,10 +91,12 @@ def export(
                 count = exporter.rotate(limit, progress=move)
             else:
                 count = (exporter.rebuild if rebuild else exporter.export_once)(progress=move)
-        output.result(
-            {"exported": count, "last_seq": exporter.position, "file": bus.layout.jsonl},
-            f"exported {output.counted(count, 'message')} to {bus.layout.jsonl}",
-        )
+        record = {"exported": count, "last_seq": exporter.position, "file": bus.layout.jsonl}
+        told = f"exported {output.counted(count, 'message')} to {bus.layout.jsonl}"
+        if stage:
+            record["staged_blobs"] = blobs = stage_for_git(bus.layout)
+            told += f", and staged it with {output.counted(blobs, 'blob')}"
+        output.result(record, told)
     return 0
 
 

@@ -132,7 +132,7 @@ def test_two_contents_that_git_holds_come_down_to_that_of_the_folder(repository:
         for n in (1, 2)
     )
     repository.jsonl.write_text(one + two)
-    repository.git("add", "-A")
+    repository.git("add", "-f", ".worker-state/bus.jsonl")
     repository.git("commit", "-qm", "union")
     repository.bus("setup", "git")
     assert "'one' is taken by seq 1, with another payload" in repository.try_bus("import").err
