@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shlex
 
 from ..export.jsonl.parts import PART_GLOB, parts_among
 from ..schema.directory.enclosure import Enclosure
 from ..schema.directory.ignoring import IGNORING, lacking_patterns
+from .driver_commands import clean_command, merge_command, textconv_command
 from .exclude_file import ExcludeFile
 from .ignored_bus import LET_IN, SETUP_COMMENT, ignoring_lines, replace_earlier
 from .repository import CommandFailed, Repository
@@ -51,14 +51,14 @@ class Drivers:
             self._ignoring: LET_IN,
             os.path.join(layout.directory, ".gitattributes"): _ATTRIBUTES,
         }
-        program = shlex.quote(program)
         self._config = {
-            "filter.ackbus.clean": f"{program} git-clean %f",
+            "filter.ackbus.clean": clean_command(program),
             "filter.ackbus.smudge": "cat",
-            "filter.ackbus.required": "true",  # else git takes the file as it is where bus fails
-            "diff.ackbus.textconv": f"{program} git-textconv",
+            # Else git takes the file as it is where bus fails; where there is none, nothing fails.
+            "filter.ackbus.required": "true",
+            "diff.ackbus.textconv": textconv_command(program),
             "merge.ackbus.name": _NAME,
-            "merge.ackbus.driver": f"{program} git-merge %O %A %B %P",
+            "merge.ackbus.driver": merge_command(program),
         }
 
     def missing(self) -> list[str]:
