@@ -128,6 +128,9 @@ class Exporter:
         The older lines are in `bus-000001.jsonl` and so on; `bus.index.json` lists these files.
         All files are written again: the cuts depend on the log and the limit alone.
 
+        With each cut `tail -F` has to find the new file before the next one. Where messages come
+        fast it misses lines of files below 100,000 bytes, which `bus export --rotate` refuses.
+
         Args:
             limit_bytes: the size, at least 4,096; 0 makes one file of all again.
             progress: called now and then with the number of messages written so far.

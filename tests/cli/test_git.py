@@ -74,8 +74,8 @@ def test_setup_tells_that_every_clone_needs_it(repository: Clone) -> None:
 
 def test_only_what_others_need_goes_into_git(repository: Clone) -> None:
     repository.bus("setup", "git")
-    repository.bus("export", "--rotate", "4096")
-    repository.publish_all(["x" * 200] * 30)
+    repository.bus("export", "--rotate", "100kB")
+    repository.publish_all(["x" * 4000] * 30)
     ref = json.loads(repository.bus("show", repository.publish("y" * 5000), "--json"))[
         "payload_ref"
     ]
@@ -104,9 +104,9 @@ def test_a_diff_has_readable_lines(repository: Clone) -> None:
 def test_a_diff_is_not_disturbed_by_a_cut(repository: Clone) -> None:
     """The folder's bus.jsonl has only the newest lines, git's has all."""
     repository.bus("setup", "git")
-    repository.publish_all(f"{number} " + "x" * 200 for number in range(25))
+    repository.publish_all(f"{number} " + "x" * 4000 for number in range(30))
     repository.commit()
-    repository.bus("export", "--rotate", "4096")
+    repository.bus("export", "--rotate", "100kB")
     repository.publish("new")
     repository.export()
     changed = [
@@ -180,8 +180,8 @@ def test_what_a_person_keeps_beside_the_parts_stays_in_git(repository: Clone) ->
         (repository.bus_dir / name).write_text("mine\n")
     repository.git("add", "-f", *(f".worker-state/{name}" for name in kept))
     repository.bus("setup", "git")
-    repository.bus("export", "--rotate", "4096")
-    repository.publish_all(["x" * 200] * 30)
+    repository.bus("export", "--rotate", "100kB")
+    repository.publish_all(["x" * 4000] * 30)
     repository.commit()
     repository.bus("setup", "git", "--check")
     tracked = repository.git("ls-files", ".worker-state/bus-*").splitlines()
@@ -190,9 +190,9 @@ def test_what_a_person_keeps_beside_the_parts_stays_in_git(repository: Clone) ->
 
 def test_log_counts_a_line_that_only_moved_as_old(repository: Clone) -> None:
     """Without setup the parts themselves are in git: a cut moves lines from file to file."""
-    repository.publish_all(f"{number} " + "x" * 200 for number in range(30))
+    repository.publish_all(f"{number} " + "x" * 4000 for number in range(30))
     repository.commit("one")
-    repository.bus("export", "--rotate", "4096")
+    repository.bus("export", "--rotate", "100kB")
     repository.publish("new")
     repository.commit("cut")
     assert "bus-000001.jsonl" in repository.git("ls-files")
