@@ -17,10 +17,10 @@ from ..bus.log.archive_records import Frame, Segment
 from ..bus.log.catalog import Catalog
 from ..schema.callbacks import check_progress
 from ..schema.directory.file_lock import FileLock
+from ..schema.directory.ignoring import keep_out_of_git
 from ..schema.errors import BusUnusable, Refused
 from ..schema.paging import further
 from ..schema.queries import engine_of
-from ..schema.sqlite.creation import keep_out_of_git
 from ..schema.system_errors import unwritable
 
 TYPE_CHECKING = False

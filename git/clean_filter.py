@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
     from .git_lines import Line
 
+#: Variables that change what a path means to git, taken away.
+_PLAIN_PATHSPECS = {
+    f"GIT_{kind}_PATHSPECS": None for kind in ("LITERAL", "GLOB", "NOGLOB", "ICASE")
+}
+
 
 def clean(path: str, lines: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the lines that git is to hold.
@@ -65,7 +70,8 @@ def _chosen(in_git: list[Line], in_folder: Line | None) -> Line:
 
 def _staged(path: str) -> Iterator[bytes]:
     """Yield a file's contents in the index: one, or those of both sides of a conflict."""
-    repository = Repository(os.getcwd())
+    # `git --literal-pathspecs add` hands that on, and no line would be found.
+    repository = Repository(os.getcwd(), _PLAIN_PATHSPECS)
     listed = repository.run("ls-files", "--stage", "-z", "--", f":(top,literal){path}")
     for entry in listed.split(b"\0")[:-1]:
         _mode, name, stage = entry.partition(b"\t")[0].split()

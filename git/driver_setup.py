@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
 
 from ..export.jsonl.parts import PART_GLOB, parts_among
 from ..schema.directory.enclosure import Enclosure
+from ..schema.directory.ignoring import IGNORING, lacking_patterns
+from .driver_commands import clean_command, merge_command, textconv_command
+from .exclude_file import ExcludeFile
+from .ignored_bus import LET_IN, SETUP_COMMENT, ignoring_lines, replace_earlier
 from .repository import CommandFailed, Repository
 from .work_tree import WorkTree
 
@@ -14,17 +17,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..schema.directory.layout import Layout
 
-_COMMENT = "# Written by 'bus setup git', which every clone runs for itself."
-
 #: Git must not touch line ends: blobs are named by their bytes.
 _ATTRIBUTES = (
     "bus.jsonl -text filter=ackbus diff=ackbus merge=ackbus",
     f"{PART_GLOB} -text diff=ackbus",
     "blobs/** -text -diff",
 )
-
-#: The parts are not in git: their lines are in git's bus.jsonl.
-_IGNORED = (PART_GLOB, "bus.index.json")
 
 _NAME = "messages by id"
 
@@ -44,29 +42,34 @@ class Drivers:
     """
 
     def __init__(self, layout: Layout, program: str) -> None:
-        WorkTree.around(layout.directory)
+        tree = WorkTree.around(layout.directory)
+        self._layout = layout
         self._repository = Repository(layout.directory)
+        self._ignoring = os.path.join(layout.directory, IGNORING)
+        self._excluded = ExcludeFile(tree, layout.directory)
         self._files = {
-            os.path.join(layout.directory, ".gitignore"): _IGNORED,
+            self._ignoring: LET_IN,
             os.path.join(layout.directory, ".gitattributes"): _ATTRIBUTES,
         }
-        program = shlex.quote(program)
         self._config = {
-            "filter.ackbus.clean": f"{program} git-clean %f",
+            "filter.ackbus.clean": clean_command(program),
             "filter.ackbus.smudge": "cat",
-            "filter.ackbus.required": "true",  # else git takes the file as it is where bus fails
-            "diff.ackbus.textconv": f"{program} git-textconv",
+            # Else git takes the file as it is where bus fails; where there is none, nothing fails.
+            "filter.ackbus.required": "true",
+            "diff.ackbus.textconv": textconv_command(program),
             "merge.ackbus.name": _NAME,
-            "merge.ackbus.driver": f"{program} git-merge %O %A %B %P",
+            "merge.ackbus.driver": merge_command(program),
         }
 
     def missing(self) -> list[str]:
         """Return the missing settings, a line each; empty when all is set up."""
-        found = [
+        found = [f"{self._ignoring}: {line}" for line in self._unignored()]
+        found += [
             f"{path}: {line}"
             for path, wanted in self._files.items()
             for line in _lacking(path, wanted)
         ]
+        found += [f"{self._excluded.path}: {line}" for line in self._excluded.lacking()]
         found += [f"git config {name}" for name in self._unset()]
         return found + [f"{_UNTRACKED} {name}" for name in self._tracked_parts()]
 
@@ -76,18 +79,25 @@ class Drivers:
         Returns:
             The changes, a line each; empty when nothing was missing.
         """
+        replaced = replace_earlier(self._layout)
         done = self.missing()
+        if lacking := self._unignored():  # before all others, which say more
+            _write(self._ignoring, [*lacking, *_lines(self._ignoring)])
         for path, wanted in self._files.items():
             _append(path, _lacking(path, wanted))
+        self._excluded.add()
         for name in self._unset():
             self._repository.run("config", "--local", name, self._config[name])
         parts = self._tracked_parts()
         if parts:
             self._repository.run("rm", "--cached", "--quiet", "--", *parts)
-        return [line if line.startswith(_UNTRACKED) else f"added {line}" for line in done]
+        done = [line if line.startswith(_UNTRACKED) else f"added {line}" for line in done]
+        return [f"wrote {self._ignoring} in its new form", *done] if replaced else done
 
     def remove(self) -> list[str]:
         """Remove the settings that `install` adds, and leave others as they are.
+
+        What lives in the bus directory stays ignored.
 
         Returns:
             The changes, a line each.
@@ -95,11 +105,16 @@ class Drivers:
         done = []
         for path, wanted in self._files.items():
             done += [f"removed {path}: {line}" for line in _take_out(path, wanted)]
+        done += [f"removed {self._excluded.path}: {line}" for line in self._excluded.remove()]
         for name in self._config:
             if self._configured(name) is not None:
                 self._repository.run("config", "--local", "--unset-all", name)
                 done.append(f"removed git config {name}")
         return done
+
+    def _unignored(self) -> list[str]:
+        """Return the patterns without which git would take, or sweep away, what lives."""
+        return lacking_patterns(self._layout, ignoring_lines(self._layout))
 
     def _tracked_parts(self) -> list[str]:
         """Return the rotated parts that are in git's index; the files stay when they leave it."""
@@ -132,13 +147,13 @@ def _lacking(path: str, wanted: tuple[str, ...]) -> list[str]:
 def _append(path: str, lines: list[str]) -> None:
     if lines:
         there = _lines(path)
-        _write(path, [*there, *([] if _COMMENT in there else [_COMMENT]), *lines])
+        _write(path, [*there, *([] if SETUP_COMMENT in there else [SETUP_COMMENT]), *lines])
 
 
 def _take_out(path: str, wanted: tuple[str, ...]) -> list[str]:
     there = _lines(path)
     taken = [line for line in there if line in wanted]
-    kept = [line for line in there if line not in (*wanted, _COMMENT)]
+    kept = [line for line in there if line not in (*wanted, SETUP_COMMENT)]
     if taken and kept:
         _write(path, kept)
     elif taken:

@@ -74,6 +74,11 @@ class WorkTree:
         return self._path("--git-path", "hooks")
 
     @property
+    def exclude_file(self) -> str:
+        """The repository's own list of what git ignores; it need not be there."""
+        return self._path("--git-path", "info/exclude")
+
+    @property
     def hooks_setting(self) -> str | None:
         """The value of `core.hooksPath`, or None where it is not set."""
         try:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..schema.directory.folder import Obstructed
-from ..schema.sqlite.creation import keep_out_of_git
+from ..schema.directory.ignoring import keep_out_of_git
 from .errors import NotWoken
 
 TYPE_CHECKING = False

@@ -14,9 +14,9 @@ from itertools import islice
 import apsw
 
 from ...schema.directory.file_lock import FileLock
+from ...schema.directory.ignoring import keep_out_of_git
 from ...schema.errors import AckbusError, BusBusy, BusUnusable
 from ...schema.paging import further
-from ...schema.sqlite.creation import keep_out_of_git
 from ...schema.sqlite.database import BUSY_TIMEOUT_MS
 from ...schema.sqlite.sqlite_errors import ENDINGS, make_file, open_file
 from ...schema.system_errors import means_full, unwritable, why_not_opened

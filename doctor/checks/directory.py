@@ -7,6 +7,9 @@ import stat
 import sys
 import time
 
+from ...git.ignored_bus import LET_IN, unignored
+from ...git.repository import GitFailed
+from ...schema.directory.ignoring import ALL, IGNORING
 from ...schema.directory.layout import (
     BUS_DIRECTORY,
     Layout,
@@ -46,6 +49,7 @@ def checks_of_place(layout: Layout) -> dict[str, Check]:
         "filesystem": lambda: _filesystem(layout),
         "disk": lambda: _disk(layout),
         "write lock": lambda: _write_lock(layout),
+        "git": lambda: _git(layout),
     }
 
 
@@ -123,6 +127,23 @@ def _disk(layout: Layout) -> Finding:
     if free < _LITTLE_ROOM:
         return warn(text, "make room before it is full")
     return ok(text)
+
+
+def _git(layout: Layout) -> Finding:
+    """Look whether git ignores what lives in the directory: else `git clean` deletes it."""
+    try:
+        names = unignored(layout)
+    except GitFailed as error:
+        return ok(f"not known: {error}")
+    if not names:
+        return ok("it leaves alone what lives here")
+    path = layout.files.path_of(IGNORING)
+    lines = ", ".join(repr(line) for line in (ALL, *LET_IN))
+    return warn(
+        f"it would take {_names(names)} into commits, and 'git clean' would delete them",
+        f"'bus init' writes {path} in its new form, unless people have edited it or git has it:"
+        f" then put these lines at its beginning: {lines}",
+    )
 
 
 def _write_lock(layout: Layout) -> Finding:

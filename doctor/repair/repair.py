@@ -11,13 +11,13 @@ import apsw
 from ...bus.bus import Bus
 from ...bus.log.catalog import Catalog
 from ...schema.directory.exclusive_use import refuse_openers
+from ...schema.directory.ignoring import keep_out_of_git
 from ...schema.directory.layout import Layout, has_export, without_file
 from ...schema.directory.opening_checks import refuse_place
 from ...schema.errors import BusNotFound, BusUnusable, Unfinished
 from ...schema.findings import Mended, examine
 from ...schema.message.draft import Draft
 from ...schema.queries import file_of
-from ...schema.sqlite.creation import keep_out_of_git
 from ...schema.sqlite.database import Database, other_version
 from ...schema.sqlite.file_checks import is_of_other_version
 from ...schema.sqlite.rules.state_rules import put_right

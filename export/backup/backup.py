@@ -21,6 +21,7 @@ from ...bus.log.catalog import Catalog
 from ...schema.callbacks import check_progress
 from ...schema.directory.file_lock import FileLock
 from ...schema.directory.folder import Folder
+from ...schema.directory.ignoring import keep_out_of_git
 from ...schema.directory.layout import Layout, sync_directory
 from ...schema.errors import (
     AckbusError,
@@ -32,7 +33,6 @@ from ...schema.errors import (
 )
 from ...schema.message.canonical_json import encode
 from ...schema.queries import file_of
-from ...schema.sqlite.creation import keep_out_of_git
 from ...schema.sqlite.database import Database
 from ...schema.sqlite.file_copy import copy_database
 from ...schema.system_errors import unwritable

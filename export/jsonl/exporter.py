@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import closing, suppress
+from contextlib import contextmanager, suppress
 
 from ...bus.bus import RECHECK_S
 from ...bus.doorbell import listen
@@ -21,7 +21,7 @@ from .writer import Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ...bus.bus import Bus
     from ...bus.doorbell import Listener
@@ -96,7 +96,7 @@ class Exporter:
         try:
             return writer.catch_up(progress)
         finally:
-            writer.close()
+            writer.end()
             lock.close()
 
     def rebuild(self, *, progress: Callable[[int], object] | None = None) -> int:
@@ -117,7 +117,7 @@ class Exporter:
         check_progress(progress)
         lock = self._lock_or_raise()
         try:
-            with closing(Writer(self._bus)) as writer:
+            with self._writer() as writer:
                 return writer.rebuild(progress)
         finally:
             lock.close()
@@ -127,6 +127,9 @@ class Exporter:
 
         The older lines are in `bus-000001.jsonl` and so on; `bus.index.json` lists these files.
         All files are written again: the cuts depend on the log and the limit alone.
+
+        With each cut `tail -F` has to find the new file before the next one. Where messages come
+        fast it misses lines of files below 100,000 bytes, which `bus export --rotate` refuses.
 
         Args:
             limit_bytes: the size, at least 4,096; 0 makes one file of all again.
@@ -147,7 +150,7 @@ class Exporter:
         check_progress(progress)
         lock = self._lock_or_raise()
         try:
-            with closing(Writer(self._bus)) as writer:
+            with self._writer() as writer:
                 return writer.rotate(limit_bytes, progress)
         finally:
             lock.close()
@@ -178,7 +181,7 @@ class Exporter:
                 self._catch_up_patiently(writer)
         finally:
             self._listener = None
-            writer.close()
+            writer.end()
             lock.close()
 
     def start(self) -> None:
@@ -243,6 +246,14 @@ class Exporter:
 
             self._trouble = str(error)
             logging.getLogger("ackbus.export").warning("bus.jsonl is behind: %s", error)
+
+    @contextmanager
+    def _writer(self) -> Iterator[Writer]:
+        writer = Writer(self._bus)
+        try:
+            yield writer
+        finally:
+            writer.end()
 
     def _lock(self) -> FileLock | None:
         """Return the export lock, taken, or None when another exporter has it."""

@@ -8,8 +8,9 @@ Opening the file mends both, from the file's own lines.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
+from ...schema.directory.file_lock import FileLock
 from ...schema.errors import BusUnusable
 from ...schema.system_errors import unwritable
 from .export_position import Position, Rotation
@@ -28,11 +29,34 @@ if TYPE_CHECKING:
     #: The paths of all files, and what each of them was.
     Stamps = dict[str, Stamp | None]
 
+#: The name of the file of the lock of whoever writes.
+WRITING_LOCK = "jsonl.lock"
+
 #: How many messages are written in one go, before the position is stored.
 BATCH_MESSAGES = 1000
 
 #: How many bytes of lines make a batch even when they are fewer messages.
 BATCH_BYTES = 1024 * 1024
+
+
+#: How long a writer waits for a landing that has the files aside, in seconds.
+WAIT_S = 30.0
+
+
+def writing_lock(directory: str) -> FileLock:
+    """Return the lock of whoever is writing the files at present, not taken.
+
+    An exporter that follows the log has the export lock as long as it runs, and this one for each
+    export: a program may hold it while git replaces the files.
+
+    Raises:
+        BusUnusable: its file can't be opened.
+    """
+    path = os.path.join(directory, WRITING_LOCK)
+    try:
+        return FileLock(path)
+    except OSError as error:
+        raise unwritable(path, error) from error
 
 
 class Writer:
@@ -43,6 +67,7 @@ class Writer:
         self._path = bus.layout.jsonl
         self._position = Position.of(bus)
         self._file: JsonlFile | None = None
+        self._lock = writing_lock(bus.layout.directory)
         self._limit = 0
         self._parts = Parts(bus.layout.directory, 0)
         self._last_seq = 0
@@ -57,7 +82,12 @@ class Writer:
             NotImported: a file that was replaced has lines that the log lacks.
             Refused: a file that is no part is where one must go.
             BusUnusable: a file can't be written; the next call mends unfinished work.
+            BusBusy: another program has the files for long.
         """
+        with self._writing():
+            return self._catch_up(progress)
+
+    def _catch_up(self, progress: Callable[[int], object] | None) -> int:
         try:
             count = self._open(progress)
             newest = self._bus.log.newest_seq()
@@ -84,13 +114,23 @@ class Writer:
             Refused: a file that is no part is where one must go; they are left alone, too.
             BusUnusable: they can't be written; the old ones are as they were.
         """
-        return self._write_anew(self._judge(), progress)
+        with self._writing():
+            return self._write_anew(self._judge(), progress)
 
     def rotate(self, limit: int, progress: Callable[[int], object] | None = None) -> int:
         """Store another limit of size, then rewrite all files as `rebuild` does."""
-        judged = self._judge()
-        Rotation.of(self._bus).set(limit)
-        return self._write_anew(judged, progress)
+        with self._writing():
+            judged = self._judge()
+            Rotation.of(self._bus).set(limit)
+            return self._write_anew(judged, progress)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        self._lock.acquire(WAIT_S)
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def _write_anew(self, judged: Stamps, progress: Callable[[int], object] | None) -> int:
         """Write all files beside the old ones, and replace them.
@@ -146,6 +186,11 @@ class Writer:
                 progress(count)
         file.sync()
         return staged, count
+
+    def end(self) -> None:
+        """Close the file and the lock: nothing more is written."""
+        self.close()
+        self._lock.close()
 
     def close(self) -> None:
         """Close the file; more than once does nothing."""

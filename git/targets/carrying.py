@@ -10,6 +10,7 @@ from ...schema.errors import Refused
 from ..branches.repositories import repository_at
 from ..repository import GitFailed
 from ..trees.tree_state import git_dir_of, named
+from .bus_files import standing_aside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +48,14 @@ def carry(tree: str, before: str, after: str, kept: Sequence[int]) -> None:
     """
     git = repository_at(tree)
     changes = _changes(git, before, after)
+    with standing_aside(git, before, [each.file for each in changes]):
+        _carry(git, changes, before, after, kept)
+
+
+def _carry(
+    git: Repository, changes: list[_Change], before: str, after: str, kept: Sequence[int]
+) -> None:
+    tree = git.folder
     _refuse_hidden(tree, changes)
     try:
         git.run("update-index", "-q", "--refresh", limit_s=_LIMIT_S, accepted=(0, 1))

@@ -15,6 +15,7 @@ from ..repository import CommandFailed, GitFailed
 from ..trees.tree_mending import PATIENT
 from ..trees.tree_state import git_dir_of, named, operation_at
 from ..trees.work_trees import WorkTrees
+from .bus_files import is_derived
 from .carrying import NotCarried, carry
 
 TYPE_CHECKING = False
@@ -181,6 +182,8 @@ class LocalTarget:
 def _changed(tree: str) -> list[str]:
     """Return the files of git that differ from the head of a work tree, staged or not.
 
+    What a bus there keeps by itself is left out: it would keep every landing out.
+
     A submodule at another commit than the index has is left out: git leaves it alone, too, and
     each landing that moves one would keep the next one out.
     """
@@ -189,6 +192,8 @@ def _changed(tree: str) -> list[str]:
     changed = []
     for entry in raw.split(b"\0")[:-1]:
         kind, status, submodule, _ = entry.split(b" ", 3)
-        if not (submodule.startswith(b"S") and status.startswith(b".")):
-            changed.append(os.fsdecode(entry.split(b" ", _FIELDS[kind])[-1]))
+        file = os.fsdecode(entry.split(b" ", _FIELDS[kind])[-1])
+        is_moved_submodule = submodule.startswith(b"S") and status.startswith(b".")
+        if not (is_moved_submodule or is_derived(tree, file)):
+            changed.append(file)
     return changed

@@ -10,6 +10,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 
+from ...schema.directory.layout import BUS_DIRECTORY
 from ...schema.errors import Refused, shown
 from ..branches.repositories import repository_at
 from ..repository import CommandFailed
@@ -127,11 +128,15 @@ class Removal:
         return [] if head is None else [self._rescue.files_of(task, tree.path, head)]
 
     def _refuse_use(self, tree: Tree) -> None:
-        """Refuse a tree that a git works in, or whose submodules have commits of their own."""
+        """Refuse a tree that a git works in, or that has a bus or unpushed commits of its own."""
         if os.path.lexists(lock := os.path.join(tree.admin, "index.lock")):
             raise Refused(
                 f"a git is at work in {tree.path}, or was killed there; wait, or if there is none,"
                 f" take {lock} away"
+            )
+        if os.path.lexists(os.path.join(tree.path, BUS_DIRECTORY, "bus.db")):  # git ignores it
+            raise Refused(
+                f"{tree.path} has a bus of its own, in {BUS_DIRECTORY}; move that away first"
             )
         _refuse_unpushed_submodules(tree)
 

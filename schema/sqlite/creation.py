@@ -9,6 +9,7 @@ import apsw
 
 from ..directory.file_lock import FileLock
 from ..directory.folder import Obstructed
+from ..directory.ignoring import write_ignoring
 from ..directory.layout import (
     BUS_DIRECTORY,
     Layout,
@@ -22,33 +23,6 @@ from ..system_errors import disk_full, without_log
 from .database import BUSY_TIMEOUT_MS
 from .hardening import SCHEMA
 from .sqlite_errors import check_sqlite_version, make_file, translate
-
-_IGNORING = ".gitignore"
-
-#: Git must not see the file and its helpers, which change with every message. `bus.jsonl`, and
-#: the blobs that its lines name, are for history.
-_GITIGNORE = """\
-# Written by ackbus: the bus itself stays out of git; bus.jsonl and blobs/ may go in.
-bus.db
-bus.db-wal
-bus.db-shm
-bus.db.new*
-bus.db.v*
-bus*.json*.new
-doorbell
-*.lock
-blobs/.tmp-*
-workers/
-search.db*
-archive/
-"""
-
-#: The longest `.gitignore` that is read, in bytes; people may have added to it.
-_MAX_IGNORED_BYTES = 1024**2
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TextIO
 
 
 def create(directory: str | os.PathLike[str]) -> bool:
@@ -77,7 +51,7 @@ def create(directory: str | os.PathLike[str]) -> bool:
         raise _unmakeable(layout, error) from error
     lock.acquire(timeout_s=BUSY_TIMEOUT_MS / 1000)
     try:
-        _write_gitignore(layout)  # first: with the file its name comes onto the disk
+        write_ignoring(layout)  # first: with the file its name comes onto the disk
         made = _create_tables(layout)
         if made and os.path.basename(layout.directory) == BUS_DIRECTORY:
             os.chmod(layout.directory, 0o700)  # a clone of git made it, and gave all a look into it
@@ -146,29 +120,3 @@ def _sync_names_of(directory: str) -> None:
             raise
     if above != directory:
         _sync_names_of(above)
-
-
-def _write_gitignore(layout: Layout) -> None:
-    with _gitignore(layout) as file:
-        if os.fstat(file.fileno()).st_size == 0:  # it is new, or was left empty by a power loss
-            os.fchmod(file.fileno(), 0o600)
-            file.write(_GITIGNORE)
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def _gitignore(layout: Layout) -> TextIO:
-    fd = layout.files.change(_IGNORING)
-    if os.fstat(fd).st_size > _MAX_IGNORED_BYTES:
-        os.close(fd)
-        raise Obstructed(layout.files.path_of(_IGNORING), "is too large; put a shorter one there")
-    return os.fdopen(fd, "r+", encoding="utf-8", errors="surrogateescape")
-
-
-def keep_out_of_git(layout: Layout, pattern: str) -> None:
-    """Make sure that the `.gitignore` of a bus, which may be an older one, leaves files out."""
-    _write_gitignore(layout)
-    with _gitignore(layout) as file:
-        text = file.read()
-        if pattern not in text.splitlines():
-            file.write(f"{pattern}\n" if not text or text.endswith("\n") else f"\n{pattern}\n")

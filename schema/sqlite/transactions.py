@@ -9,6 +9,7 @@ import apsw
 
 from ..directory.file_identity import TRUSTED_S
 from ..directory.file_lock import FileLock
+from ..directory.ignoring import restore_ignoring
 from ..directory.layout import Layout
 from ..errors import AckbusError, BusUnusable
 from .checkpoints import LOOK_AFTER_CHANGES
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
     from ..directory.file_identity import Place
     from .database import Database
+
+
+#: How often a writer looks whether git has swept the `.gitignore` of its bus away, in seconds; the
+#: first write looks.
+IGNORING_LOOK_S = 1.0
 
 
 class WriteTransaction:
@@ -92,6 +98,7 @@ class ThreadState:
         "_cookie",
         "_database",
         "_due_s",
+        "_ignoring_due_s",
         "_require_writable",
         "_work",
         "after_commit",
@@ -110,6 +117,7 @@ class ThreadState:
         self.connection = database.connect(self._work)
         self._cookie: object = None
         self._due_s = 0.0
+        self._ignoring_due_s = 0.0
         self.checkpointer = database.checkpointer
         self.changes_seen = -LOOK_AFTER_CHANGES  # the first write looks: there may be no other
         self.layout = database.layout
@@ -206,9 +214,12 @@ class ThreadState:
         if self.lock is None:
             self._require_writable()  # asked here: so no later write of a bus in use pays for it
             self.lock = _open_lock(self.layout, self.place)
-        deadline = time.monotonic() + timeout_s
+        now_s = time.monotonic()
         self.lock.acquire(timeout_s)
-        return deadline
+        if now_s >= self._ignoring_due_s:
+            self._ignoring_due_s = now_s + IGNORING_LOOK_S
+            restore_ignoring(self.layout)
+        return now_s + timeout_s
 
     def _unlock(self) -> None:
         assert self.lock is not None

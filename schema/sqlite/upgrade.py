@@ -15,10 +15,10 @@ import apsw
 
 from ..directory.exclusive_use import refuse_openers
 from ..directory.file_lock import FileLock
+from ..directory.ignoring import keep_out_of_git
 from ..directory.layout import Layout
 from ..errors import BusUnusable
 from ..system_errors import unwritable
-from .creation import keep_out_of_git
 from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database, other_version
 from .file_copy import copy_database
 from .foreign_objects import refuse_strangers, restate

@@ -9,9 +9,9 @@ from bisect import bisect_right
 from contextlib import contextmanager, suppress
 from heapq import merge
 
+from ...schema.directory.ignoring import keep_out_of_git
 from ...schema.message.limits import MAX_SEQ
 from ...schema.paging import pages
-from ...schema.sqlite.creation import keep_out_of_git
 from .cursors import Cursors
 from .failed_deliveries import Deliveries
 from .mail import NO_LIMIT

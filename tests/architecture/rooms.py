@@ -122,6 +122,7 @@ OPENING: dict[str, str] = {
     "git/trees/tree_mending.py": "git's own files",
     "git/trees/tree_usage.py": "the work trees of tasks",
     "git/trees/work_trees.py": "the folder of all work trees",
+    "git/exclude_file.py": "git's own files",
     "git/guard_hooks.py": "git's own files",
     "git/text_file.py": "git's own files",
     "git/work_tree.py": "git's own files",

@@ -51,7 +51,7 @@ class Clone:
 
     def commit(self, subject: str = "work") -> None:
         """Export, and commit if there is anything to."""
-        self.export()
+        self.bus("export", "--stage")
         self.git("add", "-A")
         if self.git("status", "--porcelain"):
             self.git("commit", "-qm", subject)

@@ -11,9 +11,6 @@ from .conftest import assert_error
 
 pytestmark = pytest.mark.slow  # starts many processes
 
-#: What git leaves out of a bus directory that cuts its file.
-PARTS = "bus-[0-9][0-9][0-9][0-9][0-9][0-9].jsonl"
-
 
 def traffic(clone: Clone, *args: str) -> list[tuple[str, list[str]]]:
     """Subjects and message payloads of `bus log`."""
@@ -23,16 +20,16 @@ def traffic(clone: Clone, *args: str) -> list[tuple[str, list[str]]]:
 
 def test_setup_adds_what_is_missing_and_keeps_what_is_there(repository: Clone) -> None:
     ignore, attributes = (repository.bus_dir / f".git{name}" for name in ("ignore", "attributes"))
-    ignore.write_text(ignore.read_text() + "mine\nbus.index.json")
+    ignore.write_text(ignore.read_text() + "mine\n!/.gitattributes")
     attributes.write_text("mine -text\n")
     repository.git("config", "diff.ackbus.textconv", "something else")
     done = repository.bus("setup", "git").splitlines()
-    assert f"added {ignore}: {PARTS}" in done
+    assert f"added {ignore}: !/bus.jsonl" in done
     assert "added git config diff.ackbus.textconv" in done
-    assert not [line for line in done if line.endswith(": bus.index.json")]
+    assert not [line for line in done if line.endswith(": !/.gitattributes")]
     lines = ignore.read_text().splitlines()
     assert len(lines) == len(set(lines))
-    assert {"bus.db", "mine", "bus.index.json", PARTS} <= set(lines)
+    assert {"*", "mine", "!/.gitignore", "!/.gitattributes", "!/bus.jsonl"} <= set(lines)
     assert attributes.read_text().splitlines()[0] == "mine -text"
     assert repository.git("check-attr", "merge", ".worker-state/bus.jsonl").endswith(": ackbus")
     before = ignore.read_bytes(), attributes.read_bytes(), repository.git("config", "--list")
@@ -45,11 +42,11 @@ def test_setup_can_be_checked_and_removed(repository: Clone) -> None:
     config = repository.git("config", "--local", "--list")
     checked = repository.try_bus("setup", "git", "--check", "--json")
     assert checked.code == 3
-    assert len(json.loads(checked.out)["missing"]) == 11
+    assert len(json.loads(checked.out)["missing"]) == 13
     assert repository.git("config", "--local", "--list") == config
     repository.bus("setup", "git")
     assert repository.bus("setup", "git", "--check") == "nothing is missing\n"
-    assert len(repository.bus("setup", "git", "--remove").splitlines()) == 11
+    assert len(repository.bus("setup", "git", "--remove").splitlines()) == 13
     assert {path.name: path.read_bytes() for path in repository.bus_dir.glob(".git*")} == before
     assert repository.git("config", "--local", "--list") == config
     assert_error(repository.try_bus("setup", "git", "--check", "--remove"), 2, "not both")
@@ -77,8 +74,8 @@ def test_setup_tells_that_every_clone_needs_it(repository: Clone) -> None:
 
 def test_only_what_others_need_goes_into_git(repository: Clone) -> None:
     repository.bus("setup", "git")
-    repository.bus("export", "--rotate", "4096")
-    repository.publish_all(["x" * 200] * 30)
+    repository.bus("export", "--rotate", "100kB")
+    repository.publish_all(["x" * 4000] * 30)
     ref = json.loads(repository.bus("show", repository.publish("y" * 5000), "--json"))[
         "payload_ref"
     ]
@@ -107,9 +104,9 @@ def test_a_diff_has_readable_lines(repository: Clone) -> None:
 def test_a_diff_is_not_disturbed_by_a_cut(repository: Clone) -> None:
     """The folder's bus.jsonl has only the newest lines, git's has all."""
     repository.bus("setup", "git")
-    repository.publish_all(f"{number} " + "x" * 200 for number in range(25))
+    repository.publish_all(f"{number} " + "x" * 4000 for number in range(30))
     repository.commit()
-    repository.bus("export", "--rotate", "4096")
+    repository.bus("export", "--rotate", "100kB")
     repository.publish("new")
     repository.export()
     changed = [
@@ -169,7 +166,7 @@ def test_log_needs_no_bus_and_no_files(history: Clone, tmp_path: Path) -> None:
     assert traffic(Clone(below, history.run_bus, history.env)) == expected
     history.bus("init", "--dir", "deep/.worker-state")
     history.publish("d", "--dir", "deep/.worker-state")
-    history.bus("export", "--dir", "deep/.worker-state")
+    history.bus("export", "--stage", "--dir", "deep/.worker-state")
     history.commit("four")
     assert traffic(history) == [("four", ["d"]), *expected]
     assert traffic(history, "--dir", ".worker-state") == expected
@@ -177,27 +174,25 @@ def test_log_needs_no_bus_and_no_files(history: Clone, tmp_path: Path) -> None:
 
 
 def test_what_a_person_keeps_beside_the_parts_stays_in_git(repository: Clone) -> None:
-    """It is neither ignored nor taken out, in a bus that cuts its file and in one that doesn't."""
+    """It is not taken out, in a bus that cuts its file and in one that doesn't."""
     kept = ["bus-20261121.jsonl", "bus-202611.jsonl", "bus-notes.jsonl"]
     for name in kept:
         (repository.bus_dir / name).write_text("mine\n")
-    repository.git("add", "-A")
+    repository.git("add", "-f", *(f".worker-state/{name}" for name in kept))
     repository.bus("setup", "git")
-    repository.bus("export", "--rotate", "4096")
-    repository.publish_all(["x" * 200] * 30)
+    repository.bus("export", "--rotate", "100kB")
+    repository.publish_all(["x" * 4000] * 30)
     repository.commit()
     repository.bus("setup", "git", "--check")
     tracked = repository.git("ls-files", ".worker-state/bus-*").splitlines()
     assert [Path(name).name for name in tracked] == sorted(kept)
-    (repository.bus_dir / "bus-other.jsonl").write_text("mine\n")
-    assert "bus-other.jsonl" in repository.git("status", "--porcelain")
 
 
 def test_log_counts_a_line_that_only_moved_as_old(repository: Clone) -> None:
     """Without setup the parts themselves are in git: a cut moves lines from file to file."""
-    repository.publish_all(f"{number} " + "x" * 200 for number in range(30))
+    repository.publish_all(f"{number} " + "x" * 4000 for number in range(30))
     repository.commit("one")
-    repository.bus("export", "--rotate", "4096")
+    repository.bus("export", "--rotate", "100kB")
     repository.publish("new")
     repository.commit("cut")
     assert "bus-000001.jsonl" in repository.git("ls-files")
@@ -274,3 +269,16 @@ def test_log_of_nothing_says_why(repository: Clone, tmp_path: Path) -> None:
     alone = Clone(repository.path, repository.run_bus, {**repository.env, "PATH": "/nowhere"})
     assert_error(alone.try_bus("log"), 1, "git is not installed")
     assert not (repository.path / "x").exists()
+
+
+def test_filter_finds_gits_lines_however_paths_are_meant(repository: Clone) -> None:
+    """Nothing that git has is taken out by `git --literal-pathspecs add`, or a variable."""
+    repository.bus("setup", "git")
+    repository.publish("one")
+    repository.commit()
+    before = repository.in_git()
+    for option in ("--literal-pathspecs", "--icase-pathspecs", "--glob-pathspecs"):
+        repository.jsonl.write_text("")
+        repository.git(option, "add", ".worker-state/bus.jsonl")
+        assert repository.git("diff", "--cached", "--name-only") == ""
+        assert repository.in_git() == before

@@ -308,7 +308,7 @@ def test_note_of_what_was_shown_is_private_and_no_matter_of_git(
     (note,) = (bus_dir / "shown").iterdir()
     modes = [oct(os.stat(path).st_mode & 0o777) for path in (note.parent, note)]
     assert modes == ["0o700", "0o600"]
-    assert "shown/" in (bus_dir / ".gitignore").read_text().splitlines()
+    assert "*" in (bus_dir / ".gitignore").read_text().splitlines()
     note.write_text("nonsense")
     assert "| hi" in agent.hears("tool")
     assert run_bus("doctor").code == 0

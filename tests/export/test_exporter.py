@@ -491,11 +491,8 @@ def test_git_shows_only_added_lines(bus: Bus, project: Path) -> None:
     git("init", "-q")
     publish_golden(bus)
     Exporter(bus).export_once()
-    status = git("status", "--porcelain", "-uall")
-    assert ".worker-state/bus.jsonl" in status
-    assert "bus.db" not in status
-    assert ".lock" not in status
-    git("add", "-A")
+    assert git("status", "--porcelain", "-uall") == ""
+    git("add", "-f", ".worker-state/bus.jsonl")
     git("commit", "-qm", "one")
     publish_some(bus, 3)
     Exporter(bus).export_once()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ackbus import Bus
 from ackbus.git.trees.removal import Removal, Removed
 from ackbus.git.trees.rescue import Rescue
 from ackbus.git.trees.tree_state import read_state
@@ -290,3 +291,13 @@ def test_state_counts_what_is_ahead_and_unpushed(main: Git, trees: WorkTrees, tr
     assert (state.ahead, state.unpushed, state.is_clean) == (1, 2, True)
     assert (state.head, state.branch, state.operation) == (tree.head, "w/fix", None)
     assert state.dirt() == ""
+
+
+def test_tree_with_a_bus_of_its_own_stays(trees: WorkTrees, tree: Git) -> None:
+    """Git ignores what lives there, and would delete it with the tree."""
+    with Bus.init(tree.path / ".worker-state") as bus:
+        bus.publish("note", from_agent="ann")
+    with pytest.raises(Refused, match="has a bus of its own"):
+        remove(trees, keeps_files=True)
+    with Bus.open(tree.path / ".worker-state") as bus:
+        assert [message.type for message in bus.read()] == ["note"]

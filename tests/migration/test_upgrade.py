@@ -101,7 +101,7 @@ def test_copy_stays_out_of_git(old_dir: Path) -> None:
 
 def test_new_bus_keeps_copies_out_of_git(bus_dir: Path) -> None:
     """With any `.gitignore` of a bus, git sees no copy of the file."""
-    assert "bus.db.v*" in (bus_dir / ".gitignore").read_text().splitlines()
+    assert "*" in (bus_dir / ".gitignore").read_text().splitlines()
 
 
 def test_upgrading_again_changes_nothing(old_dir: Path) -> None:
