@@ -12,6 +12,7 @@ from pathlib import Path
 
 import platformdirs
 
+from ..schema.directory.layout import NoHome, of_platform
 from .config.faults import ConfigFaults, without_values
 from .config.load import load
 from .config.origin import NAMED
@@ -71,7 +72,7 @@ def examine_folder(directory: Path, environ: Mapping[str, str], origin: Origin =
     Raises:
         ConfigFaults: something is wrong that refuses the whole.
     """
-    cache = Path(platformdirs.user_cache_dir("ackbus", appauthor=False), "config")
+    cache = _cache_directory()
     config = load(directory, environ=environ, cache_directory=cache, origin=origin)
     snapshot, refusing = _examined(config)
     told = (*refusing, *snapshot.faults, *snapshot.registry.warnings)
@@ -99,7 +100,15 @@ def _examined(config: Config) -> tuple[Snapshot, tuple[Fault, ...]]:
     return Snapshot(config, registry, faults, warnings), tuple(faults_of_pipelines(config))
 
 
-def _plain(directory: Path, origin: Origin, cache: Path) -> list[Fault]:
+def _cache_directory() -> Path | None:
+    try:
+        cache = of_platform(lambda: platformdirs.user_cache_dir("ackbus", appauthor=False))
+        return Path(cache, "config")
+    except NoHome:  # nothing is kept
+        return None
+
+
+def _plain(directory: Path, origin: Origin, cache: Path | None) -> list[Fault]:
     """Return what is told of a configuration whose variables are left as they stand."""
     looking = replace(origin, may_act=False)
     try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from ...schema.directory.layout import BUS_DIR_VARIABLE
+from ...schema.directory.layout import BUS_DIR_VARIABLE, expanded
 from ...schema.directory.ownership import is_safe
 from ...schema.errors import BusNotFound, NotFound, Refused
 from ...schema.sqlite.database import WRITE_TIMEOUT_S
@@ -57,10 +57,10 @@ def _folder_and_origin(given: str | None) -> tuple[Path, Origin]:
 
     named = given or os.environ.get(CONFIG_VARIABLE)
     if named:
-        return Path(named), NAMED
-    here, own = Path.cwd(), Path.home() / ".config" / "ductile"
+        return Path(expanded(named)), NAMED
+    here, own = Path.cwd(), os.path.expanduser("~/.config/ductile")
     if not (here / "config.yaml").exists() or os.path.realpath(own) == os.path.realpath(here):
-        return own, OWN
+        return Path(expanded(own)), OWN
     return here, OWN if is_safe(str(here)) else FOUND
 
 

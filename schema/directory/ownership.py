@@ -101,8 +101,8 @@ def _lines() -> list[str]:
     Raises:
         BusUnusable: it can't be read, or others may have written it.
     """
-    path = safe_list()
     try:
+        path = safe_list()
         with open(open_checked(path), encoding="utf-8", errors="surrogateescape") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise BusUnusable(f"{path} can't be read: it is not a file")
