@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..schema.directory.layout import expanded
 from .config.files.cache import TreeCache
 from .config.files.merge import graft
 from .config.files.sources import gather
@@ -33,7 +34,7 @@ def state_dir_of(directory: Path, origin: Origin = NAMED) -> Path:
     state = tree.get("state")
     path = state.get("path") if isinstance(state, Map) else None
     named = StateShape().path if path is None else str(path)
-    return (folder / Path(named).expanduser()).parent
+    return (folder / expanded(named)).parent
 
 
 def plugins_of(directory: Path) -> set[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 import platformdirs
 
 from .config.demands import TO_ACT
+from ..schema.directory.layout import NoHome, of_platform
 from .config.faults import ConfigFaults, without_values
 from .config.load import load
 from .config.origin import NAMED
@@ -83,7 +84,7 @@ def examine_folder(
     Raises:
         ConfigFaults: something is wrong that refuses the whole.
     """
-    cache = Path(platformdirs.user_cache_dir("ackbus", appauthor=False), "config")
+    cache = _cache_directory()
     read = partial(load, directory, cache_directory=cache, demands=demands)
     config = read(environ=environ, origin=origin)
     snapshot, refusing = _examined(config)
@@ -122,6 +123,14 @@ def _why(registry: Registry, hidden: Mapping[Fault, Fault] | None = None) -> Fro
     """Return why each configured plugin is left out, with faults as they may be told."""
     shown = hidden or {}
     return Frozen({name: str(shown.get(f, f)) for name, f in registry.left_out.items()})
+
+
+def _cache_directory() -> Path | None:
+    try:
+        cache = of_platform(lambda: platformdirs.user_cache_dir("ackbus", appauthor=False))
+        return Path(cache, "config")
+    except NoHome:  # nothing is kept
+        return None
 
 
 def _plain(read: Callable[[], Config]) -> list[Fault]:

@@ -94,7 +94,11 @@ class Installation:
         if self.bodies:
             notes.append(program.roles)
         everywhere = replace(self, scope=GLOBAL, root=os.path.expanduser("~"))
-        if self.root != everywhere.root and everywhere.is_there():
+        if (
+            os.path.isabs(everywhere.root)
+            and self.root != everywhere.root
+            and everywhere.is_there()
+        ):
             command = everywhere.as_it_stands().command
             notes.append(f"'{command}' sets it up, too, and it hears all twice: remove one of both")
         return [note for note in notes if note]

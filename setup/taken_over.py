@@ -41,7 +41,11 @@ class TakenOver:
     def __init__(self, path: str) -> None:
         self._of = os.path.realpath(path)
         name = hashlib.sha256(os.fsencode(self._of)).hexdigest()[:32]
-        self._path = os.path.join(config_directory(), "setup", f"{name}.json")
+        self._name = f"{name}.json"
+
+    @property
+    def _path(self) -> str:
+        return os.path.join(config_directory(), "setup", self._name)
 
     def read(self) -> dict[str, Entry]:
         """Return the entries by their keys; none where there is no note.

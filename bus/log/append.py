@@ -7,7 +7,7 @@ import sys
 
 import orjson
 
-from ...schema.directory.layout import keys_directory
+from ...schema.directory.layout import NoHome, keys_directory
 from ...schema.errors import BlobMissing, IdConflict, InvalidInput, RowRefused, UnknownParent, shown
 from ...schema.message.message import Receipt
 from ..errors import MessageDiscarded
@@ -101,7 +101,10 @@ class Appender:
         self._looked_ms = now_ms
         self._is_chained = self._engine.value(SQL["chain_switch"]) is not None
         self._signer = None
-        keys = keys_directory()
+        try:
+            keys = keys_directory()
+        except NoHome:  # and no keys, as in many a container
+            return
         if os.path.isdir(keys) and os.access(keys, os.X_OK):  # else they are not this user's
             from ..trust.signing import Signer
 

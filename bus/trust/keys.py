@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 
 from ...schema.directory.file_lock import FileLock
-from ...schema.directory.layout import keys_directory, sync_directory
+from ...schema.directory.layout import NoHome, expanded, keys_directory, sync_directory
 from ...schema.errors import BusUnusable, InvalidInput, NotFound, Refused
 from ...schema.message.names import check_agent
 from ...schema.message.times import now_ms
@@ -61,7 +61,16 @@ class Keyring:
     """
 
     def __init__(self, directory: str | None = None) -> None:
-        self.directory = os.path.abspath(directory) if directory else keys_directory()
+        self._named = directory
+
+    @property
+    def directory(self) -> str:
+        """The folder that they are in.
+
+        Raises:
+            NoHome: it has no place.
+        """
+        return os.path.abspath(expanded(self._named)) if self._named else keys_directory()
 
     def create(self, agent: str, *, rotate: bool = False) -> Key:
         """Make a key for an agent, which signs from now on.
@@ -94,7 +103,10 @@ class Keyring:
             BusUnusable: its file can't be read or makes no sense, or others can read it.
         """
         name = _file_name(agent)
-        return [] if name is None else self._read(os.path.join(self.directory, name), agent)
+        try:
+            return [] if name is None else self._read(os.path.join(self.directory, name), agent)
+        except NoHome:
+            return []
 
     def newest(self, agent: str) -> Key | None:
         """Return the key that an agent signs with, or None. Raises as `of` does."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from ...schema.directory.layout import BUS_DIR_VARIABLE
+from ...schema.directory.layout import BUS_DIR_VARIABLE, expanded
 from ...schema.directory.ownership import is_safe
 from ...schema.errors import BusNotFound, NotFound, Refused
 from ...schema.sqlite.database import WRITE_TIMEOUT_S
@@ -61,11 +61,11 @@ def _folder_and_origin(given: str | None) -> tuple[Path, Origin]:
 
     named = given or os.environ.get(CONFIG_VARIABLE)
     if named:
-        return Path(named), NAMED
-    here, own = Path.cwd(), Path.home() / ".config" / "ductile"
-    has_one = (here / _ROOT).exists()
-    if os.path.realpath(own) == os.path.realpath(here) or (not has_one and (own / _ROOT).exists()):
-        return own, OWN
+        return Path(expanded(named)), NAMED
+    here, own = Path.cwd(), os.path.expanduser("~/.config/ductile")
+    is_own_there = os.path.exists(os.path.join(own, _ROOT)) and not (here / _ROOT).exists()
+    if is_own_there or os.path.realpath(own) == os.path.realpath(here):
+        return Path(expanded(own)), OWN
     return here, OWN if is_safe(str(here)) else FOUND
 
 

@@ -29,6 +29,12 @@ STRATEGIES: tuple[Strategy, ...] = ("merge", "cherry-pick", "ff")
 #: How long git may take to sign a commit, in seconds.
 _SIGNING_S = 30.0
 
+#: What git says last of a commit that it could not sign.
+_NOT_WRITTEN = "fatal: failed to write commit object"
+
+#: How much of a signer's words is told, in characters.
+_SIGNER_CHARS = 500
+
 #: How long git, with the merge drivers of the repository, may take to merge, in seconds.
 _MERGING_S = 300.0
 
@@ -36,6 +42,10 @@ _MERGING_S = 300.0
 _NO_PROMPT: dict[str, str | None] = dict.fromkeys(
     ("DISPLAY", "WAYLAND_DISPLAY", "GPG_TTY", "SSH_ASKPASS")
 )
+
+
+class NotSigned(GitFailed):
+    """A commit is to be signed here, and the signer fails, or does not end; its words are told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +113,11 @@ class Candidates:
                 f"git does not know who commits in {place.main}; tell it with 'git config user.name"
                 " NAME' and 'git config user.email ADDRESS'"
             ) from error
-        self._signs = self._can_sign()
+        self._signs = self._is_to_sign()
 
     @property
     def signs(self) -> bool:
-        """Whether candidates are signed: where that is configured, and asks nobody."""
+        """Whether candidates are signed: where that is configured."""
         return self._signs
 
     def make(self, head: str, onto: str, strategy: Strategy, words: str) -> Candidate | Conflict:
@@ -119,6 +129,7 @@ class Candidates:
             words: the message of a merge commit.
 
         Raises:
+            NotSigned: it is to be signed, and can't be without a question to anybody.
             GitFailed: git failed, or an object is missing.
         """
         if contains(self.git, onto, head):
@@ -192,11 +203,17 @@ class Candidates:
     ) -> str:
         git = self.git.with_variables({**_NO_PROMPT, **author})
         options = [word for parent in parents for word in ("-p", parent)]
-        sign = ("-S",) if self._signs else ("--no-gpg-sign",)
-        limit_s = _SIGNING_S if self._signs else None
-        made = git.run(
-            "commit-tree", tree, *options, *sign, "-F", "-", stdin=words, limit_s=limit_s
-        )
+        line = ("commit-tree", tree, *options, "-F", "-")
+        if self._signs:
+            try:
+                made = git.run(*line, "-S", stdin=words, limit_s=_SIGNING_S)
+            except OutOfTime as error:
+                raise NotSigned(f"the signer has not ended within {_SIGNING_S:g} s") from error
+            except CommandFailed as error:
+                git.run(*line, "--no-gpg-sign", stdin=words)  # else it is not the signer's failure
+                raise NotSigned(f"it can't be signed: {_words_of(error)}") from error
+        else:
+            made = git.run(*line, "--no-gpg-sign", stdin=words)
         return made.decode().strip()
 
     def _author(self, commit: str) -> dict[str, str | None]:
@@ -212,18 +229,16 @@ class Candidates:
     def _tree(self, commit: str) -> str:
         return self.git.run("rev-parse", f"{commit}^{{tree}}").decode().strip()
 
-    def _can_sign(self) -> bool:
-        """Whether commits are to be signed, and can be, without a question to anybody."""
+    def _is_to_sign(self) -> bool:
         try:
             told = self.git.run("config", "--type=bool", "--get", "commit.gpgSign")
         except CommandFailed:  # not set
             return False
-        if told.strip() != b"true":
-            return False
-        git = self.git.with_variables({**_NO_PROMPT, **NOBODY_EVER})
-        empty = git.run("mktree").decode().strip()
-        try:
-            git.run("commit-tree", empty, "-S", "-m", "to see", limit_s=_SIGNING_S)
-        except GitFailed:
-            return False
-        return True
+        return told.strip() == b"true"
+
+
+def _words_of(error: CommandFailed) -> str:
+    """Return what a signer said, without what git adds at its end."""
+    lines = error.said.decode("utf-8", "replace").splitlines()
+    said = [line.strip() for line in lines if line.strip() and line != _NOT_WRITTEN]
+    return "; ".join(said)[:_SIGNER_CHARS] or error.reason

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from functools import cache, cached_property
 
+from ...schema.directory.layout import NoHome, expanded
 from ...schema.errors import InvalidInput, Refused, shown
 from ..repository import CommandFailed, Repository, looks_bare
 
@@ -139,7 +140,10 @@ class Place:
     def setting(self, name: str) -> str | None:
         """Return a setting of git that is a path, or None where it is not set."""
         value = self.text(name)
-        return os.path.expanduser(value) if value else None
+        try:
+            return expanded(value) if value else None
+        except NoHome:  # git finds no file there either
+            return None
 
     def commit(self, name: str) -> str:
         """Return the id of a commit.

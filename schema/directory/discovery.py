@@ -11,7 +11,7 @@ import os
 
 from ..errors import BusNotFound
 from .folder import Folder
-from .layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout, own_ids, remains_of_bus
+from .layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout, expanded, own_ids, remains_of_bus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def find_bus(start: str | os.PathLike[str] | None = None) -> str:
     """
     named = os.environ.get(BUS_DIR_VARIABLE)
     if named:
-        return os.path.abspath(named)
+        return os.path.abspath(expanded(named))
     origin = os.path.abspath(os.fspath(start) if start is not None else os.getcwd())
     for folder, links in _searched_from(origin):
         directory = os.path.join(folder, BUS_DIRECTORY)

@@ -11,7 +11,7 @@ from .folder import Folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 #: The name of the bus directory in a project.
 BUS_DIRECTORY = ".worker-state"
@@ -62,7 +62,7 @@ class Layout:
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         # SQLite's names of files are UTF-8, so elsewhere nothing could be opened.
-        self.directory = check_unicode(os.path.abspath(os.fspath(directory)))
+        self.directory = check_unicode(os.path.abspath(expanded(os.fspath(directory))))
         self.files = Folder(self.directory)
         self.archive_folder = self.files.folder("archive")
         self.blob_folder = self.files.folder("blobs")
@@ -128,28 +128,74 @@ def remains_of_bus(layout: Layout) -> str | None:
     )
 
 
+class NoHome(BusUnusable, FileNotFoundError):
+    """A path begins with a home directory that nobody knows."""
+
+
+def expanded(path: str) -> str:
+    """Return a path with the home directory in place of a `~` or `~NAME` that it begins with.
+
+    A shell leaves that in `--dir=~/x`, and so do files of variables. Taken as it is, it would be a
+    folder of that name, in a project perhaps.
+
+    Raises:
+        NoHome: there is no such user, or no home directory.
+    """
+    if not path.startswith("~"):
+        return path
+    found = os.path.expanduser(path)
+    if not os.path.isabs(found):
+        raise NoHome(f"no home directory is known for {path!a}; set HOME, or name a whole path")
+    return found
+
+
+def of_platform(path: Callable[[], str]) -> str:
+    """Return a folder of this user's, by what the platform says.
+
+    Raises:
+        NoHome: it has no place.
+    """
+    try:
+        return expanded(path())
+    except RuntimeError as error:
+        raise NoHome(f"no home directory is known: {error}") from error
+
+
 def user_bus() -> str:
-    """Return the directory of the per-user bus, in the platform's state directory."""
+    """Return the directory of the per-user bus, in the platform's state directory.
+
+    Raises:
+        NoHome: it has no place.
+    """
     import platformdirs  # only this one form needs it, and it would slow every start
 
-    return platformdirs.user_state_dir("ackbus", appauthor=False)
+    return of_platform(lambda: platformdirs.user_state_dir("ackbus", appauthor=False))
 
 
 def keys_directory() -> str:
-    """Return the directory of this user's keys, there or not: outside of every bus."""
+    """Return the directory of this user's keys, there or not: outside of every bus.
+
+    Raises:
+        NoHome: it has no place.
+    """
     named = os.environ.get(KEYS_DIR_VARIABLE)
-    return os.path.abspath(named) if named else os.path.join(config_directory(), "keys")
+    return os.path.abspath(expanded(named)) if named else os.path.join(config_directory(), "keys")
 
 
 def config_directory() -> str:
-    """Return the directory of this user's own configuration of ackbus, there or not."""
+    """Return the directory of this user's own configuration of ackbus, there or not.
+
+    Raises:
+        NoHome: it has no place.
+    """
     if sys.platform.startswith("linux"):  # what platformdirs says; each publisher would wait for it
-        home = os.environ.get("XDG_CONFIG_HOME", "").strip() or os.path.expanduser("~/.config")
+        home = os.environ.get("XDG_CONFIG_HOME", "").strip()
+        home = home if os.path.isabs(home) else "~/.config"
     else:
         import platformdirs
 
-        home = platformdirs.user_config_dir()
-    return os.path.join(home, "ackbus")
+        home = of_platform(platformdirs.user_config_dir)
+    return os.path.join(expanded(home), "ackbus")
 
 
 def own_ids() -> set[int]:

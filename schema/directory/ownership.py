@@ -16,7 +16,7 @@ from ..errors import BusNotFound, BusUnusable, InvalidInput
 from ..system_errors import unwritable
 from .file_lock import FileLock
 from .file_trust import Distrusted, Owners, open_checked, user_name
-from .layout import BUS_DIRECTORY, Layout, config_directory
+from .layout import BUS_DIRECTORY, Layout, NoHome, config_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,7 +101,10 @@ def _lines() -> list[str]:
     Raises:
         BusUnusable: it can't be read, or others may have written it.
     """
-    path = safe_list()
+    try:
+        path = safe_list()
+    except NoHome:
+        return []
     try:
         with open(open_checked(path), encoding="utf-8", errors="surrogateescape") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

@@ -249,12 +249,12 @@ class Book:
             self.close(entry, Outcome(status=FAILED, error=reason, retry=False, is_reply=True))
         return result
 
-    def requeue(self, entry: Entry, reason: str) -> Result:
-        """Store and tell that an entry is tried again: its target moved meanwhile.
+    def requeue(self, entry: Entry, reason: str, *, most: int = MAX_ATTEMPTS) -> Result:
+        """Store and tell that an entry is tried again: its target moved meanwhile, for instance.
 
-        After `MAX_ATTEMPTS` its attempt ends.
+        Where it was tried so often, its attempt ends.
         """
-        if entry.attempts >= MAX_ATTEMPTS:
+        if entry.attempts >= most:
             return self.refuse(entry, "rejected", f"{reason}, {entry.attempts} times")
         result = Result(entry, "requeued", None, (), reason)
         with self._bus.transaction():

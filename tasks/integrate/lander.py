@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from .stack import Stack
 
 
+#: How often an entry is tried whose candidate can't be signed.
+_SIGNING_TRIES = 2
+
+
 class Stopped(Exception):
     """The integrator was told to stop; what it had not landed stays in the queue."""
 
@@ -119,6 +123,8 @@ class Lander:
             stack = stack_up(self._candidates, entries, onto, rules.strategy)
             for entry, conflict in stack.wrong:
                 self._tell(self._send_back(entry, conflict, onto))
+            for entry, why in stack.unsigned:
+                self._tell(self._book.requeue(entry, why, most=_SIGNING_TRIES))
             self._close_there(stack)
             if stack.made:
                 self._land_stack(stack.made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...git.branches.candidates import Conflict
+from ...git.branches.candidates import Conflict, NotSigned
 from ...git.branches.patches import (
     contains,
     is_part,
@@ -39,12 +39,14 @@ class Stack:
         there: those of which the target has everything already.
         later: those that conflict with others of the batch alone.
         wrong: those that can't land, each with the reason.
+        unsigned: those whose candidate can't be signed now, each with the signer's words.
     """
 
     made: list[Made] = field(default_factory=list)
     there: list[Made] = field(default_factory=list)
     later: list[Entry] = field(default_factory=list)
     wrong: list[tuple[Entry, Conflict]] = field(default_factory=list)
+    unsigned: list[tuple[Entry, str]] = field(default_factory=list)
 
 
 def stack_up(
@@ -66,6 +68,8 @@ def stack_up(
             continue
         try:
             tip = _put_on(stack, candidates, entry, head, (onto, tip), strategy)
+        except NotSigned as error:
+            stack.unsigned.append((entry, str(error)))
         except CommandFailed as error:
             if is_whole(git, head, onto):
                 raise  # the machine's trouble, or the target's

@@ -252,6 +252,30 @@ def test_gemini_tells_the_commands_own_words_without_its_stack(
     assert failure_of(bus, run_bus, "gemini", "why?", env) == (41, TOLD[case])
 
 
+@pytest.mark.parametrize(
+    ("out", "err", "told"),
+    [
+        ('{"error": {"message": "no such model", "code": 1}}', "", "no such model\n"),
+        ('{"error": {"message": "no such model"}}', "Loaded credentials.", "no such model\n"),
+        ("quota is used up", "", "quota is used up\n"),
+        ("x" * 1000, "quota is used up", "x" * 483 + " quota is used up\n"),
+    ],
+)
+def test_gemini_tells_what_was_printed_to_stdout_when_it_fails(
+    out: str,
+    err: str,
+    told: str,
+    bus: Bus,
+    run_bus: RunBus,
+    tmp_path: Path,
+    bus_env: dict[str, str],
+) -> None:
+    """Issue 31, item 20; beside noise on stderr, too, which the issue does not name."""
+    program = f"#!/bin/sh\necho {shlex.quote(out)}\necho {shlex.quote(err)} >&2\nexit 41\n"
+    env = {"PATH": with_gemini(tmp_path, bus_env, program)}
+    assert failure_of(bus, run_bus, "gemini", "why?", env) == (41, told)
+
+
 @pytest.mark.parametrize("said", ["<html>Log in</html>", '{"response": null}', "{", ""])
 def test_gemini_that_prints_no_response_is_told_in_a_line(
     said: str, bus: Bus, run_bus: RunBus, tmp_path: Path, bus_env: dict[str, str]

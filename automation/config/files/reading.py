@@ -9,6 +9,7 @@ from pathlib import Path
 from blake3 import blake3
 
 from ....schema.directory.file_trust import open_checked
+from ....schema.directory.layout import NoHome, expanded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ def path_from(folder: Path, text: str) -> Path:
     if "\0" in text:
         raise ValueError(NO_PATH)
     try:
-        return folder / Path(text).expanduser()
-    except RuntimeError as error:
+        return folder / expanded(text)
+    except NoHome as error:
         raise ValueError("there is no such user, or no home directory") from error
 
 

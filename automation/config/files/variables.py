@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from .yaml_tree import Spot, Tree
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
+#: The beginning of a line of a file of variables, up to the value.
+_NAME = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*")
+#: A value in quotes, which may have several lines; in double ones a backslash may stand.
+_QUOTED = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'", re.DOTALL)
+_ESCAPE = re.compile(r"\\([nrt\"\\])")
+_ESCAPED = {"n": "\n", "r": "\r", "t": "\t"}
+_COMMENT = re.compile(r"(?<=[ \t])#")
+_BREAK = re.compile(r"\r\n|\n|\r")
 
 
 def has_variable(text: str) -> bool:
@@ -54,24 +61,55 @@ def fill(tree: Map, environ: Mapping[str, str]) -> Filling:
 
 
 def environment_of(text: str, file: str) -> tuple[dict[str, str], list[Fault]]:
-    """Return the variables that a file of `NAME=value` lines defines, and its faults."""
+    """Return the variables that a file of `NAME=value` lines defines, and its faults.
+
+    It reads what the readers of such files agree on: quotes, which keep blanks, `#` and line
+    breaks, with escapes in double ones; and comments after a blank, or after the last quote. A `$`
+    means nothing.
+    """
     found: dict[str, str] = {}
     faults = []
-    for number, line in enumerate(text.splitlines(), 1):
-        line = line.strip()
-        if not line or line.startswith("#"):
-            continue
-        if parts := _LINE.fullmatch(line):
-            found[parts[1]] = _unquoted(parts[2])
-        else:
-            faults.append(Fault(file, number, "", "write a variable as NAME=value"))
+    text = text.removeprefix("\ufeff")
+    number, at = 1, 0
+    while at < len(text):
+        begins = at
+        if name := _NAME.match(text, at):
+            value, at = _value(text, name.end())
+            found[name[1]] = value
+        rest, at = _rest(text, at)
+        if rest:
+            why = (
+                "only a comment may follow the last quote"
+                if name
+                else "write a variable as NAME=value"
+            )
+            faults.append(Fault(file, number, "", why))
+        number += len(_BREAK.findall(text, begins, at))
     return found, faults
 
 
-def _unquoted(value: str) -> str:
-    if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
-        return value[1:-1]
-    return value.partition(" #")[0].rstrip()
+def _value(text: str, at: int) -> tuple[str, int]:
+    """Return the value that begins at a place, and where it ends."""
+    if quoted := _QUOTED.match(text, at):
+        if quoted[2] is not None:
+            return quoted[2], quoted.end()
+        return _ESCAPE.sub(lambda one: _ESCAPED.get(one[1], one[1]), quoted[1]), quoted.end()
+    end = _end_of_line(text, at)
+    comment = _COMMENT.search(text, at, end)
+    return text[at : comment.start() if comment else end].rstrip(), end
+
+
+def _rest(text: str, at: int) -> tuple[str, int]:
+    """Return the rest of a line, which may be a comment: none; and where the next line begins."""
+    end = _end_of_line(text, at)
+    rest = text[at:end].strip()
+    line_break = _BREAK.match(text, end)
+    return "" if rest.startswith("#") else rest, line_break.end() if line_break else len(text)
+
+
+def _end_of_line(text: str, at: int) -> int:
+    line_break = _BREAK.search(text, at)
+    return line_break.start() if line_break else len(text)
 
 
 def _is_used(path: str, entry: Tree) -> bool:

@@ -30,6 +30,9 @@ SCOPES = ("plugin:ro", "plugin:rw", "jobs:ro", "jobs:rw", "events:ro", "events:r
 
 _HASH = "blake3:"
 
+#: What a secret hardly begins or ends with: `docker --env-file` hands quotes on, for instance.
+_AROUND = "\"'` \t\r\n"
+
 
 class Access:
     """Reads who may come in: tokens first, then what refers to them.
@@ -105,6 +108,13 @@ class Access:
         is_unfilled = not self._demands.variables and has_variable(token.key.reveal())
         return Secret("") if is_unfilled else token.key
 
+    def _suspect(self, secret: Secret, *path: str | int) -> None:
+        """Warn of a secret that looks as if its quotes, or blanks, had come with it."""
+        value = secret.reveal()
+        if value and (value[0] in _AROUND or value[-1] in _AROUND):
+            told = "the value begins or ends with a quote or a blank; are these a part of it?"
+            self._validation.warn(told, *path)
+
     def _token(self, number: int) -> None:
         path = ("tokens", number)
         shape = self._validation.shaped(TokenShape, *path)
@@ -115,6 +125,7 @@ class Access:
         if not self._is_variable(*path, "key"):
             told = "a key is never written here; write key: ${NAME}, and define that variable"
             self._validation.refuse(told, *path, "key")
+        self._suspect(Secret(shape.key), *path, "key")
         file = self._directory / shape.scopes_file if shape.scopes_file else None
         scopes = self._scopes(file, shape.scopes_hash, number) if file else ()
         self._named[shape.name] = TokenConfig(
@@ -137,6 +148,7 @@ class Access:
             told = "a token stands here for all to read; write token: ${NAME}"
             self._validation.warn(told, *path, "token")
         key = self._key(shape.token or "", *path, "token")
+        self._suspect(key, *path, "token")
         if shape.secret_ref is not None:
             key = self.secret_of(shape.secret_ref, *path, "secret_ref")
         name = shape.name or f"api.auth.tokens[{number}]"

@@ -104,3 +104,64 @@ def test_variable_that_is_no_text_is_a_fault_where_a_plugin_would_read_it(folder
     )
     told = "config.yaml:2: plugins.echo.config.a: the variable K is not UTF-8"
     assert folder.told(K="k\udcff") == [told]
+
+
+#: Lines, and the value of K on which the readers of such files agree; None: a fault.
+LINES: dict[str, str | None] = {
+    'K="v" # note': "v",
+    "K='v' # note": "v",
+    'K="v"#note': "v",
+    'K="v"\t# note': "v",
+    "K=v # note": "v",
+    "K=v\t# note": "v",
+    "K=v#note": "v#note",
+    "K= # note": "",
+    "K=": "",
+    'K=""': "",
+    "K=''  ": "",
+    "K = v ": "v",
+    "export K=v": "v",
+    "  K=v": "v",
+    'K=" v "': " v ",
+    "K='a \\n b'": "a \\n b",
+    'K="a\\nb"': "a\nb",
+    'K="a\\"b"': 'a"b',
+    'K="a\\\\"': "a\\",
+    'K="a # b"': "a # b",
+    "K=it's": "it's",
+    'K=a"b"': 'a"b"',
+    "K=a=b==": "a=b==",
+    "K='$A'": "$A",
+    'K="two\nlines" # note': "two\nlines",
+    "K=a\u2028b\x85c": "a\u2028b\x85c",
+    "K=v\r": "v",
+    'K="a"b': None,
+    "K='a' 'b'": None,
+    "K": None,
+    "K: v": None,
+}
+
+
+@pytest.mark.parametrize(("line", "value"), LINES.items(), ids=map(ascii, LINES))
+def test_line_means_what_others_read(line: str, value: str | None) -> None:
+    """Issue 31, item 8; and the number of a wrong line counts those of a value before it."""
+    text = f"\ufeffA=1\n{line}\nB=2\nwrong\n"
+    found, faults = environment_of(text, ".env")
+    *own, wrong = map(str, faults)
+    breaks = line.count("\n")
+    assert wrong == f".env:{4 + breaks}: write a variable as NAME=value"
+    assert (found["A"], found["B"]) == ("1", "2")
+    if value is None:
+        assert [fault.split(" ")[0] for fault in own] == [".env:2:"]
+    else:
+        assert (found["K"], own) == (value, [])
+
+
+@pytest.mark.parametrize("value", ['"v"', "'v", "v'", " qx7", "qx7\n", "`v`", "v", "a'b"])
+def test_suspicious_secret_is_warned_of(value: str, folder: Folder) -> None:
+    """An instance that the issue does not name: `docker --env-file` hands quotes on."""
+    folder.write(config='tokens: [{name: hook, key: "${K}"}]\n')
+    warnings = [str(each) for each in folder.load({"K": value}).warnings]
+    told = [each for each in warnings if "quote or a blank" in each]
+    assert len(told) == (value not in ("v", "a'b"))
+    assert all("tokens[0].key" in each for each in told)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Queue
+from ackbus.git.branches import candidates
 from ackbus.git.branches.patches import is_part, patch_id
 from ackbus.git.repository import GitFailed
 from ackbus.git.targets.refs import TargetBusy
@@ -521,10 +522,46 @@ def test_commits_are_signed_where_that_is_configured_and_asks_nobody(
     yard.git.ok("config", "commit.gpgSign", "true")
     assert yard.integrate() == {"one": "landed"}
     assert "gpgsig" in yard.git.ok("cat-file", "commit", "main")
+    before = yard.main
     yard.git.ok("config", "user.signingKey", str(tmp_path / "gone"))
     yard.approve("two", head_two)
-    assert yard.integrate() == {"two": "landed"}
-    assert "gpgsig" not in yard.git.ok("cat-file", "commit", "main")
+    assert yard.integrate() == {"two": "rejected"}
+    assert yard.main == before
+
+
+#: Programs that sign nothing, and what is told of them.
+SIGNERS = {
+    # Git hands on what gpg says from 2.41 on; before, only that it failed.
+    "fails": ("echo no secret key >&2; exit 2", "gpg failed to sign the data"),
+    "fails without a word": ("exit 1", "can't be signed"),
+    "says that it signed, and did not": ("exit 0", "can't be signed"),
+    "hangs": ("sleep 1000", "the signer has not ended within 0.5 s"),
+    "hangs with a child": ("sleep 1000 & wait", "the signer has not ended within 0.5 s"),
+    "is killed": ("kill -9 $$", "can't be signed"),
+}
+
+
+@pytest.mark.parametrize(("line", "words"), SIGNERS.values(), ids=SIGNERS)
+def test_nothing_lands_unsigned_where_signing_is_configured(
+    line: str,
+    words: str,
+    yard: Yard,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Issue 31, item 19: tried again once, then rejected with the signer's words."""
+    monkeypatch.setattr(candidates, "_SIGNING_S", 0.5)
+    signer = tmp_path / "signer"
+    signer.write_text(f"#!/bin/sh\n{line}\n")
+    signer.chmod(0o700)
+    yard.task("one", a=lines(l5="five"))
+    before = yard.main
+    yard.git.ok("config", "gpg.program", signer)
+    yard.git.ok("config", "commit.gpgSign", "true")
+    assert yard.integrate() == {"one": "rejected"}
+    assert yard.main == before
+    assert [each.outcome for each in yard.results] == ["requeued", "rejected"]
+    assert all(words in each.reason for each in yard.results)
 
 
 def test_operation_under_way_in_the_tree_of_the_target_is_waited_for(yard: Yard) -> None:
