@@ -206,7 +206,7 @@ def _refuse_repositories(raw: bytes, path: str) -> None:
 
 
 def commits_in(file: str) -> list[str]:
-    """Return the ids in a file of git's that may be those of commits; none where it is not there."""
+    """Return what may be ids of commits in a file of git's; none where it is not there."""
     try:
         with open(file, "rb") as opened:
             return [match.decode() for match in _COMMIT.findall(opened.read())]
