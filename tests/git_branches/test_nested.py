@@ -1,4 +1,4 @@
-"""What lies within a tree, in ignored folders too, goes with it only when nothing is lost by it."""
+"""A repository or a tree within a tree goes with it only when nothing is lost by that."""
 
 import os
 from collections.abc import Callable
