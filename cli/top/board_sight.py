@@ -7,7 +7,8 @@ from ..show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...tasks.board.board import Board, Row
+    from ...tasks.board.board import Board
+    from ...tasks.board.waiting import Row
 
 TASK_HEADINGS = ("task", "state", "attempt", "worker", "branch", "since", "beat", "doing")
 WAITING_HEADINGS = ("waits", "task", "for", "since", "what")

@@ -8,8 +8,8 @@ from ...schema.errors import TimedOut
 from ...schema.findings import ok, warn
 from ...tasks.board.difference import difference, task_of
 from ...tasks.board.past import messages_of_tasks
-from ...tasks.integrate.holding import lease_of_target
 from ...tasks.records.landings import Landings
+from ...tasks.records.task import lease_of_target
 from ...tasks.records.task_table import TaskTable
 from ...tasks.trees.leftovers import leftovers_of, not_looked_into
 from ..recovery.damage import ranges

@@ -14,7 +14,15 @@ from ...schema.directory.layout import BUS_DIRECTORY
 from ...schema.errors import Refused, shown
 from ..branches.repositories import repository_at
 from ..repository import CommandFailed
-from ..sealed import LOOKING
+from ..sealed import sealed_around
+from .nested import (
+    bring,
+    check_within,
+    repositories_within,
+    tips_on_no_remote,
+    trees_within,
+    unpushed_of,
+)
 from .rescue import Kept, Rescue
 from .tree_list import checked_out_at
 from .tree_mending import drop_dead_locks, mend
@@ -24,7 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ..repository import Repository
+    from ..sealed import SealedRepository
     from .tree_list import Tree
     from .tree_state import TreeState
     from .work_trees import WorkTrees
@@ -91,9 +99,11 @@ class Removal:
             kept = []
             if tree is not None:
                 files = self._files(task, tree, keeps_files)
+                inner = self._within(tree)
                 lost = self._rescue.endangered(tree.admin, branch, landed)
+                lost += self._lost_within(task, tree, inner, keeps_files)
                 kept = self._rescue.keep(task, [*lost, *files])
-                self._remove_tree(task, tree, files, held)
+                self._remove_tree(task, tree, inner, files, held)
             reason = self._remove_branch(task, branch, landed, kept) if branch else None
             self._trees.locks.forget(task)
         gone = branch if branch and not reason else None
@@ -112,6 +122,38 @@ class Removal:
         if os.path.lexists(tree.path) and not is_begun(tree):
             state = look_at_state(self.place.common_dir, tree)
             _refuse_dirt(tree, state, keeps_files)
+            inner = self._within(tree)
+            for each in inner:
+                check_within(self.place, tree, each, keeps_files=keeps_files)
+            for repository in repositories_within(tree, inner):
+                unpushed_of(repository)
+
+    def _within(self, tree: Tree) -> list[Tree]:
+        """Return the work trees in the folder of a tree, the innermost first."""
+        within = trees_within(tree, self._trees.read())
+        return sorted(within, key=lambda each: -len(each.path))
+
+    def _lost_within(
+        self, task: str, tree: Tree, inner: list[Tree], keeps_files: bool
+    ) -> list[str]:
+        """Return the commits that would be lost with what lies in the folder of a tree.
+
+        Those of repositories by themselves are brought here.
+
+        Raises:
+            Refused: the tree has to stay.
+        """
+        lost = []
+        for each in inner:
+            head = check_within(self.place, tree, each, keeps_files=keeps_files)
+            lost += self._rescue.endangered(each.admin, None)
+            lost += [] if head is None else [self._rescue.files_of(task, each.path, head)]
+        found = [(each, unpushed_of(each)) for each in repositories_within(tree, inner)]
+        for repository, commits in found:
+            if commits:
+                bring(self.place, repository, commits)
+                lost += commits
+        return lost
 
     def _files(self, task: str, tree: Tree, keeps_files: bool) -> list[str]:
         """Return the commit that has what is not committed, if something is.
@@ -140,13 +182,18 @@ class Removal:
             )
         _refuse_unpushed_submodules(tree)
 
-    def _remove_tree(self, task: str, tree: Tree, files: list[str], held: int) -> None:
-        """Remove a tree, all of which is committed or kept."""
+    def _remove_tree(
+        self, task: str, tree: Tree, inner: list[Tree], files: list[str], held: int
+    ) -> None:
+        """Remove a tree, all of which is committed or kept, and first those within it."""
         with self._trees.locks.of_all() as list_held:
             if tree.lock is not None:
                 self.place.git.run("worktree", "unlock", tree.path)
             for commit in files:
                 self._refuse_changed(task, tree, commit)
+            for each in inner:  # all of it was looked at, and is kept where it would be lost
+                remove = ("worktree", "remove", "--force", each.path)
+                self.place.git.run(*remove, limit_s=_LIMIT_S, kept=(held, list_held))
             # By force alone git removes one that has submodules, kept files, or no index yet.
             force = ("--force",) if files or _needs_force(tree) else ()
             command = ("worktree", "remove", *force, tree.path)
@@ -225,15 +272,13 @@ def _refuse_unpushed_submodules(tree: Tree) -> None:
     for folder, folders, _ in os.walk(modules):
         if "objects" in folders and "refs" in folders:
             folders.clear()
-            git = repository_at(folder, {**LOOKING, "GIT_DIR": folder})
-            _refuse_unpushed(git, os.path.relpath(folder, modules), tree)
+            _refuse_unpushed(sealed_around(folder), os.path.relpath(folder, modules), tree)
     for name in embedded_in(tree.path) if tree.is_there else ():
-        _refuse_unpushed(repository_at(os.path.join(tree.path, name), LOOKING), name, tree)
+        _refuse_unpushed(sealed_around(os.path.join(tree.path, name)), name, tree)
 
 
-def _refuse_unpushed(git: Repository, name: str, tree: Tree) -> None:
-    given = ("--all", "--reflog", "--not", "--remotes")
-    if git.run("rev-list", "--max-count=1", *given).strip():
+def _refuse_unpushed(git: SealedRepository, name: str, tree: Tree) -> None:
+    if tips_on_no_remote(git):
         raise Refused(
             f"submodule {shown(name)} of {tree.path} has commits that no remote has; push them"
             " first"

@@ -43,7 +43,7 @@ _MOVED = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) ")
 _COMMIT = re.compile(rb"\b[0-9a-f]{40}(?:[0-9a-f]{24})?\b")
 
 #: Those files. `FETCH_HEAD` is not among them: what it has is of others.
-_FILES = (
+OPERATION_FILES = (
     *("HEAD", "ORIG_HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD"),
     *("MERGE_AUTOSTASH", "BISECT_EXPECTED_REV", "BISECT_START"),
     *("rebase-merge/orig-head", "rebase-merge/stopped-sha", "rebase-merge/autostash"),
@@ -131,15 +131,17 @@ class Rescue:
 
     def _of_tree(self, admin: str) -> list[str]:
         """Return the commits that a tree's own refs, files and history name."""
-        found = [commit for name in _FILES for commit in _commits_in(os.path.join(admin, name))]
+        found = [
+            commit for name in OPERATION_FILES for commit in commits_in(os.path.join(admin, name))
+        ]
         for folder, _, names in os.walk(os.path.join(admin, "refs")):
-            found += [each for name in names for each in _commits_in(os.path.join(folder, name))]
-        return found + _history(os.path.join(admin, "logs", "HEAD"))
+            found += [each for name in names for each in commits_in(os.path.join(folder, name))]
+        return found + history(os.path.join(admin, "logs", "HEAD"))
 
     def _of_branch(self, branch: str) -> list[str]:
         head = self._place.git.commit(f"refs/heads/{branch}")
         log = os.path.join(self._place.common_dir, "logs", "refs", "heads", branch)
-        return [*([head] if head else []), *_history(log)]
+        return [*([head] if head else []), *history(log)]
 
     def has_staged(self, tree: Tree) -> bool:
         """Whether the index of a tree differs from its head: also where its files are gone."""
@@ -203,7 +205,8 @@ def _refuse_repositories(raw: bytes, path: str) -> None:
         )
 
 
-def _commits_in(file: str) -> list[str]:
+def commits_in(file: str) -> list[str]:
+    """Return what may be ids of commits in a file of git's; none where it is not there."""
     try:
         with open(file, "rb") as opened:
             return [match.decode() for match in _COMMIT.findall(opened.read())]
@@ -211,8 +214,8 @@ def _commits_in(file: str) -> list[str]:
         return []
 
 
-def _history(log: str) -> list[str]:
-    """Return the commits that a ref had, by the file of its history."""
+def history(log: str) -> list[str]:
+    """Return the commits that a ref had, by the file of its history; none where it is not there."""
     try:
         with open(log, "rb") as opened:
             lines = opened.read().splitlines()

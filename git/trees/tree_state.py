@@ -103,6 +103,19 @@ def look_at_state(common_dir: str, tree: Tree, base: str | None = None) -> TreeS
     return _read(sealed_tree(common_dir, tree.admin, tree.path), tree.admin, base, "dirty")
 
 
+def look_into(path: str, git_dir: str) -> TreeState:
+    """Return the state of a repository by itself, as `look_at_state` does that of a linked tree.
+
+    Args:
+        path: the folder of its files.
+        git_dir: git's folder of it.
+
+    Raises:
+        GitFailed: git can't look into it.
+    """
+    return _read(sealed_tree(git_dir, git_dir, path), git_dir, None, "dirty")
+
+
 def _read(git: Repository, git_dir: str, base: str | None, ignored: str) -> TreeState:
     options = ("--porcelain=v2", "-z", "--branch", "--untracked-files=normal", "--no-renames")
     raw = git.run("status", *options, f"--ignore-submodules={ignored}")

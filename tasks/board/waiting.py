@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...bus.leases import Lease
     from ...bus.presence.heartbeats import Heartbeat
+    from ..options import TaskState
     from ..records.task import Task
     from .forecast import Clash
     from .jobs import TaskJob
@@ -230,7 +231,8 @@ def _task_of_entry(bus: Bus, seq: int) -> str | None:
 
 def of_failed(bus: Bus) -> Iterator[Waiting]:
     """Yield the newest tasks that failed for good, until they are cleaned."""
-    failed = [task for task in TaskTable.of(bus).find(states=("FAILED",)) if not task.cleaned_at_ms]
+    states: tuple[TaskState, ...] = ("FAILED",)
+    failed = [task for task in TaskTable.of(bus).find(states=states) if not task.cleaned_at_ms]
     for task in failed[-_MAX_DEAD:]:
         text = f"{task.reason or 'it failed for good'}; 'bus task clean {task.task}' ends this"
         yield Waiting("failed", task.task, task.requester, text, task.changed_at_ms)

@@ -101,7 +101,7 @@ class Changes:
         """Refuse a step that does not lead out of the state of a task."""
         if task.state in states:
             return
-        next_step = _STEPS.get(task.state)
+        next_step = "answer" if task.blocked is not None else _STEPS.get(task.state)
         hint = f"the next step is {next_step}" if next_step else "that is final"
         why = f" ({task.reason})" if task.reason else ""
         raise WrongTaskState(
@@ -115,7 +115,14 @@ class Changes:
         """Return the lease of a holder; raise `LeaseLost` where it is not held any more."""
         lease = Lease(task.lease_name, agent, token, 0, 0)
         if task.blocked is not None:
-            raise TaskBlocked(f"task {task.task!r} waits for an answer: {task.blocked.question}")
+            raise TaskBlocked(
+                f"task {task.task!r} waits for an answer, by 'bus task answer {task.task}':"
+                f" {task.blocked.question}"
+            )
+        if task.state not in HELD:
+            step = _STEPS.get(task.state)
+            hint = f"the next step is {step}" if step else "that is final"
+            raise LeaseLost(f"task {task.task!r} is {task.state}, and nobody holds it; {hint}")
         self.bus.leases.check(lease)
         return lease
 

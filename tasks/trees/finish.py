@@ -39,7 +39,7 @@ def finish_task(bus: Bus, name: str, *, agent: str, token: int) -> Task:
     """
     tasks = Tasks(bus)
     task = tasks.get(name)
-    if task.state != "WORKING":  # a repetition, or a step that is refused
+    if task.state != "WORKING" or task.blocked is not None:  # a repetition, or it is refused
         return tasks.done(name, agent=agent, token=token, head=task.head or task.base)
     bus.leases.check(Lease(task.lease_name, agent, token, 0, 0))
     head = checked_head(bus, task)
@@ -79,8 +79,10 @@ def tree_of(bus: Bus, task: Task) -> str:
     trusted = TrustedRepositories(bus.layout.directory)
     tree = WorkTrees(trusted.place(task.repository)).of(task.task)
     if tree is None or not tree.is_there:
-        raise Refused(
-            f"task {task.task!r} has no work tree at {task.path}; 'bus task spawn {task.task}"
-            f" --worker {task.worker}' brings it back"
+        hint = (
+            f"'bus task spawn {task.task} --worker {task.worker}' brings it back"
+            if task.is_live
+            else f"it is {task.state}: 'bus task log {task.task}' shows what became of it"
         )
+        raise Refused(f"task {task.task!r} has no work tree at {task.path}; {hint}")
     return tree.path

@@ -116,6 +116,7 @@ OPENING: dict[str, str] = {
     "git/targets/carrying.py": "files of the target's work tree",
     "git/trees/leftovers.py": "the folder of all work trees",
     "git/trees/removal.py": "git's own files",
+    "git/trees/nested.py": "git's own files, and the folders of a work tree",
     "git/trees/rescue.py": "git's own files",
     "git/trees/tree_list.py": "git's own files",
     "git/trees/tree_locks.py": "locks, beside git's own files",

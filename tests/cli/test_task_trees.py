@@ -150,3 +150,68 @@ def test_doctor_names_what_is_left(task: RunTask, run_bus: RunBus, main: Git) ->
     assert "is of task 'fix', which is CANCELLED" in told
     task("clean")
     assert "nothing left behind" in run_bus("doctor", "-v", env=dict(main.env)).out
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (("--prompt", "other"), "its prompt is 'mend it', not 'other'"),
+        (("--priority", "normal"), "its priority is background, not normal"),
+        (("--review", "required"), "its review is 'none', not 'required'"),
+        (("--reviewer", "rita"), "its reviewer is none, not 'rita'"),
+        (("--max-attempts", "3"), "its attempts in all is 2, not 3"),
+        (("--after", "first", "--after", "second"), "its dependencies is first, not first, second"),
+        (("--into", "other"), "its target is main, not other"),
+        (("--base", "other"), "its base is main, not other"),
+        (("--branch", "other"), "worker-1 has it on branch worker-1/fix"),
+    ],
+    ids=lambda given: given[0] if isinstance(given, tuple) else "",
+)
+def test_repeated_spawn_refuses_an_option_that_differs(
+    task: RunTask, main: Git, option: tuple[str, ...], words: str
+) -> None:
+    """Item 24: it was dropped without a word. A default that is given counts as given."""
+    for name in ("first", "second"):
+        assert task("spawn", name, "--worker", "w").code == 0
+    main.ok("branch", "-M", "main")
+    more = ("--prompt", "mend it", "--priority", "background", "--review", "none")
+    record = spawn(task, *more, "--max-attempts", "2", "--after", "first", "--into", "main")
+    main.commit("later")
+    main.ok("branch", "other")
+    assert_error(task("spawn", "fix", "--worker", "worker-1", *option), 3, words)
+    assert spawn(task) == record  # what is left out, and a base that has moved, are the same task
+    assert spawn(task, *more, "--base", "main") == record
+
+
+def test_spawn_of_a_task_that_was_cancelled_says_what_to_do(task: RunTask, main: Git) -> None:
+    spawn(task)
+    assert task("cancel", "fix").code == 0
+    ended = task("spawn", "fix", "--worker", "worker-1")
+    assert_error(ended, 3, "is CANCELLED, which is final; choose another name")
+
+
+@pytest.mark.parametrize("there", ["worker-1", "worker-1/fix/more"])
+def test_branch_above_or_below_is_refused_before_anything_is_made(
+    task: RunTask, main: Git, project: Path, there: str
+) -> None:
+    """Item 15: `git branch ann; bus task spawn fix-login --worker ann` left half a tree."""
+    main.ok("branch", there)
+    ended = task("spawn", "fix", "--worker", "worker-1")
+    assert_error(ended, 3, f"can't be made beside branch '{there}'")
+    assert main.ok("worktree", "list").count("\n") == 0
+    assert not Path(f"{project}.trees").exists()
+
+
+def test_hook_that_refuses_the_branch_does_so_before_anything_is_made(
+    task: RunTask, main: Git, project: Path
+) -> None:
+    """Item 15: git's own refusals come first too, by a transaction that is only prepared."""
+    hook = project / ".git" / "hooks" / "reference-transaction"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\ntest $1 != prepared || ! grep -q refs/heads/worker-1\n")
+    hook.chmod(0o755)
+    ended = task("spawn", "fix", "--worker", "worker-1")
+    assert_error(ended, 1, "branch 'worker-1/fix' can't be made")
+    assert main.ok("worktree", "list").count("\n") == 0
+    hook.unlink()
+    assert spawn(task)["state"] == "ASSIGNED"
