@@ -20,6 +20,7 @@ from ...tasks.steps.tasks import Tasks
 from .. import arguments
 from ..definition import Commands, optional, optional_word
 from ..hints import AGENT_VARIABLE
+from ..looking import looking
 from ..options.common import HERE, Place, since_time
 from ..options.payload import STDIN, json_argument
 from ..options.tasks import Actor, Name, note_reserved
@@ -61,7 +62,8 @@ def board(
         elif output.is_terminal() and os.environ.get("TERM") != "dumb" and not once:
             _watch(bus, boards)
         else:
-            show(boards.now())
+            with looking():
+                show(boards.now())
     return 0
 
 
@@ -89,6 +91,7 @@ def _watch(bus: Bus, boards: Boards) -> None:
 
 
 @commands.command("forecast", example="bus task forecast")
+@looking()
 def forecast(
     refs: Annotated[
         list[str] | None,
@@ -125,6 +128,7 @@ def _what_clashes(clash: Clash) -> str:
 
 
 @commands.command("comment", example="bus task comment fix-login src/app.py:12 'Why twice?'")
+@looking()
 def comment_on(
     name: Name,
     place_of_line: Annotated[
@@ -148,6 +152,7 @@ def comment_on(
 
 
 @commands.command("comments", example="bus task comments fix-login")
+@looking()
 def list_comments(name: Name, place: Place = HERE) -> int:
     """List the comments on a task, and where their lines are now.
 
@@ -167,6 +172,7 @@ def _now(each: Comment) -> str:
 
 
 @commands.command("proof", example="bus task proof fix-login --agent lead > proof.json")
+@looking()
 def proof(
     name: Annotated[
         str | None,

@@ -17,6 +17,7 @@ from ...schema.findings import Finding, bad, examine, ok
 from ...schema.sqlite.sqlite_errors import check_sqlite_version
 from .. import hints
 from ..definition import Commands
+from ..looking import looking
 from ..options.common import HERE, Place
 from ..show import output
 
@@ -72,6 +73,11 @@ def doctor(
         return repair_bus(place, backup, dry_run)
     if backup is not None or dry_run:
         raise InvalidInput("--from and --dry-run belong to --repair")
+    with looking():
+        return _examine(place, full)
+
+
+def _examine(place: Place, full: bool) -> int:
     is_bad = False
     for finding in _findings(place, full):
         is_bad = is_bad or finding.state == "bad"

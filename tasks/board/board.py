@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
+from ...git.one_look import one_look
 from ...git.repository import GitFailed
 from ...schema.errors import InvalidInput
 from ...schema.message.times import format_ts
@@ -160,6 +161,7 @@ class Boards:
         self._heads: object = None
         self._changed: Changed = {}
 
+    @one_look()
     def now(self) -> Board:
         """Return the present board."""
         bus = self._bus
