@@ -13,8 +13,8 @@ from pathlib import Path
 
 import platformdirs
 
-from .config.demands import TO_ACT
 from ..schema.directory.layout import NoHome, of_platform
+from .config.demands import TO_ACT
 from .config.faults import ConfigFaults, without_values
 from .config.load import load
 from .config.origin import NAMED

@@ -14,6 +14,7 @@ from ..schema.directory.discovery import find_bus
 from ..schema.errors import InvalidInput
 from . import arguments
 from .hints import AGENT_VARIABLE
+from .looking import looking
 from .own_session import name_here
 from .show import output
 from .show.reservations import conflict_record, describe
@@ -33,6 +34,7 @@ BLOCK, WARN, OFF = "block", "warn", "off"
 CONFLICT = 3
 
 
+@looking()
 def check(
     mode: str,
     push: str | None = None,

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from ..schema.children import ReapedChild
 from ..schema.errors import AckbusError
+from .starting import starting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ..workers.processes.stop_switch import StopSwitch
 
@@ -21,6 +22,12 @@ _ENDING_S = 5.0
 
 #: How much is kept of the end of what a program of the user prints, in bytes.
 _KEPT_BYTES = 64 * 1024
+
+#: How much memory a git that looks may have, in bytes; files that it maps don't count.
+_LOOK_BYTES = 2 * 1024 * 1024 * 1024
+
+#: How much is read of a pipe at once, in bytes: all that it holds.
+_CHUNK_BYTES = 64 * 1024
 
 
 class ProgramNotStarted(AckbusError):
@@ -48,6 +55,7 @@ def run_limited(
     limit_s: float,
     stdin: bytes = b"",
     kept: Sequence[int] = (),
+    is_look: bool = False,
 ) -> Ended | None:
     """Run a program in a session of its own; None: it reached its limit, and was ended.
 
@@ -58,6 +66,7 @@ def run_limited(
         limit_s: after how many seconds it is ended.
         stdin: what it may read; there is no terminal.
         kept: descriptors that it inherits.
+        is_look: whether its memory is bounded.
 
     Raises:
         OSError: it can't be started.
@@ -72,26 +81,41 @@ def run_limited(
     ):
         given.write(stdin)
         given.seek(0)
-        process = ReapedChild(
-            command,
-            cwd=folder,
-            env=environment,
-            stdin=given,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-            pass_fds=kept,
-        )
+        process: ReapedChild | None = None
         try:
+            with starting():
+                process = ReapedChild(
+                    command,
+                    cwd=folder,
+                    env=environment,
+                    stdin=given,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                    pass_fds=kept,
+                )
+            if is_look:
+                bound_memory(process.pid)
             process.wait(limit_s)
         except subprocess.TimeoutExpired:
             return None
         finally:
-            if process.poll() is None:
+            if process is not None and process.poll() is None:
                 _end_group(process)
         out.seek(0)
         err.seek(0)
         return Ended(process.returncode, out.read(), err.read())
+
+
+def bound_memory(pid: int) -> None:
+    """Bound the memory of a git that looks, on Linux: what it reads may be a device without end."""
+    import resource
+
+    if hasattr(resource, "prlimit"):
+        with suppress(ProcessLookupError):  # it has ended already
+            _, most = resource.prlimit(pid, resource.RLIMIT_DATA)
+            if most == resource.RLIM_INFINITY or most > _LOOK_BYTES:
+                resource.prlimit(pid, resource.RLIMIT_DATA, (_LOOK_BYTES, _LOOK_BYTES))
 
 
 def run_guarded(
@@ -144,6 +168,39 @@ def run_guarded(
     if end.exit_code is None:
         return None
     return Ended(end.exit_code, bytes(kept["stdout"]), bytes(kept["stderr"]))
+
+
+def lines_of(descriptor: int, first_s: float | None, next_s: float | None) -> Iterator[bytes]:
+    """Yield the lines of a pipe, each with its end.
+
+    Args:
+        descriptor: of the pipe.
+        first_s: how long its first bytes are waited for; None: as long as it takes.
+        next_s: the same for each further ones.
+
+    Raises:
+        TimeoutError: nothing came in time.
+    """
+    import select
+
+    readiness = select.poll()
+    readiness.register(descriptor, select.POLLIN)
+    begun: list[bytes] = []  # a line whose end has not come
+    wait_s = first_s
+    while True:
+        if not readiness.poll(None if wait_s is None else wait_s * 1000):
+            raise TimeoutError
+        data = os.read(descriptor, _CHUNK_BYTES)
+        if not data:
+            break
+        wait_s = next_s
+        whole, end, rest = data.rpartition(b"\n")
+        if end:
+            yield from (line + b"\n" for line in b"".join([*begun, whole]).split(b"\n"))
+            begun = []
+        begun.append(rest)
+    if last := b"".join(begun):
+        yield last
 
 
 def _end_group(process: ReapedChild) -> None:

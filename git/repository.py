@@ -12,6 +12,8 @@ from contextlib import contextmanager
 
 from ..schema.children import ReapedChild
 from ..schema.errors import AckbusError
+from .one_look import LOOK_S, seconds_left
+from .starting import starting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,13 +66,19 @@ class OutOfTime(GitFailed):
     """Git, or a hook or a program that it ran, reached its time limit, and was ended."""
 
 
+class LookCut(OutOfTime):
+    """Git had not answered when the time of a look was over; nothing of a repository ran."""
+
+
 class Repository:
     """The repository that a folder is in.
 
     Args:
         folder: where git is run.
         environment: variables of git beside those of this process; None takes one away.
-        limit_s: the limit of each call that has none of its own, in seconds; None: no limit.
+        limit_s: the limit of each call that has none of its own, in seconds; None: no limit. It is
+            for looks; within `one_look` its calls share that of the look besides.
+        name: of the repository in errors; the folder, unless it is given.
     """
 
     def __init__(
@@ -79,10 +87,12 @@ class Repository:
         environment: Mapping[str, str | None] | None = None,
         *,
         limit_s: float | None = None,
+        name: str | None = None,
     ) -> None:
         self.folder = folder
         self._environment = environment or {}
         self._limit_s = limit_s
+        self._name = name or folder
 
     def run(
         self,
@@ -98,7 +108,7 @@ class Repository:
             arguments: of git.
             stdin: what it may read.
             limit_s: after how many seconds it is ended, with all that it started; None: the
-                limit of this repository, which may be none.
+                limit of this repository, which may be none. A look may end it sooner.
             kept: descriptors that a git with a limit inherits: of locks that it holds with us.
             accepted: the exit codes that are no error.
 
@@ -107,35 +117,56 @@ class Repository:
             CommandFailed: it ended with an error.
             OutOfTime: it reached the limit.
         """
-        limit_s = self._limit_s if limit_s is None else limit_s
+        look_s = self._look_s()
+        is_look = look_s is not None and (limit_s is None or look_s <= limit_s)
+        if is_look and not look_s:
+            raise self._cut(arguments)
+        limit_s = look_s if is_look else limit_s
         if limit_s is not None:
-            return self._run_limited(arguments, stdin, limit_s, kept, accepted)
+            ended = self._limited(arguments, stdin, limit_s, kept, is_look=is_look)
+            if ended is None and is_look:
+                raise self._cut(arguments)
+            return _output(arguments, ended, limit_s, accepted)
         with self._start(arguments, subprocess.PIPE, subprocess.PIPE) as process:
             out, err = process.communicate(stdin)
         if process.returncode not in accepted:
             raise CommandFailed(_command(arguments), err, process.returncode, out)
         return out
 
-    def _run_limited(
+    def _look_s(self) -> float | None:
+        """Return how long a look may wait for the next answer; None: nobody looks."""
+        left_s = seconds_left()
+        limits = [limit for limit in (left_s, self._limit_s) if limit is not None]
+        return min(limits, default=None)
+
+    def _cut(self, arguments: Sequence[str]) -> LookCut:
+        where, what = os.path.abspath(self._name), _command(arguments)
+        return LookCut(
+            f"{where} is not looked into: git {what} had no answer when the {LOOK_S:g} s of a look"
+            " were over; a file of git's there may be a pipe or a device, or be very large"
+        )
+
+    def _limited(
         self,
         arguments: tuple[str, ...],
         stdin: bytes,
         limit_s: float,
         kept: Sequence[int],
-        accepted: Sequence[int],
-    ) -> bytes:
+        *,
+        is_look: bool,
+    ) -> Ended | None:
         from .limited import run_limited  # the filter, a process for each file, has no limit
 
         with self._starting():
-            ended = run_limited(
+            return run_limited(
                 ["git", *_SETTINGS, *arguments],
                 folder=self.folder,
                 environment=self.environment(),
                 limit_s=limit_s,
                 stdin=stdin,
                 kept=kept,
+                is_look=is_look,
             )
-        return _output(arguments, ended, limit_s, accepted)
 
     def run_guarded(self, *arguments: str, limit_s: float, stop: StopSwitch | None = None) -> bytes:
         """Run git where it runs a program of the user: all of it ends with this process.
@@ -158,26 +189,38 @@ class Repository:
     def lines(self, *arguments: str) -> Iterator[bytes]:
         """Run git and yield its output line by line; git ends when the caller stops reading.
 
+        The limit of a look is one of waiting: for the first output, and then for each further one.
+
         Raises:
             GitFailed: git is not installed.
             CommandFailed: it ended with an error.
+            LookCut: it said nothing within the limit.
         """
         import tempfile
 
-        # A file for git's errors: an unread pipe would block it.
-        with (
-            tempfile.TemporaryFile() as err,
-            self._start(arguments, subprocess.DEVNULL, err) as process,
-        ):
-            assert process.stdout is not None
+        from .limited import bound_memory, lines_of
+
+        look_s = self._look_s()
+        process = None
+        with tempfile.TemporaryFile() as err:  # an unread pipe of errors would block git
             try:
-                yield from process.stdout
-            except GeneratorExit:
-                process.kill()
-                raise
-            if process.wait():
+                with starting():
+                    process = self._start(arguments, subprocess.DEVNULL, err)
+                assert process.stdout is not None
+                if look_s is not None:
+                    bound_memory(process.pid)
+                further_s = None if look_s is None else LOOK_S
+                yield from lines_of(process.stdout.fileno(), look_s, further_s)
+                code = process.wait(further_s)
+            except (TimeoutError, subprocess.TimeoutExpired):
+                raise self._cut(arguments) from None
+            finally:
+                if process is not None:
+                    with process:
+                        process.kill()
+            if code:
                 err.seek(0)
-                raise CommandFailed(_command(arguments), err.read(), process.returncode)
+                raise CommandFailed(_command(arguments), err.read(), code)
 
     def describe(self, *questions: str) -> list[str]:
         """Return git's answers about the repository, a line for each question to `rev-parse`.
@@ -188,7 +231,7 @@ class Repository:
         try:
             return os.fsdecode(self.run("rev-parse", *questions)).splitlines()
         except CommandFailed as error:
-            raise GitFailed(f"{self.folder} is in no git repository: {error.reason}") from error
+            raise GitFailed(f"{self._name} is in no git repository: {error.reason}") from error
 
     def path(self, question: str) -> str:
         """Return git's answer to a question that is a path, which may have any byte but NUL.
@@ -199,7 +242,7 @@ class Repository:
         try:
             return os.fsdecode(self.run("rev-parse", question)).removesuffix("\n")
         except CommandFailed as error:
-            raise GitFailed(f"{self.folder} is in no git repository: {error.reason}") from error
+            raise GitFailed(f"{self._name} is in no git repository: {error.reason}") from error
 
     def commit(self, name: str) -> str | None:
         """Return the id of a commit, or None when there is none of this name."""
@@ -231,7 +274,9 @@ class Repository:
 
     def with_variables(self, extra: Mapping[str, str | None]) -> Repository:
         """Return the same repository, with more variables."""
-        return Repository(self.folder, {**self._environment, **extra}, limit_s=self._limit_s)
+        return Repository(
+            self.folder, {**self._environment, **extra}, limit_s=self._limit_s, name=self._name
+        )
 
     def environment(self) -> dict[str, str]:
         """Return the variables of git here."""

@@ -8,16 +8,16 @@ see it can't run. A partial clone lacks its remote there: what is missing is not
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
-import shutil
 import stat
-import tempfile
 import threading
 
 from .branches.repositories import ALONE
+from .one_look import LOOK_S
 from .repository import CommandFailed, GitFailed, Repository, looks_bare
+from .text_file import read_small
+from .view_folders import new_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ LOOKING: dict[str, str | None] = {
     "SSH_ASKPASS": "false",
 }
 
-#: How long git may take for a question, in seconds: a ref may be a pipe.
-LIMIT_S = 15.0
+#: How long git may take for a question, in seconds, where it is not one of a longer look.
+LIMIT_S = LOOK_S
 
 #: The settings that say how a repository is stored, with the values that git has for them.
 _STORAGE = {
@@ -59,9 +59,6 @@ _HARMLESS = {
 #: The content of `HEAD`: the name of a ref, or the id of a commit.
 _HEAD = re.compile(r"(ref: refs/[^\x00-\x20\x7f]{1,1000}|[0-9a-f]{40}|[0-9a-f]{64})\n?")
 
-#: How much of a small file of git's is read, in bytes.
-_MAX_BYTES = 1024 * 1024
-
 _lock = threading.Lock()
 _views: dict[tuple[int, str, str], str] = {}
 
@@ -79,7 +76,8 @@ class SealedRepository(Repository):
         self.common_dir = common_dir
         view = _view_of(common_dir, head)
         variables = {"GIT_DIR": view, "GIT_OBJECT_DIRECTORY": os.path.join(common_dir, "objects")}
-        super().__init__(view, {**LOOKING, **variables, **(extra or {})}, limit_s=LIMIT_S)
+        environment = {**LOOKING, **variables, **(extra or {})}
+        super().__init__(view, environment, limit_s=LIMIT_S, name=common_dir)
 
 
 def sealed_around(folder: str) -> SealedRepository:
@@ -116,7 +114,8 @@ def sealed_tree(common_dir: str, admin: str, path: str) -> SealedRepository:
 
 
 def _head_in(git_dir: str) -> str:
-    match = _HEAD.fullmatch(_read(os.path.join(git_dir, "HEAD")))
+    path = os.path.join(git_dir, "HEAD")
+    match = _HEAD.fullmatch(read_small(path)) if is_plain_file(path) else None
     return match[1] if match else ""
 
 
@@ -126,14 +125,12 @@ def _view_of(common_dir: str, head: str) -> str:
     with _lock:
         if key not in _views:
             settings = _storage_of(common_dir)
-            if not _views:
-                atexit.register(_remove_views)
             _views[key] = _make_view(common_dir, head, settings)
         return _views[key]
 
 
 def _make_view(common_dir: str, head: str, settings: list[str]) -> str:
-    view = tempfile.mkdtemp(prefix="ackbus-git-")
+    view = new_folder()
     for name in _SHOWN:
         os.symlink(os.path.join(common_dir, name), os.path.join(view, name))
     os.mkdir(os.path.join(view, "objects"))
@@ -192,17 +189,3 @@ def is_plain_file(path: str) -> bool:
         return stat.S_ISREG(os.lstat(path).st_mode)
     except (OSError, ValueError):
         return False
-
-
-def _read(path: str) -> str:
-    if not is_plain_file(path):
-        return ""
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read(_MAX_BYTES)
-
-
-def _remove_views() -> None:
-    """Remove the views of this process; those of its parent stay, where it was forked."""
-    for (pid, *_), view in list(_views.items()):
-        if pid == os.getpid():
-            shutil.rmtree(view, ignore_errors=True)

@@ -1,12 +1,36 @@
-"""Text files that git reads while they are written."""
+"""Small text files of git's: read, whatever stands at their place, and replaced at once."""
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
 
+from ..schema.bounded_read import read_plain_file
+from ..schema.errors import Refused
+from .repository import GitFailed
+
 #: The suffix of a new file until it replaces the old one.
 FRESH = ".new"
+
+#: How much a file may have that is read, in bytes.
+_MAX_BYTES = 1024 * 1024
+
+
+def read_small(path: str) -> str:
+    """Return what is in a small file, bytes that are no text as surrogates; nothing is waited for.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        GitFailed: it is no plain file, is too long, or can't be read.
+    """
+    try:
+        return os.fsdecode(read_plain_file(path, _MAX_BYTES))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise FileNotFoundError(error.errno, error.strerror, path) from error
+    except Refused as error:
+        raise GitFailed(str(error)) from error
+    except OSError as error:
+        raise GitFailed(f"{path} can't be read: {error.strerror}") from error
 
 
 def replace_text(path: str, text: str, mode: int) -> None:

@@ -10,6 +10,7 @@ import re
 
 from ..schema.errors import InvalidInput
 from .repository import CommandFailed, GitFailed, Repository, looks_bare
+from .text_file import read_small
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -138,8 +139,7 @@ class WorkTree:
     def _merged(self) -> list[str]:
         """Return the other parents of the merge that is under way; several for an octopus."""
         try:
-            with open(self._path("--git-path", "MERGE_HEAD")) as file:
-                return file.read().split()
+            return read_small(self._path("--git-path", "MERGE_HEAD")).split()
         except FileNotFoundError:
             return []
 

@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 import sysconfig
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -70,6 +71,13 @@ def pytest_configure(config: pytest.Config) -> None:
         "PYTHONUNBUFFERED", None
     )  # output that nobody flushes would be seen all the same
     config.pluginmanager.register(RootIsNoTestPackage())
+
+
+def pytest_unconfigure() -> None:
+    """Removes this process's views of git: a worker of xdist ends without its exit handlers."""
+    views = sys.modules.get("ackbus.git.view_folders")
+    if views is not None:
+        views.remove_folder()
 
 
 def pytest_collection_finish() -> None:

@@ -20,6 +20,7 @@ from ...tasks.steps.tasks import Tasks
 from .. import arguments
 from ..definition import Commands, optional, optional_word
 from ..hints import AGENT_VARIABLE
+from ..looking import looking
 from ..options.common import HERE, Place, since_time
 from ..options.payload import STDIN, json_argument
 from ..options.tasks import Actor, Name, note_reserved
@@ -63,7 +64,8 @@ def board(
         elif output.is_terminal() and os.environ.get("TERM") != "dumb" and not once:
             _watch(bus, boards)
         else:
-            show(boards.now())
+            with looking():
+                show(boards.now())
     return 0
 
 
@@ -91,6 +93,7 @@ def _watch(bus: Bus, boards: Boards) -> None:
 
 
 @commands.command("forecast", example="bus task forecast")
+@looking()
 def forecast(
     refs: Annotated[
         list[str] | None,
@@ -127,6 +130,7 @@ def _what_clashes(clash: Clash) -> str:
 
 
 @commands.command("comment", example="bus task comment fix-login src/app.py:12 'Why twice?'")
+@looking()
 def comment_on(
     name: Name,
     place_of_line: Annotated[
@@ -150,6 +154,7 @@ def comment_on(
 
 
 @commands.command("comments", example="bus task comments fix-login")
+@looking()
 def list_comments(name: Name, place: Place = HERE) -> int:
     """List the comments on a task, and where their lines are now.
 
@@ -169,6 +174,7 @@ def _now(each: Comment) -> str:
 
 
 @commands.command("proof", example="bus task proof fix-login --agent lead > proof.json")
+@looking()
 def proof(
     name: Annotated[
         str | None,

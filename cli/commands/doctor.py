@@ -18,6 +18,7 @@ from ...schema.findings import BAD, Finding, bad, examine, ok
 from ...schema.sqlite.sqlite_errors import check_sqlite_version
 from .. import hints
 from ..definition import Commands
+from ..looking import looking
 from ..monitoring import ExitCode, answer
 from ..options.common import HERE, Place
 from ..show import output
@@ -81,6 +82,11 @@ def doctor(
         where, _ = place.find()
         if not os.path.isdir(where):
             raise BusNotFound(f"there is no directory {where}: nothing is known of its bus")
+    with looking():
+        return _examine(place, full, exit_code)
+
+
+def _examine(place: Place, full: bool, exit_code: bool) -> int:
     states = set()
     for finding in _findings(place, full):
         states.add(finding.state)

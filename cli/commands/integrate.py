@@ -13,6 +13,7 @@ from ...tasks.integrate.integrator import Integrator
 from ...tasks.integrate.requests import look, request
 from ..definition import Commands, optional
 from ..logs import show_logs
+from ..looking import looking
 from ..options.common import HERE, Place
 from ..options.integration import AS_GIVEN, Integration
 from ..show import output
@@ -54,10 +55,12 @@ def integrate(
     queue. Exit code 3 when something did not land, the target's work tree is not clean, or another
     integrator works on it; 4 when nothing waited.
     """
-    repository = how.place()
-    rules = how.rules(repository, agent)
     if dry_run and branch:
         raise InvalidInput("--branch adds to the queue, and --dry-run changes nothing: give one")
+    if dry_run:
+        return _look(how, agent, place)
+    repository = how.place()
+    rules = how.rules(repository, agent)
     results: list[Result] = []
 
     def tell(result: Result) -> None:
@@ -65,21 +68,34 @@ def integrate(
         _print(result)
 
     with place.open() as bus:
-        if dry_run:
-            for result in look(bus, repository, rules):
-                tell(result)
-        else:
-            if not rules.checks:
-                output.note(
-                    "warning: there are no checks, so what merges lands untested: give --check CMD,"
-                    " or set ackbus.check in git"
-                )
-            if branch:
-                request(bus, repository, rules, branch)
-            integrator = Integrator(bus, repository.main, rules, tell=tell, warn=output.note)
-            _run(integrator, once=once or bool(branch))
+        if not rules.checks:
+            output.note(
+                "warning: there are no checks, so what merges lands untested: give --check CMD,"
+                " or set ackbus.check in git"
+            )
+        if branch:
+            request(bus, repository, rules, branch)
+        integrator = Integrator(bus, repository.main, rules, tell=tell, warn=output.note)
+        _run(integrator, once=once or bool(branch))
+    return _code_of(results, is_told=once or bool(branch))
+
+
+@looking()
+def _look(how: Integration, agent: str | None, place: Place) -> int:
+    repository = how.place()
+    rules = how.rules(repository, agent)
+    results: list[Result] = []
+    with place.open() as bus:
+        for result in look(bus, repository, rules):
+            results.append(result)
+            _print(result)
+    return _code_of(results, is_told=True)
+
+
+def _code_of(results: list[Result], *, is_told: bool) -> int:
+    """Return the exit code; `is_told` is whether it says that there was nothing."""
     if not results:
-        return 4 if once or branch or dry_run else 0
+        return 4 if is_told else 0
     return 3 if any(_has_failed(result) for result in results) else 0
 
 

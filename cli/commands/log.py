@@ -11,6 +11,7 @@ from ...git.history import Commit, Filters, traffic
 from ...schema.directory.layout import BUS_DIR_VARIABLE
 from ...schema.message.patterns import TypePattern
 from ..definition import Commands, optional
+from ..looking import looking
 from ..options.common import TYPE_HELP, Json, OfAgent, Verbose
 from ..show import output
 from ..show.git_lines import readable
@@ -44,6 +45,7 @@ OneBus = Annotated[
 
 
 @commands.command("log", example="bus log main..topic --agent alice")
+@looking()
 def log(
     revision: Revision = "HEAD",
     conversation: Annotated[

@@ -25,9 +25,14 @@ from ..extras import are_installed, installing
 from ..fast import agent_hooks as hook_action
 from ..fast.prime import instruction
 from ..hints import AGENT_VARIABLE
+from ..looking import looking
 from ..options.common import HERE, Json, Place, PlaceOnly, Verbose
 from ..own_path import own_path
 from ..show import output
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...schema.directory.layout import Layout
 
 commands = Commands()
 
@@ -59,16 +64,22 @@ def setup_git(
     if check and remove:
         raise InvalidInput("give --check or --remove, not both")
     with place.open() as bus:
-        drivers = Drivers(bus.layout, own_path())
+        layout = bus.layout
     if check:
-        lines = drivers.missing()
-        _print_setup("missing", lines)
-        return Refused.exit_code if lines else 0
+        return _check_git(layout)
+    drivers = Drivers(layout, own_path())
     lines = drivers.remove() if remove else drivers.install()
     _print_setup("done", lines)
     if lines and not remove:
         output.note("every other clone runs 'bus setup git' too: drivers are no part of a commit")
     return 0
+
+
+@looking()
+def _check_git(layout: Layout) -> int:
+    lines = Drivers(layout, own_path()).missing()
+    _print_setup("missing", lines)
+    return Refused.exit_code if lines else 0
 
 
 def _print_setup(what: str, lines: list[str]) -> None:

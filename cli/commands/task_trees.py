@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import nullcontext
 from typing import Annotated
 
 import typer
@@ -20,6 +21,7 @@ from ...tasks.trees.finish import finish_task, tree_of
 from ...tasks.trees.spawn import Spawn
 from .. import arguments
 from ..definition import Commands
+from ..looking import looking
 from ..options.common import HERE, Place
 from ..options.new_task import NewTaskOptions, NewTreeOptions, spec_of
 from ..options.tasks import (
@@ -100,6 +102,7 @@ def done(name: Name, agent: Actor = None, token: Token = None, place: Place = HE
 
 
 @commands.command("diff", example="bus task diff fix-login --stat")
+@looking()
 def diff(
     name: Name,
     stat: Annotated[bool, typer.Option("--stat", help="Only the files, with counts.")] = False,
@@ -175,7 +178,7 @@ def clean(
     those that somebody uses. By its name goes also a tree that was never finished, as doctor says.
     Exit code 3 when something was kept, 4 when nothing was to clean.
     """
-    with place.open() as bus:
+    with looking() if dry_run else nullcontext(), place.open() as bus:
         cleaned = Clean(bus).clean(names or (), keeps_files=rescue, is_dry=dry_run)
     rows = [(each.task, each.record()["outcome"], each.path, _note_of(each)) for each in cleaned]
     code = output.results([each.record() for each in cleaned], rows, _CLEANED)

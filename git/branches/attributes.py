@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 
 from ..sealed import is_plain_file
+from ..view_folders import own_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _ask(
     is_own = is_plain_file(own)
     if not (attributes or is_own) or not files:
         return MergedBy()
-    with TemporaryDirectory(prefix="ackbus-attributes-") as folder:
+    with TemporaryDirectory(prefix="attributes-", dir=own_folder()) as folder:
         git = repository.with_variables(
             {"GIT_INDEX_FILE": os.path.join(folder, "index"), "GIT_ATTR_NOSYSTEM": "1"}
         )

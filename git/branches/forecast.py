@@ -18,7 +18,9 @@ from tempfile import TemporaryDirectory
 
 from ...schema.errors import InvalidInput
 from ..merge_driver import merge
+from ..one_look import look_here, take_part
 from ..repository import CommandFailed, GitFailed, OutOfTime, Repository
+from ..view_folders import own_folder
 from .attributes import MergedBy, merged_by
 from .meeting import Pair, meeting
 
@@ -142,9 +144,11 @@ def _unites(repository: SealedRepository, pair: Pair, file: str) -> bool:
 def _merge_all(repository: Repository, pairs: Sequence[Pair]) -> list[tuple[str, ...] | None]:
     size = max(1, min(_BATCH, -(-len(pairs) // _PROCESSES)))
     batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
-    with TemporaryDirectory(prefix="ackbus-forecast-") as aside:
+    with TemporaryDirectory(prefix="forecast-", dir=own_folder()) as aside:
         writing_aside = repository.with_variables(objects_aside(repository, aside))
-        with ThreadPoolExecutor(_PROCESSES) as processes:
+        with ThreadPoolExecutor(
+            _PROCESSES, initializer=take_part, initargs=(look_here(),)
+        ) as processes:
             found = processes.map(partial(_merge, writing_aside), batches)
             return [files for batch in found for files in batch]
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from ...schema.directory.layout import BUS_DIRECTORY
 from ...schema.errors import Refused, shown
-from ..branches.repositories import repository_at
 from ..repository import CommandFailed
 from ..sealed import sealed_around
 from .nested import (
@@ -26,7 +25,7 @@ from .nested import (
 from .rescue import Kept, Rescue
 from .tree_list import checked_out_at
 from .tree_mending import drop_dead_locks, mend
-from .tree_state import embedded_in, look_at_state, read_state
+from .tree_state import embedded_in, look_at_state, read_state, repository_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,8 +165,8 @@ class Removal:
         if is_begun(tree) or not (os.path.lexists(tree.path) or self._rescue.has_staged(tree)):
             return []
         mend(tree, tree.head or "", _LIMIT_S)
-        head = _refuse_dirt(tree, read_state(tree.path), keeps_files)
-        return [] if head is None else [self._rescue.files_of(task, tree.path, head)]
+        head = _refuse_dirt(tree, read_state(tree), keeps_files)
+        return [] if head is None else [self._rescue.files_of(task, tree, head)]
 
     def _refuse_use(self, tree: Tree) -> None:
         """Refuse a tree that a git works in, or that has a bus or unpushed commits of its own."""
@@ -201,7 +200,7 @@ class Removal:
 
     def _refuse_changed(self, task: str, tree: Tree, commit: str) -> None:
         """Refuse to delete files that are others by now than those that were kept."""
-        now = self._rescue.files_of(task, tree.path, f"{commit}^")
+        now = self._rescue.files_of(task, tree, f"{commit}^")
         trees = [f"{each}^{{tree}}" for each in (commit, now)]
         if len(set(self.place.git.describe(*trees))) != 1:
             raise Refused(f"somebody is at work in {tree.path}: its files changed meanwhile")
@@ -255,10 +254,10 @@ def _needs_force(tree: Tree) -> bool:
     """
     if not os.path.lexists(tree.path) or is_begun(tree):
         return os.path.lexists(tree.path)
-    entries = repository_at(tree.path).run("ls-files", "--stage", "-z").split(b"\0")
+    entries = repository_of(tree).run("ls-files", "--stage", "-z").split(b"\0")
     if not any(entry.startswith(b"160000 ") for entry in entries):
         return False
-    if not (state := read_state(tree.path)).is_clean:
+    if not (state := read_state(tree)).is_clean:
         raise Refused(f"{tree.path} is not clean any more: {state.dirt()}")
     return True
 
@@ -273,7 +272,7 @@ def _refuse_unpushed_submodules(tree: Tree) -> None:
         if "objects" in folders and "refs" in folders:
             folders.clear()
             _refuse_unpushed(sealed_around(folder), os.path.relpath(folder, modules), tree)
-    for name in embedded_in(tree.path) if tree.is_there else ():
+    for name in embedded_in(tree) if tree.is_there else ():
         _refuse_unpushed(sealed_around(os.path.join(tree.path, name)), name, tree)
 
 

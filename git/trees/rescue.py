@@ -14,10 +14,10 @@ import tempfile
 from dataclasses import dataclass
 
 from ...schema.errors import Refused
-from ..branches.repositories import NOBODY, NOBODY_EVER, NOTHING, repository_at
+from ..branches.repositories import NOBODY, NOBODY_EVER, NOTHING
 from ..repository import CommandFailed
 from .tree_names import safe_name
-from .tree_state import git_dir_of, named
+from .tree_state import embedded_in, named, repository_of, stage_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Rescue:
             return os.path.exists(os.path.join(tree.admin, "index"))
         return git.run("rev-parse", f"{tree.head}^{{tree}}").decode().strip() != staged
 
-    def files_of(self, task: str, path: str, head: str) -> str:
+    def files_of(self, task: str, tree: Tree, head: str) -> str:
         """Return a commit that has all files of a tree that are not ignored; the tree stays as is.
 
         Its parents are the head, and what was staged where that is something else again.
@@ -164,14 +164,13 @@ class Rescue:
         """
         with tempfile.TemporaryDirectory(prefix="ackbus-rescue-") as folder:
             index = os.path.join(folder, "index")
-            git = repository_at(path, {**NOBODY, "GIT_INDEX_FILE": index})
+            git = repository_of(tree, {**NOBODY, "GIT_INDEX_FILE": index})
             git.run("read-tree", head)  # afresh: no bit of the real one may hide a change
-            add = ("-c", "advice.addEmbeddedRepo=false", "add", "--all", "--", ".")
-            git.run(*add, limit_s=_LIMIT_S)
-            _refuse_repositories(git.run("diff-index", "--cached", "--raw", "-z", head), path)
+            stage_all(git, embedded_in(tree), _LIMIT_S)
+            _refuse_repositories(git.run("diff-index", "--cached", "--raw", "-z", head), tree.path)
             files = git.run("write-tree").decode().strip()
             parents = ["-p", head]
-            staged = _staged(git, git_dir_of(path), index)
+            staged = _staged(git, tree.admin, index)
             base = git.run("rev-parse", f"{head}^{{tree}}").decode().strip()
             if staged is not None and staged not in (files, base):
                 words = f"What was staged for task {task}"

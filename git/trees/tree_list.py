@@ -7,7 +7,8 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ..text_file import replace_text
+from ..repository import GitFailed
+from ..text_file import read_small, replace_text
 from .tree_names import is_marked, mark_of
 
 TYPE_CHECKING = False
@@ -142,7 +143,7 @@ def points_at(path: str, admin: str) -> bool:
     """Whether the `.git` of a work tree leads to this folder of git's."""
     try:
         target = _read_path(os.path.join(path, ".git"), path)
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+    except (FileNotFoundError, GitFailed):
         return False
     return os.path.realpath(target) == os.path.realpath(admin)
 
@@ -155,27 +156,26 @@ def admin_of(path: str) -> str:
 def read_lock(admin: str) -> str | None:
     """Return the reason of a tree's lock, or None where it is not locked."""
     try:
-        with open(os.path.join(admin, "locked"), "rb") as file:
-            return os.fsdecode(file.read()).strip()
+        return read_small(os.path.join(admin, "locked")).strip()
     except FileNotFoundError:
         return None
 
 
 def _read_path(file: str, relative_to: str) -> str:
     """Read a file of git's that holds a path."""
-    with open(file, "rb") as opened:
-        text = os.fsdecode(opened.read()).removesuffix("\n").removeprefix("gitdir: ")
+    text = read_small(file).removesuffix("\n").removeprefix("gitdir: ")
     return os.path.normpath(os.path.join(relative_to, text))
 
 
 def read_note(admin: str) -> Note | None:
     """Return what is noted about a tree; None where nothing is, or nothing that we wrote."""
-    path = os.path.join(admin, _NOTE)
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return Note(**json.load(file))
-    except (FileNotFoundError, ValueError, TypeError):
+        note = Note(**json.loads(read_small(os.path.join(admin, _NOTE))))
+    except (FileNotFoundError, ValueError, TypeError, RecursionError):
         return None
+    texts = (note.task, note.branch, note.base)
+    is_of_ours = all(isinstance(text, str) for text in texts) and isinstance(note.is_made, bool)
+    return note if is_of_ours else None
 
 
 def write_note(admin: str, note: Note) -> None:

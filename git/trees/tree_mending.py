@@ -11,9 +11,9 @@ import tempfile
 from contextlib import suppress
 
 from ...schema.errors import Refused
-from ..branches.repositories import repository_at
 from .tree_list import admin_folders, admin_of, read_lock
 from .tree_names import is_check, is_marked, mark_of
+from .tree_state import repository_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def mend(tree: Tree, base: str, limit_s: float) -> None:
     os.makedirs(tree.path, exist_ok=True)
     _write_missing(dot_git, f"gitdir: {tree.admin}")
     if tree.is_made and is_empty:
-        repository_at(tree.path).run("checkout-index", "--all", "--quiet", limit_s=limit_s)
+        repository_of(tree).run("checkout-index", "--all", "--quiet", limit_s=limit_s)
 
 
 def complete_begun(place: Place) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..branches.repositories import repository_at
+from ..repository import GitFailed
 from ..sealed import sealed_tree
+from ..text_file import read_small
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,17 +80,41 @@ def _plain(file: str) -> str:
     return file if file.isprintable() and " " not in file else repr(file)
 
 
-def read_state(path: str, base: str | None = None) -> TreeState:
-    """Return the state of the work tree at a path; nothing is changed there.
+def repository_of(tree: Tree, extra: dict[str, str | None] | None = None) -> Repository:
+    """Return git in a work tree, with the repository that lists the tree.
+
+    The `.git` in the tree says nothing here: whoever works there may have put another in its place.
+    """
+    return repository_at(
+        tree.path, {"GIT_DIR": tree.admin, "GIT_WORK_TREE": tree.path, **(extra or {})}
+    )
+
+
+def read_state(tree: Tree, base: str | None = None) -> TreeState:
+    """Return the state of a work tree; nothing is changed there.
+
+    What is configured in a repository that lies in the tree by itself is not run.
 
     Args:
-        path: its top.
+        tree: as its repository lists it.
         base: the commit that its branch began at.
 
     Raises:
         GitFailed: there is no work tree, or git can't read it.
     """
-    return _read(repository_at(path), git_dir_of(path), base, "none")
+    embedded = embedded_in(tree)
+    # For changes in a submodule git runs another git there, with the configuration of that.
+    state = _read(repository_of(tree), tree.admin, base, "dirty" if embedded else "none")
+    dirty = [name for name in embedded if name not in state.changed and _is_dirty(tree, name)]
+    return replace(state, changed=[*state.changed, *dirty])
+
+
+def _is_dirty(tree: Tree, name: str) -> bool:
+    """Whether a repository by itself has something that is not committed, by a sealed view."""
+    path = os.path.join(tree.path, name)
+    git_dir = os.path.realpath(_git_dir_in(path) or os.path.join(path, ".git"))
+    options = ("--porcelain=v2", "-z", "--untracked-files=normal", "--ignore-submodules=dirty")
+    return bool(sealed_tree(git_dir, git_dir, path).run("status", *options))
 
 
 def look_at_state(common_dir: str, tree: Tree, base: str | None = None) -> TreeState:
@@ -134,14 +160,55 @@ def _read(git: Repository, git_dir: str, base: str | None, ignored: str) -> Tree
     )
 
 
-def embedded_in(path: str) -> list[str]:
+def embedded_in(tree: Tree) -> list[str]:
     """Return the folders of a work tree that are repositories by themselves, and in its index.
 
-    Git has only the id of their commit. The commit itself is in the folder, and goes with it.
+    Git has only the id of their commit. The commit itself is in the folder, and goes with it; or in
+    a repository elsewhere, but for those that git keeps for submodules.
     """
-    entries = repository_at(path).run("ls-files", "--stage", "-z").split(b"\0")
+    entries = repository_of(tree).run("ls-files", "--stage", "-z").split(b"\0")
     links = (os.fsdecode(entry.partition(b"\t")[2]) for entry in entries if entry[:6] == b"160000")
-    return [name for name in links if os.path.isdir(os.path.join(path, name, ".git"))]
+    return [name for name in links if _is_by_itself(tree, os.path.join(tree.path, name))]
+
+
+def stage_all(git: Repository, embedded: list[str], limit_s: float) -> None:
+    """Stage all that is in a work tree and not ignored; of repositories by themselves the commit.
+
+    For what is not committed in one, `git add` would run another git there, which does what the
+    configuration of that says.
+
+    Args:
+        git: in the tree, perhaps with another index.
+        embedded: as `embedded_in` has them.
+        limit_s: how long each call may take.
+    """
+    others = [f":(top,exclude,literal){name}" for name in embedded]
+    add = ("-c", "advice.addEmbeddedRepo=false", "add", "--all", "--", ":(top)", *others)
+    git.run(*add, limit_s=limit_s)
+    if embedded:
+        git.run("update-index", "--", *embedded, limit_s=limit_s)
+
+
+def _is_by_itself(tree: Tree, path: str) -> bool:
+    if not os.path.lexists(os.path.join(path, ".git")):
+        return False
+    git_dir = _git_dir_in(path)
+    common_dir = os.path.dirname(os.path.dirname(tree.admin))
+    kept = [
+        os.path.realpath(os.path.join(folder, "modules")) for folder in (tree.admin, common_dir)
+    ]
+    return git_dir is None or not os.path.realpath(git_dir).startswith(
+        tuple(f"{folder}{os.sep}" for folder in kept)
+    )
+
+
+def _git_dir_in(path: str) -> str | None:
+    """Return the folder of git's to which a `.git` that is a file leads; None for any other."""
+    try:
+        text = read_small(os.path.join(path, ".git"))
+    except (FileNotFoundError, GitFailed):
+        return None
+    return os.path.join(path, text.removesuffix("\n").removeprefix("gitdir: "))
 
 
 def git_dir_of(path: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...git.one_look import one_look
 from ...git.repository import GitFailed
 from ...schema.errors import InvalidInput
 from ...schema.message.times import format_ts
@@ -99,6 +100,7 @@ class Boards:
         self._heads: object = None
         self._changed: Changed = {}
 
+    @one_look()
     def now(self) -> Board:
         """Return the present board."""
         bus = self._bus

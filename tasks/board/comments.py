@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...git.branches.lines import Place, place_now, text_of
+from ...git.one_look import one_look
 from ...git.trusted import TrustedRepositories
 from ...schema.errors import InvalidInput, NotFound, shown
 from ...schema.message.names import check_agent
@@ -127,6 +128,7 @@ def comment(bus: Bus, name: str, place: Place, words: str, *, agent: str) -> Com
     return found
 
 
+@one_look()
 def comments(bus: Bus, name: str) -> list[Comment]:
     """Return the comments on a task, the oldest first, and where their lines are now.
 

@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 _PINNED = ("IN_REVIEW", "APPROVED")
 
 
+#: How many pairs are merged before they are kept: what a look had no more time for is left to the
+#: next one.
+_AT_ONCE = 500
+
+
 @dataclass(frozen=True, slots=True)
 class Clash:
     """Two heads that would not merge, or of which that is not known.
@@ -152,12 +157,16 @@ def _forecasts(
     table = Forecasts.of(bus)
     known = table.known(pairs)
     new = [pair for pair in pairs if pair not in known]
-    found = dict(zip(new, conflicts(repository, new), strict=True))
-    # Another time it may be known: where an object was fetched, say.
-    lasting = {pair: files for pair, files in found.items() if not isinstance(files, NotKnown)}
-    if lasting:
-        with suppress(BusBusy, ReadOnlyBackup):  # then they are merged again next time
-            table.note(lasting)
+    found: dict[Pair, Forecast] = {}
+    for start in range(0, len(new), _AT_ONCE):
+        part = new[start : start + _AT_ONCE]
+        merged = dict(zip(part, conflicts(repository, part), strict=True))
+        found |= merged
+        # Another time it may be known: where an object was fetched, or there was more time.
+        lasting = {pair: files for pair, files in merged.items() if not isinstance(files, NotKnown)}
+        if lasting:
+            with suppress(BusBusy, ReadOnlyBackup):  # then they are merged again next time
+                table.note(lasting)
     return known | found
 
 

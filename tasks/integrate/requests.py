@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from ...git.branches.candidates import Candidates
 from ...git.branches.forecast import objects_aside
 from ...git.sealed import SealedRepository
+from ...git.view_folders import own_folder
 from ...schema.errors import Refused, shown
 from ...subscribers.jobs.jobs import Jobs
 from ..records.landings import Landings
@@ -87,7 +88,7 @@ def look(bus: Bus, place: Place, rules: Rules) -> Iterator[Result]:
     is run: what it would make of a file is told as git merges it.
     """
     tasks = Tasks(bus)
-    with TemporaryDirectory(prefix="ackbus-dry-run-") as aside:
+    with TemporaryDirectory(prefix="dry-run-", dir=own_folder()) as aside:
         sealed = SealedRepository(place.common_dir)  # which refuses what would never end
         onto = place.commit(place.branch_ref(rules.target))
         candidates = Candidates(place, objects_aside(sealed, aside), looking=sealed)

@@ -6,12 +6,12 @@ import os
 import re
 from dataclasses import dataclass
 
-from ...git.branches.repositories import repository_at
-from ...git.trees.tree_state import embedded_in, named, read_state
+from ...git.trees.tree_state import embedded_in, named, read_state, repository_of, stage_all
 from ...schema.errors import InvalidInput, Refused, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ...git.trees.tree_list import Tree
     from ...git.trees.tree_state import TreeState
     from ..records.task import Task
 
@@ -59,7 +59,7 @@ class Author:
         }
 
 
-def commit_leftovers(task: Task, prompt: str, author: Author) -> TreeState:
+def commit_leftovers(tree: Tree, task: Task, prompt: str, author: Author) -> TreeState:
     """Commit what the work tree of a task has and its branch has not; return its state then.
 
     Hooks are not run, and nothing is signed: nobody is there to answer, and the integrator checks
@@ -70,16 +70,16 @@ def commit_leftovers(task: Task, prompt: str, author: Author) -> TreeState:
             is a repository by itself.
         GitFailed: git failed.
     """
-    state = read_state(task.path, task.base)
+    state = read_state(tree, task.base)
     if state.branch != task.branch:
         on = "no branch" if state.branch is None else f"branch {shown(state.branch)}"
         raise Refused(f"its work tree is on {on}, not on {shown(task.branch)}")
     if state.operation:
         raise Refused(f"a {state.operation} is under way in its work tree")
-    git = repository_at(task.path, author.variables())
+    git = repository_of(tree, author.variables())
     if not state.is_clean:
-        git.run("add", "--all", limit_s=_LIMIT_S)
-    if found := embedded_in(task.path):
+        stage_all(git, embedded_in(tree), _LIMIT_S)
+    if found := embedded_in(tree):
         raise Refused(
             f"in its work tree there are repositories by themselves: {named(found)}; git would have"
             " none of their files"
@@ -93,7 +93,7 @@ def commit_leftovers(task: Task, prompt: str, author: Author) -> TreeState:
     git.run(
         "-c", "core.hooksPath=/dev/null", *command, stdin=os.fsencode(message), limit_s=_LIMIT_S
     )
-    return read_state(task.path, task.base)
+    return read_state(tree, task.base)
 
 
 def _subject(task: str, prompt: str) -> str:

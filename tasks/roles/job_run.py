@@ -45,7 +45,7 @@ class JobRun:
     def on_task(self, form: JobForm, task: Task, port: int | None) -> ProgramEnd:
         """Run the program, again after a transient failure, and return how it ended."""
         means = self._means
-        there = read_state(task.path, task.base)
+        there = read_state(means.trees.tree_of(task), task.base)
         prompt = prompt_of_attempt(form, task, there, self._answers(task))
         scratch = means.name.fresh_scratch()
         environment = environment_of_task(task, means.bus.layout.directory, means.worker) | {

@@ -19,6 +19,7 @@ from ..trees.spawn import Spawn, TaskSpec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ...git.trees.tree_list import Tree
     from ...subscribers.jobs.claims import Claim
     from ...workers.processes.stop_switch import StopSwitch
     from ..options import OnLost, Review
@@ -127,6 +128,18 @@ class JobTrees:
                 f"task {task.task!r} is of {task.repository}, not {self.place.common_dir}"
             )
         Spawn(self._tasks.bus, stop=stop).mend(task, self._spec(task.task))
+
+    def tree_of(self, task: Task) -> Tree:
+        """Return the tree of a task, as the repository lists it.
+
+        Raises:
+            Refused: there is none any more.
+            GitFailed: git failed.
+        """
+        tree = self._trees.of(task.task)
+        if tree is None:
+            raise Refused(f"task {task.task!r} has no work tree at {task.path} any more")
+        return tree
 
     def _spec(self, task: str) -> TaskSpec:
         settings = self._settings

@@ -228,7 +228,7 @@ class JobWork:
 
     def _finish(self, form: JobForm, task: Task, end: ProgramEnd) -> None:
         means = self._means
-        state = commit_leftovers(task, form.prompt, means.author)
+        state = commit_leftovers(means.trees.tree_of(task), task, form.prompt, means.author)
         if not state.is_clean:
             raise Refused(f"its work tree can't be committed whole: {state.dirt()}")
         result: dict[str, object] = {"task": task.task, "attempt": task.attempt}

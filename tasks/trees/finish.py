@@ -13,6 +13,7 @@ from ..steps.tasks import Tasks
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...bus.bus import Bus
+    from ...git.trees.tree_list import Tree
     from ..records.task import Task
 
 
@@ -52,7 +53,7 @@ def checked_head(bus: Bus, task: Task) -> str:
     Raises:
         Refused, NothingDone: as for `finish`.
     """
-    state = read_state(tree_of(bus, task), task.base)
+    state = read_state(_tree_of(bus, task), task.base)
     if state.branch != task.branch:
         on = f"branch {state.branch}" if state.branch else "no branch"
         raise Refused(
@@ -76,6 +77,10 @@ def tree_of(bus: Bus, task: Task) -> str:
         Refused: it is not there.
         NotTrusted: only its row names its repository.
     """
+    return _tree_of(bus, task).path
+
+
+def _tree_of(bus: Bus, task: Task) -> Tree:
     trusted = TrustedRepositories(bus.layout.directory)
     tree = WorkTrees(trusted.place(task.repository)).of(task.task)
     if tree is None or not tree.is_there:
@@ -85,4 +90,4 @@ def tree_of(bus: Bus, task: Task) -> str:
             else f"it is {task.state}: 'bus task log {task.task}' shows what became of it"
         )
         raise Refused(f"task {task.task!r} has no work tree at {task.path}; {hint}")
-    return tree.path
+    return tree

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 
 from ...git.branches.repositories import Place
-from ...git.repository import GitFailed
+from ...git.one_look import one_look
+from ...git.repository import GitFailed, LookCut
 from ...git.trees.leftovers import Leftover, find_leftovers
 from ...git.trees.work_trees import WorkTrees
 from ...git.trusted import TrustedRepositories
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _WAIT_S = 5.0
 
 
+@one_look()
 def leftovers_of(bus: Bus) -> list[Leftover]:
     """Return what tasks have left in the repositories that the bus knows of."""
     tasks = {task.task: task for task in Tasks(bus).list()}
@@ -46,8 +47,12 @@ def repositories_of(bus: Bus, *folders: str) -> list[Place]:
         if os.path.isdir(path) and trusted.has(path):
             places.append(Place.around(path))
     for folder in (bus.layout.directory, *folders):
-        with suppress(GitFailed):  # it is in none
+        try:
             places.append(Place.around(folder))
+        except LookCut:
+            raise
+        except GitFailed:  # it is in none
+            continue
     return list(dict.fromkeys(places))
 
 

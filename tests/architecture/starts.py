@@ -41,6 +41,7 @@ STARTERS = re.compile(
 #: `run_process` alone.
 OWN_STARTERS = re.compile(
     r"(?:.*\.)?(run_process|run_limited|run_guarded|run_child|ReapedChild|OwnChild|Repository|repository_at"
+    r"|repository_of"
     r"|SealedRepository|sealed_around|sealed_tree|TrustedRepositories|named_repository|Lookout"
     r"|(?:Place|WorkTree)\.around)"
 )

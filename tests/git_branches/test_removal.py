@@ -8,6 +8,7 @@ import pytest
 from ackbus import Bus
 from ackbus.git.trees.removal import Removal, Removed
 from ackbus.git.trees.rescue import Rescue
+from ackbus.git.trees.tree_list import Tree
 from ackbus.git.trees.tree_state import read_state
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.schema.errors import Refused
@@ -27,6 +28,13 @@ def tree(main: Git, trees: WorkTrees) -> Git:
 
 def remove(trees: WorkTrees, branch: str | None = "w/fix", **more: object) -> Removed:
     return Removal(trees).remove("fix", branch, **more)  # type: ignore[arg-type]
+
+
+def tree_of(trees: WorkTrees) -> Tree:
+    """The same tree, as the repository lists it."""
+    tree = trees.of("fix")
+    assert tree is not None
+    return tree
 
 
 def reachable(git: Git, commit: str) -> bool:
@@ -190,7 +198,7 @@ def test_operation_under_way_keeps_the_tree_and_all_commits(
     }
     head = tree.head
     tree(*begin[operation])
-    assert read_state(str(tree.path)).operation == operation
+    assert read_state(tree_of(trees)).operation == operation
     with pytest.raises(Refused, match=f"a {operation} is under way"):
         remove(trees)
     remove(trees, keeps_files=True)
@@ -287,7 +295,7 @@ def test_commits_of_a_repository_inside_keep_the_tree(
 
 def test_state_counts_what_is_ahead_and_unpushed(main: Git, trees: WorkTrees, tree: Git) -> None:
     base = main.head
-    state = read_state(str(tree.path), base)
+    state = read_state(tree_of(trees), base)
     assert (state.ahead, state.unpushed, state.is_clean) == (1, 2, True)
     assert (state.head, state.branch, state.operation) == (tree.head, "w/fix", None)
     assert state.dirt() == ""

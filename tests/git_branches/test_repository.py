@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.repository import CommandFailed, OutOfTime, Repository
+from ackbus.git import one_look
+from ackbus.git.repository import CommandFailed, LookCut, OutOfTime, Repository
 
 from ..conftest import wait_until
 from .conftest import has_ended
@@ -44,3 +45,24 @@ def test_variables_are_given_and_taken(tmp_path: Path, monkeypatch: pytest.Monke
     repository.run("init", "--quiet")
     told = "alias.tell=!echo $GIT_AUTHOR_NAME"
     assert repository.run("-c", told, "tell").decode() == "Zoë\n"
+
+
+def test_calls_of_one_look_share_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second of two repositories that never answer is not even asked."""
+    monkeypatch.setattr(one_look, "LOOK_S", 1.0)
+    waiting = []
+    for name in ("a", "b"):
+        repository = Repository(str(tmp_path))
+        repository.run("init", "--quiet", name)
+        (tmp_path / name / ".git" / "HEAD").unlink()
+        os.mkfifo(tmp_path / name / ".git" / "HEAD")
+        waiting.append(Repository(str(tmp_path / name)))
+    with one_look.one_look():
+        for repository in waiting:
+            with pytest.raises(LookCut, match="is not looked into: git rev-parse had no answer"):
+                repository.run("rev-parse", "HEAD")
+        assert one_look.seconds_left() == 0
+        monkeypatch.setenv("PATH", str(tmp_path))
+        with pytest.raises(LookCut):  # git is not looked for any more
+            waiting[0].run("rev-parse", "HEAD")
+    assert one_look.seconds_left() is None

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ..looking.full_bus import make_full_bus
 from ..looking.surroundings import Surroundings
 from .place import Place, copy_of, make_template
 
@@ -23,3 +24,12 @@ def template(around: Surroundings, tmp_path_factory: pytest.TempPathFactory) -> 
 def place(template: Place, tmp_path: Path) -> Place:
     """A repository of its own."""
     return copy_of(template, tmp_path / "place")
+
+
+@pytest.fixture(scope="session")
+def full_bus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a bus and of a configuration, for copies."""
+    folder = tmp_path_factory.mktemp("full") / "project"
+    folder.mkdir()
+    make_full_bus(folder / ".worker-state")
+    return folder

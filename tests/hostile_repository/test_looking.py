@@ -9,7 +9,7 @@ import pytest
 from ..command_server import CommandServer
 from ..looking.commands import lines, lines_of_git, with_directory
 from ..looking.doors import ask_server, call_tools
-from ..looking.full_bus import add_tasks, make_full_bus
+from ..looking.full_bus import add_tasks
 from ..looking.surroundings import state_of
 from ..looking.walk import Walk
 from ..programs import tamper
@@ -30,15 +30,6 @@ BUS = ".worker-state"
 
 #: What this project keeps in a repository.
 OURS = (BUS, "ackbus")
-
-
-@pytest.fixture(scope="session")
-def full_bus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a bus and of a configuration, for copies."""
-    folder = tmp_path_factory.mktemp("full") / "project"
-    folder.mkdir()
-    make_full_bus(folder / BUS)
-    return folder
 
 
 @pytest.fixture

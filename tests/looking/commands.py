@@ -111,6 +111,7 @@ DRY = {
     "blob gc": "--dry-run",
     "crew start": "--check",
     "dead drop": "14 --dry-run",
+    "integrate": "--dry-run",
     "dead requeue": "14 --dry-run",
     "job retry": "14 --dry-run",
     "queue purge": "work --dry-run",
@@ -157,7 +158,7 @@ ACTING: dict[str, str] = {
 #: Those that start git, and so meet whatever a repository has.
 OF_GIT = (
     *("task board", "task forecast", "task comments", "task proof", "task diff", "task clean"),
-    *("log", "guard check", "setup git", "doctor", "hook", "prime", "top"),
+    *("log", "guard check", "setup git", "doctor", "hook", "prime", "top", "integrate"),
 )
 
 

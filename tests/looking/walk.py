@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,12 +38,14 @@ class Walk:
         server: runs the commands.
         is_broken: whether what the commands look at may be none that any ackbus wrote, so that a
             line which says no more than that is an answer.
+        hang_s: seconds after which a command counts as hung.
         faults: a line for each thing that went wrong.
     """
 
     around: Surroundings
     server: CommandServer
     is_broken: bool = False
+    hang_s: float = HANG_S
     faults: list[str] = field(default_factory=list)
 
     def run(
@@ -60,6 +63,17 @@ class Walk:
             if ran:
                 self.faults.append(f"{' '.join(line)}: ran {', '.join(ran)}")
 
+    def run_together(
+        self, lines: list[list[str]], folder: Path, env: Mapping[str, str] | None = None
+    ) -> None:
+        """Runs lines at the same time: most only wait."""
+        with ThreadPoolExecutor(len(lines)) as threads:
+            faults = threads.map(lambda line: self._run(line, folder, env or {}), lines)
+            told = zip(lines, faults, strict=True)
+            self.faults += [f"{' '.join(line)}: {fault}" for line, fault in told if fault]
+        if ran := self.around.ran():
+            self.faults.append(f"one of them: ran {', '.join(ran)}")
+
     def _run(self, line: list[str], folder: Path, env: Mapping[str, str]) -> str | None:
         with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
             with self.server.start(
@@ -71,9 +85,9 @@ class Walk:
                 with suppress(ProcessLookupError):  # it has ended already
                     resource.prlimit(command.pid, resource.RLIMIT_AS, (MEMORY, MEMORY))
                 try:
-                    code = command.wait(HANG_S)
+                    code = command.wait(self.hang_s)
                 except subprocess.TimeoutExpired:
-                    return f"has not ended within {HANG_S} s"
+                    return f"has not ended within {self.hang_s} s"
             err.seek(0)
             said = err.read().decode(errors="replace")
         if code not in CODES:

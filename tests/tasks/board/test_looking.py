@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackbus.git.repository import GitFailed
+from ackbus.git.trees.tree_list import Tree
 from ackbus.git.trees.tree_state import read_state
 from ackbus.git.trusted import NotTrusted
 from ackbus.schema.errors import NotFound, Refused
@@ -167,6 +168,11 @@ def test_a_repository_that_only_a_row_names_is_not_looked_into(
     assert not cleaned.is_removed
 
 
+def tree_at(path: Path) -> Tree:
+    """A repository's own work tree, as one of a task is described."""
+    return Tree(str(path), str(path / ".git"), None, None, None, None)
+
+
 @pytest.mark.parametrize("value", ["--output={made}", "-O{made}", "--exec=touch {made}", "a b\nc"])
 @pytest.mark.parametrize("column", ["base", "head", "branch", "target"])
 def test_no_word_of_a_row_is_an_option_of_git(
@@ -178,7 +184,7 @@ def test_no_word_of_a_row_is_an_option_of_git(
         with suppress(NotFound):
             look(workshop.bus, task)
     with suppress(Refused, GitFailed):
-        read_state(str(workshop.path), value.format(made=made))
+        read_state(tree_at(workshop.path), value.format(made=made))
     assert not made.exists()
 
 
