@@ -10,7 +10,7 @@ from ...bus.bus import Bus
 from ...export.jsonl.exporter import Exporter
 from ...git.ignored_bus import replace_earlier
 from ...schema.directory.discovery import find_bus, refuse_foreign
-from ...schema.directory.layout import BUS_DIR_VARIABLE, BUS_DIRECTORY
+from ...schema.directory.layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout
 from ...schema.errors import BusNotFound, BusUnusable, InvalidInput, Refused, shown
 from ...schema.sqlite.creation import create
 from ...schema.sqlite.settings import DURABILITIES, age_of_backup
@@ -42,9 +42,10 @@ def init(
 ) -> int:
     """Make a bus, unless it exists.
 
-    It is made in --dir, in $BUS_DIR, or in .worker-state/ of the working directory. A linked work
-    tree of git uses the bus of its main one; exit code 3 there. --durability also changes an
-    existing bus; programs that have it open go on as before, until they open it again.
+    It is made in --dir, in $BUS_DIR, or in .worker-state/ of the working directory; not where
+    that is a link, unless it is named. A linked work tree of git uses the bus of its main one.
+    Exit code 3 for both. --durability also changes an existing bus; programs that have it open go
+    on as before, until they open it again.
     """
     if durability not in (None, *DURABILITIES):
         raise InvalidInput(f"--durability must be normal or full, not {shown(durability)}")
@@ -52,6 +53,7 @@ def init(
     if not named:
         _refuse_beside_main_tree()
         refuse_foreign(os.path.abspath(BUS_DIRECTORY))  # where there is one it is found, not made
+        _refuse_by_link()
     made = create(named or BUS_DIRECTORY)
     with Bus.open(named or BUS_DIRECTORY) as bus:
         where = bus.layout.directory
@@ -79,6 +81,17 @@ def _refuse_beside_main_tree() -> None:
             f"this linked work tree uses the bus in {found}, whose reservations its guard looks at;"
             f" to have one of its own all the same, name it: --dir {BUS_DIRECTORY}"
         )
+
+
+def _refuse_by_link() -> None:
+    """Refuse to make a bus where a link leads, which may have come with a clone."""
+    if not os.path.islink(BUS_DIRECTORY) or os.path.exists(Layout(BUS_DIRECTORY).database):
+        return
+    raise Refused(
+        f"{BUS_DIRECTORY} is a link, which may have come with a clone, to"
+        f" {shown(os.readlink(BUS_DIRECTORY))}; to have the bus there all the same, name it:"
+        f" --dir {BUS_DIRECTORY}"
+    )
 
 
 @commands.command("upgrade", example="bus upgrade")

@@ -103,7 +103,7 @@ ENQUEUED = {
     "operation", [each for each, row in PUSHPALS.items() if row.names is Names.HOLDER]
 )
 def test_a_bound_token_does_nothing_to_what_it_has_not(client: Client, operation: str) -> None:
-    """Whether nobody has it, another has it, or another has ended it."""
+    """Nobody has it, another has it, or another has ended it."""
     root = client("all", Scope.ADMIN)
     bound = client("bound", Scope.WORK_RW, Scope.TASKS_RW, agent="w2")
     queue = operation.split("/")[1]
@@ -126,7 +126,7 @@ def test_a_bound_token_does_nothing_to_what_it_has_not(client: Client, operation
 
 
 def stands(seen: tuple[dict[str, Any], dict[str, Any] | None]) -> object:
-    """What of a queue does not change with the time of day."""
+    """The part of a listing that does not change with the time of day."""
     listed, logs = seen
     (row,) = next(value for key, value in listed.items() if key in ENQUEUED)
     return row["status"], row["error"], row["updatedAt"], logs and logs["logs"]

@@ -22,7 +22,7 @@ def everybodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_no_name_is_known_before(bus: Bus, everybodys: Path) -> None:
-    """Whatever stands in the place of the last one: a folder, a link, a file or a pipe."""
+    """A folder, a file or a pipe stands in the place of the last one."""
     with WorkerName(bus, "w") as name:
         name.acquire()
         last = Path(name.fresh_scratch())
