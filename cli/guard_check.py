@@ -14,8 +14,8 @@ from ..schema.directory.discovery import find_bus
 from ..schema.errors import InvalidInput
 from . import arguments
 from .hints import AGENT_VARIABLE
-from .looking import looking
 from .own_session import name_here
+from .running.looking import looking
 from .show import output
 from .show.reservations import conflict_record, describe
 

@@ -17,8 +17,8 @@ from ...schema.errors import AckbusError, InvalidInput, Refused
 from ...schema.findings import OK
 from .. import hints
 from ..definition import Commands, optional, optional_word
-from ..monitoring import ExitCode, answer
 from ..options.common import Json, Verbose
+from ..options.monitoring import ExitCode, answer
 from ..options.service import CONFIG_VARIABLE, SERVICE, ServicePlace
 from ..show import output
 

@@ -20,10 +20,10 @@ from ...tasks.steps.tasks import Tasks
 from .. import arguments
 from ..definition import Commands, optional, optional_word
 from ..hints import AGENT_VARIABLE
-from ..looking import looking
 from ..options.common import HERE, Place, since_time
 from ..options.payload import STDIN, json_argument
 from ..options.tasks import Actor, Name, note_reserved
+from ..running.looking import looking
 from ..show import output
 from ..top.board_sight import show
 

@@ -18,9 +18,9 @@ from ...schema.findings import BAD, Finding, bad, examine, ok
 from ...schema.sqlite.sqlite_errors import check_sqlite_version
 from .. import hints
 from ..definition import Commands
-from ..looking import looking
-from ..monitoring import ExitCode, answer
 from ..options.common import HERE, Place
+from ..options.monitoring import ExitCode, answer
+from ..running.looking import looking
 from ..show import output
 
 TYPE_CHECKING = False

@@ -13,9 +13,9 @@ from ...tasks.integrate.integrator import Integrator
 from ...tasks.integrate.requests import look, request
 from ..definition import Commands, optional
 from ..logs import show_logs
-from ..looking import looking
 from ..options.common import HERE, Place
 from ..options.integration import AS_GIVEN, Integration
+from ..running.looking import looking
 from ..show import output
 
 TYPE_CHECKING = False

@@ -11,8 +11,8 @@ from ...git.history import Commit, Filters, traffic
 from ...schema.directory.layout import BUS_DIR_VARIABLE
 from ...schema.message.patterns import TypePattern
 from ..definition import Commands, optional
-from ..looking import looking
 from ..options.common import TYPE_HELP, Json, OfAgent, Verbose
+from ..running.looking import looking
 from ..show import output
 from ..show.git_lines import readable
 

@@ -25,9 +25,9 @@ from ..extras import are_installed, installing
 from ..fast import agent_hooks as hook_action
 from ..fast.prime import instruction
 from ..hints import AGENT_VARIABLE
-from ..looking import looking
 from ..options.common import HERE, Json, Place, PlaceOnly, Verbose
 from ..own_path import own_path
+from ..running.looking import looking
 from ..show import output
 
 TYPE_CHECKING = False

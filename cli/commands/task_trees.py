@@ -21,7 +21,6 @@ from ...tasks.trees.finish import finish_task, tree_of
 from ...tasks.trees.spawn import Spawn
 from .. import arguments
 from ..definition import Commands
-from ..looking import looking
 from ..options.common import HERE, Place
 from ..options.new_task import NewTaskOptions, NewTreeOptions, spec_of
 from ..options.tasks import (
@@ -34,6 +33,7 @@ from ..options.tasks import (
     print_task,
     wanted_token,
 )
+from ..running.looking import looking
 from ..show import output
 
 TYPE_CHECKING = False

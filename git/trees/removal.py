@@ -146,7 +146,7 @@ class Removal:
         for each in inner:
             head = check_within(self.place, tree, each, keeps_files=keeps_files)
             lost += self._rescue.endangered(each.admin, None)
-            lost += [] if head is None else [self._rescue.files_of(task, each.path, head)]
+            lost += [] if head is None else [self._rescue.files_of(task, each, head)]
         found = [(each, unpushed_of(each)) for each in repositories_within(tree, inner)]
         for repository, commits in found:
             if commits:

@@ -84,7 +84,7 @@ def log(id: str, body: TheBody, jobs: TheJobs, worker: TheClient) -> Response:
     """Store a line that a job printed."""
     entry = jobs.entries.get(id)
     if entry is not None:
-        worker.check_holds(entry.claim and entry.claim.group)
+        worker.check_holds(None if entry.claim is None else entry.claim.group)
     text = body["message"] if isinstance(body.get("message"), str) else body.get("line")
     return ok(jobId=id, logId=jobs.log(id, text))
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from ..schema.findings import GRADES
+from ...schema.findings import GRADES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
