@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ...bus.reservations.project_paths import project_root
-from ...git.driver_setup import Drivers
+from ...git.drivers.driver_setup import Drivers
 from ...schema.directory.layout import BUS_DIRECTORY, expanded
 from ...schema.errors import BusNotFound, InvalidInput, Refused
 from ...schema.message.names import check_agent

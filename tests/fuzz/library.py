@@ -13,8 +13,8 @@ from ackbus.bus.reservations.path_patterns import PathIndex, escape_path, parse_
 from ackbus.export.jsonl.conflict_markers import ConflictMarkers
 from ackbus.export.jsonl.field_map import FieldMap
 from ackbus.export.jsonl.importer import import_jsonl
-from ackbus.git.git_lines import records
-from ackbus.git.merge_driver import merge
+from ackbus.git.drivers.git_lines import records
+from ackbus.git.drivers.merge_driver import merge
 from ackbus.schema.message.canonical_json import decode, encode
 from ackbus.schema.message.limits import MAX_PATH_CHARS
 from ackbus.schema.message.lines import message_of_line

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.driver_setup import _append, _lines, _take_out
+from ackbus.git.drivers.driver_setup import _append, _lines, _take_out
 from ackbus.git.guard_hooks import GuardHooks
 from ackbus.git.text_file import FRESH, replace_text
 from ackbus.git.trees.tree_files import copy_files

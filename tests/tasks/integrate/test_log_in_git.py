@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Exporter
-from ackbus.git.driver_setup import Drivers
+from ackbus.git.drivers.driver_setup import Drivers
 from ackbus.git.staging import stage
 from ackbus.git.targets.refs import LocalTarget, TargetBusy
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import orjson
 
-from ..export.jsonl.conflict_markers import is_marker
-from ..schema.errors import InvalidInput
-from ..schema.message.canonical_json import decode_stored
+from ...export.jsonl.conflict_markers import is_marker
+from ...schema.errors import InvalidInput
+from ...schema.message.canonical_json import decode_stored
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 
-from ..export.jsonl.parts import PART_GLOB, parts_among
-from ..schema.directory.enclosure import Enclosure
-from ..schema.directory.ignoring import IGNORING, lacking_patterns
+from ...export.jsonl.parts import PART_GLOB, parts_among
+from ...schema.directory.enclosure import Enclosure
+from ...schema.directory.ignoring import IGNORING, lacking_patterns
+from ..exclude_file import ExcludeFile
+from ..ignored_bus import LET_IN, SETUP_COMMENT, ignoring_lines, replace_earlier
+from ..repository import CommandFailed, Repository
+from ..work_tree import WorkTree
 from .driver_commands import clean_command, merge_command, textconv_command
-from .exclude_file import ExcludeFile
-from .ignored_bus import LET_IN, SETUP_COMMENT, ignoring_lines, replace_earlier
-from .repository import CommandFailed, Repository
-from .work_tree import WorkTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..schema.directory.layout import Layout
+    from ...schema.directory.layout import Layout
 
 #: Git must not touch line ends: blobs are named by their bytes.
 _ATTRIBUTES = (

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import os
 
-from ..export.jsonl.jsonl_file import lines_of
-from ..export.jsonl.parts import part_files
-from ..schema.errors import InvalidInput
+from ...export.jsonl.jsonl_file import lines_of
+from ...export.jsonl.parts import part_files
+from ...schema.errors import InvalidInput
+from ..repository import Repository
 from .git_lines import add, are_same, in_order, known_lines, messages_in
-from .repository import Repository
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
