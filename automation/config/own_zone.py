@@ -7,24 +7,20 @@ import os
 import re
 import struct
 from functools import lru_cache
-from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from ...schema.bounded_read import read_at_most
-from ...schema.errors import InvalidInput, Refused
+from ...schema.errors import InvalidInput
+from .files.reading import read_bytes
 
 #: The zone of the machine: a link to a file of the database, or a copy of one.
 _LOCALTIME = "/etc/localtime"
-
-#: The longest file of a zone that is read, in bytes: those of the database have some thousand.
-_MAX_BYTES = 1_000_000
 
 #: When summer time is where a rule doesn't say so, as the C library has it.
 _USUAL_DATES = ",M3.2.0,M11.1.0"
 
 _RULE = re.compile(r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?\d[\d:]*(?P<summer>.*)", re.ASCII)
 
-_UNREADABLE = (ZoneInfoNotFoundError, ValueError, OSError, IndexError, struct.error, Refused)
+_UNREADABLE = (ZoneInfoNotFoundError, ValueError, OSError, IndexError, struct.error)
 
 
 def own_zone() -> ZoneInfo:
@@ -56,10 +52,8 @@ def _of_file(path: str) -> ZoneInfo:
     try:
         return ZoneInfo(named)  # by its name, where it has one
     except _UNREADABLE:
-        if not Path(path).is_file():  # a pipe would be waited for
-            raise
-    with open(path, "rb") as file:
-        return ZoneInfo.from_file(io.BytesIO(read_at_most(file, path, _MAX_BYTES)), key=path)
+        pass  # it is a copy
+    return ZoneInfo.from_file(io.BytesIO(read_bytes(path)), key=path)
 
 
 def _of_name(named: str) -> ZoneInfo:
