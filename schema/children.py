@@ -24,7 +24,7 @@ _LOOK_S = 0.05
 
 
 class EndUnknown(AckbusError):
-    """How a child process ended can't be known, since this program keeps that from the library.
+    """The end of a child process can't be known: this program keeps it from the library.
 
     Attributes:
         program: the child's program.

@@ -290,9 +290,9 @@ def list_tasks(
 
 @task.command("show", example="bus task show fix-login")
 def show(name: Name, place: Place = HERE) -> int:
-    """Print all that is recorded of a task, or of its job while there is no task.
+    """Print all that is recorded of a task.
 
-    Exit code 4 when there is none of this name.
+    Of a task that has not begun, print its job. Exit code 4 when there is none of this name.
     """
     with place.open() as bus:
         try:

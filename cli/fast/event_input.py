@@ -22,7 +22,7 @@ _MAX_BYTES = 64_000_000
 #: The pause that is taken for the end of a value that could go on, such as a number, in seconds.
 _PAUSE_S = 0.1
 
-#: What can end an object or a list; after these no pause is waited for.
+#: Bytes that can end an object or a list; after these no pause is waited for.
 _ENDS = (b"}", b"]")
 
 

@@ -29,7 +29,7 @@ STRATEGIES: tuple[Strategy, ...] = ("merge", "cherry-pick", "ff")
 #: How long git may take to sign a commit, in seconds.
 _SIGNING_S = 30.0
 
-#: What git says last of a commit that it could not sign.
+#: The last words of git about a commit that it could not sign.
 _NOT_WRITTEN = "fatal: failed to write commit object"
 
 #: How much of a signer's words is told, in characters.

@@ -17,7 +17,7 @@ from functools import partial
 from tempfile import TemporaryDirectory
 
 from ...schema.errors import InvalidInput
-from ..merge_driver import merge
+from ..drivers.merge_driver import merge
 from ..one_look import look_here, take_part
 from ..repository import CommandFailed, GitFailed, OutOfTime, Repository
 from ..view_folders import own_folder

@@ -19,7 +19,7 @@ from ...schema.directory.folder import Folder
 from ...schema.directory.ignoring import IGNORING, default_text
 from ...schema.directory.layout import Layout
 from ...schema.errors import InvalidInput
-from ..git_lines import messages_in
+from ..drivers.git_lines import messages_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

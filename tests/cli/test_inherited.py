@@ -162,7 +162,7 @@ def test_programs_of_the_user_get_none_of_it(
 def test_no_file_of_the_bus_gets_the_number_of_a_closed_stream(
     bus_dir: Path, bus_env: dict[str, str]
 ) -> None:
-    """What a library or a child prints to a closed stream would land in that file."""
+    """The output of a library or a child to a closed stream would land in that file."""
     process = subprocess.Popen(
         [BUS, "poll", "ann", "--wait", "60"],
         cwd=bus_dir.parent,
@@ -197,7 +197,7 @@ def test_blocked_and_ignored_sigterm_end_a_command(bus_dir: Path, bus_env: dict[
 
 
 def names_in(folder: Path) -> list[str]:
-    """What the descriptors of a process are of."""
+    """Return the files of which the descriptors of a process are."""
     found = []
     for path in folder.iterdir():
         try:
