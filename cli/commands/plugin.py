@@ -124,7 +124,7 @@ def facts(
     ] = False,
     place: ServicePlace = SERVICE,
 ) -> int:
-    """List the newest facts of a plugin, the newest first: its state is made of them.
+    """List the newest facts of a plugin, of which its state is made, the newest first.
 
     Exit code 4 when it has none.
     """

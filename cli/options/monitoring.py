@@ -42,7 +42,7 @@ def is_check(arguments: list[str]) -> bool:
     """Whether a command line asks for these codes, or would if its command were spelt rightly."""
     if _OPTION not in arguments[: arguments.index("--") if "--" in arguments else None]:
         return False
-    from .catalogue import MODULES
+    from ..catalogue import MODULES
 
     return arguments[0] in _CHECKS or arguments[0] not in MODULES
 

@@ -1,1 +1,4 @@
-"""The programs that git runs for bus.jsonl: the clean filter, the merge driver, and their setup."""
+"""The programs that git runs for bus.jsonl: the clean filter and the merge driver, and their setup.
+
+Nothing here opens a bus: git starts them for each file and each commit.
+"""

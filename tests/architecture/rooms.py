@@ -53,7 +53,7 @@ FOLDERS: dict[str, list[str]] = {
         "attention",
     ],
     "export": ["jsonl", "backup", "pictures"],
-    "git": ["branches", "trees", "targets"],
+    "git": ["branches", "drivers", "trees", "targets"],
     "tasks": [
         "records",
         "steps",

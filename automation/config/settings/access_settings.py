@@ -30,7 +30,7 @@ SCOPES = ("plugin:ro", "plugin:rw", "jobs:ro", "jobs:rw", "events:ro", "events:r
 
 _HASH = "blake3:"
 
-#: Characters that a secret hardly begins or ends with: `docker --env-file` hands quotes on, for instance.
+#: Characters that a secret hardly begins or ends with: `docker --env-file` hands quotes on, say.
 _AROUND = "\"'` \t\r\n"
 
 
