@@ -124,9 +124,9 @@ def facts(
     ] = False,
     place: ServicePlace = SERVICE,
 ) -> int:
-    """List the newest facts of a plugin, of which its state is made, the newest first.
+    """List the newest facts of a plugin, which its state is made of.
 
-    Exit code 4 when it has none.
+    The newest comes first. Exit code 4 when it has none.
     """
     from ...automation.records.facts import Facts
 

@@ -53,7 +53,7 @@ FOLDERS: dict[str, list[str]] = {
         "attention",
     ],
     "export": ["jsonl", "backup", "pictures"],
-    "git": ["branches", "drivers", "trees", "targets"],
+    "git": ["drivers", "branches", "trees", "targets"],
     "tasks": [
         "records",
         "steps",
