@@ -15,7 +15,7 @@ from ...git.trees.work_trees import WorkTrees
 from ...git.trusted import named_repository
 from ...schema.errors import AckbusError, InvalidInput, Refused
 from ..records.task import HELD
-from ..trees.spawn import Spawn, TaskSpec
+from ..trees.spawn import TaskSpec, stoppable_spawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class JobTrees:
             correlation_id=message.conversation,
             in_reply_to=message.id,
         )
-        spawn = Spawn(self._tasks.bus, stop=stop)
+        spawn = stoppable_spawn(self._tasks.bus, stop)
         return spawn.spawn(spec, agent=message.from_agent, lease_s=lease_s)
 
     def make(self, task: Task, stop: StopSwitch) -> None:
@@ -127,7 +127,7 @@ class JobTrees:
             raise Refused(
                 f"task {task.task!r} is of {task.repository}, not {self.place.common_dir}"
             )
-        Spawn(self._tasks.bus, stop=stop).mend(task, self._spec(task.task))
+        stoppable_spawn(self._tasks.bus, stop).mend(task, self._spec(task.task))
 
     def tree_of(self, task: Task) -> Tree:
         """Return the tree of a task, as the repository lists it.

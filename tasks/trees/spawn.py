@@ -95,12 +95,11 @@ class Spawn:
 
     Args:
         bus: an open bus.
-        stop: ends hook and set-up of a new tree early; None: nothing does.
     """
 
-    def __init__(self, bus: Bus, *, stop: StopSwitch | None = None) -> None:
+    def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._stop = stop
+        self._stop: StopSwitch | None = None  # ends hook and set-up of a new tree early
         self._tasks = Tasks(bus)
 
     def spawn(self, spec: TaskSpec, *, agent: str, lease_s: float = LEASE_S) -> Task:
@@ -114,7 +113,6 @@ class Spawn:
                 other terms.
             Refused: the branch or the path is somebody else's, or the base is no commit.
             LeaseLost: another worker has the lease of this name.
-            ProgramStopped: the switch was thrown.
             GitFailed: git, a hook or the set-up failed; a repetition goes on from there.
         """
         check_task_name(spec.task)
@@ -310,3 +308,10 @@ def _check_path(task: Task, trees: WorkTrees) -> None:
             f"the tree of task {task.task!r} belongs at {known}, and not at {shown(task.path)}, as"
             " its row says; 'bus task cancel' ends it"
         )
+
+
+def stoppable_spawn(bus: Bus, stop: StopSwitch) -> Spawn:
+    """Return a `Spawn` whose hook and set-up end with `ProgramStopped` once a switch is thrown."""
+    spawn = Spawn(bus)
+    spawn._stop = stop
+    return spawn
