@@ -97,10 +97,10 @@ def lock(
     """Seal the files of a configuration as they are.
 
     Writes their BLAKE3 hashes to .checksums. Look at 'bus config diff' before. From then on a
-    service does not start where an included file of tokens or webhooks or a file of scopes has
-    changed; of others, like config.yaml, it warns. Moving the folder breaks the seal.
+    service does not start where what the files say of tokens, scopes or webhooks has changed
+    (FILE#access), or a file of them; of others it warns. Moving the folder breaks the seal.
     """
-    from ...automation.config.files.checksums import write_seal
+    from ...automation.config.files.checksums import ACCESS, write_seal
     from ...automation.differences import files_of, from_seal
 
     where = folder_of(folder)
@@ -112,7 +112,8 @@ def lock(
         output.result(record, f"{state:<8} {path}")
     if not dry_run:
         seal = write_seal(directory, hashes)
-        output.note(f"sealed {output.counted(len(hashes), 'file')} in {seal}")
+        count = sum(not path.endswith(ACCESS) for path in hashes)
+        output.note(f"sealed {output.counted(count, 'file')} in {seal}")
     return 0
 
 
