@@ -13,6 +13,7 @@ from ..git.work_tree import WorkTree
 from ..schema.directory.discovery import find_bus
 from ..schema.errors import InvalidInput
 from . import arguments
+from .fast.event_input import all_input
 from .hints import AGENT_VARIABLE
 from .own_session import name_here
 from .running.looking import looking
@@ -39,6 +40,7 @@ def check(
     mode: str,
     push: str | None = None,
     *,
+    hand_on: bool = False,
     agent: str | None = None,
     directory: str | None = None,
     user: bool = False,
@@ -48,6 +50,7 @@ def check(
     Args:
         mode: `block` or `warn`; `BUS_GUARD` in the environment wins over it.
         push: the remote that is pushed to, with git's lines about that on stdin.
+        hand_on: whether those are printed, for the hook that comes next.
         agent: the editing agent; None takes that of `BUS_AGENT`, else of the session.
         directory, user: which bus.
     """
@@ -58,7 +61,14 @@ def check(
     agent = agent or os.environ.get(AGENT_VARIABLE) or None
     tree = WorkTree.around(os.getcwd())
     try:
-        pushed = {} if push is None else tree.pushed(sys.stdin.buffer.read())
+        refs = b"" if push is None else all_input()
+    except InvalidInput as error:  # a part of it must not be handed on for the whole
+        output.note(f"{error}; nothing was checked")
+        return CONFLICT if hand_on or mode == BLOCK else 0
+    if hand_on:
+        sys.stdout.buffer.write(refs)
+    try:
+        pushed = tree.pushed(refs)
         files = tree.staged() if push is None else list(pushed)
     except InvalidInput as error:  # what can't be read can't be let through
         output.note(str(error))
@@ -122,4 +132,4 @@ def _line(conflict: Conflict, mode: str) -> str:
 if __name__ == "__main__":
     from .ending import guarded
 
-    sys.exit(guarded(lambda: check(*sys.argv[1:3])))
+    sys.exit(guarded(lambda: check(*sys.argv[1:3], hand_on="--hand-on" in sys.argv[3:])))

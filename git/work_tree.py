@@ -1,4 +1,4 @@
-"""A work tree, as the guard needs it: its root, its hooks, and the changed files.
+"""A work tree, as the guard needs it: its root, its repository, and the changed files.
 
 Only git's plumbing commands are used.
 """
@@ -9,7 +9,7 @@ import os
 import re
 
 from ..schema.errors import InvalidInput
-from .repository import CommandFailed, GitFailed, Repository, looks_bare
+from .repository import GitFailed, Repository, looks_bare
 from .text_file import read_small
 
 TYPE_CHECKING = False
@@ -62,31 +62,19 @@ class WorkTree:
         return cls(os.path.realpath(os.path.join(folder, *up)))
 
     @property
-    def main_root(self) -> str:
-        """The folder that holds the `.git` which this work tree shares with others."""
-        return os.path.dirname(self._path("--git-common-dir"))
+    def common_dir(self) -> str:
+        """The folder of git's that all work trees of the repository share."""
+        return self._path("--git-common-dir")
 
     @property
-    def hooks(self) -> str:
-        """The folder where git looks for hooks: `core.hooksPath`, or else that of the repository.
-
-        Linked work trees share it.
-        """
-        return self._path("--git-path", "hooks")
+    def main_root(self) -> str:
+        """The folder that holds the `.git` which this work tree shares with others."""
+        return os.path.dirname(self.common_dir)
 
     @property
     def exclude_file(self) -> str:
         """The repository's own list of what git ignores; it need not be there."""
         return self._path("--git-path", "info/exclude")
-
-    @property
-    def hooks_setting(self) -> str | None:
-        """The value of `core.hooksPath`, or None where it is not set."""
-        try:
-            answer = self._repository.run("config", "--type=path", "--get", "core.hooksPath")
-        except CommandFailed:
-            return None
-        return os.fsdecode(answer).removesuffix("\n")
 
     def staged(self) -> list[str]:
         """Return the files that the next commit would change, both names of a rename included.

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ...git.guard_hooks import GuardHook, GuardHooks
+from ...git.guard.guard_hooks import GuardHook, GuardHooks
 from ...git.work_tree import WorkTree
 from ...schema.directory.layout import BUS_DIRECTORY
 from .. import guard_check
@@ -32,7 +32,7 @@ def install(
 ) -> int:
     """Install a pre-commit and a pre-push hook in the git repository. Safe to repeat.
 
-    They go where git looks (core.hooksPath too), and run earlier hooks first.
+    They lie in a folder of git's, named by core.hooksPath, and run all hooks that were there.
     """
     if mode is not None:
         check_mode(mode, BLOCK, WARN)
@@ -42,21 +42,20 @@ def install(
     is_found = any(_leads_to(root, bus_dir) for root in (tree.root, tree.main_root))
     hooks = GuardHooks(tree)
     mode = mode or hooks.mode() or BLOCK
+    served_others = hooks.serves_others
     for hook in hooks.install(mode, None if is_found else bus_dir):
         _print_hook(hook, mode)
-    if hooks.are_shared:
-        output.note("core.hooksPath is outside of this repository: the hooks run in others too")
-    if hooks.are_by_tree:
+    if served_others:
         output.note(
-            "core.hooksPath is relative: a linked work tree has hooks of its own;"
-            " run 'bus guard install' in each"
+            "the guard's earlier hooks served other repositories too, and are gone;"
+            " run 'bus guard install' in each of them"
         )
     return 0
 
 
 @guard.command("remove", example="bus guard remove")
 def remove(json: Json = False, verbose: Verbose = False) -> int:
-    """Remove the hooks, and put back the earlier ones.
+    """Remove the hooks, and restore core.hooksPath.
 
     Exit code 4 when the guard is not installed.
     """
@@ -77,6 +76,10 @@ def check(
         ),
     ] = None,
     mode: Annotated[str, typer.Option(metavar="M", help=_MODE_HELP)] = BLOCK,
+    hand_on: Annotated[
+        bool,
+        typer.Option("--hand-on", help="With --push: print git's lines, for the next hook."),
+    ] = False,
     agent: Annotated[str | None, optional("A", "The editing agent. Default: $BUS_AGENT.")] = None,
     place: Place = HERE,
 ) -> int:
@@ -85,7 +88,9 @@ def check(
     Both names of a rename count, and deleted files. Exit code 3 for a conflict, 0 when it only
     warns.
     """
-    return guard_check.check(mode, push, agent=agent, directory=place.directory, user=place.user)
+    return guard_check.check(
+        mode, push, hand_on=hand_on, agent=agent, directory=place.directory, user=place.user
+    )
 
 
 def _leads_to(folder: str, bus_dir: str) -> bool:
@@ -95,6 +100,6 @@ def _leads_to(folder: str, bus_dir: str) -> bool:
 
 
 def _print_hook(hook: GuardHook, state: str) -> None:
-    record = {"hook": hook.name, "path": hook.path, "state": state, "former": hook.former}
-    former = f"  (with {hook.former})" if hook.former else ""
-    output.result(record, f"{hook.name}  {state}  {hook.path}{former}")
+    record = {"hook": hook.name, "path": hook.path, "state": state, "earlier": hook.earlier}
+    earlier = f"  (with {hook.earlier})" if hook.earlier else ""
+    output.result(record, f"{hook.name}  {state}  {hook.path}{earlier}")

@@ -51,6 +51,20 @@ def first_value() -> object:
     raise InvalidInput(f"the program's description of the event is not JSON: {error}") from error
 
 
+def all_input() -> bytes:
+    """Return the whole standard input.
+
+    Raises:
+        InvalidInput: its end has not come within 5 s.
+    """
+    if sys.stdin is None:
+        return b""
+    for data, is_open in _inputs():
+        if not is_open:
+            return data
+    raise InvalidInput(f"the end of the standard input has not come within {INPUT_S:g} s")
+
+
 def _inputs() -> Iterator[tuple[bytes, bool]]:
     """Yield what was read so far whenever it may be whole, and whether there may be more.
 

@@ -15,7 +15,6 @@ from ackbus.bus.reservations.path_patterns import parse_pattern
 from ackbus.git.work_tree import WorkTree
 
 from ..conftest import RunBus
-from ..programs import run_program_to_sigkill
 from .conftest import assert_error
 from .git import Git, git_env
 
@@ -421,10 +420,11 @@ def test_hook_that_was_there_runs_first_and_counts(git: Git, run_bus: RunBus, bu
     script(hooks / "pre-commit", 'echo "former $#"; [ ! -e stop ] || exit 7\n')
     script(hooks / "pre-push", 'echo "pushed $1 $(wc -l) $0"\n')
     before = {path: path.read_bytes() for path in hooks.iterdir()}
+    own = git.path / ".git" / "ackbus-hooks"
     for _ in range(2):  # the second changes nothing
         done = run_bus("guard", "install")
         assert done.out.splitlines() == [
-            f"{name}  block  {hooks / name}  (with {hooks / name}.before-guard)"
+            f"{name}  block  {own / name}  (with {hooks / name})"
             for name in ("pre-commit", "pre-push")
         ]
     bus.reservations.reserve(["src"], "alice")
@@ -490,118 +490,6 @@ def test_hook_that_is_a_link_still_finds_what_lies_beside_its_script(
     assert git.commit("b.py", agent="alice").code == 1
 
 
-def test_guard_that_another_tool_runs_does_not_run_for_ever(guarded: Git, run_bus: RunBus) -> None:
-    """A tool that keeps the old hook as `pre-commit.legacy`, and the guard before that again."""
-    hook = guarded.path / ".git" / "hooks" / "pre-commit"
-    hook.rename(hook.with_name("pre-commit.legacy"))
-    script(hook, 'echo tool >&2; "$0.legacy" "$@"\n')
-    assert_error(run_bus("guard", "install"), 3, "pre-commit.legacy", "another tool has renamed")
-    blocked = guarded.commit("src/a.py", agent="bob")  # the tool runs it
-    assert (blocked.code, blocked.err.count("is reserved by alice")) == (1, 1)
-    ours = hook.with_name("pre-commit.legacy").read_text()
-    script(hook, 'echo tool >&2; "$(dirname "$0")/pre-commit.legacy" "$@"\n')
-    hook.rename(hook.with_name("pre-commit.before-guard"))
-    hook.write_text(ours)
-    hook.chmod(0o755)
-    blocked = guarded.commit(agent="bob")
-    assert (blocked.code, blocked.err.count("tool"), blocked.err.count("is reserved by")) == (
-        1,
-        1,
-        1,
-    )
-
-
-def test_hooks_go_where_git_looks(git: Git, run_bus: RunBus, bus: Bus, tmp_path: Path) -> None:
-    """Issue 4, item 5: `core.hooksPath`, relative to the root, and outside of the repository."""
-    git.ok("config", "core.hooksPath", ".githooks")
-    below = git.path / "deep"
-    below.mkdir()
-    said = run_bus("guard", "install", cwd=below).err
-    assert "core.hooksPath is relative: a linked work tree has hooks of its own" in said
-    assert sorted(path.name for path in (git.path / ".githooks").iterdir()) == [
-        "pre-commit",
-        "pre-push",
-    ]
-    bus.reservations.reserve(["src"], "alice")
-    assert git.commit("src/a.py", agent="bob").code == 1
-    run_bus("guard", "remove")
-    git.ok("config", "core.hooksPath", str(tmp_path / "everywhere"))
-    assert "run in others too" in run_bus("guard", "install").err
-    assert git.commit(agent="bob").code == 1
-    git.ok("config", "core.hooksPath", "/dev/null")
-    assert_error(run_bus("guard", "install"), 3, "/dev/null is not a folder")
-    git.ok("config", "core.hooksPath", "")
-    assert_error(run_bus("guard", "install"), 3, "core.hooksPath is empty")
-    assert not (git.path / "pre-commit").exists()
-
-
-def test_hook_is_never_lost_between_two_guards(git: Git, run_bus: RunBus, bus: Bus) -> None:
-    """Somebody replaced our hook: theirs and the one of before are both kept, and it is said."""
-    hook = git.path / ".git" / "hooks" / "pre-commit"
-    script(hook, "echo one\n")
-    assert run_bus("guard", "install").code == 0
-    script(hook, "echo two\n")
-    assert_error(run_bus("guard", "install"), 3, "is not a hook of the guard", "before-guard")
-    assert hook.read_text().endswith("two\n")
-    assert hook.with_name("pre-commit.before-guard").read_text().endswith("one\n")
-    assert [line.split()[0] for line in run_bus("guard", "remove").out.splitlines()] == ["pre-push"]
-    assert hook.read_text().endswith("two\n")
-
-
-@pytest.mark.usefixtures("bus_dir")
-def test_failed_installation_leaves_the_hooks_that_are_there(git: Git, run_bus: RunBus) -> None:
-    hooks = git.path / ".git" / "hooks"
-    for name in ("pre-commit", "pre-push"):
-        script(hooks / name, "exit 7\n")
-    before = (hooks / "pre-push").read_bytes()
-    (hooks / "pre-push.new").mkdir()  # where ours would be written
-    assert_error(run_bus("guard", "install"), 1, "pre-push.new")
-    assert (hooks / "pre-push").read_bytes() == before
-    assert not list(hooks.glob("pre-*.before-guard"))
-    assert run_bus("guard", "remove").code == 4
-    assert not (hooks / "pre-commit.new").exists()
-
-
-INSTALLS = """
-import os, signal, sys
-from ackbus.git.guard_hooks import GuardHooks
-from ackbus.git.work_tree import WorkTree
-
-left = int(sys.argv[2])
-
-def count(event, args):
-    global left
-    if event == "os.rename":
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        left -= 1
-
-sys.addaudithook(count)
-GuardHooks(WorkTree.around(sys.argv[1])).install("block")
-"""
-
-
-@pytest.mark.parametrize("renamed", range(4))
-def test_killed_installation_is_undone_or_completed(
-    renamed: int, git: Git, run_bus: RunBus, bus: Bus
-) -> None:
-    """However far it came: `remove` puts back what was there, and `install` installs."""
-    hooks = git.path / ".git" / "hooks"
-    for name in ("pre-commit", "pre-push"):
-        script(hooks / name, f"echo former {name}\n")
-    before = {path: path.read_bytes() for path in hooks.iterdir()}
-    run_program_to_sigkill(INSTALLS, git.path, renamed)
-    run_bus("guard", "remove")
-    assert {path: path.read_bytes() for path in hooks.iterdir()} == before
-    run_program_to_sigkill(INSTALLS, git.path, renamed)
-    assert run_bus("guard", "install").code == 0
-    bus.reservations.reserve(["src"], "alice")
-    blocked = git.commit("src/a.py", agent="bob")
-    assert (blocked.code, blocked.err.splitlines()[0]) == (1, "former pre-commit")
-    assert run_bus("guard", "remove").code == 0
-    assert {path: path.read_bytes() for path in hooks.iterdir()} == before
-
-
 # What is not there.
 
 
@@ -615,10 +503,10 @@ def test_missing_bus_blocks_no_commit(guarded: Git, bus_dir: Path) -> None:
 
 def test_missing_ackbus_blocks_no_commit(guarded: Git, tmp_path: Path) -> None:
     """The interpreter of the installation has gone: `bus` on the PATH serves, or nothing."""
-    hook = guarded.path / ".git" / "hooks" / "pre-commit"
+    hook = guarded.path / ".git" / "ackbus-hooks" / "pre-commit"
     lines = hook.read_text().splitlines(keepends=True)
-    at = next(n for n, line in enumerate(lines) if line.startswith("if [ -x /"))
-    lines[at] = "if [ -x /gone/python ]; then\n"
+    at = next(n for n, line in enumerate(lines) if line.startswith("    if [ -x /"))
+    lines[at] = "    if [ -x /gone/python ]; then\n"
     hook.write_text("".join(lines))
     assert guarded.commit("src/a.py", agent="bob").code == 1
     tools = tmp_path / "tools"
@@ -640,7 +528,7 @@ def test_bus_elsewhere_is_remembered_and_the_environment_wins(
             bus.reservations.reserve(["src"], agent)
     assert run_bus("guard", "install", "--dir", tmp_path / "one").code == 0
     assert "reserved by alice" in git.commit("src/a", agent="bob").err
-    hook = git.path / ".git" / "hooks" / "pre-commit"
+    hook = git.path / ".git" / "ackbus-hooks" / "pre-commit"
     assert str(tmp_path / "one") in hook.read_text()
     done = git("commit", "-qm", "x", env={"BUS_DIR": str(tmp_path / "two"), "BUS_AGENT": "bob"})
     assert (done.code, "reserved by carol" in done.err) == (1, True)
@@ -674,5 +562,5 @@ def test_guard_needs_a_repository_with_files(
     assert_error(run_bus("guard", "install", env={"PATH": "/nowhere"}), 1, "git is not installed")
     Git(tmp_path, env).ok("init", "--quiet", "far")
     assert_error(run_bus("guard", "install", cwd=tmp_path / "far"), 1, "no bus in")
-    assert sorted((tmp_path / "far" / ".git" / "hooks").glob("pre-[cp]*[!e]")) == []
+    assert not (tmp_path / "far" / ".git" / "ackbus-hooks").exists()
     assert_error(run_bus("guard", "install", "--mode", "off"), 2, "block or warn")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ackbus.git.drivers.driver_setup import _append, _lines, _take_out
-from ackbus.git.guard_hooks import GuardHooks
+from ackbus.git.guard.guard_hooks import GuardHooks
 from ackbus.git.text_file import FRESH, replace_text
 from ackbus.git.trees.tree_files import copy_files
 from ackbus.git.work_tree import WorkTree
@@ -74,24 +74,46 @@ def test_file_beside_its_place_is_not_written_through_a_link(tmp_path: Path) -> 
     assert not (main / "hook").is_symlink()
 
 
-@pytest.mark.parametrize("is_linked", [False, True])
-def test_hooks_are_put_into_no_folder_that_a_link_leads_out_to(
-    is_linked: bool, tmp_path: Path
+@pytest.mark.parametrize("is_outside", [False, True])
+def test_hooks_are_put_into_no_folder_that_a_link_leads_to(
+    is_outside: bool, tmp_path: Path
 ) -> None:
     main, _, outside = folders(tmp_path)
     git(main, "init", "--quiet")
-    folder = main / ".git" / "hooks"
-    for path in folder.iterdir() if folder.is_dir() else ():
-        path.unlink()
-    if folder.is_dir():
-        folder.rmdir()
     (main / "own").mkdir()
-    folder.symlink_to("../own" if is_linked else outside)
+    (main / ".git" / "ackbus-hooks").symlink_to(outside if is_outside else "../own")
     hooks = GuardHooks(WorkTree.around(str(main)))
-    if is_linked:  # within the project, as some keep their hooks
-        assert len(hooks.install("block")) == 2
-        return
     for act in (lambda: hooks.install("block"), hooks.remove):
-        with pytest.raises(Refused, match="hooks is a link to"):
+        with pytest.raises(Refused, match="ackbus-hooks is a link"):
             act()
-    assert os.listdir(outside) == ["x"]
+    assert (os.listdir(outside), os.listdir(main / "own")) == (["x"], [])
+
+
+def test_hook_of_the_guard_is_written_through_no_link(tmp_path: Path) -> None:
+    main, _, outside = folders(tmp_path)
+    git(main, "init", "--quiet")
+    own = main / ".git" / "ackbus-hooks"
+    own.mkdir()
+    (own / "pre-commit").symlink_to(outside / "x")
+    hooks = GuardHooks(WorkTree.around(str(main)))
+    for act in (lambda: hooks.install("block"), hooks.remove):
+        with pytest.raises(Refused, match="pre-commit is a hook of another tool"):
+            act()
+    assert (outside / "x").read_text() == "theirs\n"
+
+
+def test_earlier_hooks_may_lie_where_a_link_leads_to(tmp_path: Path) -> None:
+    """Nothing is written there: they run at their own path."""
+    main, _, outside = folders(tmp_path)
+    git(main, "init", "--quiet")
+    folder = main / ".git" / "hooks"
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+    folder.symlink_to(outside)
+    (outside / "pre-commit").write_text("#!/bin/sh\n")
+    names = {
+        hook.name: hook.earlier for hook in GuardHooks(WorkTree.around(str(main))).install("block")
+    }
+    assert names == {"pre-commit": str(folder / "pre-commit"), "pre-push": None}
+    assert sorted(os.listdir(outside)) == ["pre-commit", "x"]

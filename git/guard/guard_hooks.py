@@ -1,0 +1,160 @@
+"""The guard's hooks in a git repository: installed, brought up to date, and removed again."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ...schema.bounded_read import read_at_most
+from ...schema.directory.enclosure import Enclosure
+from ...schema.errors import Refused
+from .hook_scripts import ALWAYS, GUARDED, HOOK_NAME, Scripts, is_marked
+from .hooks_path import HooksPath
+from .renamed_hooks import RenamedHooks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..work_tree import WorkTree
+
+#: Where a hook of ours says what it does about a conflict: in words of `bus`, as of the first kind.
+_MODE = re.compile(r"--mode=(block|warn)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class GuardHook:
+    """A hook in which the guard looks.
+
+    Attributes:
+        name: `pre-commit` or `pre-push`.
+        path: its file.
+        earlier: the file of the hook of that name that it runs, or None.
+    """
+
+    name: str
+    path: str
+    earlier: str | None
+
+
+class GuardHooks:
+    """The guard's hooks in one repository."""
+
+    def __init__(self, tree: WorkTree) -> None:
+        self._root = tree.root
+        self._setting = HooksPath(tree)
+        self._files = Enclosure(tree.common_dir)
+        #: Where git looks without the guard, as it is set, and from the root of this work tree.
+        self._earlier = self._setting.earlier()
+        self._earlier_folder = os.path.normpath(os.path.join(tree.root, self._earlier))
+        self._renamed = RenamedHooks(self._earlier_folder, tree.root, tree.main_root)
+
+    @property
+    def serves_others(self) -> bool:
+        """Whether there are hooks of the first kind, which guard other repositories too."""
+        return self._renamed.are_shared and bool(self._renamed.paths())
+
+    def mode(self) -> str | None:
+        """Return the mode of the installed hooks, `block` or `warn`; None without any."""
+        own = [self._path(name) for name in GUARDED]
+        for path in (*filter(is_marked, own), *filter(os.path.isfile, self._renamed.paths())):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                found = _MODE.search(read_at_most(file, path))
+            if found is not None:
+                return found[1]
+        return None
+
+    def install(self, mode: str, bus_dir: str | None = None) -> list[GuardHook]:
+        """Install the hooks, or bring installed ones up to date. Safe to repeat.
+
+        Hooks of the first kind, which renamed earlier ones, are undone.
+
+        Args:
+            mode: `block` or `warn`.
+            bus_dir: the bus directory, where it can't be found from the repository; `BUS_DIR` in
+                the environment still wins.
+
+        Raises:
+            Refused: `core.hooksPath` can't be set so that git goes by it; another tool has put a
+                hook into the guard's folder, or keeps one of the first kind; or that folder is a
+                link. Nothing was changed.
+        """
+        self._setting.check()
+        self._renamed.check()
+        self._refuse_others()
+        names = {*ALWAYS, *self._executable()}
+        scripts = Scripts(self._earlier, self._root, mode, bus_dir)
+        for name in sorted(names):
+            self._write(name, scripts.of(name))
+        for name in self._ours() - names:
+            self._remove(name)
+        self._setting.set()  # git goes by the scripts from here on
+        self._renamed.undo()
+        return [self._hook(name) for name in GUARDED]
+
+    def remove(self) -> list[GuardHook]:
+        """Restore `core.hooksPath`, and remove the hooks; those of the first kind are undone.
+
+        An `install` that was killed is undone too.
+
+        Returns:
+            The removed hooks.
+
+        Raises:
+            Refused: another tool has put a hook into the guard's folder, and it would not run any
+                more; nothing was changed.
+        """
+        self._refuse_others()
+        undone = {os.path.basename(path) for path in self._renamed.paths()}
+        ours = self._ours()
+        self._setting.restore()  # git goes by the earlier hooks from here on
+        for name in ours:
+            self._remove(name)
+        with suppress(OSError):  # what else is in it is not ours
+            self._files.remove_empty_folder(self._setting.own)
+        self._renamed.undo()
+        return [self._hook(name) for name in GUARDED if name in ours | undone]
+
+    def _refuse_others(self) -> None:
+        """Refuse a folder that is a link, and hooks in it that are not ours."""
+        own = self._setting.own
+        if os.path.islink(own):
+            raise Refused(f"{own} is a link; the guard needs a folder of its own there")
+        for name in self._names(own):
+            if HOOK_NAME.fullmatch(name) and not is_marked(self._path(name)):
+                raise Refused(
+                    f"{self._path(name)} is a hook of another tool, in the guard's folder; move it"
+                    f" to {self._earlier_folder}, from where the guard runs it as well"
+                )
+
+    def _executable(self) -> list[str]:
+        """Return the names of the hooks that are there without the guard."""
+        folder = self._earlier_folder
+        paths = {name: os.path.join(folder, name) for name in self._names(folder)}
+        return [
+            name
+            for name, path in paths.items()
+            if HOOK_NAME.fullmatch(name) and os.path.isfile(path) and os.access(path, os.X_OK)
+        ]
+
+    def _ours(self) -> set[str]:
+        """Return the names of the guard's files, also of those that another tool has renamed."""
+        return {name for name in self._names(self._setting.own) if is_marked(self._path(name))}
+
+    def _names(self, folder: str) -> list[str]:
+        return os.listdir(folder) if os.path.isdir(folder) else []
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._setting.own, name)
+
+    def _write(self, name: str, script: bytes) -> None:
+        with self._files.spot(self._path(name), make=0o755) as spot:
+            spot.replace(script, mode=0o755)
+
+    def _remove(self, name: str) -> None:
+        with self._files.spot(self._path(name)) as spot:
+            spot.remove()
+
+    def _hook(self, name: str) -> GuardHook:
+        earlier = os.path.join(self._earlier_folder, name)
+        return GuardHook(name, self._path(name), earlier if os.path.lexists(earlier) else None)
