@@ -37,8 +37,7 @@ def guarded(call: Callable[[], int]) -> int:
         output.error(str(error), error)
         return error.exit_code
     except OSError as error:
-        what = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
-        return _failed(what if error.strerror else str(error), error)
+        return _failed(_in_words(error), error)
     except ImportError as error:
         from . import extras
 
@@ -47,6 +46,26 @@ def guarded(call: Callable[[], int]) -> int:
     except Exception as error:
         hint = "" if output.is_verbose() else "; -v shows where"
         return _failed(f"unexpected {type(error).__name__}: {error}{hint}", error)
+
+
+def _in_words(error: OSError) -> str:
+    """Return what an error of the system is about, and what the system says of it."""
+    if isinstance(error, FileNotFoundError) and not error.filename and _is_folder_gone():
+        return (
+            "the working directory is not there any more: it was deleted or moved; go to another"
+            " one, with 'cd'"
+        )
+    if not error.strerror:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+
+
+def _is_folder_gone() -> bool:
+    try:
+        os.getcwd()
+    except OSError:  # the system names no path that it could not find
+        return True
+    return False
 
 
 def is_all_ended() -> bool:

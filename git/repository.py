@@ -49,6 +49,7 @@ class CommandFailed(GitFailed):
 
     Attributes:
         reason: its first complaint.
+        advice: its last line, where that is no complaint: what to do; else empty.
         code: its exit code; of a signal that ended it, the negative number.
         said, out: all that it said, and printed.
     """
@@ -57,8 +58,9 @@ class CommandFailed(GitFailed):
         self.code = code
         self.said, self.out = said, out
         lines = said.decode("utf-8", "replace").strip().splitlines() or [f"it ended with {code}"]
-        complaints = (line for line in lines if line.startswith(("fatal: ", "error: ")))
-        self.reason = next(complaints, lines[0]).removeprefix("fatal: ")
+        complaints = [line for line in lines if line.startswith(("fatal: ", "error: "))]
+        self.reason = next(iter(complaints), lines[0]).removeprefix("fatal: ")
+        self.advice = "" if lines[-1] in (lines[0], *complaints) else lines[-1].strip()
         super().__init__(f"git {command} failed: {self.reason}")
 
 
@@ -231,7 +233,7 @@ class Repository:
         try:
             return os.fsdecode(self.run("rev-parse", *questions)).splitlines()
         except CommandFailed as error:
-            raise GitFailed(f"{self._name} is in no git repository: {error.reason}") from error
+            raise self._unusable(error) from error
 
     def path(self, question: str) -> str:
         """Return git's answer to a question that is a path, which may have any byte but NUL.
@@ -242,7 +244,14 @@ class Repository:
         try:
             return os.fsdecode(self.run("rev-parse", question)).removesuffix("\n")
         except CommandFailed as error:
-            raise GitFailed(f"{self._name} is in no git repository: {error.reason}") from error
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: CommandFailed) -> GitFailed:
+        """Return the error of a folder that git takes no repository from."""
+        name = "the working directory" if self._name == os.curdir else self._name
+        if error.advice:  # there is one, which git uses when that is done
+            return GitFailed(f"git refuses {name}: {error.reason}; its advice: {error.advice}")
+        return GitFailed(f"{name} is in no git repository: {error.reason}")
 
     def commit(self, name: str) -> str | None:
         """Return the id of a commit, or None when there is none of this name."""

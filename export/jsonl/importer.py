@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import count
 
 from ...schema.arguments import checked
 from ...schema.errors import BlobMissing, InvalidInput, NotActedUponWarning, Refused
@@ -73,8 +74,8 @@ def import_jsonl(
     Messages get new places in the log, in the order of the lines. Repeating an import, also after
     a crash, stores nothing twice. A line that can't be a message is skipped and reported; the
     others are stored, at most 1,000 lines or some 8 MiB in a transaction. Lines may come twice,
-    and in any order. If git left conflict markers nothing is stored; of a pipe, the lines before
-    them are.
+    and in any order. If git left conflict markers, or a line is longer than any of a message can
+    be, nothing is stored; of a pipe, what was stored before stays.
 
     Args:
         bus: the bus.
@@ -84,6 +85,7 @@ def import_jsonl(
 
     Raises:
         ConflictMarkers: git left a conflict in the lines.
+        Refused: a line has more than `MAX_LINE_BYTES`.
         BusBusy, BusUnusable: the bus can't be written; messages stored before stay.
     """
     if stream.seekable():
@@ -105,7 +107,7 @@ def import_jsonl(
             unacted.update(filter(None, [not_acted_upon(draft.type)]))
         except InvalidInput as error:
             # Only the last line of a file can lack its end: its writer was cut short.
-            whole = line.endswith(b"\n") or len(line) == MAX_LINE_BYTES
+            whole = line.endswith(b"\n")
             report.skip(number, error if whole else f"the file ends within the line: {error}")
         if len(batch) >= BATCH_LINES or done - stored >= BATCH_BYTES:
             _store(bus, batch, report)
@@ -115,8 +117,8 @@ def import_jsonl(
     _store(bus, batch, report)
     if progress is not None:
         progress(done)
-    for words, count in unacted.items():
-        warnings.warn(NotActedUponWarning(f"{words} (lines: {count})"), stacklevel=3)
+    for words, times in unacted.items():
+        warnings.warn(NotActedUponWarning(f"{words} (lines: {times})"), stacklevel=3)
     report.reasons.sort()  # a batch reports what it could not read before what it could not store
     return report
 
@@ -129,11 +131,21 @@ def _refuse_markers_ahead(stream: BinaryIO) -> None:
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield lines; of one that is too long, only a piece, which no parser accepts."""
-    while line := stream.readline(MAX_LINE_BYTES):
+    """Yield lines, each with its end, if it has one.
+
+    Raises:
+        Refused: a line is too long. Its end is not looked for: there may be none.
+    """
+    for number in count(1):
+        line = stream.readline(MAX_LINE_BYTES + 1)
+        if len(line) > MAX_LINE_BYTES:
+            raise Refused(
+                f"line {number} has more than {MAX_LINE_BYTES:,} bytes, as no message has;"
+                " nothing is read from there on: take it out, or name another file"
+            )
+        if not line:
+            return
         yield line
-        while len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
-            line = stream.readline(MAX_LINE_BYTES)
 
 
 def _draft(line: bytes, fields: FieldMap) -> Draft:

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 
+from ...schema.bounded_read import read_plain_file
 from ...schema.errors import Refused
 from ..branches.repositories import NOBODY, NOBODY_EVER, NOTHING
 from ..repository import CommandFailed
@@ -35,6 +36,9 @@ _REFS_EACH = 4
 
 #: How long git, with its hooks and filters, may take for one step, in seconds.
 _LIMIT_S = 600.0
+
+#: The longest file that is read, in bytes: a million lines of the history of a ref.
+_MAX_BYTES = 256 * 1024 * 1024
 
 #: A line of the history of a ref: the commit before, the one after, who, when, why.
 _MOVED = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) ")
@@ -205,20 +209,26 @@ def _refuse_repositories(raw: bytes, path: str) -> None:
 
 
 def commits_in(file: str) -> list[str]:
-    """Return what may be ids of commits in a file of git's; none where it is not there."""
-    try:
-        with open(file, "rb") as opened:
-            return [match.decode() for match in _COMMIT.findall(opened.read())]
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return []
+    """Return what may be ids of commits in a file of git's; none where it is not there.
+
+    Raises:
+        Refused: it is a pipe or the like, or too long: what it would name can't be kept.
+    """
+    return [match.decode() for match in _COMMIT.findall(_content(file))]
 
 
 def history(log: str) -> list[str]:
-    """Return the commits that a ref had, by the file of its history; none where it is not there."""
-    try:
-        with open(log, "rb") as opened:
-            lines = opened.read().splitlines()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return []
-    found = (match for match in map(_MOVED.match, lines) if match)
+    """Return the commits that a ref had, by the file of its history; none where it is not there.
+
+    Raises:
+        Refused: as for `commits_in`.
+    """
+    found = (match for match in map(_MOVED.match, _content(log).splitlines()) if match)
     return [commit.decode() for match in found for commit in match.groups() if commit.strip(b"0")]
+
+
+def _content(file: str) -> bytes:
+    try:  # where a branch is gone, the folder of those below its name may take its place
+        return b"" if os.path.isdir(file) else read_plain_file(file, _MAX_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return b""

@@ -6,6 +6,7 @@ that it had started has ended, and what it left is final.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -29,6 +30,12 @@ WAIT_S = 120.0
 
 #: How long a waiter sleeps between two looks, in seconds: at first, and at most.
 _PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.05
+
+#: A link could lead out of the repository, and nobody writes to a pipe.
+_SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+
+#: What the system says of a folder, a link and a socket.
+_NO_FILE = (errno.EISDIR, errno.ELOOP, errno.ENXIO)
 
 
 class TreeBusy(TimedOut):
@@ -74,13 +81,22 @@ class TreeLocks:
             yield descriptor
 
     def is_integrated(self, name: str) -> bool:
-        """Whether somebody holds a branch that is integrated into, by its `safe_name`."""
+        """Whether somebody holds a branch that is integrated into, by its `safe_name`.
+
+        What is no file at its place, and a name that leads elsewhere, nobody can hold.
+        """
+        if "/" in name or "\0" in name:
+            return False
         path = os.path.join(self._folder, f"target-{name}.lock")
         try:
-            with open(path, "rb") as file:
+            with open(os.open(path, _SAFE | os.O_RDONLY), "rb") as file:
                 return is_locked(file)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                return False
+            raise GitFailed(f"{path} can't be opened: {error.strerror}") from error
 
     def forget(self, task: str) -> None:
         """Remove the lock of a task whose tree is gone; the caller holds it."""
@@ -124,9 +140,7 @@ class TreeLocks:
                 os.close(descriptor)
 
     def _flags(self) -> int:
-        # A link could lead out of the repository, and nobody writes to a pipe.
-        flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        return flags | (os.O_RDONLY if self._is_looking else os.O_RDWR | os.O_CREAT)
+        return _SAFE | (os.O_RDONLY if self._is_looking else os.O_RDWR | os.O_CREAT)
 
     def _wait(self, descriptor: int, path: str, deadline: float) -> None:
         pause_s = _PAUSE_S

@@ -7,10 +7,13 @@ files were deleted comes back as it was staged.
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from contextlib import suppress
 
 from ...schema.errors import Refused
+from ..repository import GitFailed
+from ..text_file import read_small
 from .tree_list import admin_folders, admin_of, read_lock
 from .tree_names import is_check, is_marked, mark_of
 from .tree_state import repository_of
@@ -123,10 +126,9 @@ def drop_dead_branch_lock(place: Place, ref: str, base: str) -> bool:
     """
     path = os.path.join(place.common_dir, f"{ref}.lock")
     try:
-        with open(path, "rb") as file:
-            is_ours = file.read().strip() in (b"", base.encode())
-            made_s = os.fstat(file.fileno()).st_mtime
-    except (FileNotFoundError, NotADirectoryError):
+        is_ours = read_small(path).strip() in ("", base)
+        made_s = os.stat(path).st_mtime  # of the one that was read, or of a newer one
+    except (FileNotFoundError, GitFailed):
         return False
     with tempfile.TemporaryFile(dir=place.common_dir) as fresh:  # by the clock that timed the lock
         is_old = os.fstat(fresh.fileno()).st_mtime - made_s > REF_WAIT_S
@@ -148,8 +150,9 @@ def _write_missing(path: str, line: str) -> None:
 
 
 def _is_missing(path: str) -> bool:
-    """Whether there is no file, or one without anything in it."""
+    """Whether there is nothing, or a file without anything in it; a pipe is neither."""
     try:
-        return os.stat(path).st_size == 0
+        status = os.lstat(path)
     except FileNotFoundError:
         return True
+    return stat.S_ISREG(status.st_mode) and status.st_size == 0

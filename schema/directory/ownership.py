@@ -12,7 +12,8 @@ import shlex
 import stat
 from contextlib import contextmanager, suppress
 
-from ..errors import BusNotFound, BusUnusable, InvalidInput
+from ..bounded_read import read_at_most
+from ..errors import BusNotFound, BusUnusable, InvalidInput, Refused
 from ..system_errors import unwritable
 from .file_lock import FileLock
 from .file_trust import Distrusted, Owners, open_checked, user_name
@@ -36,6 +37,9 @@ _ACTING = {
     ".git": "the repository of",
     "HEAD": "the bare repository of",
 }
+
+#: The longest list that is read, in characters: each command that finds a bus may read it.
+_MAX_CHARS = 1024 * 1024
 
 #: How long a change of the list waits for another one, in seconds; each takes milliseconds.
 _LOCK_S = 10.0
@@ -99,7 +103,7 @@ def _lines() -> list[str]:
     """Return the lines of this user's list, with its comments; none where there is no list.
 
     Raises:
-        BusUnusable: it can't be read, or others may have written it.
+        BusUnusable: it can't be read, is too long, or others may have written it.
     """
     try:
         path = safe_list()
@@ -109,10 +113,13 @@ def _lines() -> list[str]:
         with open(open_checked(path), encoding="utf-8", errors="surrogateescape") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise BusUnusable(f"{path} can't be read: it is not a file")
-            return [line.rstrip("\n") for line in file]
+            *lines, last = read_at_most(file, path, _MAX_CHARS).split("\n")
+            return [*lines, last] if last else lines
     except (FileNotFoundError, NotADirectoryError):
         return []
     except Distrusted as error:
+        raise BusUnusable(f"{path} counts as empty: {error}") from error
+    except Refused as error:
         raise BusUnusable(f"{path} counts as empty: {error}") from error
     except OSError as error:
         raise BusUnusable(f"{path} can't be read: {error.strerror}") from error

@@ -259,6 +259,20 @@ def test_a_list_that_cannot_be_read_allows_nothing_and_is_not_replaced(
     assert path.is_dir()
 
 
+def test_a_list_that_is_too_long_allows_nothing_and_is_not_replaced(
+    others_bus: Path, run_bus: RunBus, bus_env: dict[str, str]
+) -> None:
+    path = Path(bus_env["HOME"], ".config/ackbus/safe-directories")
+    assert run_bus("trust", "add", others_bus).code == 0
+    with path.open("ab") as file:
+        file.truncate(3 * 2**30)
+    assert "belongs to" in run_bus("where").err
+    refused = run_bus("trust", "add", "*")
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+    assert f"{path} has more than" in refused.err
+    assert path.stat().st_size == 3 * 2**30
+
+
 def test_what_leads_to_a_bus_is_looked_at_too(
     project: Path, bus_dir: Path, run_bus: RunBus, tmp_path: Path
 ) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from ackbus.git.trees.tree_names import CHECK_MARK
+
 from ..command_server import CommandServer
 from ..looking.commands import lines_of_git
 from ..looking.walk import Walk
@@ -73,10 +75,19 @@ def _loose(revision: str) -> Callable[[Place], Path]:
     return at
 
 
+def _lock_of_check_tree(place: Place) -> Path:
+    """The lock of a branch whose candidates were checked in a tree that is left."""
+    tree = str(place.root / "check")
+    place.git("worktree", "add", "-q", "--detach", tree)
+    place.git("worktree", "lock", "--reason", f"{CHECK_MARK}main", tree)
+    return place.git_dir / "ackbus" / "target-main.lock"
+
+
 #: The places by name, each with what finds the path in a repository.
 PLACES: dict[str, Callable[[Place], Path]] = {
     **{name: _in_git_dir(name) for name in FILES},
     "included": _included,
+    "lock-of-a-check-tree": _lock_of_check_tree,
     "commit": _loose("HEAD"),
     "commit-of-a-branch": _loose("topic"),
     "exported-log": _loose(f"HEAD:{BUS}/bus.jsonl"),
@@ -116,3 +127,15 @@ def test_every_look_ends_in_a_repository_with_an_obstacle(
     walk.run_together(lines_of_git(), place.tree, {"TMPDIR": str(temporary)})
     assert walk.faults == []
     assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", OBSTACLES)
+def test_doctor_ends_where_the_lock_of_a_check_tree_is_no_file(
+    kind: str, place: Place, full_bus: Path, command_server: CommandServer
+) -> None:
+    """A pipe there was waited for, since whether somebody holds it was asked by a plain open."""
+    put_bus(place.tree, full_bus, str(place.git_dir), branches(place))
+    obstruct(place, "lock-of-a-check-tree", kind)
+    walk = Walk(place.around, command_server, hang_s=HANG_S)
+    walk.run([["doctor"]], place.tree)
+    assert walk.faults == []
