@@ -18,6 +18,7 @@ from ..steps.messages import TASKS
 from ..steps.tasks import Tasks
 from .checks import END_CHARS
 from .entries import Result
+from .telling import tell_session, words_of_check, words_of_outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,9 +91,13 @@ class Book:
 
     def start(self, entries: Sequence[Entry], onto: str) -> None:
         """Tell that the integration of entries begins."""
-        self._bus.log.append(
-            self._draft(entry, STARTED, target=self._target, onto=onto) for entry in entries
-        )
+        with self._bus.transaction():
+            self._bus.log.append(
+                self._draft(entry, STARTED, target=self._target, onto=onto) for entry in entries
+            )
+            for entry in entries:
+                words = f"{self._agent} claimed {entry.branch}, to merge it into {self._target}"
+                self._tell_session(entry, words)
 
     def tell_check(self, made: Sequence[Made], candidate: str, result: CheckResult) -> None:
         """Tell of a check, in the conversation of each entry of the batch."""
@@ -117,7 +122,10 @@ class Book:
         if len(result.output) > len(end):
             whole = {"command": result.command, "candidate": candidate, "output": result.output}
             drafts += [self._draft(each.entry, OUTPUT, **whole) for each in made]
-        self._bus.log.append(drafts)
+        with self._bus.transaction():
+            self._bus.log.append(drafts)
+            for each in made:
+                self._tell_session(each.entry, words_of_check(result))
 
     def intend(
         self,
@@ -292,6 +300,10 @@ class Book:
             "others": dict(result.others),
         }
         self._bus.log.append([self._draft(result.entry, OUTCOME, **told)])
+        self._tell_session(result.entry, words_of_outcome(result, self._target))
+
+    def _tell_session(self, entry: Entry, words: str) -> None:
+        tell_session(self._bus, entry, self._agent, words)
 
     def _draft(self, entry: Entry, type: str, **more: object) -> Draft:
         return Draft(

@@ -29,6 +29,7 @@ class Entry:
         head: the commit; None where the completion names none.
         repository, target: where it is to land; None: wherever its integrator works.
         title: its subject, or None.
+        session: the session of PushPals' clients that it belongs to, or None.
     """
 
     message: Message
@@ -40,6 +41,7 @@ class Entry:
     repository: str | None
     target: str | None
     title: str | None
+    session: str | None = None
 
     @classmethod
     def of(cls, message: Message, claim: Claim | None = None) -> Entry:
@@ -57,6 +59,7 @@ class Entry:
             repository=_text(told, "repository"),
             target=_text(told, "target"),
             title=_text(told, "prTitle") or _text(told, "message"),
+            session=_text(told, "sessionId"),
         )
 
     @property

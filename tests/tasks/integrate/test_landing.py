@@ -13,6 +13,8 @@ from ackbus.git.repository import GitFailed
 from ackbus.git.targets.refs import TargetBusy
 from ackbus.schema.errors import Refused
 from ackbus.subscribers.queues.queues import Queues
+from ackbus.tasks.control.completions import Completions
+from ackbus.tasks.control.sessions import Sessions
 from ackbus.tasks.integrate.checks import Check
 from ackbus.tasks.integrate.requests import look
 from ackbus.tasks.integrate.rules import Rules, checks_of
@@ -73,6 +75,36 @@ def test_each_step_is_a_message_that_answers_the_completion(yard: Yard) -> None:
     assert told[-1].payload["outcome"] == "landed"
     job = Queue.open(yard.bus, "completions").jobs.get(completion.seq)
     assert job.state == "succeeded"
+
+
+def test_u_59_the_session_of_a_completion_hears_of_each_step(yard: Yard) -> None:
+    """U-59: claimed, checked and merged share its id; an unknown session is told nothing."""
+    sessions = Sessions(yard.bus)
+    sessions.create("s1")
+    completions = Completions(yard.bus)
+    ids = []
+    for name, session in (("one", "s1"), ("two", "elsewhere"), ("three", "s1")):
+        head = yard.branch(name, **{"a" if name != "two" else "b": f"{name}\n"})
+        body = {"jobId": "j", "message": f"Mend {name}", "branch": name, "commitSha": head}
+        ids.append(completions.enqueue({**body, "sessionId": session}))
+    assert yard.integrate("true") == {"one": "landed", "two": "landed", "three": "conflict"}
+    events = list(sessions.replay("s1"))
+    assert {event.envelope["type"] for event in events} == {"assistant_message"}
+    told: dict[str, list[str]] = {}
+    for event in events:
+        words = event.envelope["payload"]["text"]
+        told.setdefault(event.envelope["correlationId"], []).append(words)
+    assert told.keys() == {ids[0], ids[2]}
+    first, check, merged = told[ids[0]]
+    assert first.endswith("claimed one, to merge it into main")
+    assert check == "Check 'true' passed"
+    assert merged.startswith("Merged into main as ")
+    (claimed, refused) = told[ids[2]]
+    assert claimed.endswith("claimed three, to merge it into main")
+    assert refused.startswith("Not merged into main: conflict")
+    message = yard.bus.get(events[0].id)
+    assert message is not None
+    assert message.in_reply_to == ids[0]
 
 
 def test_conflict_names_files_and_the_task_that_changed_them(yard: Yard) -> None:
