@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 STARTED, CHECKED, OUTPUT = "integration_started", "check_result", "check_output"
 INTENT, OUTCOME = "integration_intent", "integration_outcome"
 
-#: How often an entry is tried while its target moves, before its attempt ends.
-MAX_ATTEMPTS = 3
-
 
 class Stale(AckbusError):
     """Some entries may not land any more: their tasks are not approved.
@@ -260,18 +257,13 @@ class Book:
     def requeue(self, entry: Entry, reason: str) -> Result:
         """Store and tell that an entry is tried again: its target moved meanwhile.
 
-        After `MAX_ATTEMPTS` its attempt ends.
+        No attempt is counted, of the entry or of its task: whoever moved the target did that.
         """
-        if entry.attempts >= MAX_ATTEMPTS:
-            return self.refuse(entry, "rejected", f"{reason}, {entry.attempts} times")
         result = Result(entry, "requeued", None, (), reason)
         with self._bus.transaction():
             self._holding.check()
             self._tell(result)
-            again = Outcome(
-                status=FAILED, error=reason, retry=True, retry_after_s=0.0, is_reply=True
-            )
-            self.close(entry, again)
+            self.hand_back(entry, reason)
         return result
 
     def close(self, entry: Entry, outcome: Outcome) -> None:

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from ...subscribers.jobs.claims import Claim
 
     #: The end of an entry. `proposed`: somebody else is asked to move the target.
-    OutcomeKind = Literal["landed", "conflict", "check_failed", "requeued", "rejected", "proposed"]
+    #: `would_land`: it merges, and was only looked at.
+    OutcomeKind = Literal[
+        "landed", "conflict", "check_failed", "requeued", "rejected", "proposed", "would_land"
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +75,6 @@ class Entry:
         """The message of a merge commit."""
         subject = f"Merge {self.branch}" if self.title is None else self.title
         return f"{subject}\n" if self.task is None else f"{subject}\n\nTask: {self.task}\n"
-
-    @property
-    def attempts(self) -> int:
-        """The number of times that it was claimed."""
-        return 1 if self.claim is None else self.claim.attempt
 
     def about(self) -> dict[str, object]:
         """Return what every message about it says."""
