@@ -66,8 +66,8 @@ def _refuse_same(bus: Bus, place: Place, rules: Rules, branch: str, head: str) -
     for landing in Landings.of(bus).of_head(place.common_dir, rules.target, head):
         if landing.state == "landed" and contains(place.git, target, landing.candidate):
             raise Refused(
-                f"{shown(branch)} has landed, as {landing.candidate[:12]}; what was reverted since lands"
-                " by a new commit"
+                f"{shown(branch)} has landed, as {landing.candidate[:12]}; what was reverted since"
+                " lands by a new commit"
             )
 
 

@@ -63,7 +63,8 @@ def commit_leftovers(task: Task, prompt: str, author: Author) -> TreeState:
     """Commit what the work tree of a task has and its branch has not; return its state then.
 
     Hooks are not run, and nothing is signed: nobody is there to answer, and the integrator checks
-    what lands. Files that git ignores stay out.
+    what lands. Files that git ignores stay out; those
+    outside a sparse checkout do not.
 
     Raises:
         Refused: the tree is on another branch, an operation is under way in it, or a folder of it
@@ -78,7 +79,7 @@ def commit_leftovers(task: Task, prompt: str, author: Author) -> TreeState:
         raise Refused(f"a {state.operation} is under way in its work tree")
     git = repository_at(task.path, author.variables())
     if not state.is_clean:
-        git.run("add", "--all", limit_s=_LIMIT_S)
+        git.run("add", "--all", "--sparse", limit_s=_LIMIT_S)
     if found := embedded_in(task.path):
         raise Refused(
             f"in its work tree there are repositories by themselves: {named(found)}; git would have"
