@@ -118,7 +118,7 @@ def test_u_09_what_a_task_published_has_the_same_columns(
     enter(bus, job_of(task, "lead"), asked)
     (completion,) = map(row, completions.entries.list())
     assert (completion["jobId"], completion["commitSha"]) == (task.task, "2" * 40)
-    assert completion["message"] == f"Merge {task.branch}"
+    assert completion["message"] == f"Merge {task.task}: {task.prompt}"
     (job,) = map(jobs.row, jobs.entries.list())
     assert (job["taskId"], job["kind"]) == (task.task, "task.execute")
     assert json.loads(job["params"])["prompt"] == "mend the login"

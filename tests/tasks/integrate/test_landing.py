@@ -39,6 +39,27 @@ def test_approved_task_is_merged_checked_and_completed(yard: Yard) -> None:
     assert "five" in (yard.git.path / "a").read_text()
 
 
+@pytest.mark.parametrize(
+    ("prompt", "title"),
+    [
+        ("\n# Fix the *login*\nfor all", "Merge one: Fix the *login*"),
+        ({"params": {"instruction": "Fix\tit\x1b[2J"}}, "Merge one: Fix it[2J"),
+        ("word " * 40, "Merge one: " + "word " * 11 + "word…"),
+        (None, "Merge one"),
+        ({"a": 1}, "Merge one"),
+        (" \n", "Merge one"),
+    ],
+)
+def test_a_merge_is_titled_by_its_task_and_what_was_to_be_done(
+    yard: Yard, prompt: object, title: str
+) -> None:
+    """One printable line of at most 72 characters, whatever the prompt is."""
+    yard.approve("one", yard.branch("w/one", a=lines(l5="five")), prompt=prompt)
+    yard.integrate("true")
+    assert yard.git.ok("log", "-1", "--format=%s", "main") == title
+    assert yard.git.ok("log", "-1", "--format=%(trailers:key=Task)", "main") == "Task: one"
+
+
 def test_author_is_the_tasks_and_the_committer_the_configured_one(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
