@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ...schema.errors import InvalidInput
+from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.seqs import seq_in
 from ...tasks.board.board import Boards
 from ...tasks.board.comments import comment, comments, place_in
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 commands = Commands()
 
+#: How many digits a time has at least, in milliseconds since 1970: it is after 2001.
+_DIGITS_OF_TIMES = 13
+
 _COMMENT_HEADINGS = ("line", "now", "by", "comment", "text")
 
 
@@ -60,7 +63,7 @@ def board(
     with place.open() as bus:
         boards = Boards(bus)
         if at is not None:
-            show(boards.at(_seq_of(bus, at)))
+            show(boards.at(*_moment_of(bus, at)))
         elif output.is_terminal() and os.environ.get("TERM") != "dumb" and not once:
             _watch(bus, boards)
         else:
@@ -69,16 +72,26 @@ def board(
     return 0
 
 
-def _seq_of(bus: Bus, text: str) -> int:
-    """Return the seq that a text is, or the newest one of tasks at the time that it is."""
-    seq = seq_in(text)
-    if seq is not None and seq <= bus.log.newest_seq():
-        return seq
+def _moment_of(bus: Bus, text: str) -> tuple[int, int | None]:
+    """Return the seq that a text is, and no time; or the time that it is, and the seq of then.
+
+    A number is a seq, unless the log is shorter and it is the epoch millisecond of a time after
+    2001.
+
+    Raises:
+        InvalidInput: it is none of these.
+        NotFound: the log has no such seq yet.
+    """
+    seq, newest = seq_in(text), bus.log.newest_seq()
+    if seq is not None and seq <= newest:
+        return seq, None
+    if text.isascii() and text.isdecimal() and len(text.lstrip("0")) < _DIGITS_OF_TIMES:
+        raise NotFound(f"the log ends at seq {newest}: there is no {text}")
     try:
         at_ms = since_time(text, bus.now_ms(), "--at")
     except InvalidInput as error:
         raise InvalidInput(f"{error}, or a seq of the log") from error
-    return seq_at(bus, at_ms)
+    return seq_at(bus, at_ms), at_ms
 
 
 def _watch(bus: Bus, boards: Boards) -> None:

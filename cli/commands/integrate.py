@@ -113,7 +113,7 @@ def _run(integrator: Integrator, *, once: bool) -> None:
 
 
 def _has_failed(result: Result) -> bool:
-    return result.outcome not in ("landed", "requeued", "proposed")
+    return result.outcome not in ("landed", "requeued", "proposed", "would_land")
 
 
 def _print(result: Result) -> None:
@@ -122,7 +122,8 @@ def _print(result: Result) -> None:
         said.append(result.reason)
     if result.files:
         said.append(", ".join(_with_other(result, file) for file in result.files))
-    output.result(result.record(), f"{result.entry.name}: {result.outcome}  {': '.join(said)}")
+    outcome = "would land" if result.outcome == "would_land" else result.outcome
+    output.result(result.record(), f"{result.entry.name}: {outcome}  {': '.join(said)}")
     output.flush()
 
 

@@ -251,7 +251,7 @@ def list_tasks(
     ] = None,
     worker: Annotated[str | None, optional("A", "Only of this worker.", "--worker")] = None,
     ready: Annotated[
-        bool, typer.Option("--ready", help="Only those that could be started now.")
+        bool, typer.Option("--ready", help="Only those that their workers could start now.")
     ] = False,
     everything: Annotated[
         bool, typer.Option("--all", help="Also those whose state is final.")

@@ -183,7 +183,16 @@ def stage_all(git: Repository, embedded: list[str], limit_s: float) -> None:
         limit_s: how long each call may take.
     """
     others = [f":(top,exclude,literal){name}" for name in embedded]
-    add = ("-c", "advice.addEmbeddedRepo=false", "add", "--all", "--", ":(top)", *others)
+    add = (
+        "-c",
+        "advice.addEmbeddedRepo=false",
+        "add",
+        "--all",
+        "--sparse",
+        "--",
+        ":(top)",
+        *others,
+    )
     git.run(*add, limit_s=limit_s)
     if embedded:
         git.run("update-index", "--", *embedded, limit_s=limit_s)

@@ -12,6 +12,7 @@ from ...bus import tracing
 from ...bus.bus import Bus
 from ...schema.errors import InvalidInput
 from ...schema.message.canonical_json import decode
+from ...tasks.control.client_values import whole_number
 from ...tasks.control.entries import Entries, is_of_client
 from ...tasks.control.events import Tell
 from ...tasks.control.jobs import JobQueue
@@ -178,8 +179,5 @@ def status_asked(text: str | None) -> str | None:
 
 def ms_of(text: str | None, default: int) -> int:
     """Return how many milliseconds a client asks for; what is no positive number is the default."""
-    try:
-        asked = int(text or "")
-    except ValueError:
-        return default
+    asked = whole_number(text) or 0
     return min(asked, _MAX_MS) if asked > 0 else default

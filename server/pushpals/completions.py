@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import Response
 
 from ...subscribers.jobs.claims import ACTIVE, COMPLETED
+from ...tasks.control.client_values import limit_of
 from ...tasks.control.completions import Completions, row
-from ...tasks.control.entries import limit_of
 from ..access.access import GuardedRouter, TheClient
 from ..access.table import PUSHPALS
 from .common import (

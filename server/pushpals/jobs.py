@@ -7,7 +7,7 @@ from fastapi import Response
 from ...schema.message.limits import MAX_SEQ
 from ...schema.message.times import format_ts
 from ...subscribers.jobs.claims import ACTIVE
-from ...tasks.control.entries import limit_of
+from ...tasks.control.client_values import limit_of, whole_number
 from ...tasks.control.slo import summary
 from ..access.access import GuardedRouter, TheClient
 from ..access.table import PUSHPALS
@@ -135,8 +135,5 @@ def list_jobs(
 
 
 def _cursor(text: str | None) -> int | None:
-    try:
-        asked = int(text or "")
-    except ValueError:
-        return None
-    return min(max(0, asked), MAX_SEQ)
+    asked = whole_number(text)
+    return None if asked is None else min(max(0, asked), MAX_SEQ)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import Response
 
-from ...tasks.control.entries import limit_of
+from ...tasks.control.client_values import limit_of
 from ...tasks.control.requests import row
 from ...tasks.control.slo import summary
 from ..access.access import GuardedRouter, TheClient

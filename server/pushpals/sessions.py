@@ -7,6 +7,7 @@ from fastapi import Response
 from ...schema.message.ids import new_id
 from ...tasks.control.approvals import CLIENT, DECISIONS, Posts
 from ...tasks.control.envelope import PROTOCOL_VERSION
+from ...tasks.control.sessions import SessionNotFound
 from ..access.access import GuardedRouter, TheClient
 from ..access.principals import Scope
 from ..access.table import PUSHPALS
@@ -45,11 +46,17 @@ def say(
 def command(
     id: str, body: TheBody, sessions: TheSessions, trace: TheTrace, agent: TheClient
 ) -> Response:
-    """Store an event that an agent posts; 400 where its payload is invalid, and an error stored."""
+    """Store an event that an agent posts; 400 where its payload is invalid, and an error stored.
+
+    An unknown session is 400 as well, as clients of PushPals expect it here.
+    """
     sender = agent.work_as(name_in(body, "from") or agent.agent or UNKNOWN)
     if body.get("type") in DECISIONS.values():
         agent.require(Scope.TASKS_RW, why="to decide for a person: ")
-    event = Posts(sessions).command(id, body, sender=sender, trace=trace)
+    try:
+        event = Posts(sessions).command(id, body, sender=sender, trace=trace)
+    except SessionNotFound as error:
+        return answer({"ok": False, "message": str(error)}, 400)
     if event.wrong:
         told = f"Failed to validate event: {'; '.join(event.wrong)}"
         return answer({"ok": False, "message": told[:1000], "eventId": event.id}, 400)

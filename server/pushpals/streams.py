@@ -18,7 +18,9 @@ from starlette.requests import HTTPConnection
 
 from ...bus.log.filters import Wanted
 from ...schema.errors import AckbusError
+from ...schema.message.limits import MAX_SEQ
 from ...schema.paging import further
+from ...tasks.control.client_values import whole_number
 from ...tasks.control.sessions import Event, Page, Sessions
 from ..access.access import GuardedRouter, allowed
 from ..access.table import PUSHPALS
@@ -156,6 +158,5 @@ def _cut(page: Page) -> Iterator[_Batch]:
 
 
 def _cursor(text: str | None) -> int:
-    """Return the cursor that a client names; what is no number is 0."""
-    is_number = text is not None and text.isascii() and text.isdecimal() and len(text) < 19
-    return int(text) if is_number and text is not None else 0
+    """Return the cursor that a client names; what begins with no number is 0."""
+    return min(max(0, whole_number(text) or 0), MAX_SEQ)

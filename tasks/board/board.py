@@ -58,7 +58,7 @@ class Board:
         jobs: those that have no task yet, the oldest first; none of the past are known.
         changes: the newest messages that tell of heartbeats and of changes of state, the newest
             first.
-        problem: why no forecast could be made, or None.
+        problem: why there are no conflicts and no reserved files, or None.
     """
 
     at_ms: int
@@ -84,6 +84,10 @@ class Board:
             "changes": [_change_record(message) for message in self.changes],
             "problem": self.problem,
         }
+
+
+#: Why a board of the past has no conflicts.
+_OF_THE_PAST = "of the past, what branches and reservations were then is not known"
 
 
 class Boards:
@@ -130,10 +134,14 @@ class Boards:
             problem=problem,
         )
 
-    def at(self, seq: int) -> Board:
+    def at(self, seq: int, at_ms: int | None = None) -> Board:
         """Return the board as it was when a message was the newest.
 
-        Heartbeats, leases and forecasts of the past are not known.
+        Heartbeats, leases and forecasts of the past are not known, as its `problem` says.
+
+        Args:
+            seq: of the message; 0 is before the first.
+            at_ms: the moment; None: that of the newest message of it.
 
         Raises:
             InvalidInput: there is no such message yet.
@@ -148,9 +156,11 @@ class Boards:
         rows = tuple(Row(task, None, None) for task in tasks)
         changes = tuple(newest_changes(self._bus, seq))
         message = self._bus.log.readable(seq) if seq else None
-        at_ms = max([0 if message is None else message.ts_ms, *(each.ts_ms for each in changes)])
+        if at_ms is None:
+            newest_ms = 0 if message is None else message.ts_ms
+            at_ms = max([newest_ms, *(each.ts_ms for each in changes)])
         waiting = tuple(of_tasks(rows, is_now=False))
-        return Board(at_ms, seq, rows, waiting, changes=changes)
+        return Board(at_ms, seq, rows, waiting, changes=changes, problem=_OF_THE_PAST)
 
     def _of_git(self, tasks: Sequence[Task]) -> tuple[list[Clash], list[Reserved], str | None]:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...subscribers.jobs.claims import ACTIVE, COMPLETED, Outcome
 from ..records.entry import Entry
 from ..steps.messages import COMPLETIONS, JOBS
+from .client_values import text_of
 from .entries import Entries, NotClaimed, failed
 from .requests import required
 
@@ -42,7 +43,8 @@ class Completions:
             InvalidInput: job, session or message is missing.
         """
         job, session, message = required(body, "jobId", "sessionId", "message")
-        more = {name: body[name] for name in _OPTIONAL if isinstance(body.get(name), str)}
+        texts = {name: text_of(body.get(name)) for name in _OPTIONAL}
+        more = {name: text for name, text in texts.items() if text}
         payload = {"jobId": job, "sessionId": session, "message": message, **more}
         entry, _ = self.entries.add(payload, agent=agent, parent=job, trace=trace)
         return entry.id
@@ -85,7 +87,7 @@ class Completions:
         Raises:
             NotClaimed: it is not claimed.
         """
-        return self.entries.end(id, failed(error, None), agent=agent)
+        return self.entries.end(id, failed(text_of(error)), agent=agent)
 
 
 def row(entry: Entry) -> dict[str, Any]:
@@ -103,6 +105,8 @@ def row(entry: Entry) -> dict[str, Any]:
         "status": entry.status,
         "pusherId": entry.holder,
         "error": None if failure is None else entry.job.error or failure["message"],
+        "completedAt": times["completedAt"],
+        "failedAt": times["failedAt"],
         "createdAt": times["createdAt"],
         "updatedAt": times["updatedAt"],
     }

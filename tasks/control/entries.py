@@ -7,7 +7,7 @@ from functools import cached_property
 from ...schema.errors import InvalidInput, Refused
 from ...schema.message.canonical_json import encode
 from ...schema.message.draft import Draft
-from ...schema.message.limits import MAX_AGENT_CHARS
+from ...schema.message.limits import MAX_AGENT_CHARS, MAX_SEQ
 from ...schema.message.names import check_agent
 from ...schema.message.priority import PRIORITY_NAMES
 from ...schema.message.times import format_ts
@@ -174,36 +174,40 @@ class Entries:
             return self._entry(entry.message.seq)
 
     def counts(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Return how many entries there are of each status, and how many wait of each priority."""
+        """Return how many entries there are of each status, and of each priority how many are open.
+
+        Open are those that are pending or claimed.
+        """
         self.queue.fill()
         by_status = dict.fromkeys(map(self._word, states.STATES), 0)
         by_priority = dict.fromkeys(PRIORITY_NAMES, 0)
         for state, priority, count in Views.of(self.bus).counts(self.queue.info, _WALKED):
             by_status[status_of(self.name, state)] += count  # type: ignore[arg-type]
-            if state == states.QUEUED:
+            if state in (states.QUEUED, states.RUNNING):
                 by_priority[PRIORITY_NAMES[priority]] += count
         return by_status, by_priority
 
     def in_line(self, limit: int = SHOWN_IN_LINE) -> list[dict[str, Any]]:
-        """Return the first of those that wait, with their places and estimates."""
-        shown = []
+        """Return the first of those that may be claimed, in line, with places and estimates."""
         views = Views.of(self.bus)
-        for entry in self.list("pending", limit):
-            place = views.place(self.queue.info, entry.job.seq)
-            shown.append(
-                {
-                    "id": entry.id,
-                    "sessionId": entry.session,
-                    "priority": entry.priority,
-                    "enqueuedAt": _at(entry.job.created_at_ms),
-                    "queuePosition": place,
-                    "etaMs": eta_ms(entry.job.priority, place),
-                }
-            )
-        return shown
+        jobs = JobControl(self.queue).list(states.QUEUED, limit=limit)
+        waiting = [
+            self._entry(job.seq, job) for job in jobs if views.place(self.queue.info, job.seq)
+        ]
+        return [
+            {
+                "id": entry.id,
+                "sessionId": entry.session,
+                "priority": entry.priority,
+                "enqueuedAt": _at(entry.job.created_at_ms),
+                "position": position,
+                "etaMs": eta_ms(entry.job.priority, position),
+            }
+            for position, entry in enumerate(waiting, 1)
+        ]
 
     def list(self, status: str | None = None, limit: int = LIMIT) -> list[Entry]:
-        """Return entries, the newest first; those that are pending in line.
+        """Return entries, the newest first.
 
         Raises:
             InvalidInput: there is no such status.
@@ -214,7 +218,8 @@ class Entries:
             if not wanted:
                 raise InvalidInput("Invalid status filter")
         control = JobControl(self.queue)
-        return [self._entry(job.seq, job) for job in control.list(*wanted, limit=limit)]
+        jobs = control.list(*wanted, limit=limit, before_seq=MAX_SEQ + 1)
+        return [self._entry(job.seq, job) for job in jobs]
 
     def at(self, seq: int) -> Entry:
         """Return the entry of a message.
@@ -255,10 +260,9 @@ def is_by_door(instance: str) -> bool:
     return instance.startswith(_BY_DOOR)
 
 
-def failed(message: object, detail: object) -> Outcome:
+def failed(message: str, detail: str = "") -> Outcome:
     """Return the outcome of an entry that fails for good; without words, its default."""
-    why = message.strip() if isinstance(message, str) and message.strip() else UNKNOWN_ERROR
-    more = detail.strip() if isinstance(detail, str) else ""
+    why, more = message or UNKNOWN_ERROR, detail
     told = {"message": why, "detail": more} if more else {"message": why}
     error = f"{why}: {more}" if more else why
     return Outcome(status=states.FAILED, error=error, result=json_text(told), retry=False)
@@ -267,15 +271,6 @@ def failed(message: object, detail: object) -> Outcome:
 def json_text(value: object) -> str:
     """Return a value as JSON text."""
     return encode(value).decode()
-
-
-def limit_of(text: str | None, default: int = LIMIT) -> int:
-    """Return how many a client asks for, within 1 and 500; what is no number is the default."""
-    try:
-        asked = int(text or "")
-    except ValueError:
-        return default
-    return min(max(1, asked), MAX_LIMIT)
 
 
 def _at(ms: int | None) -> str | None:

@@ -14,6 +14,7 @@ from ..records.estimates import Budgets, eta_ms
 from ..records.job_output import JobOutput
 from ..records.worker_details import Workers
 from ..steps.messages import JOBS
+from .client_values import json_or_none, text_of
 from .entries import Entries, failed, json_text
 from .events import nobody
 from .job_schema import KIND, check_job
@@ -77,7 +78,7 @@ class JobQueue:
         target = _text(body.get("targetWorkerId"))
         payload = {
             "taskId": task,
-            "sessionId": _text(body.get("sessionId")),
+            "sessionId": text_of(body.get("sessionId")) or None,
             "kind": kind,
             "params": params,
             "queueWaitBudgetMs": budgets.queue_wait_ms,
@@ -123,12 +124,15 @@ class JobQueue:
             return self.row(entry), entry.wait_ms(), entry.claim.token
 
     def complete(self, id: str, body: Mapping[str, Any], *, agent: str | None = None) -> Entry:
-        """End a claimed job with its summary and artifacts.
+        """End a claimed job with its summary and, as JSON text, its artifacts.
 
         Raises:
             NotClaimed: it is not claimed.
         """
-        result = {name: body[name] for name in ("summary", "artifacts") if name in body}
+        result = {
+            "summary": body.get("summary"),
+            "artifacts": json_or_none(body.get("artifacts")),
+        }
         with self._bus.transaction():
             entry = self.entries.end(id, Outcome(result=json_text(result)), agent=agent)
             self._settle_worker(entry)
@@ -142,8 +146,9 @@ class JobQueue:
         Raises:
             NotClaimed: it is not claimed.
         """
+        outcome = failed(text_of(message), text_of(detail))
         with self._bus.transaction():
-            entry = self.entries.end(id, failed(message, detail), agent=agent)
+            entry = self.entries.end(id, outcome, agent=agent)
             self._settle_worker(entry)
             self.tell_failure(entry)
             return entry
@@ -173,12 +178,9 @@ class JobQueue:
         return self.output.add_text(self._found(id).message.seq, line)
 
     def logs(self, id: str, after_id: int = 0, limit: int = 50) -> list[StoredLine]:
-        """Return lines that a job printed, after one, in order.
-
-        Raises:
-            NotFound: there is no such job.
-        """
-        return self.output.after(self._found(id).message.seq, after_id, limit)
+        """Return lines that a job printed, after one, in order; none of a job that is not there."""
+        entry = self.entries.get(id)
+        return [] if entry is None else self.output.after(entry.message.seq, after_id, limit)
 
     def row(self, entry: Entry) -> dict[str, Any]:
         """Return a job by the names of PushPals' columns."""

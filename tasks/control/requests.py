@@ -10,6 +10,7 @@ from ..records.aliases import priority_of
 from ..records.entry import Entry
 from ..records.estimates import Budgets, eta_ms
 from ..steps.messages import QUEUES, REQUESTS
+from .client_values import json_or_none, text_of
 from .entries import Entries, failed, json_text
 from .events import nobody
 
@@ -87,12 +88,12 @@ class Requests:
         return row(entry), wait_ms, entry.claim.token
 
     def complete(self, id: str, result: object = None, *, agent: str | None = None) -> Entry:
-        """End a claimed request with a result, and answer its sender.
+        """End a claimed request with a result, and answer its sender; false values are none.
 
         Raises:
             NotClaimed: it is not claimed.
         """
-        return self._end(id, Outcome(result=json_text(result)), agent, _ANSWERS.success, result)
+        return self._end(id, Outcome(result=json_or_none(result)), agent, _ANSWERS.success, result)
 
     def fail(
         self, id: str, message: object = None, detail: object = None, *, agent: str | None = None
@@ -102,7 +103,7 @@ class Requests:
         Raises:
             NotClaimed: it is not claimed.
         """
-        outcome = failed(message, detail)
+        outcome = failed(text_of(message), text_of(detail))
         return self._end(id, outcome, agent, _ANSWERS.failure, outcome.error)
 
     def _end(
@@ -142,14 +143,14 @@ def row(entry: Entry) -> dict[str, Any]:
 
 
 def required(body: Mapping[str, Any], *names: str) -> list[str]:
-    """Return fields of a body that must be text with something in it.
+    """Return fields of a body as texts, each of which must have something in it.
 
     Raises:
         InvalidInput: one is missing; the error names all that must be there.
     """
-    values = [body.get(name) for name in names]
-    if all(isinstance(value, str) and value.strip() for value in values):
-        return [str(value).strip() for value in values]
+    values = [text_of(body.get(name)) for name in names]
+    if all(values):
+        return values
     *first, last = names
     told = f"{', '.join(first)} and {last} are" if first else f"{last} is"
     raise InvalidInput(f"{told} required")

@@ -122,18 +122,17 @@ class Sweep:
             return None
         entry = self._jobs.entries.at(claim.seq)
         beat = self._bus.heartbeats.get(claim.group)
-        is_aligned = beat is not None and beat.status == "working" and beat.task == entry.id
-        beat_age_ms = None if beat is None else max(0, now_ms - beat.ts_ms)
-        if is_aligned and beat_age_ms is not None and beat_age_ms <= stale_ms:
+        seen_at_ms = active_at_ms
+        if beat is not None and beat.status == "working" and beat.task == entry.id:
             stale_ms = _with_grace(entry, stale_ms)
-        if now_ms - active_at_ms < stale_ms:
-            return None
-        if is_aligned and beat_age_ms is not None and beat_age_ms < stale_ms:
+            seen_at_ms = max(active_at_ms, beat.ts_ms)
+        if now_ms - seen_at_ms < stale_ms:
             return None
         return _detail(claim, beat, active_at_ms, now_ms, stale_ms)
 
 
 def _with_grace(entry: Entry, stale_ms: int) -> int:
+    """Return how long a job whose worker says that it is at it may show no sign of life."""
     budgets = Budgets.of(entry.payload(), entry.job.priority)
     whole_ms = budgets.execution_ms + budgets.finalization_ms
     return max(stale_ms, min(whole_ms, _GRACE * stale_ms))

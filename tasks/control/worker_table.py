@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 #: How old the last beat of a worker that is online is at most, unless asked otherwise.
 ONLINE_MS = 15_000
 
+#: The least age that a client may name for that.
+_MIN_ONLINE_MS = 1_000
+
 #: For how long a planner waits for a worker, in seconds, and how many it has started at most.
 WAIT_S, MAX_STARTED = 15.0, 1
 
@@ -93,8 +96,9 @@ class WorkerTable:
         """Return the workers, by name: of this door, and all others of the queue of jobs.
 
         Args:
-            online_ms: how old the last beat of one that is online is at most.
+            online_ms: how old the last beat of one that is online is at most; 1,000 at least.
         """
+        online_ms = max(_MIN_ONLINE_MS, online_ms)
         info = self._jobs.queue.info
         active = Counter(claim.group for claim in Views.of(self._bus).active_claims(info))
         beats = {beat.agent: beat for beat in self._bus.heartbeats.list()}

@@ -18,6 +18,7 @@ from ..steps.messages import TASKS
 from ..steps.tasks import Tasks
 from .checks import END_CHARS
 from .entries import Result
+from .telling import tell_session, words_of_check, words_of_outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
 
 STARTED, CHECKED, OUTPUT = "integration_started", "check_result", "check_output"
 INTENT, OUTCOME = "integration_intent", "integration_outcome"
-
-#: How often an entry is tried while its target moves, before its attempt ends.
-MAX_ATTEMPTS = 3
 
 
 class Stale(AckbusError):
@@ -90,9 +88,13 @@ class Book:
 
     def start(self, entries: Sequence[Entry], onto: str) -> None:
         """Tell that the integration of entries begins."""
-        self._bus.log.append(
-            self._draft(entry, STARTED, target=self._target, onto=onto) for entry in entries
-        )
+        with self._bus.transaction():
+            self._bus.log.append(
+                self._draft(entry, STARTED, target=self._target, onto=onto) for entry in entries
+            )
+            for entry in entries:
+                words = f"{self._agent} claimed {entry.branch}, to merge it into {self._target}"
+                self._tell_session(entry, words)
 
     def tell_check(self, made: Sequence[Made], candidate: str, result: CheckResult) -> None:
         """Tell of a check, in the conversation of each entry of the batch."""
@@ -117,7 +119,10 @@ class Book:
         if len(result.output) > len(end):
             whole = {"command": result.command, "candidate": candidate, "output": result.output}
             drafts += [self._draft(each.entry, OUTPUT, **whole) for each in made]
-        self._bus.log.append(drafts)
+        with self._bus.transaction():
+            self._bus.log.append(drafts)
+            for each in made:
+                self._tell_session(each.entry, words_of_check(result))
 
     def intend(
         self,
@@ -249,21 +254,21 @@ class Book:
             self.close(entry, Outcome(status=FAILED, error=reason, retry=False, is_reply=True))
         return result
 
-    def requeue(self, entry: Entry, reason: str, *, most: int = MAX_ATTEMPTS) -> Result:
+    def requeue(self, entry: Entry, reason: str, *, most: int | None = None) -> Result:
         """Store and tell that an entry is tried again: its target moved meanwhile, for instance.
 
-        Where it was tried so often, its attempt ends.
+        No attempt is counted, of the entry or of its task: whoever moved the target did that.
+
+        Args:
+            most: after so many tries its attempt ends instead; None: after none.
         """
-        if entry.attempts >= most:
+        if most is not None and entry.attempts >= most:
             return self.refuse(entry, "rejected", f"{reason}, {entry.attempts} times")
         result = Result(entry, "requeued", None, (), reason)
         with self._bus.transaction():
             self._holding.check()
             self._tell(result)
-            again = Outcome(
-                status=FAILED, error=reason, retry=True, retry_after_s=0.0, is_reply=True
-            )
-            self.close(entry, again)
+            self.hand_back(entry, reason)
         return result
 
     def close(self, entry: Entry, outcome: Outcome) -> None:
@@ -292,6 +297,10 @@ class Book:
             "others": dict(result.others),
         }
         self._bus.log.append([self._draft(result.entry, OUTCOME, **told)])
+        self._tell_session(result.entry, words_of_outcome(result, self._target))
+
+    def _tell_session(self, entry: Entry, words: str) -> None:
+        tell_session(self._bus, entry, self._agent, words)
 
     def _draft(self, entry: Entry, type: str, **more: object) -> Draft:
         return Draft(

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from ...subscribers.jobs.claims import Claim
 
     #: The end of an entry. `proposed`: somebody else is asked to move the target.
-    OutcomeKind = Literal["landed", "conflict", "check_failed", "requeued", "rejected", "proposed"]
+    #: `would_land`: it merges, and was only looked at.
+    OutcomeKind = Literal[
+        "landed", "conflict", "check_failed", "requeued", "rejected", "proposed", "would_land"
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +32,7 @@ class Entry:
         head: the commit; None where the completion names none.
         repository, target: where it is to land; None: wherever its integrator works.
         title: its subject, or None.
+        session: the session of PushPals' clients that it belongs to, or None.
     """
 
     message: Message
@@ -40,6 +44,7 @@ class Entry:
     repository: str | None
     target: str | None
     title: str | None
+    session: str | None = None
 
     @classmethod
     def of(cls, message: Message, claim: Claim | None = None) -> Entry:
@@ -57,6 +62,7 @@ class Entry:
             repository=_text(told, "repository"),
             target=_text(told, "target"),
             title=_text(told, "prTitle") or _text(told, "message"),
+            session=_text(told, "sessionId"),
         )
 
     @property
@@ -69,11 +75,6 @@ class Entry:
         """The message of a merge commit."""
         subject = f"Merge {self.branch}" if self.title is None else self.title
         return f"{subject}\n" if self.task is None else f"{subject}\n\nTask: {self.task}\n"
-
-    @property
-    def attempts(self) -> int:
-        """The number of times that it was claimed."""
-        return 1 if self.claim is None else self.claim.attempt
 
     def about(self) -> dict[str, object]:
         """Return what every message about it says."""

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 #: How often an entry is tried whose candidate can't be signed.
 _SIGNING_TRIES = 2
 
+#: How often the target may move while candidates are checked, before the integrator rests.
+MOVES = 3
+
 
 class Stopped(Exception):
     """The integrator was told to stop; what it had not landed stays in the queue."""
@@ -74,6 +77,7 @@ class Lander:
         self._ownership = Ownership(bus, place)
         self._started: set[int] = set()
         self._failed: set[str] = set()  # trees of batches
+        self._moves = 0  # of the target by others, one after another
 
     def check_free(self) -> None:
         """Check that the target could be moved now.
@@ -276,6 +280,7 @@ class Lander:
             self._book.abandon(landings)
             for each in made:
                 self._tell(self._book.requeue(each.entry, str(error)))
+            self._rest_if_it_moves_on(str(error))
         except TargetBusy:
             self._book.abandon(landings)
             raise
@@ -286,8 +291,20 @@ class Lander:
             else:
                 self._tell(self._book.refuse(made[0].entry, "rejected", str(error)))
         else:
+            self._moves = 0
             for each, landing in zip(made, landings, strict=True):
                 self._tell(self._book.landed(each.entry, landing))
+
+    def _rest_if_it_moves_on(self, reason: str) -> None:
+        """Leave a target alone for a moment that others move faster than it is checked.
+
+        Raises:
+            TargetBusy: it was moved `MOVES` times in a row; the entries wait in the queue.
+        """
+        self._moves += 1
+        if self._moves >= MOVES:
+            self._moves = 0
+            raise TargetBusy(f"{reason}, {MOVES} times in a row; it is tried again")
 
     def _propose(self, made: Made, landing: Landing) -> None:
         assert self._rules.propose is not None, made

@@ -6,6 +6,7 @@ from tempfile import TemporaryDirectory
 
 from ...git.branches.candidates import Candidates
 from ...git.branches.forecast import objects_aside
+from ...git.branches.patches import contains
 from ...git.sealed import SealedRepository
 from ...git.view_folders import own_folder
 from ...schema.errors import Refused, shown
@@ -34,7 +35,8 @@ def request(bus: Bus, place: Place, rules: Rules, branches: Sequence[str]) -> No
     """Add branches without a task to the queue, at the commits that they are at.
 
     Raises:
-        Refused: there is no such branch, or the same commit of it waits or has landed.
+        Refused: there is no such branch, or the same commit of it waits, or has landed and is in
+            the target still.
     """
     Changes(bus).create_queues()
     drafts = []
@@ -61,9 +63,13 @@ def _refuse_same(bus: Bus, place: Place, rules: Rules, branch: str, head: str) -
     for entry in waiting(bus, place, rules):
         if (entry.branch, entry.head) == (branch, head):
             raise Refused(f"{shown(branch)} waits already, at {head[:12]}; see 'bus queue list'")
+    target = place.commit(place.branch_ref(rules.target))
     for landing in Landings.of(bus).of_head(place.common_dir, rules.target, head):
-        if landing.state == "landed":
-            raise Refused(f"{shown(branch)} has landed, as {landing.candidate[:12]}")
+        if landing.state == "landed" and contains(place.git, target, landing.candidate):
+            raise Refused(
+                f"{shown(branch)} has landed, as {landing.candidate[:12]}; what was reverted since"
+                " lands by a new commit"
+            )
 
 
 def waiting(bus: Bus, place: Place, rules: Rules) -> list[Entry]:
@@ -106,7 +112,7 @@ def look(bus: Bus, place: Place, rules: Rules) -> Iterator[Result]:
             for _, conflict in stack.wrong:
                 yield _refused(bus, place, rules, entry, conflict, candidates, onto)
             if stack.made or stack.there:
-                yield Result(entry, "landed", reason="it would merge; nothing was checked")
+                yield Result(entry, "would_land", reason="it merges; nothing was checked")
             onto = stack.made[-1].candidate.commit if stack.made else onto
 
 

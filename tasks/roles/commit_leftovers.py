@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ...git.trees.tree_state import embedded_in, named, read_state, repository_of, stage_all
 from ...schema.errors import InvalidInput, Refused, shown
+from ..steps.titles import subject_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 
 #: How long git, with its filters, may take for one step, in seconds.
 _LIMIT_S = 300.0
-
-#: How long the first line of a commit's message is at most, in characters.
-_SUBJECT_CHARS = 72
 
 _AUTHOR = re.compile(r"\s*([^<>\n]+?)\s*<([^<>\n]+)>\s*")
 
@@ -63,7 +61,8 @@ def commit_leftovers(tree: Tree, task: Task, prompt: str, author: Author) -> Tre
     """Commit what the work tree of a task has and its branch has not; return its state then.
 
     Hooks are not run, and nothing is signed: nobody is there to answer, and the integrator checks
-    what lands. Files that git ignores stay out.
+    what lands. Files that git ignores stay out; those
+    outside a sparse checkout do not.
 
     Raises:
         Refused: the tree is on another branch, an operation is under way in it, or a folder of it
@@ -88,20 +87,10 @@ def commit_leftovers(tree: Tree, task: Task, prompt: str, author: Author) -> Tre
         return state
     if not git.run("diff", "--cached", "--name-only", "HEAD", limit_s=_LIMIT_S):
         return state  # by filters, or by times alone, it looked changed
-    message = f"{_subject(task.task, prompt)}\n\nTask: {task.task}\nAttempt: {task.attempt}\n"
+    subject = subject_of(prompt) or f"Work on {task.task}"
+    message = f"{subject}\n\nTask: {task.task}\nAttempt: {task.attempt}\n"
     command = ("commit", "--quiet", "--no-verify", "--no-gpg-sign", "--file=-")
     git.run(
         "-c", "core.hooksPath=/dev/null", *command, stdin=os.fsencode(message), limit_s=_LIMIT_S
     )
     return read_state(tree, task.base)
-
-
-def _subject(task: str, prompt: str) -> str:
-    """Return the first line of a commit's message: that of the prompt, cut at a word."""
-    lines = (" ".join(line.split()) for line in prompt.splitlines())
-    words = next((line.lstrip("#-* ") for line in lines if line.lstrip("#-* ")), "")
-    text = "".join(char for char in words if char.isprintable()) or f"Work on {task}"
-    if len(text) <= _SUBJECT_CHARS:
-        return text
-    cut = text[: _SUBJECT_CHARS - 1].rpartition(" ")[0]
-    return f"{cut or text[: _SUBJECT_CHARS - 1]}…"

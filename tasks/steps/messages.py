@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ...schema.message.draft import Draft
 from ...subscribers.jobs.work_headers import work_headers
+from .titles import merge_title
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ def completion_of(task: Task, agent: str) -> Draft:
             "head": task.head,
             "base": task.base,
             "target": task.target,
+            "message": merge_title(task),
         },
         agent,
         correlation_id=task.correlation_id,

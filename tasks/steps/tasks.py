@@ -152,10 +152,11 @@ class Tasks(WorkerSteps, ReviewSteps):
         self._table.mark_cleaned(name)
 
     def _is_ready(self, task: Task) -> bool:
+        held = self.holder(task)
         return (
             task.state == "ASSIGNED"
             and not task.unproven
-            and self.holder(task) is None
+            and (held is None or held.holder == task.worker)
             and not self._table.unlanded(task.depends_on)
         )
 
@@ -175,8 +176,8 @@ class Tasks(WorkerSteps, ReviewSteps):
             states: the states that they may have.
             worker: whose they are.
             is_live: leave out those whose state is final.
-            is_ready: only those that could be started now: ASSIGNED, free, and all that they
-                depend on has landed.
+            is_ready: only those that their workers could start now: ASSIGNED, held by nobody
+                else, and all that they depend on has landed.
             since_ms: leave out those made before this epoch millisecond.
             limit: how many at most.
 

@@ -73,7 +73,7 @@ def test_u_38_lists_have_limits_counts_and_levels(door: httpx.Client) -> None:
     assert len(found["requests"]) == 1
     assert found["counts"] == {"pending": 3, "claimed": 0, "completed": 0, "failed": 0}
     assert found["priorityCounts"] == {"interactive": 0, "normal": 3, "background": 0}
-    assert [each["queuePosition"] for each in found["pendingSnapshot"]] == [1, 2, 3]
+    assert [each["position"] for each in found["pendingSnapshot"]] == [1, 2, 3]
     assert found["slo"]["successRate"] is None
     for path in ("/requests", "/jobs", "/completions"):
         assert get(door, path, 400, status="foo")["message"] == "Invalid status filter"

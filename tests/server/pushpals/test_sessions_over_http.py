@@ -82,7 +82,7 @@ def test_u_25_an_agent_posts_events(session: httpx.Client, bus: Bus) -> None:
     assert (message.type, message.from_agent) == ("session.task_progress", "agent:w1")
     for bad in ({"type": "nothing", "payload": {}}, {"type": "log"}, {"payload": {}}, {}):
         post(session, "/sessions/s1/command", 400, **bad)
-    post(session, "/sessions/nowhere/command", 404, type="done", payload={"ok": True})
+    post(session, "/sessions/nowhere/command", 400, type="done", payload={"ok": True})
     assert len(events(bus)) == 1
     found = post(session, "/sessions/s1/command", 400, type="done", payload={"ok": 1})
     assert found["message"] == "Failed to validate event: /payload/ok must be true or false"

@@ -194,6 +194,28 @@ def test_bus_task_board_prints_tables_or_an_object(present: Workshop, run_bus: R
     assert json.loads(run_bus("task", "board", "--json", "--at", "1h", *place).out)["tasks"] == []
 
 
+@pytest.mark.parametrize("moment", ["1", "2001-01-01", "1000000000000"])
+def test_a_board_of_the_past_has_its_time_and_says_what_it_lacks(
+    present: Workshop, run_bus: RunBus, moment: str
+) -> None:
+    """Before the first task as well; a person reads no year that nobody named."""
+    place = ("--dir", present.bus.layout.directory)
+    present.bus.publish("note", {}, from_agent="lead")
+    past = run_bus("task", "board", "--at", moment, *place)
+    assert past.code == 0
+    assert "1970" not in past.out
+    assert "no forecast of conflicts: of the past" in past.err
+
+
+@pytest.mark.parametrize("seq", ["0", "4000", "999999999", "0000000000004000"])
+def test_a_seq_that_the_log_has_not_is_no_time(
+    present: Workshop, run_bus: RunBus, seq: str
+) -> None:
+    found = run_bus("task", "board", "--at", seq, "--dir", present.bus.layout.directory)
+    assert (found.code, found.out) == (4, "")
+    assert f": there is no {seq}" in found.err
+
+
 def test_a_moment_that_is_none_is_refused(present: Workshop, run_bus: RunBus) -> None:
     place = ("--dir", present.bus.layout.directory)
     wrong = run_bus("task", "board", "--at", "soon", *place)

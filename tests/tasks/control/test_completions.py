@@ -1,6 +1,7 @@
 """Completions: first in, first out; states; and a claim whose holder is gone."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -20,8 +21,15 @@ from .test_requests import rows
 
 KEYS = [
     *("id", "jobId", "sessionId", "commitSha", "branch", "message", "prTitle", "prBody", "status"),
-    *("pusherId", "error", "createdAt", "updatedAt"),
+    *("pusherId", "error", "completedAt", "failedAt", "createdAt", "updatedAt"),
 ]
+
+#: Columns that are not in the view.
+TIMES = ("completedAt", "failedAt")
+
+
+def in_view(completion: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in completion.items() if name not in TIMES}
 
 
 def finish(completions: Completions, **more: object) -> str:
@@ -46,8 +54,10 @@ def test_u_53_pending_claimed_processed_or_failed(completions: Completions, bus:
         completions.fail(ids[0], "late")
     found = [row(entry) for entry in completions.entries.list()]
     assert [list(each) for each in found] == [KEYS] * 2
-    assert rows(bus, "pushpals_completions") == found[::-1]
+    assert rows(bus, "pushpals_completions") == [in_view(each) for each in found[::-1]]
     assert [each["error"] for each in found] == ["conflict", None]
+    ended = [(each["completedAt"] is None, each["failedAt"] is None) for each in found]
+    assert ended == [(True, False), (False, True)]
     assert completions.entries.counts()[0] == {
         "pending": 0,
         "claimed": 0,
@@ -108,7 +118,7 @@ def test_u_09_what_a_task_published_has_the_same_columns(
     enter(bus, job_of(task, "lead"), asked)
     (completion,) = map(row, completions.entries.list())
     assert (completion["jobId"], completion["commitSha"]) == (task.task, "2" * 40)
-    assert completion["message"] == f"Merge {task.branch}"
+    assert completion["message"] == f"Merge {task.task}: {task.prompt}"
     (job,) = map(jobs.row, jobs.entries.list())
     assert (job["taskId"], job["kind"]) == (task.task, "task.execute")
     assert json.loads(job["params"])["prompt"] == "mend the login"
@@ -116,4 +126,4 @@ def test_u_09_what_a_task_published_has_the_same_columns(
     assert request["prompt"] == "mend the login"
     assert rows(bus) == [request]
     assert rows(bus, "pushpals_jobs") == [job]
-    assert rows(bus, "pushpals_completions") == [completion]
+    assert rows(bus, "pushpals_completions") == [in_view(completion)]

@@ -47,7 +47,7 @@ def test_u_40_a_job_has_exactly_these_keys(jobs: JobQueue, bus: Bus, clock: Cloc
     view = {str(each["id"]): each for each in rows(bus, "pushpals_jobs")}
     assert view == {str(each["id"]): each for each in found}
     assert (view[done]["durationMs"], view[done]["params"]) == (2_000, '{"a":[1,"ä"]}')
-    assert json.loads(view[done]["result"]) == {"summary": "it works", "artifacts": []}
+    assert json.loads(view[done]["result"]) == {"summary": "it works", "artifacts": "[]"}
 
 
 def test_u_41_budgets_by_tier_and_from_the_plan(jobs: JobQueue) -> None:
@@ -289,3 +289,14 @@ def test_a_worker_that_is_late_or_has_a_job_is_never_picked() -> None:
         WorkerRow({}, "broken", "error", True, 0),
     ]
     assert pick_worker(lambda: seen) is None
+
+
+def test_u_48_online_means_a_beat_within_a_second_at_least(
+    workers: WorkerTable, clock: Clock
+) -> None:
+    """U-48: an age below 1,000 ms counts as that."""
+    workers.heartbeat({"workerId": "w1"})
+    clock.advance(1)
+    assert [each.is_online for each in workers.list(1)] == [True]
+    clock.advance(0.001)
+    assert [each.is_online for each in workers.list(1)] == [False]

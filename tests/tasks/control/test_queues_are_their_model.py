@@ -26,6 +26,8 @@ WORKERS = ("w1", "w2")
 #: How much older one must be to go before one that is a step more urgent; how often a lost one is
 #: tried; how long a job shows no activity, and its door's lease.
 AGEING_MS, MAX_ATTEMPTS, STALE_MS, JOB_LEASE_MS = 60_000, 4, 120_000, 86_400_000
+#: How long a job whose worker is at it shows neither activity nor a beat, by its budgets.
+GRACE_MS = {"interactive": 420_000, "normal": 600_000, "background": 600_000}
 DONE = {"requests": "completed", "jobs": "completed", "completions": "processed"}
 
 queues = st.sampled_from(QUEUES)
@@ -40,6 +42,7 @@ class Entry:
     number: int
     rank_ms: int
     target: str | None
+    priority: str
     status: str = "pending"
     worker: str | None = None
     attempt: int = 1
@@ -89,7 +92,9 @@ class Control(RuleBasedStateMachine):
             priority = "normal"  # completions have none
         rank_ms = self.now_ms + PRIORITIES.index(priority) * AGEING_MS
         number = sum(map(len, self.model.values()))
-        self.model[name].append(Entry(id, number, rank_ms, only if name == "jobs" else None))
+        self.model[name].append(
+            Entry(id, number, rank_ms, only if name == "jobs" else None, priority)
+        )
 
     @rule(name=queues, worker=workers)
     def claim(self, name: str, worker: str) -> None:
@@ -174,7 +179,7 @@ class Control(RuleBasedStateMachine):
         if is_beating:
             self.now_ms += 60_000
             self.beat(worker, "busy", 0)
-        self.now_ms += STALE_MS - early_ms
+        self.now_ms += GRACE_MS["interactive"] - early_ms
         self.look()
 
     @rule(name=queues, early_ms=st.sampled_from((0, 1)), times=st.integers(1, MAX_ATTEMPTS))
@@ -216,10 +221,11 @@ class Control(RuleBasedStateMachine):
         assert [each.job for each in self.sweep.run()] == expected
 
     def _is_stale(self, entry: Entry) -> bool:
-        """The rule in the simplest words: no activity, and no fresh beat of a worker at it."""
+        """The rule in the simplest words: neither activity nor a beat of a worker at it."""
         at_ms, status, job = self.beats[str(entry.worker)]
-        is_protected = status == "busy" and job == entry.id and self.now_ms - at_ms <= STALE_MS
-        return self.now_ms - entry.active_ms >= STALE_MS and not is_protected
+        if status == "busy" and job == entry.id:
+            return self.now_ms - max(entry.active_ms, at_ms) >= GRACE_MS[entry.priority]
+        return self.now_ms - entry.active_ms >= STALE_MS
 
     # What must be true -------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from ackbus.schema.queries import engine_of
 from ackbus.subscribers.jobs.errors import QueueMismatch
 from ackbus.subscribers.queues.policy_change import change_policy
 from ackbus.subscribers.queues.queue import Queue
-from ackbus.tasks.control.entries import NotClaimed, limit_of
+from ackbus.tasks.control.client_values import limit_of
+from ackbus.tasks.control.entries import NotClaimed
 from ackbus.tasks.control.requests import Requests, row
 from ackbus.tasks.steps.queues import open_queue
 
@@ -168,9 +169,9 @@ def test_u_38_lists_counts_and_limits(requests: Requests) -> None:
     requests.claim("planner")
     by_status, by_priority = requests.entries.counts()
     assert by_status == {"pending": 3, "claimed": 1, "completed": 0, "failed": 0}
-    assert by_priority == {"interactive": 0, "normal": 1, "background": 2}
+    assert by_priority == {"interactive": 1, "normal": 1, "background": 2}
     line = requests.entries.in_line()
-    assert [(each["queuePosition"], each["etaMs"]) for each in line] == [
+    assert [(each["position"], each["etaMs"]) for each in line] == [
         (1, 0),
         (2, 240_000),
         (3, 480_000),

@@ -124,10 +124,10 @@ def test_u_75_every_number_of_the_status_is_that_of_a_seeded_bus(
     assert found["workers"] == {"total": 3, "online": 2, "busy": 1, "idle": 1}
     queues = found["queues"]
     assert queues["requests"] == {"pending": 2, "claimed": 1, "completed": 0, "failed": 0}
-    assert queues["requestPriorities"] == {"interactive": 0, "normal": 2, "background": 0}
+    assert queues["requestPriorities"] == {"interactive": 1, "normal": 2, "background": 0}
     assert [each["etaMs"] for each in queues["requestPendingSnapshot"]] == [0, 90_000]
     assert queues["jobs"] == {"pending": 1, "claimed": 1, "completed": 0, "failed": 1}
-    assert queues["jobPriorities"] == {"interactive": 0, "normal": 0, "background": 1}
+    assert queues["jobPriorities"] == {"interactive": 1, "normal": 0, "background": 1}
     assert [each["priority"] for each in queues["jobPendingSnapshot"]] == ["background"]
     assert queues["completions"] == {"pending": 0, "claimed": 0, "processed": 0, "failed": 0}
     assert found["slo"]["requests"]["terminal"] == 0

@@ -53,7 +53,7 @@ def test_dry_run_says_what_would_be(yard: Yard, integrate: RunBus) -> None:
     yard.task("one", a=lines(l5="five"))
     before = yard.main
     done = integrate("--dry-run")
-    assert done.out.startswith("one: landed  it would merge; nothing was checked")
+    assert done.out.startswith("one: would land  it merges; nothing was checked")
     assert (done.code, yard.main) == (0, before)
 
 

@@ -14,6 +14,8 @@ from ackbus.git.repository import GitFailed
 from ackbus.git.targets.refs import TargetBusy
 from ackbus.schema.errors import Refused
 from ackbus.subscribers.queues.queues import Queues
+from ackbus.tasks.control.completions import Completions
+from ackbus.tasks.control.sessions import Sessions
 from ackbus.tasks.integrate.checks import Check
 from ackbus.tasks.integrate.requests import look
 from ackbus.tasks.integrate.rules import Rules, checks_of
@@ -36,6 +38,27 @@ def test_approved_task_is_merged_checked_and_completed(yard: Yard) -> None:
     assert (landing.state, landing.onto, landing.head) == ("landed", before, task.head)
     assert yard.git.ok("status", "--porcelain") == ""
     assert "five" in (yard.git.path / "a").read_text()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "title"),
+    [
+        ("\n# Fix the *login*\nfor all", "Merge one: Fix the *login*"),
+        ({"params": {"instruction": "Fix\tit\x1b[2J"}}, "Merge one: Fix it[2J"),
+        ("word " * 40, "Merge one: " + "word " * 11 + "word…"),
+        (None, "Merge one"),
+        ({"a": 1}, "Merge one"),
+        (" \n", "Merge one"),
+    ],
+)
+def test_a_merge_is_titled_by_its_task_and_what_was_to_be_done(
+    yard: Yard, prompt: object, title: str
+) -> None:
+    """One printable line of at most 72 characters, whatever the prompt is."""
+    yard.approve("one", yard.branch("w/one", a=lines(l5="five")), prompt=prompt)
+    yard.integrate("true")
+    assert yard.git.ok("log", "-1", "--format=%s", "main") == title
+    assert yard.git.ok("log", "-1", "--format=%(trailers:key=Task)", "main") == "Task: one"
 
 
 def test_author_is_the_tasks_and_the_committer_the_configured_one(
@@ -74,6 +97,36 @@ def test_each_step_is_a_message_that_answers_the_completion(yard: Yard) -> None:
     assert told[-1].payload["outcome"] == "landed"
     job = Queue.open(yard.bus, "completions").jobs.get(completion.seq)
     assert job.state == "succeeded"
+
+
+def test_u_59_the_session_of_a_completion_hears_of_each_step(yard: Yard) -> None:
+    """U-59: claimed, checked and merged share its id; an unknown session is told nothing."""
+    sessions = Sessions(yard.bus)
+    sessions.create("s1")
+    completions = Completions(yard.bus)
+    ids = []
+    for name, session in (("one", "s1"), ("two", "elsewhere"), ("three", "s1")):
+        head = yard.branch(name, **{"a" if name != "two" else "b": f"{name}\n"})
+        body = {"jobId": "j", "message": f"Mend {name}", "branch": name, "commitSha": head}
+        ids.append(completions.enqueue({**body, "sessionId": session}))
+    assert yard.integrate("true") == {"one": "landed", "two": "landed", "three": "conflict"}
+    events = list(sessions.replay("s1"))
+    assert {event.envelope["type"] for event in events} == {"assistant_message"}
+    told: dict[str, list[str]] = {}
+    for event in events:
+        words = event.envelope["payload"]["text"]
+        told.setdefault(event.envelope["correlationId"], []).append(words)
+    assert told.keys() == {ids[0], ids[2]}
+    first, check, merged = told[ids[0]]
+    assert first.endswith("claimed one, to merge it into main")
+    assert check == "Check 'true' passed"
+    assert merged.startswith("Merged into main as ")
+    (claimed, refused) = told[ids[2]]
+    assert claimed.endswith("claimed three, to merge it into main")
+    assert refused.startswith("Not merged into main: conflict")
+    message = yard.bus.get(events[0].id)
+    assert message is not None
+    assert message.in_reply_to == ids[0]
 
 
 def test_conflict_names_files_and_the_task_that_changed_them(yard: Yard) -> None:
@@ -277,14 +330,16 @@ def test_target_that_moves_during_the_check_requeues(yard: Yard) -> None:
     assert [each.state for each in yard.landings("one")] == ["abandoned", "landed"]
 
 
-def test_target_that_always_moves_sends_the_task_back_after_three_attempts(yard: Yard) -> None:
-    """U-56: at most three attempts."""
+def test_target_that_always_moves_costs_its_task_no_attempt(yard: Yard) -> None:
+    """U-56: at most three tries in a row; then the entry waits, and lands when all is quiet."""
     yard.task("one", a=lines(l5="five"))
     there = yard.git.path
-    yard.integrate(f"cd {there} && git commit -q --allow-empty -m more")
-    assert [each.outcome for each in yard.results] == ["requeued", "requeued", "rejected"]
-    assert "moved meanwhile, 3 times" in yard.results[-1].reason
-    assert yard.tasks.get("one").attempt == 2
+    with pytest.raises(TargetBusy, match="3 times in a row; it is tried again"):
+        yard.integrate(f"cd {there} && git commit -q --allow-empty -m more")
+    assert [each.outcome for each in yard.results] == ["requeued"] * 3
+    task = yard.tasks.get("one")
+    assert (task.state, task.attempt) == ("APPROVED", 1)
+    assert yard.integrate("true") == {"one": "landed"}
 
 
 def test_file_that_can_not_be_written_leaves_the_tree_of_the_target_as_it_is(yard: Yard) -> None:
@@ -348,7 +403,7 @@ def test_dry_run_claims_and_changes_nothing(yard: Yard) -> None:
     before = (yard.bus.stats().messages, yard.main, yard.git.ok("count-objects", "-v"))
     results = list(look(yard.bus, yard.place, Rules()))
     assert [(each.entry.name, each.outcome, each.files) for each in results] == [
-        ("one", "landed", ()),
+        ("one", "would_land", ()),
         ("two", "conflict", ("a",)),
     ]
     assert before == (yard.bus.stats().messages, yard.main, yard.git.ok("count-objects", "-v"))
@@ -362,9 +417,14 @@ def test_same_commit_of_a_branch_enters_once(yard: Yard) -> None:
     yard.ask("topic")
     with pytest.raises(Refused, match="waits already"):
         yard.ask("topic")
+    before = yard.main
     assert yard.integrate() == {"topic": "landed"}
     with pytest.raises(Refused, match="has landed, as"):
         yard.ask("topic")
+    yard.git.ok("reset", "--quiet", "--hard", before)  # a person undoes the landing
+    yard.ask("topic")
+    assert yard.integrate() == {"topic": "landed"}
+    assert yard.git.ok("merge-base", "--is-ancestor", "topic", "main") == ""
 
 
 def test_priority_goes_first_and_a_held_queue_waits(yard: Yard) -> None:

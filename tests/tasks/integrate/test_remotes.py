@@ -250,7 +250,7 @@ def test_proposal_opens_a_request_and_lands_when_others_merge_it(
     assert yard.integrate("true", propose=command) == {"one": "proposed"}
     commit = yard.results[-1].commit
     assert commit is not None
-    assert (tmp_path / "asked").read_text() == f"one {commit} main Merge w/one\n"
+    assert (tmp_path / "asked").read_text() == f"one {commit} main Merge one: mend the login\n"
     assert (yard.main, yard.tasks.get("one").state) == (before, "APPROVED")
     assert yard.integrate(propose=command) == {}
     yard.git.ok("merge", "--quiet", "--ff-only", commit)

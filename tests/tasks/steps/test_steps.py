@@ -272,6 +272,7 @@ def test_lost_holder_of_a_task_that_must_not_be_repeated_fails_it(
 
 def test_task_that_was_never_started_is_not_lost(tasks: Tasks, clock: Clock) -> None:
     tasks.assign(new_task(), agent="lead", lease_s=60)
+    assert [task.task for task in tasks.list(is_ready=True)] == ["fix-login"]  # held for its worker
     clock.advance(60)
     assert list(tasks.settle_lost()) == []
     assert [task.task for task in tasks.list(is_ready=True)] == ["fix-login"]
