@@ -262,8 +262,8 @@ class Book:
         Args:
             most: after so many tries its attempt ends instead; None: after none.
         """
-        if most is not None and entry.attempts >= most:
-            return self.refuse(entry, "rejected", f"{reason}, {entry.attempts} times")
+        if most is not None and entry.tries >= most:
+            return self.refuse(entry, "rejected", f"{reason}, {entry.tries} times")
         result = Result(entry, "requeued", None, (), reason)
         with self._bus.transaction():
             self._holding.check()

@@ -76,6 +76,11 @@ class Entry:
         subject = f"Merge {self.branch}" if self.title is None else self.title
         return f"{subject}\n" if self.task is None else f"{subject}\n\nTask: {self.task}\n"
 
+    @property
+    def tries(self) -> int:
+        """The number of times that it was claimed."""
+        return 1 if self.claim is None else self.claim.attempt
+
     def about(self) -> dict[str, object]:
         """Return what every message about it says."""
         return {
