@@ -3,7 +3,6 @@
 import io
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,11 +14,10 @@ from ackbus import (
     ImportReport,
     Inbox,
     InvalidInput,
-    Refused,
     import_jsonl,
 )
 from ackbus.export.jsonl.conflict_markers import ConflictMarkers
-from ackbus.export.jsonl.importer import BATCH_BYTES, MAX_LINE_BYTES
+from ackbus.export.jsonl.importer import BATCH_BYTES
 from ackbus.schema.queries import file_of
 
 from ..conftest import ROOT, RunBus
@@ -320,40 +318,11 @@ def test_a_reply_that_names_no_conversation_imports_as_it_is(bus: Bus, tmp_path:
     target.close()
 
 
-class _Endless(io.RawIOBase):
-    """A stream of lines and then of bytes without an end, of which it counts those read."""
-
-    def __init__(self, lines: bytes, *, seeks: bool) -> None:
-        self._lines, self._seeks = lines, seeks
-        self.given = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return self._seeks
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._lines[self.given : self.given + len(buffer)]
-        buffer[: len(data)] = data
-        count = len(data) or len(buffer)
-        self.given += count
-        return count
-
-
-def test_line_that_never_ends_is_an_error_once_it_is_too_long(bus: Bus) -> None:
-    """Its end was looked for: `bus import /dev/zero` never ended."""
-    first = lines(record("1")).getvalue()
-    endless = _Endless(first, seeks=False)
-    with pytest.raises(Refused, match="line 2 has more than"):
-        import_jsonl(bus, io.BufferedReader(endless))
-    assert endless.given < MAX_LINE_BYTES + 2**20
-
-
 @pytest.mark.parametrize("name", ["/dev/zero", "sparse"])
 def test_import_of_a_file_without_a_line_ends_at_once(
     name: str, run_bus: RunBus, bus_dir: Path, project: Path
 ) -> None:
+    """The end of the line was looked for, which /dev/zero does not have."""
     assert bus_dir.is_dir()
     with (project / "sparse").open("wb") as file:
         file.truncate(3 * 2**30)
