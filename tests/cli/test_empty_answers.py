@@ -10,7 +10,7 @@ from ..conftest import RunBus
 
 COMMANDS = (
     *("task list", "task list --ready", "task list --all --worker w", "task settle"),
-    *("queue list", "job list", "dead list", "poll --agent a", "lease list", "search nosuchword"),
+    *("queue list", "job list", "dead list", "poll --agent a", "lease list"),
 )
 
 
