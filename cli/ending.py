@@ -25,6 +25,8 @@ def guarded(call: Callable[[], int]) -> int:
         try:
             code = call()
             output.tell_at_end()
+            if code == output.NOTHING:
+                output.tell_empty(sys.argv[1:])
             return code
         finally:
             output.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import sys
 import warnings
@@ -45,6 +46,8 @@ _verbose = False
 _as_json = False
 
 _at_end: list[str] = []
+
+_has_spoken = False
 
 
 def set_verbose(on: bool) -> None:
@@ -293,6 +296,8 @@ def is_terminal() -> bool:
 
 
 def _write(data: bytes) -> None:
+    global _has_spoken
+    _has_spoken = True
     if sys.stdout is None:
         raise AckbusError("the standard output is closed")
     sys.stdout.buffer.write(data)
@@ -323,6 +328,14 @@ def tell_at_end() -> None:
     """Print the note that was kept for the end."""
     while _at_end:
         note(_at_end.pop(0))
+
+
+def tell_empty(arguments: Sequence[str]) -> None:
+    """Tell a person on a terminal which command found nothing, if it has said nothing itself."""
+    if _has_spoken or _as_json or not is_terminal():
+        return
+    words = itertools.takewhile(lambda word: not word.startswith("-"), arguments)
+    remark(f"nothing found by '{' '.join(('bus', *words))}'")
 
 
 def json_note(record: Mapping[str, object]) -> None:
@@ -367,6 +380,8 @@ def error(text: str, cause: BaseException | None = None) -> None:
 
 
 def _complain(text: str, end: str = "\n") -> None:
+    global _has_spoken
+    _has_spoken = True
     if sys.stderr is None:
         return
     with suppress(OSError):  # its reader has left, which the end of the command tells
