@@ -31,7 +31,10 @@ _log = logging.getLogger("ackbus.automation.routes")
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job that follows, and the context that it is to have; None outside of pipelines."""
+    """A job that follows, and the context that it is to have.
+
+    It has none outside of pipelines, nor in the run of a hook that claims no baggage.
+    """
 
     request: JobRequest
     context: Context | None = None
@@ -111,6 +114,10 @@ class Flow:
             payload = payload_of(job.step, self._scope())
         except FlowFault as error:
             fault = fault or str(error)
+        origin = {"pipeline": name, "step": job.key}
+        request = self._request(id, job.step.plugin, job.step.command, payload, origin, fault)
+        if self._is_of_hook(how) and not values:
+            return Planned(request)
         context = Context(
             id=id,
             parent_id=self.context.id if self.context else None,
@@ -119,9 +126,11 @@ class Flow:
             values=values,
             root_job_id=(self.context and self.context.root_job_id) or id,
         )
-        origin = {"pipeline": name, "step": job.key}
-        request = self._request(id, job.step.plugin, job.step.command, payload, origin, fault)
         return Planned(replace(request, context_id=id), context)
+
+    def _is_of_hook(self, how: str) -> bool:
+        """Tell whether a step is of a run that a hook began and that has no context so far."""
+        return self.context is None and (how == "then" or "hook" in self.origin)
 
     def _scope(self) -> dict[str, object]:
         context = dict(self.context.values) if self.context else {}

@@ -260,8 +260,8 @@ routes: [{from: a, event_type: e, to: b}]
 """
 
 
-def hooked(folder: Folder) -> Folder:
-    with_plugins(folder, HOOKED)
+def hooked(folder: Folder, text: str = HOOKED) -> Folder:
+    with_plugins(folder, text)
     config = folder.path / "config.yaml"
     text = config.read_text()
     for name in "abfg":
@@ -287,6 +287,26 @@ def test_the_end_of_a_root_job_begins_pipelines_that_are_hooked_on_it(
         "result": "fine",
     }
     assert ran[-1].message.conversation == ran[-1].message.id
+
+
+@pytest.mark.parametrize(
+    ("claim", "kept"),
+    [("", [{}, {}, {}]), ("baggage: {who: payload.plugin}", [{"who": "a"}] * 3)],
+    ids=["claims nothing", "claims"],
+)
+def test_the_run_of_a_hook_leaves_a_context_only_where_it_claims_baggage(
+    bus: Bus, bus_dir: Path, folder: Folder, claim: str, kept: list[dict[str, str]]
+) -> None:
+    steps = f"[{{uses: f, {claim}}}, {{uses: g}}, {{split: [{{uses: h}}]}}]"
+    text = f"pipelines: [{{name: p, on-hook: job.completed, steps: {steps}}}]\n"
+    hand = ByHand(bus, hooked(folder, text))
+    hand.submit("a")
+    _, *ran = hand.run(answers(f=success(event("x"))))  # and g is silent
+    assert names(ran) == ["f.handle", "g.handle", "h.handle"]
+    assert [job.context for job in ran] == kept
+    with sqlite3.connect(bus_dir / "bus.db") as file:
+        (rows,) = file.execute("SELECT count(*) FROM event_context").fetchone()
+    assert rows == (len(ran) if claim else 0)
 
 
 def test_a_failed_job_begins_those_that_hear_of_failures(bus: Bus, folder: Folder) -> None:
