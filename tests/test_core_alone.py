@@ -62,7 +62,7 @@ LIFE = [
 #: The life of a task in a git repository, from its branch to its commit on main.
 LIFE_OF_TASK = [
     "init",
-    "task spawn parser --worker w1 --review required --json",
+    "task spawn parser --worker w1 --agent lead --review required --json",
     "task start parser --agent w1",
     "task done parser --agent w1",
     "task diff parser",

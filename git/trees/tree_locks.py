@@ -34,7 +34,7 @@ _PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.05
 #: A link could lead out of the repository, and nobody writes to a pipe.
 _SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
-#: What the system says of a folder, a link and a socket.
+#: Errors of the system for a folder, a link and a socket.
 _NO_FILE = (errno.EISDIR, errno.ELOOP, errno.ENXIO)
 
 

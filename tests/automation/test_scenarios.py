@@ -38,7 +38,7 @@ class Stage:
         self.root = root
 
     def jobs(self) -> Counter[tuple[str, str]]:
-        """How many jobs of each plugin are in each state."""
+        """Return the count of jobs of each plugin in each state."""
         return jobs_of(self.served.bus)
 
     def ask(self, path: str, payload: dict[str, Any]) -> Any:
@@ -54,12 +54,12 @@ class Stage:
         return told
 
     def kept(self) -> Any:
-        """What a plugin has written beside the folder of configuration."""
+        """Return the text that a plugin has written beside the folder of configuration."""
         return json.loads((self.root.parent / "kept").read_text())
 
 
 def jobs_of(bus: Bus) -> Counter[tuple[str, str]]:
-    """How many jobs of each plugin are in each state."""
+    """Return the count of jobs of each plugin in each state."""
     with closing(sqlite3.connect(Path(bus.layout.directory) / "bus.db")) as file:
         return Counter(file.execute("SELECT plugin, status FROM job_queue").fetchall())
 

@@ -207,7 +207,7 @@ def test_a_plugin_that_is_left_out_is_told_everywhere(folder: Folder) -> None:
         assert service.stop() == 0
     told = "run.sh is not executable; chmod +x it"
     assert told in service.told.read_text()
-    assert "plugin note: left out: " in status.stdout
+    assert "configured and not loaded: note: " in status.stdout
     assert "configured and not loaded: note: " in doctor.stdout
     assert (reloaded.returncode, told in reloaded.stderr) == (0, True)
     assert bus_command(folder, "config", "check", where).returncode == 1

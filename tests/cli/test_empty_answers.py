@@ -1,4 +1,4 @@
-"""What a person sees where there is nothing to see."""
+"""Answers on a terminal where there is nothing to show."""
 
 from collections.abc import Callable
 

@@ -253,7 +253,7 @@ LIKE_OTHERS = {
     *("lease renew", "reservations renew", "reservations release", "guard install", "guard remove"),
     *("blob put", "setup git", "completion man"),
     *("serve", "ui", "mcp", "torture"),  # they print what is theirs: tests/server, tests/torture
-    "forward",
+    *("forward", "automation init", "plugin facts"),
     *(f"setup {name}" for name in ("claude", "codex", "gemini", "cursor", "copilot", "opencode")),
     "setup windsurf",
 }

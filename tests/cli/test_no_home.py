@@ -32,7 +32,7 @@ COMMANDS = {
     "trust list": (["trust", "list"], True),
     "doctor": (["doctor"], True),
     "setup": (["setup", "claude", "--global"], False),
-    "config check": (["config", "check"], False),
+    "config check": (["config", "check"], True),
     "hook": (["hook", "tool", "claude", "--agent", "me"], True),
     "prompt --user": (["prompt", "ann", "--user"], False),
     "task list": (["task", "list"], True),

@@ -1,4 +1,4 @@
-"""What PushPals' own server answers where ours was stricter, or said it in other words."""
+"""Answers of PushPals' own server where ours was stricter, or used other words."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a program leaves in a work tree of which git has a part alone."""
+"""Files that a program leaves in a work tree of which git has a part alone."""
 
 import os
 from pathlib import Path
