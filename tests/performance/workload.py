@@ -36,6 +36,7 @@ from ackbus.automation.records.facts import Facts
 from ackbus.automation.records.fence import Fence
 from ackbus.automation.records.inits import Inits
 from ackbus.automation.records.job_log import AttemptEnd, JobLog, LogFilter
+from ackbus.automation.records.takings import Takings
 from ackbus.automation.routes.contexts import Context, Contexts
 from ackbus.automation.routes.derived_ids import id_of_time
 from ackbus.automation.routes.tree import Tree
@@ -422,6 +423,9 @@ def use_records(bus: Bus, clock: Clock) -> None:
     fence.beat(token)
     fence.end(token)
     fence.row()
+    takings = Takings(engine)
+    takings.taken({"note": "its entrypoint is no program"})
+    takings.last()
     inits = Inits(engine)
     inits.note("a", "f", None)
     inits.all()

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from ackbus import Bus
+from ackbus.automation.config.faults import ConfigFaults
 from ackbus.automation.routes.tree import Tree
 from ackbus.automation.snapshots import examine_folder
 from ackbus.export.archive_writer import Archiver
@@ -130,7 +131,9 @@ def test_a_webhook_for_a_pipeline_that_is_not_there_is_a_fault(folder: Folder) -
     folder.write(config=config(MORE.replace("pipeline: report", "pipeline: reprot")))
     folder.plugin("echo")
     folder.lock()
-    (fault,) = examine_folder(folder.path, ENVIRON).faults
+    with pytest.raises(ConfigFaults) as refused:
+        examine_folder(folder.path, ENVIRON)
+    (fault,) = refused.value.faults
     assert fault.message == "there is no pipeline 'reprot'; did you mean 'report'?"
 
 
