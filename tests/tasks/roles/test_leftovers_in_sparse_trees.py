@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ackbus.git.trees.tree_list import Tree
 from ackbus.tasks.roles.commit_leftovers import Author, commit_leftovers
 from ackbus.tasks.steps.tasks import Tasks
 
@@ -30,10 +31,11 @@ def test_files_outside_a_sparse_checkout_are_committed(
         new_task("fix", branch="w/fix", path=str(git.path), base=git.head, worker="w"),
         agent="lead",
     )
+    tree = Tree(str(git.path), str(git.path / ".git"), None, None, None, None)
     for name in ("in/a", "out/new", "else/new"):
         (git.path / name).parent.mkdir(exist_ok=True)
         (git.path / name).write_text("2\n")
-    state = commit_leftovers(task, "Fix it", Author.of("w"))
+    state = commit_leftovers(tree, task, "Fix it", Author.of("w"))
     assert state.is_clean
     changed = git.ok("diff", "--name-status", "HEAD~1", "HEAD").split("\n")
     assert changed == ["A\telse/new", "M\tin/a", "A\tout/new"]
