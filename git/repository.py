@@ -249,7 +249,8 @@ class Repository:
     def _unusable(self, error: CommandFailed) -> GitFailed:
         """Return the error of a folder that git takes no repository from."""
         name = "the working directory" if self._name == os.curdir else self._name
-        if error.advice:  # there is one, which git uses when that is done
+        is_none = error.reason.startswith("not a git repository")  # its advice is about mounts
+        if error.advice and not is_none:  # there is one, which git uses when that is done
             return GitFailed(f"git refuses {name}: {error.reason}; its advice: {error.advice}")
         return GitFailed(f"{name} is in no git repository: {error.reason}")
 
