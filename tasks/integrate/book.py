@@ -254,21 +254,28 @@ class Book:
             self.close(entry, Outcome(status=FAILED, error=reason, retry=False, is_reply=True))
         return result
 
-    def requeue(self, entry: Entry, reason: str, *, most: int | None = None) -> Result:
-        """Store and tell that an entry is tried again: its target moved meanwhile, for instance.
+    def requeue(self, entry: Entry, reason: str) -> Result:
+        """Store and tell that an entry is tried again: its target moved meanwhile.
 
         No attempt is counted, of the entry or of its task: whoever moved the target did that.
-
-        Args:
-            most: after so many tries its attempt ends instead; None: after none.
         """
-        if most is not None and entry.tries >= most:
-            return self.refuse(entry, "rejected", f"{reason}, {entry.tries} times")
         result = Result(entry, "requeued", None, (), reason)
         with self._bus.transaction():
             self._holding.check()
             self._tell(result)
             self.hand_back(entry, reason)
+        return result
+
+    def retry(self, entry: Entry, reason: str, *, most: int) -> Result:
+        """Store and tell that an entry is tried again, and counted: after so many it is refused."""
+        if entry.tries >= most:
+            return self.refuse(entry, "rejected", f"{reason}, {entry.tries} times")
+        result = Result(entry, "requeued", None, (), reason)
+        again = Outcome(status=FAILED, error=reason, retry=True, retry_after_s=0.0, is_reply=True)
+        with self._bus.transaction():
+            self._holding.check()
+            self._tell(result)
+            self.close(entry, again)
         return result
 
     def close(self, entry: Entry, outcome: Outcome) -> None:

@@ -128,7 +128,7 @@ class Lander:
             for entry, conflict in stack.wrong:
                 self._tell(self._send_back(entry, conflict, onto))
             for entry, why in stack.unsigned:
-                self._tell(self._book.requeue(entry, why, most=_SIGNING_TRIES))
+                self._tell(self._book.retry(entry, why, most=_SIGNING_TRIES))
             self._close_there(stack)
             if stack.made:
                 self._land_stack(stack.made)
