@@ -92,7 +92,7 @@ def run_from(
     done = subprocess.run(
         [BUS, *words],
         cwd=place,
-        env=git_env(env),
+        env=git_env(env | {"BUS_AGENT": "boss"}),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         preexec_fn=parent,

@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
-from ackbus.automation import attention
+from ackbus.automation.attention import measures
+from ackbus.automation.attention.findings import checks_of
 from ackbus.automation.config.snapshot import BreakerConfig, ScheduleEntry, Window
 from ackbus.automation.jobs.job_request import JobRequest, Submitted
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.records.fence import Fence
 from ackbus.automation.schedules.tables import Schedules
 from ackbus.automation.status import status_of
-from ackbus.doctor.checks.automation import checks_of_automation
 from ackbus.schema.queries import file_of
 
 from .stage import BEGIN_MS, MINUTE_MS, Stage, entry
@@ -149,23 +149,23 @@ def test_schedule_that_does_not_fire_some_times_is_in_the_status_and_the_doctor(
     Fence.of(stage.bus).begin(stage.bus.layout.directory, "h")
     by_another(stage)
     stage.take(entry(5))
-    for _ in range(attention.STARVES_AFTER - 1):
+    for _ in range(measures.STARVES_AFTER - 1):
         stage.tick(5)
-    assert attention.starving_schedules(stage.bus) == []
-    finding = checks_of_automation(stage.bus)["schedules"]()
+    assert measures.starving_schedules(stage.bus) == []
+    finding = checks_of(stage.bus)["schedules"]()
     assert (finding.state, finding.text) == ("ok", "none starves")
     stage.tick(5)
-    (starving,) = attention.starving_schedules(stage.bus)
+    (starving,) = measures.starving_schedules(stage.bus)
     assert str(starving) == (
         "feed.default did not fire 5 times: 1 of its jobs wait or run; if_running skip"
     )
     assert status_of(stage.bus)["starving_schedules"] == [starving.record()]
-    finding = checks_of_automation(stage.bus)["schedules"]()
+    finding = checks_of(stage.bus)["schedules"]()
     assert finding.state == "warn"
     assert str(starving) in finding.text
     stage.work()
     stage.tick(5)
-    assert attention.starving_schedules(stage.bus) == []
+    assert measures.starving_schedules(stage.bus) == []
 
 
 def test_what_keeps_itself_back_does_not_starve(stage: Stage) -> None:
@@ -178,7 +178,7 @@ def test_what_keeps_itself_back_does_not_starve(stage: Stage) -> None:
     stage.by_hand.pause("feed", "default")
     stage.tick(60)
     stage.by_hand.resume("feed", "default")
-    assert attention.starving_schedules(stage.bus) == []
+    assert measures.starving_schedules(stage.bus) == []
 
 
 def test_open_breaker_makes_its_schedule_starve(stage: Stage) -> None:
@@ -187,7 +187,7 @@ def test_open_breaker_makes_its_schedule_starve(stage: Stage) -> None:
     stage.work(ok=False)
     for _ in range(5):
         stage.tick(5)
-    (starving,) = attention.starving_schedules(stage.bus)
+    (starving,) = measures.starving_schedules(stage.bus)
     assert starving.reason == "the circuit breaker is open"
 
 

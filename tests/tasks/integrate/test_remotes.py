@@ -230,7 +230,7 @@ def test_check_that_can_not_be_started_now_blames_no_entry(
     assert (yard.tasks.get("one").state, yard.tasks.get("one").attempt) == ("APPROVED", 1)
     assert yard.said("check_result") == []
     assert yard.integrate("true") == {"one": "landed"}
-    assert yard.results[-1].entry.attempts == 1
+    assert yard.results[-1].entry.tries == 1
 
 
 def test_permanent_error_is_not_tried_again(yard: Yard, remote: Git) -> None:
