@@ -104,6 +104,16 @@ SELECT {columns} FROM messages
  WHERE to_agent = ?4 AND work = 1 AND to_agent IS NOT NULL AND seq > ?1 AND seq <= ?2
 ORDER BY seq DESC LIMIT ?3;
 
+-- name: sent_and_answered
+-- The recipients and types of what the agents ?1 and ?2 have sent among the last ?3 messages, and the
+-- senders and types of what they have answered by that.
+WITH sent AS (
+  SELECT to_agent, type, in_reply_to FROM messages
+   WHERE seq > (SELECT max(seq) FROM messages) - ?3 AND from_agent IN (?1, ?2))
+SELECT to_agent, type FROM sent
+UNION ALL
+SELECT parent.from_agent, parent.type FROM sent JOIN messages AS parent ON parent.id = sent.in_reply_to;
+
 -- name: recipients
 -- Every name that mail is addressed to: one step in the index for each.
 WITH RECURSIVE named (name) AS (

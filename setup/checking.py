@@ -166,7 +166,7 @@ def _hook(command: str | None, installation: Installation, bus: Bus) -> Finding:
                 bus.publish(PROBE_TYPE, _BODY, from_agent=PROBE_AGENT, to_agent=installation.agent)
             waits = inbox.poll(1)
     try:
-        return _answer_of_hook(command, installation, waits[0].id)
+        return _answer_of_hook(command, installation, waits[0].seq)
     finally:
         if waits[0].from_agent == PROBE_AGENT:
             inbox.ack(waits[0])
@@ -179,7 +179,7 @@ def _words(command: str) -> list[str]:
         return []
 
 
-def _answer_of_hook(command: str, installation: Installation, id: str) -> Finding:
+def _answer_of_hook(command: str, installation: Installation, seq: int) -> Finding:
     event = {"hook_event_name": "Stop", "stop_hook_active": False, "cwd": installation.folder}
     started = time.monotonic()
     try:
@@ -195,7 +195,7 @@ def _answer_of_hook(command: str, installation: Installation, id: str) -> Findin
     took_ms = (time.monotonic() - started) * 1000
     if done.returncode:
         return Finding("hook", False, f"exit status {done.returncode}: {command}")
-    if id.encode() not in done.stdout:
+    if b"[%d] " % seq not in done.stdout:
         said = done.stderr.decode(errors="replace").strip() or "it printed nothing of it"
         return Finding("hook", False, f"a message did not arrive: {said}")
     return Finding("hook", True, f"a message arrived in {took_ms:.0f} ms")

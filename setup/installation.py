@@ -39,7 +39,7 @@ class Installation:
         options: the options that name the bus; none where it is found from the working directory.
         scope: for whom it is set up.
         profile: which tools the server offers; None leaves it to the server.
-        bodies: whether hooks show bodies of messages.
+        bodies: without it hooks have `--no-bodies`, which says nothing more: none shows any.
         wakes: whether interactive mail wakes an idle agent.
     """
 
@@ -88,11 +88,9 @@ class Installation:
 
     @property
     def notes(self) -> list[str]:
-        """Notes for a person: steps that are left, the role of what hooks say, a second setup."""
+        """Notes for a person: steps that are left, a second setup."""
         program = PROGRAMS[self.name]
         notes = [program.local_note if self.scope == LOCAL else program.note]
-        if self.bodies:
-            notes.append(program.roles)
         everywhere = replace(self, scope=GLOBAL, root=os.path.expanduser("~"))
         if (
             os.path.isabs(everywhere.root)

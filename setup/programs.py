@@ -32,15 +32,12 @@ class Program:
         title: its name, for people.
         parts: the files that configure the server, and hooks if the program has suitable ones.
         note, local_note: notes about steps that are left to a person, and those of its scope local.
-        roles: a note about the role by which its model gets what hooks say, if it may be another
-            one than the user's, or that of a tool.
     """
 
     title: str
     parts: tuple[Part, ...]
     note: str = ""
     local_note: str = ""
-    roles: str = ""
 
     @property
     def can_wait(self) -> bool:
@@ -103,10 +100,6 @@ def _with_all_tools(command: list[str]) -> dict[str, Any]:
 
 _CODE = "Library/Application Support" if sys.platform == "darwin" else "${XDG_CONFIG_HOME:-.config}"
 
-_UNKNOWN_ROLES = (
-    "its hooks may speak by another role than the user's: --no-bodies leaves out what others wrote"
-)
-
 PROGRAMS = {
     "claude": Program(
         "Claude Code",
@@ -129,7 +122,6 @@ PROGRAMS = {
         ),
         "Claude Code asks once whether it may use the server of a project's .mcp.json",
         "keep .claude/settings.local.json out of commits: name it in .gitignore",
-        "its hook at the start speaks by the system's role, and so shows no bodies",
     ),
     "codex": Program(
         "Codex",
@@ -148,8 +140,6 @@ PROGRAMS = {
             ),
         ),
         "Codex reads a project's .codex where the project is trusted; review the hooks by /hooks",
-        roles="its hooks speak by the developer's role, and so show no bodies, but for the one at"
-        " the end of a turn",
     ),
     "gemini": Program(
         "Gemini CLI",
@@ -182,7 +172,6 @@ PROGRAMS = {
             ),
         ),
         "Cursor lists the server in its settings, where it may have to be switched on",
-        roles=_UNKNOWN_ROLES,
     ),
     "copilot": Program(
         "GitHub Copilot, in VS Code and as a command",
@@ -205,7 +194,6 @@ PROGRAMS = {
         ),
         "Copilot asks whether it may trust the folder; it reads Claude Code's files, too, and"
         " prefers them: set up one of the two in a folder",
-        roles=f"in VS Code {_UNKNOWN_ROLES}",
     ),
     "opencode": Program(
         "opencode",

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 PAGE_MESSAGES = 100
 
 
+#: Among how many of the newest messages an agent's acquaintances are looked for.
+_ACQUAINTED_MESSAGES = 5000
+
 #: How far a clock may be ahead of this one, in milliseconds.
 _A_DAY_MS = 86_400_000
 
@@ -110,6 +113,18 @@ class Log:
             SegmentMissing: it is archived, and its segment is missing or damaged.
         """
         return self._one("message_by_seq", seq) or self._archive.at(seq)
+
+    def acquaintances(self, agent: str, base: str) -> tuple[set[str], set[str]]:
+        """Return the agents and the types that an agent has sent to or answered.
+
+        Only the newest messages of the log are looked at: who is not among these is a stranger.
+
+        Args:
+            agent: its name, or that of its session.
+            base: the base name of the session; else the same.
+        """
+        rows = self._engine.rows(SQL["sent_and_answered"], (agent, base, _ACQUAINTED_MESSAGES))
+        return {name for name, _ in rows if name is not None}, {type for _, type in rows}
 
     def all_readable(self) -> Iterator[Message]:
         """Yield all messages in order, without those in lost parts of the archive."""

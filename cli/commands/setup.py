@@ -139,7 +139,7 @@ class Choices:
         bool | None,
         typer.Option(
             "--bodies/--no-bodies",
-            help="Whether hooks show bodies of messages, or only what waits; it is kept.",
+            help="No hook shows bodies: kept for set-ups that give it.",
             show_default=False,
         ),
     ] = None
@@ -296,7 +296,8 @@ def hook(
     ],
     agent: Annotated[str | None, optional("NAME", "Whose mail. Default: $BUS_AGENT.")] = None,
     no_bodies: Annotated[
-        bool, typer.Option("--no-bodies", help="Say what waits, and show no body.")
+        bool,
+        typer.Option("--no-bodies", help="No hook shows bodies: kept for set-ups that give it."),
     ] = False,
     profile: Profile = DEFAULT,
     place: PlaceOnly = HERE,

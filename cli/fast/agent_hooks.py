@@ -1,4 +1,4 @@
-"""The hooks of coding agents: new mail is handed over without polling.
+"""The hooks of coding agents: new mail is announced without polling.
 
 A hook starts at each use of a tool, so it loads no more than it needs. Each program has its own
 names of the events, and its own form of an answer.
@@ -22,7 +22,7 @@ from .waiting_mail import COUNTED, PATIENCE_S, waiting_mail
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Set
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from ...subscribers.inboxes.unread_count import Look
@@ -42,7 +42,18 @@ def hook(
     no_bodies: bool = False,
     profile: str = "default",
 ) -> int:
-    """Answer an event in an agent, in the form of its program; print nothing when nothing waits."""
+    """Answer an event in an agent, in the form of its program; print nothing when nothing waits.
+
+    Args:
+        event, program: the event, and the program.
+        agent: the agent; None: the one that BUS_AGENT names.
+        directory, user: the bus.
+        no_bodies: says nothing more: no hook shows a body. Hooks that are set up may give it.
+        profile: the tools that the agent is offered.
+
+    Raises:
+        InvalidInput: there is no such hook, or no agent.
+    """
     answers = ANSWERS.get(program, {})
     if event not in answers and (event != WAIT or program not in WAITERS):
         known = f"{', '.join(EVENTS)} and {', '.join(ANSWERS)}"
@@ -57,7 +68,6 @@ def hook(
     if told.get("agent_id") or (event == "stop" and _has_gone_on(told)):
         return 0  # a sub-agent has no mail of its own, and would keep it from the agent
     found = user_bus() if user else directory if directory is not None else find_bus()
-    shows = frozenset() if no_bodies else EVENTS.keys() - _ABOVE_USERS.get(program, ())
     begins = event == "start"
     look = look_in(
         found,
@@ -71,7 +81,7 @@ def hook(
     )
     if event == WAIT:
         return _wait(program, look.agent, found)
-    text = EVENTS[event](look, found, shows)
+    text = EVENTS[event](look, found)
     if event == "start":
         from .prime import instruction
 
@@ -98,9 +108,9 @@ def _wait(program: str, agent: str, directory: str) -> int:
 # what to say ---------------------------------------------------------------------------------
 
 
-def _at_start(look: Look, directory: str, shows: Set[str]) -> str:
-    """Return the unread mail, of which a session that begins has seen nothing."""
-    waiting = waiting_mail(look, directory, afresh=True, bodies="start" in shows)
+def _at_start(look: Look, directory: str) -> str:
+    """Return the unread mail, of which a session that begins, or was compacted, knows nothing."""
+    waiting = waiting_mail(look, directory, afresh=True)
     return "\n".join([*_who_shares(look, directory), waiting or "Nothing waits for you now."])
 
 
@@ -122,14 +132,14 @@ def _who_shares(look: Look, directory: str) -> list[str]:
     return [f"{told}\n", *shared]
 
 
-def _after_tool(look: Look, directory: str, shows: Set[str]) -> str | None:
+def _after_tool(look: Look, directory: str) -> str | None:
     """Return the mail that came since the last that was shown."""
-    return waiting_mail(look, directory, only_new=True, bodies="tool" in shows)
+    return waiting_mail(look, directory, only_new=True)
 
 
-def _at_stop(look: Look, directory: str, shows: Set[str]) -> str | None:
+def _at_stop(look: Look, directory: str) -> str | None:
     """Return the mail that is still to be handled."""
-    waiting = waiting_mail(look, directory, bodies="stop" in shows)
+    waiting = waiting_mail(look, directory)
     if waiting is None:
         return None
     return f"Before you end: handle what waits on the message bus, and acknowledge it.\n{waiting}"
@@ -141,16 +151,12 @@ GOES_ON = 100
 #: The event of an agent that is idle, and the programs that wait for mail by a hook meanwhile.
 WAIT, WAITERS = "wait", ("claude", "opencode")
 
-#: The text of each event, or None, for a look, a bus, and the events that show bodies.
-EVENTS: dict[str, Callable[[Look, str, Set[str]], str | None]] = {
+#: The text of each event, or None, for a look and a bus.
+EVENTS: dict[str, Callable[[Look, str], str | None]] = {
     "start": _at_start,
     "tool": _after_tool,
     "stop": _at_stop,
 }
-
-
-#: The events whose text a program gives to its model by the role of the system or a developer.
-_ABOVE_USERS = {"claude": ("start",), "codex": ("start", "tool")}
 
 
 # how each program is told --------------------------------------------------------------------

@@ -10,15 +10,12 @@ if TYPE_CHECKING:
     from ...schema.message.message import Message
 
 
-def how_to_answer(
-    message: Message, agent: str | None = None, *, by_tool: bool = False
-) -> str | None:
+def how_to_answer(message: Message, agent: str | None = None) -> str | None:
     """Return how a request is answered, for people and agents; None for other messages.
 
     Args:
         message: the message.
         agent: who answers; None: the agent that it is for, or the one that BUS_AGENT names.
-        by_tool: whether the tool of MCP is named, too.
     """
     if not message.type.endswith(".request"):  # most are none, and what follows takes its time
         return None
@@ -30,7 +27,4 @@ def how_to_answer(
     words = ["bus", "publish", str(types.success), *(("--from", sender) if sender else ())]
     words += ["--to", message.from_agent, "--reply-to", str(message.seq), "--file", "-"]
     how = hints.completed(f"'{output.visible(join(words))}'")
-    if by_tool:
-        type = output.visible(str(types.success)).replace('"', r"\"")
-        how = f'bus_send(type="{type}", in_reply_to={message.seq}) or {how}'
     return f"{how}; after a failure by {output.visible(str(types.failure))}"

@@ -71,6 +71,18 @@ def check_unicode(text: str) -> str:
     return text
 
 
+#: How long a name is shown where its reader must not take it for words, in characters.
+PLAIN_CHARS = 64
+
+#: All that stands in a name which can't be read as words, beside ASCII letters and digits.
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._@/+-")
+
+
+def is_plain(name: str) -> bool:
+    """Whether all of a name is of `[A-Za-z0-9._@/+-]{1,64}`, so that it can't pass for words."""
+    return 1 <= len(name) <= PLAIN_CHARS and _PLAIN.issuperset(name)
+
+
 # A publisher uses the same few names again and again, so what was found right is remembered.
 
 

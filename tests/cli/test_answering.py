@@ -8,7 +8,6 @@ import pytest
 from ackbus import Bus, check
 
 from .conftest import RunBus
-from .test_hooks import Agent
 
 HOW = (
     "Answer it by 'bus publish review.done --from ann --to lead --reply-to 1 --file -'"
@@ -44,16 +43,6 @@ def test_show_says_it_to_whom_the_request_is_for(run_bus: RunBus, bus: Bus) -> N
     assert "answer by:    'bus publish review.done --from ann --to lead --reply-to 1" in shown[0]
     assert "answer by:    'bus publish review.done --to lead --reply-to 2" in shown[1]
     assert "answer by" not in shown[2]
-
-
-def test_hooks_say_it_by_tool_and_by_command(run_bus: RunBus, bus: Bus) -> None:
-    """Issue 19, 7: an agent has the one or the other."""
-    bus.publish("review.request", "Please look", from_agent="lead", to_agent="me")
-    assert (
-        '\nAnswer it by bus_send(type="review.done", in_reply_to=1) or'
-        " 'bus publish review.done --from me --to lead --reply-to 1 --file -'; after a failure by"
-        " review.failed.\n"
-    ) in Agent(run_bus).hears("start")
 
 
 def test_hint_names_the_bus_that_an_option_named(run_bus: RunBus, bus: Bus) -> None:
