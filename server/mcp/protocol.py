@@ -31,6 +31,7 @@ from mcp_types import Tool as ListedTool
 from ...schema.errors import AckbusError, BusBusy
 from ..access.rows import Row
 from ..access.table import TOOLS
+from .room import Room, as_sent
 from .session import NAMES, Session
 from .tools.catalog import tools_of
 from .tools.errors import explain
@@ -48,9 +49,6 @@ INSTRUCTIONS = (
 
 #: The version of the tools, as that of the API: it changes when one is used otherwise.
 VERSION = "1"
-
-#: Programs that show the model both forms of a result: their text is its first line alone.
-READ_BOTH = frozenset({"copilot-cli"})
 
 #: How many calls run at a time, each in a thread with a connection to the bus: those that come
 #: back at once, and those that wait for others, which must not keep the first from running.
@@ -123,6 +121,7 @@ class Protocol:
         try:
             self._check(context, TOOLS[tool.name])
             session, arguments = self._session_of(context), dict(params.arguments or {})
+            session.room = _room_of(context)
             name = arguments.pop(NAMES, None) if session.forgets else None
             given = tool.takes.model_validate(arguments)
             call = partial(_act, tool, session, name, given)
@@ -131,7 +130,7 @@ class Protocol:
         except Exception as error:  # whatever it is, the agent is to read it
             why = explain(tool.name, error, tool.takes.model_fields)
             return CallToolResult(content=[_text(why)], is_error=True)
-        return _result(reply, _reads_both(context))
+        return _result(reply, session.room)
 
     @contextmanager
     def _place(self, wait_s: float) -> Iterator[anyio.CapacityLimiter]:
@@ -179,7 +178,9 @@ class Protocol:
         uri = str(params.uri)
         try:
             self._check(context, TOOLS[kind_of(uri).template])
-            call = partial(read, self._session_of(context), uri)
+            session = self._session_of(context)
+            session.room = _room_of(context)
+            call = partial(read, session, uri)
             text = await anyio.to_thread.run_sync(call, limiter=self._quick)
         except AckbusError as error:
             raise MCPError(code=INVALID_PARAMS, message=explain("resource", error)) from error
@@ -209,15 +210,15 @@ def _listed(tool: Tool, forgets: bool) -> ListedTool:
     )
 
 
-def _reads_both(context: Any) -> bool:
+def _room_of(context: Any) -> Room:
     client = context.session.client_params
-    return client is not None and client.client_info.name in READ_BOTH
+    return Room.of(None if client is None else client.client_info.name)
 
 
-def _result(reply: Reply, to_both: bool) -> CallToolResult:
+def _result(reply: Reply, room: Room) -> CallToolResult:
     return CallToolResult(
-        content=[_text(reply.text.partition("\n")[0] if to_both else reply.text)],
-        structured_content=reply.record.model_dump(exclude_none=True, by_alias=True),
+        content=[_text(room.text(reply.text))],
+        structured_content=as_sent(reply.record),
         is_error=reply.refused,
     )
 

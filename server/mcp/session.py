@@ -12,6 +12,7 @@ from ...subscribers.inboxes.session_name import process_of
 from ...subscribers.inboxes.session_names import LEASE_S, SessionNames
 from ..access.principals import LOCAL, Principal, Scope
 from .joined_agents import Home
+from .room import Room
 
 #: The argument by which each call names the agent where no session remembers it.
 NAMES = "as_agent"
@@ -50,6 +51,8 @@ class Session:
         self._name: str | None = None
         self._remembers = remembers
         self.principal = principal
+        #: The room of results, as the client of the present call has said.
+        self.room = Room()
         self._root = root
 
     @property

@@ -266,6 +266,30 @@ class Inbox:
             self._cursors.advance(self.agent, message.seq)
         return True
 
+    def park(self, message: Message, why: str) -> int:
+        """Put a message aside that its agent does not handle; all before it is acknowledged.
+
+        People see it (`parked`), and requeue or drop it, as one that failed too often.
+
+        Args:
+            message: the message.
+            why: the reason, for people.
+
+        Returns:
+            Where the cursor is now.
+
+        Raises:
+            InvalidInput: the message is for another agent.
+        """
+        self._refuse_what_is_for_others(message)
+        with self.bus.transaction():
+            self._put_aside(message, why)
+            return self.ack(message)
+
+    def _put_aside(self, message: Message, why: str) -> None:
+        self._deliveries.count_failure(self.agent, message.seq, why)
+        self._deliveries.park(self.agent, message.seq)
+
     def _waits_before(self, message: Message) -> bool:
         return any(first.seq < message.seq for first in self.poll(limit=1))
 

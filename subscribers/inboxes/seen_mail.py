@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _FOLDER = "shown"
 
 #: How many ranges of seqs are kept, the lowest, and how many messages that were shown in part.
-_MAX_RANGES, _MAX_PARTS = 1000, 10
+_MAX_RANGES, _MAX_PARTS = 1000, 200
 
 #: The most that a file of notes has, in bytes: some 40 for each range.
 _MAX_BYTES = 100_000
@@ -64,6 +64,10 @@ class Notes:
     def __contains__(self, seq: int) -> bool:
         place = bisect_right(self.ranges, (seq, MAX_SEQ))
         return place > 0 and seq <= self.ranges[place - 1][1]
+
+    def has_begun(self, seq: int) -> bool:
+        """Whether the agent was shown the beginning of a message, or all of it."""
+        return seq in self or seq in self.parts
 
     def add(self, spans: Iterable[Span]) -> None:
         """Add what was displayed; a message is seen once all of it was, from its beginning on."""
@@ -180,7 +184,7 @@ class Shown:
 
 
 class Unseen:
-    """The mail that keeps an agent from acknowledging up to a seq.
+    """The mail that keeps an agent from acknowledging up to a seq; `besides` does not.
 
     Attributes:
         first: seq, type and sender of the first messages that it was not shown whole; none when
@@ -190,20 +194,20 @@ class Unseen:
 
     __slots__ = ("first", "seen")
 
-    def __init__(self, bus: Bus, agent: str, seq: int, limit: int) -> None:
+    def __init__(self, bus: Bus, agent: str, seq: int, limit: int, *, besides: int = 0) -> None:
         notes, cursors = Shown(bus, agent).read(), Cursors.of(bus)
         self.first: list[tuple[int, str, str]] = []
         self.seen: int | None = None
         base = SessionNames.of(bus).base_claimed_by(agent)
         comes_again = any(seq in _requeued(bus, name) for name in (agent, base) if name)
-        if comes_again and seq not in notes:
+        if comes_again and seq not in notes and seq != besides:
             message = bus.log.readable(seq)
             self.first = [] if message is None else [(seq, message.type, message.from_agent)]
         to_base = () if base is None else _covered(cursors, base, seq, broadcasts=False)
         for each in merge(_covered(cursors, agent, seq, broadcasts=True), to_base):
             if len(self.first) == limit:
                 return
-            if each[0] not in notes:
+            if each[0] not in notes and each[0] != besides:
                 self.first.append(each)
             elif not self.first:
                 self.seen = each[0]

@@ -82,6 +82,14 @@ class SessionInbox(Inbox):
             self.ack(message)
         return receipts
 
+    def _refuse_what_is_for_others(self, message: Message) -> None:
+        if message.to_agent != self.base:
+            super()._refuse_what_is_for_others(message)
+
+    def _put_aside(self, message: Message, why: str) -> None:
+        own = message.to_agent != self.base
+        super()._put_aside(message, why) if own else self._base._put_aside(message, why)
+
     def fail(self, message: Message, error: str) -> bool:
         """Record a failed delivery of a message to either name, as `Inbox.fail` does."""
         own = message.to_agent != self.base

@@ -3,9 +3,10 @@
 import re
 from pathlib import Path
 
+from ackbus.server.mcp.room import DEFAULT_BYTES
 from ackbus.server.mcp.tools.catalog import tools_of
 from ackbus.server.mcp.tools.common import MAX_COUNTED, MAX_WAIT_S
-from ackbus.server.mcp.tools.pages import MAX_CHARS, PAGE
+from ackbus.server.mcp.tools.pages import HEAD_CHARS, PAGE
 from ackbus.server.mcp.tools.profiles import PROFILES
 from ackbus.server.mcp.tools.resources import KINDS
 
@@ -39,7 +40,8 @@ def test_the_first_tools_of_the_list_are_those_of_the_default_profile() -> None:
 def test_page_tells_the_bounds_and_the_resources() -> None:
     for text in (
         f"{PAGE} messages",
-        f"{MAX_CHARS:,} characters",
+        f"{DEFAULT_BYTES:,} bytes",
+        f"{HEAD_CHARS:,} characters",
         f"up to {MAX_WAIT_S} s",
         f"up to {MAX_COUNTED}",
         *(f"`{kind.template}`" for kind in KINDS),

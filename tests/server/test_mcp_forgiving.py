@@ -104,7 +104,7 @@ def test_values_that_mean_something_are_taken_as_they_are(bus: Bus, bus_dir: Pat
             {"type": "t", "recipient": "b"},
             "'recipient'. It takes type, payload",
         ),
-        ("bus_ack", {"seq": 1, "agent": "me"}, "no argument 'agent'. It takes seq."),
+        ("bus_ack", {"seq": 1, "agent": "me"}, "no argument 'agent'. It takes seq, skip."),
         ("bus_status", {"verbose": True}, "no argument 'verbose'. It takes none."),
         ("bus_inbox", {"waits": 1, "cursr": "2"}, "'waits', 'cursr'; did you mean 'wait_s'"),
     ],

@@ -14,8 +14,8 @@ import pytest
 from mcp_types import CallToolResult
 
 from ackbus import Bus, Inbox, Queue
+from ackbus.server.mcp.room import DEFAULT_BYTES
 from ackbus.server.mcp.tools.catalog import tools_of
-from ackbus.server.mcp.tools.pages import MAX_CHARS
 from ackbus.server.mcp.tools.profiles import FULL
 from ackbus.server.mcp.tools.quoted_messages import NOTICE, QUOTED
 from ackbus.tasks.steps.tasks import Tasks
@@ -23,7 +23,7 @@ from ackbus.tasks.steps.tasks import Tasks
 from ..tasks.conftest import new_task
 from .mcp_clients import Agent, in_process, text_of
 
-LONG = "word " * MAX_CHARS
+LONG = "word " * DEFAULT_BYTES
 
 #: A call as an agent's script makes it: it sees the result in one form only.
 See = Callable[..., Awaitable[str]]
@@ -276,7 +276,7 @@ def test_both_forms_of_every_result_have_the_same_facts_and_the_same_advice(
             facts = dict.fromkeys(leaves(record))
             for name, fact in facts:
                 if fact != 0 and name not in SAID_OTHERWISE:
-                    lines = str(fact).splitlines()
+                    lines = ("null" if fact is None else str(fact)).splitlines()
                     assert all(line.rstrip() in plain for line in lines), (tool, name, fact, text)
             assert (QUOTED in text, record.get("notice")) in [(True, NOTICE), (False, None)]
             told = json.dumps(record, ensure_ascii=False)

@@ -24,9 +24,10 @@ from ackbus.schema.errors import InvalidInput
 from ackbus.schema.queries import file_of
 from ackbus.server.mcp.joined_agents import Home
 from ackbus.server.mcp.protocol import WAITING
+from ackbus.server.mcp.room import DEFAULT_BYTES
 from ackbus.server.mcp.tools.catalog import tools_of
 from ackbus.server.mcp.tools.errors import explain
-from ackbus.server.mcp.tools.pages import MAX_CHARS
+from ackbus.server.mcp.tools.pages import HEAD_CHARS
 from ackbus.server.mcp.tools.profiles import FULL
 from ackbus.subscribers.inboxes.seen_mail import Shown
 from ackbus.subscribers.inboxes.unread_count import look_in
@@ -229,34 +230,53 @@ def test_what_was_sent_after_the_look_is_not_acknowledged(bus: Bus, bus_dir: Pat
     in_process(bus_dir, act)
 
 
-def test_start_of_a_session_shows_some_mail_and_covers_no_more(bus: Bus, bus_dir: Path) -> None:
-    """The hook displays five messages and announces the others."""
+def test_start_of_a_session_forgets_what_was_shown(bus: Bus, bus_dir: Path) -> None:
+    """Issue 32, item 8: it begins, is resumed or was compacted, and hooks show nothing."""
     for number in range(1, 8):
         bus.publish("t", number, from_agent="a")
 
     async def act(me: Agent) -> None:
         await me.call("bus_inbox")
-        assert "7 unread" in hook_text(bus_dir, afresh=True)
-        refused = await me.fail("bus_ack", seq=7)
-        assert "all of [6] t from a, [7] t from a;" in refused
-        assert await acked(me, 5) == (5, 2)
+        assert "[1] a message from a sender to all, shown to you before\n" in hook_text(bus_dir)
+        text = hook_text(bus_dir, afresh=True)
+        assert ("7 unread" in text, "shown to you before" in text) == (True, False)
+        assert "all of [1] t from a, [2] t from a, " in await me.fail("bus_ack", seq=7)
         assert hook_text(bus_dir, only_new=True) == ""
-        assert "\n| 7" in hook_text(bus_dir)
+        assert len((await me.call("bus_inbox"))["messages"]) == 7
         assert await acked(me, 7) == (7, 0)
 
     in_process(bus_dir, act)
 
 
-def test_part_of_a_message_is_not_the_message(bus: Bus, bus_dir: Path) -> None:
-    bus.publish("t", "x" * (2 * MAX_CHARS + 1), from_agent="a")
+def test_body_stands_where_it_was_asked_for_and_nowhere_else(bus: Bus, bus_dir: Path) -> None:
+    """Issue 32, item 8: a body of 4 KB stood three times in one turn."""
+    bus.heartbeats.beat("me")
+    bus.publish("t", "body " * 600, from_agent="a", to_agent="me")
 
     async def act(me: Agent) -> None:
-        first = await me.call("bus_inbox")
-        assert "cut here" in hook_text(bus_dir)
+        told = [hook_text(bus_dir, afresh=True)]
+        shown = [await me.read("bus_inbox"), await me.read("bus_inbox", wait_s=1)]
+        shown.append(await me.read("bus_thread", conversation="1"))
+        told += [hook_text(bus_dir, only_new=True), hook_text(bus_dir)]
+        assert ["body body" in text for text in told] == [False] * 3
+        assert "[1] a message from a sender, shown to you before\n" in told[2]
+        assert ["| body body" in text for text in shown] == [True] * 3
+
+    in_process(bus_dir, act)
+
+
+def test_part_of_a_message_is_not_the_message(bus: Bus, bus_dir: Path) -> None:
+    bus.publish("t", "x" * DEFAULT_BYTES, from_agent="a")
+
+    async def act(me: Agent) -> None:
+        await me.call("bus_inbox")
         assert "[1] t from a" in await me.fail("bus_ack", seq=1)
-        second = await me.call("bus_inbox", cursor=first["next_cursor"])
+        second = await me.call("bus_inbox", cursor=f"0+{HEAD_CHARS}")
         assert "[1] t from a" in await me.fail("bus_ack", seq=1)
-        await me.call("bus_thread", conversation="1", cursor=second["next_cursor"])
+        third = await me.call("bus_thread", conversation="1", cursor=second["next_cursor"])
+        while cursor := third.get("next_cursor"):
+            third = await me.call("bus_inbox", cursor=cursor)
+        assert third["next"] == "When these are handled: bus_ack(seq=1)."
         assert (await me.call("bus_ack", seq=1))["unread"] == 0
 
     in_process(bus_dir, act)
@@ -329,7 +349,7 @@ def test_what_the_inbox_showed_is_noted_for_the_hook_after_it(bus: Bus, bus_dir:
         await me.call("bus_inbox", limit=1)
         assert shown.read().upto == 1
         new = hook_text(bus_dir, only_new=True)
-        assert [f"\n| {name}" in new for name in ("a", "b", "c")] == [False, False, True]
+        assert [f"\n[{seq}] " in new for seq in (1, 2, 3)] == [False, False, True]
 
     in_process(bus_dir, act)
 
@@ -434,37 +454,38 @@ def test_agent_that_joined_and_never_acknowledged_keeps_its_broadcasts(
 
 
 def test_long_body_comes_in_parts(bus: Bus, bus_dir: Path) -> None:
-    """In the inbox; and of a claim or an answer, the rest in the conversation."""
+    """First its head, in the inbox, of a claim and of an answer; then the rest, page by page."""
     long = "".join(map(str, range(20_000)))
     bus.publish("t", 0, from_agent="a")
     bus.publish("big.request", long, from_agent="a")
+    bus.publish("t", "behind it", from_agent="a")
     Queue.create(bus, "big.request")
 
     async def act(me: Agent) -> None:
-        first, second = (await me.call("bus_inbox"))["messages"][0], await _rest(me, {}, "1")
-        assert "When the rest of it is handled, too: bus_ack(seq=2)" in await me.read(
-            "bus_inbox", cursor="1"
-        )
-        assert (first["payload"], second) == (0, long)
-        claim = await me.call("bus_claim", queue="big.request")
-        begin = claim["message"]
-        assert len(begin["payload"]) == MAX_CHARS
-        assert begin["part"] == f"characters 1 to {MAX_CHARS} of {len(long)}"
-        where = {"conversation": "2"}
-        rest = await _rest(me, where, claim["next_cursor"], "bus_thread")
-        assert begin["payload"] + rest == long
+        first, head, behind = (await me.call("bus_inbox"))["messages"]
+        assert (first["payload"], behind["payload"]) == (0, "behind it")
+        assert head["payload"] == long[:HEAD_CHARS]
+        assert head["part"] == f"characters 1 to {HEAD_CHARS} of {len(long)}"
+        assert head["more"] == f"[2] goes on: call again with cursor '1+{HEAD_CHARS}'."
+        assert head["payload"] + await _rest(me, {}, f"1+{HEAD_CHARS}") == long
+        claimed = (await me.call("bus_claim", queue="big.request"))["message"]
+        assert (claimed["payload"], claimed["part"]) == (head["payload"], head["part"])
+        call = f"bus_thread(conversation='2', cursor='1+{HEAD_CHARS}')"
+        assert call in claimed["more"]
+        rest = await _rest(me, {"conversation": "2"}, f"1+{HEAD_CHARS}", "bus_thread")
+        assert claimed["payload"] + rest == long
 
     in_process(bus_dir, act)
 
 
-async def _rest(
-    me: Agent, where: dict[str, str], cursor: str | None, tool: str = "bus_inbox"
-) -> str:
-    text = ""
-    while cursor is not None:
+async def _rest(me: Agent, where: dict[str, str], cursor: str, tool: str = "bus_inbox") -> str:
+    """Reads a message from a cursor on to its end."""
+    text, after = "", cursor.partition("+")[0]
+    while "+" in cursor:
         page = await me.call(tool, cursor=cursor, **where)
-        text += "".join(each["payload"] for each in page["messages"])
-        cursor = page.get("next_cursor")
+        text += page["messages"][0]["payload"]
+        cursor = page.get("next_cursor", "")
+        assert cursor.partition("+")[0] in (after, str(int(after) + 1), "")
     return text
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Self, TypeVar
 
 from anyio.from_thread import check_cancelled
@@ -19,9 +19,9 @@ from ....subscribers.inboxes.polling_pace import Pace
 from ....subscribers.inboxes.seen_mail import Shown
 from ....subscribers.inboxes.session_inbox import inbox_of
 from ..session import Session
-from .pages import MAX_PAGE, Cursor, next_page
+from .pages import MAX_PAGE, Paged, Span, next_page
 from .quoted_messages import NOTICE, FramedMessage, named, shown
-from .tool import Result
+from .tool import Reply, Result
 
 #: The longest that a tool waits, in seconds: clients give a call up after 30.
 MAX_WAIT_S = 25
@@ -59,22 +59,21 @@ class Page(Result):
     next_cursor: str | None = None
 
     @classmethod
-    def of(
-        cls,
-        found: list[FramedMessage],
-        cursor: str | None,
-        *,
-        advice: str | None = None,
-        **facts: Any,
-    ) -> Self:
+    def of(cls, page: Paged, *, advice: str | None = None, **facts: Any) -> Self:
         """Return a page, with the advice for what is on it, and what leads to the next one."""
-        steps = " ".join(each for each in (advice, next_page(cursor)) if each)
-        notice = NOTICE if found else None
-        return cls(messages=found, next_cursor=cursor, next=steps or None, notice=notice, **facts)
+        steps = " ".join(each for each in (advice, next_page(page.cursor)) if each)
+        notice = NOTICE if page.messages else None
+        return cls(
+            messages=page.messages,
+            next_cursor=page.cursor,
+            next=steps or None,
+            notice=notice,
+            **facts,
+        )
 
-    def text(self, head: str) -> str:
-        """Return the page as text, under a head line of the bus."""
-        return self.lines(head, *(each.text() for each in self.messages))
+    def reply(self, head: str) -> Reply:
+        """Return the result, with a text under a head line of the bus."""
+        return Reply(self, self.lines(head, *(each.text() for each in self.messages)))
 
 
 def wait_for(
@@ -104,36 +103,17 @@ def wait_for(
             check_cancelled()  # else its thread would wait on, and those of others beside it
 
 
-def note_shown(
-    session: Session,
-    found: Iterable[FramedMessage],
-    begin: Cursor,
-    cursor: str | None,
-    *,
-    upto: int = 0,
-) -> None:
-    """Note a page of messages as shown to the agent of a call that is still wanted.
+def note_shown(session: Session, spans: Sequence[Span], *, upto: int = 0) -> None:
+    """Note parts of messages as shown to the agent of a call that is still wanted.
 
     Args:
         session: of the call.
-        found: the messages, bodies and all.
-        begin, cursor: the page's own cursor, and the one to what follows.
-        upto: up to where hooks after a tool show no more mail.
+        spans: the parts.
+        upto: up to where hooks after a tool announce no more mail.
     """
     check_cancelled()
     reader = session.reader()
-    if reader is None:
-        return
-    rest = Cursor.parse(cursor)
-    spans = [
-        (
-            each.seq,
-            begin.skip if each.seq == begin.after + 1 else 0,
-            rest.skip if rest.skip and each.seq == rest.after + 1 else None,
-        )
-        for each in found
-    ]
-    if spans:
+    if reader is not None and spans:
         Shown(session.bus, reader).note(spans, upto=upto)
 
 

@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import dropwhile
 from typing import Annotated
 
 from pydantic import Field
 
 from ....bus.bus import Bus
-from ....schema.errors import Refused
+from ....schema.errors import LimitReached, Refused
 from ....schema.message.message import Message
 from ....schema.message.patterns import TypePattern, check_pattern
 from ....schema.paging import pages, seq_of
 from ....subscribers.inboxes.inbox import Inbox
-from ....subscribers.inboxes.seen_mail import Unseen
+from ....subscribers.inboxes.seen_mail import Shown, Unseen
 from ....subscribers.inboxes.session_inbox import inbox_of
 from ..session import Session
-from .common import READ_IT, Limit, Next, Page, Wait, counted, note_shown, unread_of, wait_for
-from .pages import PAGE, Cursor, page
+from .common import (
+    READ_IT,
+    Limit,
+    Next,
+    Page,
+    Wait,
+    counted,
+    note_shown,
+    unread_of,
+    wait_for,
+)
+from .pages import PAGE, Cursor, Paged, Pager, by_the_same_call
 from .quoted_messages import FramedMessage, named
 from .tool import Arguments, Reply, Result, Tool
 
 #: How many messages are read at a time.
 _READ = PAGE + 1
+
+#: The type of the message that tells a sender that its message was put aside.
+SKIPPED = "message.skipped"
 
 #: How many messages a refusal names.
 _NAMED = 3
@@ -51,23 +65,31 @@ def _inbox(session: Session, given: Read) -> Reply:
     begin = Cursor.parse(given.cursor)
     pattern = None if given.type is None else _pattern(given.type)
 
-    def look() -> tuple[Inbox, list[FramedMessage], str | None]:
+    def look() -> tuple[Reply, Paged]:
         # At each look, since a base name that has become free is claimed by that.
         inbox = inbox_of(session.bus, session.agent(), with_work=given.with_work)
-        found, cursor = page(waiting(inbox, begin, pattern), begin, given.limit)
-        return inbox, [each.to_be_answered() for each in found], cursor
+        reply = partial(_page, inbox, begin, pattern, unread_of(session.bus, inbox.agent))
+        pager = Pager(session.room, reply, by_the_same_call, FramedMessage.to_be_answered)
+        return pager.page(waiting(inbox, begin, pattern), begin, given.limit)
 
-    inbox, found, cursor = wait_for(session, look, lambda seen: seen[1], given.wait_s)
-    unread = unread_of(session.bus, inbox.agent)
-    if not found:
-        more = f", but {counted(unread)} of other types" if pattern and unread else ""
-        head = f"Nothing waits for {inbox.agent}{more}."
-        return Reply(InboxPage.of(found, cursor, unread=unread), head)
-    # Where a type hides mail, the hook after this tool may still have to show that.
-    note_shown(session, found, begin, cursor, upto=0 if pattern else found[-1].seq)
-    advice = _what_to_acknowledge(inbox, begin, found, cursor, pattern)
-    record = InboxPage.of(found, cursor, advice=advice, unread=unread)
-    return Reply(record, record.text(f"{counted(unread)} unread for {inbox.agent}."))
+    reply, page = wait_for(session, look, lambda seen: seen[1].messages, given.wait_s)
+    if page.messages:
+        # Where a type hides mail, the hook after this tool may still have to announce that.
+        note_shown(session, page.spans, upto=0 if pattern else page.messages[-1].seq)
+    return reply
+
+
+def _page(
+    inbox: Inbox, begin: Cursor, pattern: TypePattern | None, unread: int, page: Paged
+) -> Reply:
+    """Return the result of a page."""
+    if page.messages:
+        advice = _what_to_acknowledge(inbox, begin, page, pattern)
+        head = f"{counted(unread)} unread for {named(inbox.agent)}."
+        return InboxPage.of(page, advice=advice, unread=unread).reply(head)
+    more = f", but {counted(unread)} of other types" if pattern and unread else ""
+    head = f"Nothing waits for {named(inbox.agent)}{more}."
+    return Reply(InboxPage.of(page, unread=unread), head)
 
 
 def _pattern(text: str) -> TypePattern:
@@ -76,27 +98,30 @@ def _pattern(text: str) -> TypePattern:
 
 
 def _what_to_acknowledge(
-    inbox: Inbox,
-    begin: Cursor,
-    found: list[FramedMessage],
-    cursor: str | None,
-    pattern: TypePattern | None,
+    inbox: Inbox, begin: Cursor, page: Paged, pattern: TypePattern | None
 ) -> str:
     """Return the acknowledgements that cover the shown messages, and no others."""
+    seqs = [each.seq for each in page.messages]
     if pattern is not None:
         hidden = (each for each in waiting(inbox, begin, None) if not pattern.matches(each.type))
         first = next(hidden, None)
-        if first is not None and first.seq < found[-1].seq:
+        if first is not None and first.seq < seqs[-1]:
             return (
                 f"Messages of other types wait between these, from seq {first.seq} on, and an"
                 " acknowledgement would cover them: read without type before bus_ack."
             )
+    cut = page.first_cut
+    whole = [seq for seq in seqs if cut is None or seq < cut]
     # A message that was requeued after parking is acknowledged by itself.
-    ends = [*(each.seq for each in found if each.seq <= inbox.position), found[-1].seq]
+    ends = [*(seq for seq in whole if seq <= inbox.position), *whole[-1:]]
     acks = ", ".join(f"bus_ack(seq={seq})" for seq in dict.fromkeys(ends))
-    rest = Cursor.parse(cursor).skip
-    when = "When the rest of it is handled, too" if rest else "When these are handled"
-    return f"{when}: {acks}."
+    advice = [f"When these are handled: {acks}."] if acks else []
+    if cut is not None:
+        advice.append(
+            f"[{cut}] is long: read it to its end, or bus_ack(seq={cut}, skip=true) puts it aside"
+            " unread and tells its sender."
+        )
+    return " ".join(advice)
 
 
 def waiting(inbox: Inbox, begin: Cursor, pattern: TypePattern | None) -> Iterator[Message]:
@@ -124,6 +149,7 @@ class Ack(Arguments):
     """The arguments of `bus_ack`."""
 
     seq: Annotated[int, Field(ge=1, description="The last that is handled.")]
+    skip: Annotated[bool, Field(description="Put it aside, if it is too long to read.")] = False
 
 
 class Acked(Result):
@@ -135,17 +161,65 @@ class Acked(Result):
 
 def _ack(session: Session, given: Ack) -> Reply:
     bus, agent = session.bus, session.agent()
+    if given.skip:
+        return _skip(session, agent, given.seq)
     with bus.transaction():  # so that nothing comes between the look and the step
         if given.seq <= bus.log.newest_seq():
             _refuse_what_was_not_shown(bus, agent, given.seq)
         position = inbox_of(bus, agent).ack(given.seq)
+    return _acknowledged(bus, agent, position)
+
+
+def _acknowledged(
+    bus: Bus, agent: str, position: int, *, skipped: str = "", warning: str | None = None
+) -> Reply:
     unread = unread_of(bus, agent)
-    record = Acked(acknowledged=position, unread=unread, next=READ_IT if unread else None)
+    steps = " ".join(each for each in (skipped, READ_IT if unread else "") if each)
+    record = Acked(acknowledged=position, unread=unread, next=steps or None, warning=warning)
     return Reply(record, record.lines(f"Acknowledged up to {position}; {counted(unread)} unread."))
 
 
-def _refuse_what_was_not_shown(bus: Bus, agent: str, seq: int) -> None:
-    unseen = Unseen(bus, agent, seq, _NAMED + 1)
+def _skip(session: Session, agent: str, seq: int) -> Reply:
+    """Park a message of which the agent was shown the beginning, and tell its sender."""
+    bus = session.bus
+    with bus.transaction():
+        inbox = inbox_of(bus, agent)
+        message = next(waiting(inbox, Cursor(seq - 1), None), None)
+        if message is None or message.seq != seq:
+            raise Refused(f"nothing was put aside: [{seq}] does not wait for you")
+        if not Shown(bus, agent).read().has_begun(seq):
+            raise Refused(
+                f"nothing was put aside: you were not shown the beginning of [{seq}];"
+                " bus_inbox shows what waits"
+            )
+        _refuse_what_was_not_shown(bus, agent, seq, besides=seq)
+        position = inbox.park(message, f"{agent} read its beginning, and skipped it")
+        warning = _tell_of_skipping(session, message, agent)
+    told = "its sender was told" if warning is None else "its sender was not told"
+    skipped = f"[{seq}] is put aside, and {told}; a person can have it delivered again."
+    return _acknowledged(bus, agent, position, skipped=skipped, warning=warning)
+
+
+def _tell_of_skipping(session: Session, message: Message, agent: str) -> str | None:
+    """Tell the sender of a message that it was put aside; return why not, or None."""
+    said = f"{agent} read the beginning of your message {message.seq}, and put it aside unread: it"
+    text = f"{said} is too long. Send a short one, or the path of a file."
+    try:
+        with session.bus.transaction():
+            session.bus.publish(
+                SKIPPED,
+                {"seq": message.seq, "id": message.id, "text": text},
+                from_agent=agent,
+                to_agent=message.from_agent,
+                correlation_id=message.conversation,
+            )
+    except LimitReached as error:  # else a sender with a full inbox could not be skipped
+        return str(error)
+    return None
+
+
+def _refuse_what_was_not_shown(bus: Bus, agent: str, seq: int, besides: int = 0) -> None:
+    unseen = Unseen(bus, agent, seq, _NAMED + 1, besides=besides)
     if not unseen.first:
         return
     named_ones = [f"[{n}] {named(type)} from {named(by)}" for n, type, by in unseen.first]

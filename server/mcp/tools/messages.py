@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from pydantic import AliasChoices, BaseModel, Field
 
 from ....bus import tracing
-from ....bus.bus import Bus
 from ....bus.search.search import Found
 from ....schema.errors import InvalidInput
 from ....schema.message.acted_types import not_acted_upon
@@ -29,7 +28,7 @@ from .common import (
     note_shown,
     stranger,
 )
-from .pages import MAX_PAGE, PAGE, Cursor, page
+from .pages import MAX_PAGE, PAGE, Cursor, Paged, Pager, by_the_same_call, fitted
 from .quoted_messages import FramedMessage, body_of, named, text_of
 from .tool import Arguments, Reply, Result, Tool
 
@@ -129,22 +128,27 @@ class ThreadPage(Page):
 
 
 def _thread(session: Session, given: Thread) -> Reply:
-    record = thread(session.bus, given.conversation, given.limit, given.cursor)
-    note_shown(session, record.messages, Cursor.parse(given.cursor), record.next_cursor)
-    head = f"{len(record.messages)} messages of {named(record.conversation)}, oldest first."
-    return Reply(record, record.text(head))
+    reply, page = thread(session, given.conversation, given.limit, given.cursor)
+    note_shown(session, page.spans)
+    return reply
 
 
-def thread(bus: Bus, key: str, limit: int, cursor: str | None) -> ThreadPage:
-    """Return a page of a conversation.
+def thread(session: Session, key: str, limit: int, cursor: str | None) -> tuple[Reply, Paged]:
+    """Return a page of a conversation, as a result and by itself.
 
     Raises:
         NotFound: there is no such conversation.
     """
-    begin = Cursor.parse(cursor)
+    bus, begin = session.bus, Cursor.parse(cursor)
     conversation = conversation_of(bus, key)
-    found, after = page(bus.read(conversation=conversation, after_seq=begin.after), begin, limit)
-    return ThreadPage.of([each.within() for each in found], after, conversation=conversation)
+
+    def reply(page: Paged) -> Reply:
+        head = f"{len(page.messages)} messages of {named(conversation)}, oldest first."
+        return ThreadPage.of(page, conversation=conversation).reply(head)
+
+    pager = Pager(session.room, reply, by_the_same_call, FramedMessage.within)
+    found = bus.read(conversation=conversation, after_seq=begin.after)
+    return pager.page(found, begin, limit)
 
 
 # bus_search ----------------------------------------------------------------------------------
@@ -173,12 +177,17 @@ def _search(session: Session, given: Search) -> Reply:
         *_words(given.words), type=given.type, agent=given.agent, limit=wanted + 1
     )
     found = [FramedMessage.of(hit.message, hit.snippet, "snippet") for hit in hits[start:wanted]]
-    whole = [each for each, hit in zip(found, hits[start:], strict=False) if _is_whole(hit)]
-    note_shown(session, whole, Cursor(), None)
-    more = len(hits) > wanted and wanted < _MAX_HITS
-    record = Page.of(found, str(wanted) if more else None)
-    head = f"{len(found)} found, the best first." if found else "Nothing found."
-    return Reply(record, record.text(head))
+
+    def reply(number: int) -> Reply:
+        end = start + number
+        more = end < len(hits) and end < _MAX_HITS
+        head = f"{number} found, the best first." if number else "Nothing found."
+        return Page.of(Paged(found[:number], str(end) if more else None)).reply(head)
+
+    made, number = fitted(len(found), reply, session.room)
+    whole = [(hit.message.seq, 0, None) for hit in hits[start : start + number] if _is_whole(hit)]
+    note_shown(session, whole)
+    return made
 
 
 # bus_receipts --------------------------------------------------------------------------------
@@ -206,11 +215,19 @@ class Receipts(Result):
 
 def _receipts(session: Session, given: Which) -> Reply:
     found = read_receipts(session.bus, str(given.seq))
-    warning = f"{len(found) - MAX_PAGE} more are left out" if len(found) > MAX_PAGE else None
-    shown = [ReadBy(**each.record()) for each in found[:MAX_PAGE]]
-    record = Receipts(receipts=shown, warning=warning)
-    states = "; ".join(f"{each.kind} {named(each.name)}: {each.state}" for each in shown)
-    return Reply(record, record.lines(f"{states or 'It is in no inbox, and in no queue'}."))
+    readers = [ReadBy(**each.record()) for each in found[:MAX_PAGE]]
+
+    def reply(number: int) -> Reply:
+        left = len(found) - number
+        record = Receipts(
+            receipts=readers[:number], warning=f"{left} more are left out" if left else None
+        )
+        states = "; ".join(
+            f"{each.kind} {named(each.name)}: {each.state}" for each in record.receipts
+        )
+        return Reply(record, record.lines(f"{states or 'It is in no inbox, and in no queue'}."))
+
+    return fitted(len(readers), reply, session.room)[0]
 
 
 def _is_whole(hit: Found) -> bool:

@@ -3,20 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import orjson
 
 from ....schema.errors import InvalidInput
 from ....schema.message.message import Message
+from ..room import Room, as_sent
 from .quoted_messages import FramedMessage, body_of, text_of
+from .tool import Reply
 
 #: How many messages a page has unless the agent says so, and at most.
 PAGE, MAX_PAGE = 20, 100
 
-#: The most characters that the bodies of a page have: some 3,000 tokens.
-MAX_CHARS = 12_000
+#: How much of a message that is too long for a page is shown at first, in characters.
+HEAD_CHARS = 1_000
+
+#: What is left for the words of the bus on a page, in bytes; where they are more, bodies get less.
+_FRAME_BYTES = 1_000
+
+#: How many characters of bodies are read for a page: a bound of its time, for long messages.
+_READ_CHARS = 4_000_000
 
 _CURSOR = re.compile(r"(\d{1,18})(?:\+(\d{1,9}))?")
+
+#: A displayed part of a message: its seq, and from which character to which; None: to the end.
+Span = tuple[int, int, int | None]
 
 
 @dataclass(frozen=True)
@@ -50,42 +65,155 @@ class Cursor:
         return f"{self.after}+{self.skip}" if self.skip else str(self.after)
 
 
-def page(
-    messages: Iterable[Message], begin: Cursor, limit: int
-) -> tuple[list[FramedMessage], str | None]:
-    """Return the first messages, framed, and the cursor to what follows, or None at the end.
+@dataclass(frozen=True)
+class Paged:
+    """The messages of a page.
 
-    Args:
-        messages: those after the cursor, in order; one more than `limit` is read.
-        begin: the cursor.
-        limit: how many at most.
+    Attributes:
+        messages: framed.
+        cursor: the cursor to what follows, or None at the end.
+        spans: the parts of their bodies that are on it.
     """
-    framed: list[FramedMessage] = []
-    room, after = MAX_CHARS, begin.after
-    for message in messages:
+
+    messages: list[FramedMessage] = field(default_factory=list)
+    cursor: str | None = None
+    spans: list[Span] = field(default_factory=list)
+
+    @property
+    def first_cut(self) -> int | None:
+        """The seq of the first message that is not on it to its end, or None."""
+        return next((seq for seq, _, end in self.spans if end is not None), None)
+
+
+@dataclass(frozen=True)
+class Pager:
+    """Makes pages that fit into the room of a result.
+
+    Attributes:
+        room: the room.
+        make: makes the result of a page.
+        read_on: returns what reads on in a message that is cut, given its seq and the cursor.
+        frame: adds to a framed message.
+    """
+
+    room: Room
+    make: Callable[[Paged], Reply]
+    read_on: Callable[[int, str], str]
+    frame: Callable[[FramedMessage], FramedMessage] = lambda message: message
+
+    def page(self, messages: Iterable[Message], begin: Cursor, limit: int) -> tuple[Reply, Paged]:
+        """Return the result with the first messages, and the page that is in it.
+
+        A message that fits is never cut. Of one that is longer than a page its head is shown, and
+        the page goes on behind it; a cursor into it shows as much of the rest as there is room.
+
+        Args:
+            messages: those after the cursor, in order; few more than are shown are read.
+            begin: the cursor.
+            limit: how many at most.
+        """
+        read = _read(messages, limit)
+        left = self.room.bytes - _FRAME_BYTES
+        while True:
+            page = self._filled(read, begin, limit, left)
+            reply = self.make(page)
+            excess = self.room.size(reply.text, reply.record) - self.room.bytes
+            if excess <= 0 or left <= 0:
+                return reply, page
+            left -= max(excess, 100)
+
+    def _filled(self, read: Sequence[_Text], begin: Cursor, limit: int, room: int) -> Paged:
+        framed: list[FramedMessage] = []
+        spans: list[Span] = []
+        after, left = begin.after, room
+        for each in read[:limit]:
+            seq = each.message.seq
+            skip = begin.skip if seq == begin.after + 1 else 0
+            shown, end, cost = self._shown(each, skip, left, room)
+            if framed and cost > left:
+                break
+            framed.append(shown)
+            spans.append((seq, skip, end))
+            if skip and end is not None:
+                return Paged(framed, str(Cursor(seq - 1, end)), spans)
+            after, left = seq, left - cost
+        return Paged(framed, str(Cursor(after)) if len(read) > len(framed) else None, spans)
+
+    def _shown(
+        self, each: _Text, skip: int, left: int, room: int
+    ) -> tuple[FramedMessage, int | None, int]:
+        """Return a message, up to which character (None: all of it), and the bytes that it takes.
+
+        It is cut only if a page of its own would not hold it.
+        """
+        if len(each.text) - skip <= room:
+            whole = self._whole(each, skip)
+            cost = self._cost(whole)
+            if cost <= room:
+                return whole, None, cost
+        most = min(len(each.text) - skip - 1, room, room if skip else HEAD_CHARS)
+        number = most_that(
+            lambda n: self._cost(self._part(each, skip, skip + n)) <= (left if skip else room), most
+        )
+        cut = self._part(each, skip, skip + number)
+        return cut, skip + number, self._cost(cut)
+
+    def _whole(self, each: _Text, skip: int) -> FramedMessage:
+        if skip:
+            return self._part(each, skip, len(each.text))
+        return self.frame(FramedMessage.of(each.message, each.body))
+
+    def _part(self, each: _Text, begin: int, end: int) -> FramedMessage:
+        part = f"characters {begin + 1} to {end} of {len(each.text)}"
+        shown = FramedMessage.of(each.message, each.text[begin:end], part)
+        if end < len(each.text):
+            seq = each.message.seq
+            shown.more = self.read_on(seq, str(Cursor(seq - 1, end)))
+        return self.frame(shown)
+
+    def _cost(self, shown: FramedMessage) -> int:
+        """Return the bytes that a message adds to a result."""
+        text = "" if self.room.reads_both else shown.text()
+        return len(orjson.dumps(text)) + len(orjson.dumps(as_sent(shown)))
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A message that was read, its body, and that as text."""
+
+    message: Message
+    body: object
+    text: str
+
+
+def _read(messages: Iterable[Message], limit: int) -> list[_Text]:
+    """Return the first messages, one more than can be shown if there are so many."""
+    made: list[_Text] = []
+    chars = 0
+    for message in islice(messages, limit + 1):
         body = body_of(message)
         text = text_of(body)
-        skip = begin.skip if message.seq == begin.after + 1 else 0
-        if len(framed) == limit or (framed and len(text) > room):
-            return framed, str(Cursor(after))
-        if len(text) - skip > room:
-            end = skip + room
-            cut = FramedMessage.of(message, text[skip:end], _part(skip, end, text))
-            return [cut], str(Cursor(message.seq - 1, end))
-        part = _part(skip, len(text), text) if skip else None
-        framed.append(FramedMessage.of(message, text[skip:] if skip else body, part))
-        room, after = room - (len(text) - skip), message.seq
-    return framed, None
+        chars += len(text)
+        made.append(_Text(message, body, text))
+        if chars > _READ_CHARS and len(made) > 1:
+            break
+    return made
 
 
-def beginning(message: Message) -> tuple[FramedMessage, str | None]:
-    """Return a message, framed, and the cursor that leads on in it by `bus_thread`, or None."""
-    (framed,), cursor = page([message], Cursor(message.seq - 1), 1)
-    return framed, cursor
+def most_that(fits: Callable[[int], bool], count: int) -> int:
+    """Return the largest number up to `count` that fits, where all below it do; at least 1."""
+    return max(1, bisect_left(range(1, count + 1), True, key=lambda number: not fits(number)))
 
 
-def _part(begin: int, end: int, text: str) -> str:
-    return f"characters {begin + 1} to {end} of {len(text)}"
+def fitted(count: int, make: Callable[[int], Reply], room: Room) -> tuple[Reply, int]:
+    """Return the result of as many things as there is room for, and how many these are."""
+
+    def fits(number: int) -> bool:
+        reply = make(number)
+        return room.size(reply.text, reply.record) <= room.bytes
+
+    number = count if count == 0 or fits(count) else most_that(fits, count)
+    return make(number), number
 
 
 def next_page(cursor: str | None) -> str | None:
@@ -93,8 +221,11 @@ def next_page(cursor: str | None) -> str | None:
     return None if cursor is None else f"There is more: call again with cursor {cursor!r}."
 
 
-def rest_of(message: Message, cursor: str | None) -> str | None:
-    """Return what leads on in a message of which the beginning is shown, or None at its end."""
-    if cursor is None:
-        return None
-    return f"The rest: bus_thread(conversation={str(message.seq)!r}, cursor={cursor!r})."
+def by_the_same_call(seq: int, cursor: str) -> str:
+    """Return what reads on in a message, for tools with a cursor."""
+    return f"[{seq}] goes on: call again with cursor {cursor!r}."
+
+
+def by_thread(seq: int, cursor: str) -> str:
+    """Return what reads on in a message, for other tools."""
+    return f"The rest: bus_thread(conversation={str(seq)!r}, cursor={cursor!r})."

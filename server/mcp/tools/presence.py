@@ -13,7 +13,7 @@ from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.session_inbox import inbox_of
 from ..session import NAMES, Session
 from .common import READ_IT, Next, counted, unread_of
-from .pages import MAX_PAGE, next_page
+from .pages import MAX_PAGE, fitted, next_page
 from .quoted_messages import NOTICE, barred, named
 from .tool import Arguments, Reply, Result, Tool
 
@@ -150,20 +150,24 @@ class Agents(Result):
 
 
 def _agents(session: Session, given: Who) -> Reply:
-    record = agents(session.bus, given.cursor)
-    each = (agent.text() for agent in record.agents)
-    return Reply(record, record.lines(f"{len(record.agents)} agents.", *each))
+    return agents(session, given.cursor)
 
 
-def agents(bus: Bus, cursor: str | None = None) -> Agents:
+def agents(session: Session, cursor: str | None = None) -> Reply:
     """Return a page of the agents that the bus knows, by name; the cursor is a name."""
+    bus = session.bus
     beats = {beat.agent: beat.record() for beat in bus.heartbeats.list()}
     names = [name for name in bus.agents.names() if name > (cursor or "")]
     records = [beats.get(name, {"agent": name}) for name in names[:MAX_PAGE]]
-    shown_now = [Seen(**each, untrusted=True) for each in records]
-    more = len(names) > MAX_PAGE
-    cursor = shown_now[-1].agent if more else None
-    return Agents(agents=shown_now, next_cursor=cursor, next=next_page(cursor), notice=NOTICE)
+    seen = [Seen(**each, untrusted=True) for each in records]
+
+    def reply(number: int) -> Reply:
+        page = seen[:number]
+        last = page[-1].agent if number < len(names) else None
+        record = Agents(agents=page, next_cursor=last, next=next_page(last), notice=NOTICE)
+        return Reply(record, record.lines(f"{number} agents.", *(each.text() for each in page)))
+
+    return fitted(len(seen), reply, session.room)[0]
 
 
 TOOLS = (

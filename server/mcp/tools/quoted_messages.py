@@ -46,6 +46,7 @@ class FramedMessage(BaseModel):
     conversation: Annotated[str | None, Field(description="If not id.")] = None
     payload: Any = None
     part: str | None = None
+    more: str | None = None
     answer: str | None = None
     untrusted: Literal[True]
 
@@ -93,7 +94,8 @@ class FramedMessage(BaseModel):
         if "payload" not in self.model_fields_set:
             return f"{self._head('')}, without a payload{answer}"
         part = f" ({self.part})" if self.part else ""
-        return f"{self._head(part)}\n{barred(text_of(self.payload))}{answer}"
+        more = f"\n{self.more}" if self.more else ""
+        return f"{self._head(part)}\n{barred(text_of(self.payload))}{more}{answer}"
 
     def _head(self, part: str) -> str:
         to = named(self.to) if self.to else "all"

@@ -16,7 +16,7 @@ from ....subscribers.conversations.reply_types import ReplyTypes
 from ....subscribers.requests import Request
 from ..session import Session
 from .common import Conversation, Payload, Wait, note_shown, stranger, wait_for
-from .pages import Cursor, beginning, rest_of
+from .pages import Cursor, Paged, Pager, by_thread
 from .quoted_messages import NOTICE, FramedMessage, named, shown
 from .tool import Arguments, Reply, Result, Tool
 
@@ -60,7 +60,6 @@ class State(Result):
     state: str
     conversation: str
     reply: FramedMessage | None = None
-    next_cursor: str | None = None
 
 
 def _request(session: Session, given: Ask) -> Reply:
@@ -95,33 +94,34 @@ def _handed_over(
     session: Session, answer: Answer, reader: str | None, warning: str | None = None
 ) -> Reply:
     """Return the reply to a call that is still wanted, whose reader has the answer by that."""
-    record, text = _reply(answer, warning)
+    reply, page = _reply(session, answer, warning)
     check_cancelled()
     receive(session.bus, answer, reader)
-    if record.reply is not None:
-        note_shown(session, [record.reply], Cursor(), record.next_cursor)
-    return Reply(record, text)
+    note_shown(session, page.spans)
+    return reply
 
 
-def _reply(answer: Answer, warning: str | None = None) -> tuple[State, str]:
+def _reply(session: Session, answer: Answer, warning: str | None = None) -> tuple[Reply, Paged]:
     conversation = answer.conversation
     if answer.reply is None:
         later = f"Later: bus_check(conversation={shown(conversation)!r})."
         record = State(state=answer.state, conversation=conversation, warning=warning, next=later)
-        return record, record.lines(f"{answer.state}: no answer yet.")
-    begun, cursor = beginning(answer.reply)
-    reply = begun.within()
-    record = State(
-        state=answer.state,
-        conversation=conversation,
-        reply=reply,
-        next_cursor=cursor,
-        warning=warning,
-        next=rest_of(answer.reply, cursor),
-        notice=NOTICE,
-    )
-    head = f"{answer.state}, conversation {named(conversation)}."
-    return record, record.lines(head, reply.text())
+        return Reply(record, record.lines(f"{answer.state}: no answer yet.")), Paged()
+
+    def reply(page: Paged) -> Reply:
+        (message,) = page.messages
+        record = State(
+            state=answer.state,
+            conversation=conversation,
+            reply=message,
+            warning=warning,
+            notice=NOTICE,
+        )
+        head = f"{answer.state}, conversation {named(conversation)}."
+        return Reply(record, record.lines(head, message.text()))
+
+    pager = Pager(session.room, reply, by_thread, FramedMessage.within)
+    return pager.page([answer.reply], Cursor(answer.reply.seq - 1), 1)
 
 
 TOOLS = (

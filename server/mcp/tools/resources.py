@@ -14,7 +14,7 @@ from ..session import Session
 from .common import Page
 from .inbox import waiting
 from .messages import thread
-from .pages import MAX_PAGE, Cursor, page
+from .pages import MAX_PAGE, Cursor, Pager, by_the_same_call
 from .presence import agents
 
 #: The media type of every resource.
@@ -51,17 +51,16 @@ class Kind:
 
 def _inbox(session: Session, agent: str) -> BaseModel:
     inbox = inbox_of(session.bus, session.own(agent))
-    begin = Cursor()
-    found, cursor = page(waiting(inbox, begin, None), begin, MAX_PAGE)
-    return Page.of(found, cursor)
+    pager = Pager(session.room, lambda page: Page.of(page).reply(""), by_the_same_call)
+    return pager.page(waiting(inbox, Cursor(), None), Cursor(), MAX_PAGE)[0].record
 
 
 def _conversation(session: Session, key: str) -> BaseModel:
-    return thread(session.bus, key, MAX_PAGE, None)
+    return thread(session, key, MAX_PAGE, None)[0].record
 
 
 KINDS = (
-    Kind("bus://agents", "agents", "The agents.", lambda session, _: agents(session.bus)),
+    Kind("bus://agents", "agents", "The agents.", lambda session, _: agents(session).record),
     Kind(
         "bus://inbox/{agent}", "inbox", "What waits for an agent. Reading changes nothing.", _inbox
     ),

@@ -22,7 +22,7 @@ from ....subscribers.queues.queue import Queue
 from ....subscribers.queues.queues import Queues
 from ..session import Session
 from .common import note_shown
-from .pages import MAX_PAGE, Cursor, beginning, rest_of
+from .pages import MAX_PAGE, Cursor, Paged, Pager, by_thread
 from .quoted_messages import NOTICE, FramedMessage, named
 from .tool import Arguments, Reply, Result, Tool
 
@@ -48,7 +48,6 @@ class Taken(Result):
     max_attempts: int | None = None
     until: str | None = None
     message: FramedMessage | None = None
-    next_cursor: str | None = None
 
 
 def _claim(session: Session, given: Take) -> Reply:
@@ -85,24 +84,27 @@ def _queue(bus: Bus, name: str) -> Queue:
 
 
 def _taken(session: Session, claim: Claim) -> Reply:
-    message, cursor = beginning(claim.message)
-    note_shown(session, [message], Cursor(), cursor)
-    rest = rest_of(claim.message, cursor)
-    record = Taken(
-        token=claim.token,
-        attempt=claim.attempt,
-        max_attempts=claim.max_attempts,
-        until=format_ts(claim.lease_until_ms),
-        message=message,
-        next_cursor=cursor,
-        next=" ".join(each for each in (rest, _end_of(claim)) if each),
-        notice=NOTICE,
-    )
-    head = (
-        f"Claim {claim.token} is yours until {record.until} (attempt {claim.attempt} of"
-        f" {claim.max_attempts})."
-    )
-    return Reply(record, record.lines(head, message.text()))
+    def reply(page: Paged) -> Reply:
+        (message,) = page.messages
+        record = Taken(
+            token=claim.token,
+            attempt=claim.attempt,
+            max_attempts=claim.max_attempts,
+            until=format_ts(claim.lease_until_ms),
+            message=message,
+            next=_end_of(claim),
+            notice=NOTICE,
+        )
+        head = (
+            f"Claim {claim.token} is yours until {record.until} (attempt {claim.attempt} of"
+            f" {claim.max_attempts})."
+        )
+        return Reply(record, record.lines(head, message.text()))
+
+    pager = Pager(session.room, reply, by_thread)
+    made, page = pager.page([claim.message], Cursor(claim.message.seq - 1), 1)
+    note_shown(session, page.spans)
+    return made
 
 
 def _end_of(claim: Claim) -> str:
