@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+from types import NoneType
 from typing import Any
 
 from mcp_types import (
+    INVALID_PARAMS,
     INVALID_REQUEST,
     PARSE_ERROR,
     JSONRPCMessage,
     JSONRPCNotification,
+    JSONRPCRequest,
     jsonrpc_message_adapter,
 )
 from pydantic import ValidationError
 
+#: The method of a call of a tool.
+_CALL = "tools/call"
+
 
 class Unreadable(Exception):
-    """A text is no message, and its client may wait for an answer.
+    """A text is no message, or no call of a tool, and its client may wait for an answer.
 
     Args:
         code: of the error.
@@ -53,7 +59,21 @@ def read_message(text: bytes) -> JSONRPCMessage | None:
         given = _given(text)
         if "id" in given:
             raise Unreadable(INVALID_REQUEST, "id must be text or an integer", given)
+    if isinstance(message, JSONRPCRequest) and message.method == _CALL:
+        _check_call(message)
     return message
+
+
+def _check_call(request: JSONRPCRequest) -> None:
+    """Refuse a call of a tool whose parts are of other kinds: the SDK would not say which."""
+    params = request.params or {}
+    wrong = []
+    if type(params.get("name")) is not str:
+        wrong.append("name must be text, the name of a tool")
+    if type(params.get("arguments")) not in (dict, NoneType):
+        wrong.append("arguments must be an object, each argument by its name")
+    if wrong:
+        raise Unreadable(INVALID_PARAMS, "; ".join(wrong), {"id": request.id})
 
 
 def _given(text: bytes) -> Any:

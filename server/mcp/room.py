@@ -23,6 +23,10 @@ _BYTES = {"claude-code": 16_000}
 READ_BOTH = frozenset({"copilot-cli"})
 
 
+#: The most bytes of a result around its two forms: their names, and who the server is.
+_ENVELOPE_BYTES = 200
+
+
 @dataclass(frozen=True)
 class Room:
     """The room that results have for one program.
@@ -46,12 +50,8 @@ class Room:
 
     def size(self, text: str, record: BaseModel) -> int:
         """Return the bytes of a result as it is sent."""
-        parts = {
-            "content": [{"type": "text", "text": self.text(text)}],
-            "structuredContent": as_sent(record),
-            "isError": False,
-        }
-        return len(orjson.dumps(parts))
+        forms = orjson.dumps(self.text(text)), orjson.dumps(as_sent(record))
+        return sum(map(len, forms)) + _ENVELOPE_BYTES
 
 
 def as_sent(record: BaseModel) -> dict[str, Any]:

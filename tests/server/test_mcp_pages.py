@@ -115,7 +115,7 @@ def test_lists_of_other_tools_fit_too(bus: Bus, bus_dir: Path) -> None:
             cursor = record.get("next_cursor")
             if cursor is None:
                 break
-        assert len(set(names)) == len(names) == 101
+        assert len(set(names)) == len(names) == 102
 
     in_process(bus_dir, act)
 

@@ -35,6 +35,9 @@ MAX_COUNTED = 100
 #: The advice to an agent for whom something waits.
 READ_IT = "bus_inbox shows what waits."
 
+#: Names of nothing: a client that writes one for an absent recipient means no agent of that name.
+_NOBODY = frozenset({"null", "none", "nil", "undefined"})
+
 #: How many agents that are there a warning names.
 _NAMED = 5
 
@@ -122,12 +125,15 @@ def stranger(bus: Bus, *recipients: str | None, me: str) -> str | None:
 
     Raises:
         InvalidInput: one is no name.
-        UnknownRecipient: one means several, such as "all".
+        UnknownRecipient: one means several, such as "all", or nobody, such as "null".
     """
     named_ones = [each for each in recipients if each is not None]
     unknown = [each for each in map(bus.agents.check_recipient, named_ones) if each is not None]
     if not unknown:
         return None
+    for each in unknown:
+        if each.agent.casefold() in _NOBODY:
+            raise each
     beats = bus.heartbeats.list()
     there = [each.agent for each in beats if each.liveness is Liveness.ALIVE and each.agent != me]
     more = f" and {len(there) - _NAMED} more" if len(there) > _NAMED else ""

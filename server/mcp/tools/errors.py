@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from ....schema.errors import (
     AckbusError,
@@ -63,6 +64,30 @@ _NEXT: tuple[tuple[type[AckbusError], str], ...] = (
     (InvalidInput, "Nothing was changed. Correct the arguments and call again."),
 )
 
+#: How arguments must be, by the kinds of errors of pydantic.
+_WORDS = {
+    **dict.fromkeys(
+        ("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "a whole number"
+    ),
+    **dict.fromkeys(("float_type", "float_parsing", "finite_number"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    "string_type": "text",
+    "list_type": "a list",
+    "literal_error": "{expected}",
+    "greater_than_equal": "at least {ge}",
+    "less_than_equal": "at most {le}",
+    "greater_than": "above {gt}",
+    "too_short": "a list of at least {min_length}",
+    "too_long": "a list of at most {max_length}",
+}
+
+#: The kinds of errors that have words of ours, and the one that names no value.
+ONE = "one"
+OWN_KINDS = frozenset({"kind", "name", "recipients", ONE})
+
+#: How much of a wrong value is named, in characters.
+_GIVEN_CHARS = 40
+
 #: The longest text of an error that an agent is shown, in characters.
 _MAX_CHARS = 600
 
@@ -107,7 +132,7 @@ def _refused(error: ValidationError, takes: Collection[str]) -> str:
         if each["type"] == "extra_forbidden":
             unknown.append(str(each["loc"][0])[:80])
         else:
-            amiss.append(_amiss(each["loc"], each["msg"]))
+            amiss.append(_amiss(each))
     said = [_unknown(unknown, takes)] if unknown else []
     return " ".join(said + ([f"{'; '.join(amiss)}."] if amiss else []))
 
@@ -123,6 +148,17 @@ def _unknown(names: list[str], takes: Collection[str]) -> str:
     return f"{none} It takes {', '.join(takes) or 'none'}."
 
 
-def _amiss(where: tuple[int | str, ...], what: str) -> str:
-    name = ".".join(map(str, where))
-    return f"{name}: {what[:200]}" if name else what[:200]
+def _amiss(error: ErrorDetails) -> str:
+    """Return what is wrong with one argument."""
+    name = ".".join(map(str, error["loc"]))
+    kind, facts = error["type"], error.get("ctx", {})
+    if kind == "missing":
+        return f"{name}: it is missing"
+    said = _WORDS.get(kind)
+    if said is None:
+        what = error["msg"] if kind in OWN_KINDS else "it has a wrong form"
+    else:
+        what = f"it must be {said.format(**facts)}"
+    given = ascii(error["input"])
+    cut = given if len(given) <= _GIVEN_CHARS else f"{given[:_GIVEN_CHARS]}…"
+    return f"{name}: {what}, not {cut}" if kind != ONE else f"{name}: {what}"

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from ....bus.bus import Bus
 from ....bus.presence.heartbeats import Heartbeat, Liveness
 from ....schema.process_table import is_running
 from ....subscribers.inboxes.inbox import Inbox
@@ -57,8 +56,8 @@ class Standing(Result):
         )
         others = "1 other agent is" if self.others_alive == 1 else f"{self.others_alive} others are"
         return self.lines(
-            f"You are {self.agent}: {counted(self.unread)} unread{parked}; acknowledged up to"
-            f" {self.acknowledged}; {others} alive.{held}"
+            f"You are {named(self.agent)}: {counted(self.unread)} unread{parked}; acknowledged up"
+            f" to {self.acknowledged}; {others} alive.{held}"
         )
 
 
@@ -69,11 +68,8 @@ def _join(session: Session, given: Join) -> Reply:
     if given.wants is not None:
         Inbox(bus, name).want(*given.wants)
     warning = _held_elsewhere(session.home.beat_before(name)) or _is_another(session, name)
-    standing = _standing(bus, name, warning)
-    if session.forgets:
-        keep = f"Give {NAMES}={name!r} to every later call: this connection forgets it."
-        standing.next = " ".join(each for each in (keep, standing.next) if each)
-    return Reply(standing, standing.text())
+    keep = f"Give {NAMES}={name!r} to every later call: this connection forgets it."
+    return _standing(session, name, warning, keep if session.forgets else None)
 
 
 def _held_elsewhere(beat: Heartbeat | None) -> str | None:
@@ -95,24 +91,36 @@ def _is_another(session: Session, name: str) -> str | None:
 
 
 def _status(session: Session, given: Nothing) -> Reply:
-    standing = _standing(session.bus, session.agent())
-    return Reply(standing, standing.text())
+    return _standing(session, session.agent())
 
 
-def _standing(bus: Bus, agent: str, warning: str | None = None) -> Standing:
+def _standing(
+    session: Session, agent: str, warning: str | None = None, advice: str | None = None
+) -> Reply:
+    """Return the status of an agent, after a warning and advice."""
+    bus = session.bus
     inbox = inbox_of(bus, agent)
     alive = [each for each in bus.heartbeats.list() if each.liveness is Liveness.ALIVE]
-    unread = unread_of(bus, agent)
-    return Standing(
-        next=READ_IT if unread else None,
+    held = [each.path for each in bus.reservations.list(agent=agent)]
+    standing = Standing(
         agent=agent,
-        unread=unread,
+        unread=unread_of(bus, agent),
         parked=len(inbox.parked()),
         acknowledged=inbox.position,
-        reserved=[each.path for each in bus.reservations.list(agent=agent)][:MAX_PAGE],
+        reserved=[],
         others_alive=sum(each.agent != agent for each in alive),
-        warning=warning,
     )
+    steps = (advice, READ_IT if standing.unread else None)
+    standing.next = " ".join(each for each in steps if each) or None
+
+    def reply(number: int) -> Reply:
+        left = len(held) - number
+        more = f"{left} more files are reserved, and not named here" if left else None
+        said = "; ".join(each for each in (warning, more) if each) or None
+        record = standing.model_copy(update={"reserved": held[:number], "warning": said})
+        return Reply(record, record.text())
+
+    return fitted(len(held), reply, session.room)[0]
 
 
 # bus_agents ----------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def _one(to: Any) -> Any:
 class Ask(Arguments):
     """The arguments of `bus_request`."""
 
-    meant = frozenset({"payload", "to", "wait_s"})
+    meant = frozenset({"payload", "to"})
 
     type: Annotated[str, Field(description="Ends in .request")]
     payload: Payload = None

@@ -7,17 +7,19 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from ....bus.bus import Bus
 from ....bus.reservations.project_paths import paths_from_root
 from ....bus.reservations.reservations import DEFAULT_RESERVATION_S, Conflict, Reservation
 from ....schema.errors import InvalidInput
 from ..session import Session
-from .pages import MAX_PAGE
+from .pages import fitted
 from .quoted_messages import NOTICE, barred, named
 from .tool import Arguments, Reply, Result, Tool
 
 #: How many conflicts are shown.
 MAX_CONFLICTS = 10
+
+#: How many paths that were given back are named.
+MAX_NAMED = 20
 
 #: The next step with reserved files, and with those of others.
 RELEASE = "When done: bus_reserve again with mode='release'."
@@ -68,7 +70,7 @@ def _reserve(session: Session, given: Reserve) -> Reply:
     bus, agent = session.bus, session.agent()
     paths = [each for path in given.paths for each in _from_root(path, session)]
     if given.mode == "release":
-        return _release(bus, agent, paths)
+        return _release(session, agent, paths)
     found = bus.reservations.reserve(
         paths,
         agent,
@@ -77,11 +79,20 @@ def _reserve(session: Session, given: Reserve) -> Reply:
         reason=given.reason,
     )
     if not found.granted:
-        return _refused(found.conflicts)
-    record = ReservedFiles(
-        granted=True, reservations=_files(found.reservations), conflicts=[], next=RELEASE
-    )
-    return Reply(record, record.lines(f"Reserved for {agent}: {record.listed()}."))
+        return _refused(session, found.conflicts)
+
+    def granted(number: int) -> Reply:
+        left = len(found.reservations) - number
+        record = ReservedFiles(
+            granted=True,
+            reservations=_files(found.reservations[:number]),
+            conflicts=[],
+            warning=f"{left} more are reserved, and not named here" if left else None,
+            next=RELEASE,
+        )
+        return Reply(record, record.lines(f"Reserved for {named(agent)}: {record.listed()}."))
+
+    return fitted(len(found.reservations), granted, session.room)[0]
 
 
 def _from_root(path: str, session: Session) -> list[str]:
@@ -91,44 +102,62 @@ def _from_root(path: str, session: Session) -> list[str]:
 
 
 def _files(held: Sequence[Reservation]) -> list[ReservedFile]:
-    return [ReservedFile(**each.record()) for each in held[:MAX_PAGE]]
+    return [ReservedFile(**each.record()) for each in held]
 
 
-def _refused(conflicts: Sequence[Conflict]) -> Reply:
+def _refused(session: Session, conflicts: Sequence[Conflict]) -> Reply:
     against = [
         ReservedFile(
             **each.held.record(), wanted=None if each.path == each.held.path else each.path
         )
         for each in conflicts[:MAX_CONFLICTS]
     ]
-    more = len(conflicts) - len(against)
-    record = ReservedFiles(
-        granted=False,
-        reservations=[],
-        conflicts=against,
-        warning=f"{more} more conflicts are not shown" if more else None,
-        next=WAIT,
-        notice=NOTICE,
-    )
-    text = record.lines("NOT reserved, none of them.", *(each.text() for each in against))
-    return Reply(record, text, refused=True)
+
+    def refused(number: int) -> Reply:
+        more = len(conflicts) - number
+        record = ReservedFiles(
+            granted=False,
+            reservations=[],
+            conflicts=against[:number],
+            warning=f"{more} more conflicts are not shown" if more else None,
+            next=WAIT,
+            notice=NOTICE,
+        )
+        texts = (each.text() for each in record.conflicts)
+        return Reply(record, record.lines("NOT reserved, none of them.", *texts), refused=True)
+
+    return fitted(len(against), refused, session.room)[0]
 
 
-def _release(bus: Bus, agent: str, paths: Sequence[str]) -> Reply:
-    meant = set(paths)
+def _release(session: Session, agent: str, paths: Sequence[str]) -> Reply:
+    bus, meant = session.bus, set(paths)
     with bus.transaction():
         own = [each for each in bus.reservations.list(agent=agent) if each.path in meant]
         for each in own:
             bus.reservations.release(each.token, agent)
-    record = ReservedFiles(
-        granted=True,
-        reservations=_files(bus.reservations.list(agent=agent)),
-        conflicts=[],
-        warning=None if own else "you had none of these: nothing was given back",
-    )
-    given_back = f"Given back: {', '.join(named(each.path) for each in own)}." if own else ""
-    left = f"Reserved for {agent}: {record.listed() or 'nothing'}."
-    return Reply(record, record.lines(" ".join(each for each in (given_back, left) if each)))
+    held = bus.reservations.list(agent=agent)
+
+    def released(number: int) -> Reply:
+        left = len(held) - number
+        more = f"{left} more are reserved, and not named here" if left else None
+        none = None if own else "you had none of these: nothing was given back"
+        record = ReservedFiles(
+            granted=True,
+            reservations=_files(held[:number]),
+            conflicts=[],
+            warning="; ".join(each for each in (none, more) if each) or None,
+        )
+        back = f"Given back: {_some([each.path for each in own])}." if own else ""
+        left_ones = f"Reserved for {named(agent)}: {record.listed() or 'nothing'}."
+        return Reply(record, record.lines(" ".join(each for each in (back, left_ones) if each)))
+
+    return fitted(len(held), released, session.room)[0]
+
+
+def _some(paths: Sequence[str]) -> str:
+    """Return the first paths that were given back, and how many others were."""
+    first = ", ".join(map(named, paths[:MAX_NAMED]))
+    return f"{first} and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else first
 
 
 TOOLS = (

@@ -16,7 +16,7 @@ from ....tasks.steps.tasks import Tasks
 from ....tasks.trees.finish import finish_task
 from ...access.principals import Scope
 from ..session import Session
-from .pages import MAX_PAGE
+from .pages import HEAD_CHARS, MAX_PAGE, fitted
 from .quoted_messages import NOTICE, barred, named, shown, text_of
 from .tool import Arguments, Reply, Result, Tool
 
@@ -39,6 +39,10 @@ Action = Literal[
 _DECISIONS: tuple[Action, ...] = ("answer", "approve", "reject")
 
 
+#: How much of a prompt is shown, in characters, and how many reserved files are warned of.
+MAX_PROMPT_CHARS, MAX_WARNINGS = 2_000, 10
+
+
 class Act(Arguments):
     """The arguments of `bus_task`."""
 
@@ -59,12 +63,12 @@ class Shown(Result):
 def _act(session: Session, given: Act) -> Reply:
     bus, agent = session.bus, session.principal.work_as(session.agent())
     if given.action == "list":
-        return _listed(_of(bus, agent), agent)
+        return _listed(session, _of(bus, agent), agent)
     if given.task is None:
         raise InvalidInput("name the task")
     tasks = Tasks(bus)
     if given.action == "show":
-        return _shown(bus, tasks.get(given.task), agent)
+        return _shown(session, tasks.get(given.task), agent)
     if given.action == "comment":
         if given.line is None:
             raise InvalidInput("give the line, like src/app.py:12")
@@ -74,10 +78,11 @@ def _act(session: Session, given: Act) -> Reply:
             told, told.lines(f"Seq {made.seq} tells the worker, about {named(made.text)}.")
         )
     if given.action == "done":
-        return _done(bus, finish_task(bus, given.task, agent=agent, token=_token(given)), agent)
+        task = finish_task(bus, given.task, agent=agent, token=_token(given))
+        return _done(session, task, agent)
     if given.action in _DECISIONS:
         session.principal.require(Scope.TASKS_RW, why=f"to {given.action} a task: ")
-    return _listed([_step(tasks, given, given.task, agent)], agent)
+    return _listed(session, [_step(tasks, given, given.task, agent)], agent)
 
 
 def _step(tasks: Tasks, given: Act, name: str, agent: str) -> Task:
@@ -97,13 +102,13 @@ def _step(tasks: Tasks, given: Act, name: str, agent: str) -> Task:
     return tasks.fail(name, agent=agent, token=token, reason=_text(given))
 
 
-def _done(bus: Bus, task: Task, agent: str) -> Reply:
+def _done(session: Session, task: Task, agent: str) -> Reply:
     """Return a task that is done, with the changed files that others have reserved."""
     lines = [
         f"{named(each.conflict.path)} is reserved by {named(each.conflict.held.agent)}: tell it"
-        for each in reserved_by_others(bus, [task])[:MAX_PAGE]
+        for each in reserved_by_others(session.bus, [task])[:MAX_WARNINGS]
     ]
-    return _listed([task], agent, warning="; ".join(lines) or None)
+    return _listed(session, [task], agent, warning="; ".join(lines) or None)
 
 
 def _token(given: Act) -> int:
@@ -129,33 +134,58 @@ def _of(bus: Bus, agent: str) -> list[Task]:
     ]
 
 
-def _listed(tasks: list[Task], agent: str, *, warning: str | None = None) -> Reply:
+def _listed(
+    session: Session, tasks: list[Task], agent: str, *, warning: str | None = None
+) -> Reply:
     if not tasks:
         none = Shown(tasks=[], next="No live task is yours, or waits for you.")
         return Reply(none, none.lines(""))
-    first = tasks[:MAX_PAGE]
-    if len(tasks) > MAX_PAGE:
-        warning = f"{len(tasks) - MAX_PAGE} more are not shown"
-    records = [_record(task, agent) for task in first]
-    record = Shown(tasks=records, warning=warning, notice=NOTICE)
-    return Reply(record, record.lines("", *(_lines(task, agent) for task in first)))
+
+    def reply(number: int) -> Reply:
+        left = len(tasks) - number
+        record = Shown(
+            tasks=[_record(task, agent) for task in tasks[:number]],
+            warning=f"{left} more are not shown" if left else warning,
+            notice=NOTICE,
+        )
+        return Reply(record, record.lines("", *(_lines(task, agent) for task in tasks[:number])))
+
+    return fitted(min(len(tasks), MAX_PAGE), reply, session.room)[0]
 
 
-def _shown(bus: Bus, task: Task, agent: str) -> Reply:
-    said = comments(bus, task.task)[-MAX_PAGE:]
-    facts = {"base": task.base, "comments": [_said(each) for each in said]}
-    if task.prompt is not None:
-        facts["prompt"] = task.prompt
-    record = Shown(tasks=[_record(task, agent) | facts], notice=NOTICE)
-    lines = [_lines(task, agent), f"base {task.base}"]
-    if task.prompt is not None:
-        lines.append(f"Its prompt:\n{barred(text_of(task.prompt))}")
-    for each in said:
-        now = "changed since" if each.now is None else f"now {each.now.file}:{each.now.line}"
-        where = f"{named(f'{each.place.file}:{each.place.line}')} ({named(now)})"
-        head = f"{named(each.by)} on {where}, {named(each.text)}, {format_ts(each.at_ms)}:"
-        lines.append(f"{head}\n{barred(each.words)}")
-    return Reply(record, record.lines("", *lines))
+def _shown(session: Session, task: Task, agent: str) -> Reply:
+    """Return a task with its prompt and its comments: of many the last, of long ones the heads."""
+    said = comments(session.bus, task.task)[-MAX_PAGE:]
+
+    def reply(number: int) -> Reply:
+        left = len(said) - number
+        shown = said[left:]
+        facts = {"base": task.base, "comments": [_said(each) for each in shown]}
+        lines = [_lines(task, agent), f"base {task.base}"]
+        if task.prompt is not None:
+            facts["prompt"] = head_of(text_of(task.prompt), MAX_PROMPT_CHARS)
+            lines.append(f"Its prompt:\n{barred(facts['prompt'])}")
+        lines += [_comment(each) for each in shown]
+        record = Shown(
+            tasks=[_record(task, agent) | facts],
+            warning=f"{left} earlier comments are not shown" if left else None,
+            notice=NOTICE,
+        )
+        return Reply(record, record.lines("", *lines))
+
+    return fitted(len(said), reply, session.room)[0]
+
+
+def _comment(each: Comment) -> str:
+    now = "changed since" if each.now is None else f"now {each.now.file}:{each.now.line}"
+    where = f"{named(f'{each.place.file}:{each.place.line}')} ({named(now)})"
+    head = f"{named(each.by)} on {where}, {named(each.text)}, {format_ts(each.at_ms)}:"
+    return f"{head}\n{barred(head_of(each.words))}"
+
+
+def head_of(text: str, chars: int = HEAD_CHARS) -> str:
+    """Return a text, or its beginning and how long it is."""
+    return text if len(text) <= chars else f"{text[:chars]}… ({len(text)} characters in all)"
 
 
 #: The fields of a task that a result has, before the words of others and the next step.
@@ -165,15 +195,20 @@ _FACTS = ("task", "attempt", "max_attempts", "state", "worker", "branch", "path"
 def _said(comment: Comment) -> dict[str, Any]:
     whole = comment.record()
     wanted = ("by", "at", "file", "line", "text", "comment", "now")
-    return _present({name: whole[name] for name in wanted})
+    words = {"comment": head_of(whole["comment"])}
+    return _present({name: whole[name] for name in wanted} | words)
 
 
 def _record(task: Task, agent: str) -> dict[str, Any]:
     whole = task.record()
-    blocked = whole["blocked"] and _present(whole["blocked"])
-    words = {"reason": whole["reason"], "blocked": blocked, "untrusted": True}
+    blocked = whole["blocked"] and _present(_heads(whole["blocked"]))
+    words = {**_heads({"reason": whole["reason"]}), "blocked": blocked, "untrusted": True}
     facts = {name: whole[name] for name in _FACTS}
     return facts | _present(words | {"next": _next(task, agent)})
+
+
+def _heads(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: head_of(each) if isinstance(each, str) else each for name, each in fields.items()}
 
 
 def _present(fields: dict[str, Any]) -> dict[str, Any]:
@@ -203,8 +238,8 @@ def _lines(task: Task, agent: str) -> str:
     )
     said = [task.reason]
     if task.blocked is not None:
-        said += [f"Asks: {task.blocked.question}", task.blocked.reason]
-    return "\n".join([head, *(barred(each) for each in said if each)])
+        said += [f"Asks: {head_of(task.blocked.question)}", task.blocked.reason]
+    return "\n".join([head, *(barred(head_of(each)) for each in said if each)])
 
 
 def _blocked(blocked: Blocked | None) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, model_validator
+import orjson
+from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from ...records import former_names
 from ..session import Session
@@ -17,32 +21,106 @@ from .quoted_messages import QUOTED, FramedMessage
 class Arguments(BaseModel):
     """The arguments of a tool; unknown ones are refused.
 
-    Clients with strict schemas send every argument: an optional one of null, "" or 0 is absent.
+    Clients differ in how they send what a model means, so one rule holds for all tools:
+
+    - null is absent, and so are, of optional arguments, "" and a number of 0 that can't be meant.
+    - Where a list is declared, a text is its one item, or the list that it holds as JSON.
+    - A number is a text where a seq does as well; elsewhere nothing is made of a value of another
+      kind, but for the digits of a number. What takes any value is taken as it is.
 
     Attributes:
-        meant: the optional arguments of which "" and 0 are values like others.
+        meant: the optional arguments of which "" is a value, or an error.
     """
 
     meant: ClassVar[frozenset[str]] = frozenset()
 
-    # Agents give a seq as a number where an id, which is text, would do as well.
-    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+    model_config = ConfigDict(extra="forbid")
 
     @model_validator(mode="before")
     @classmethod
     def _without_absent(cls, given: dict[str, Any]) -> dict[str, Any]:
-        optional = {
+        names = {
             called: name
             for name, field in cls.model_fields.items()
-            if not field.is_required()
             for called in (name, *former_names(field))
         }
         return {
             called: value
             for called, value in given.items()
-            if called not in optional
-            or not (value is None or (value in ("", 0) and optional[called] not in cls.meant))
+            if called not in names or not cls._is_absent(names[called], value)
         }
+
+    @classmethod
+    def _is_absent(cls, name: str, value: object) -> bool:
+        if value is None:
+            return True
+        if cls.model_fields[name].is_required():
+            return False
+        if value == "":
+            return name not in cls.meant
+        is_nought = type(value) in (int, float) and value == 0
+        return is_nought and name != _WAIT and not {int, float}.isdisjoint(kinds_of(cls, name))
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _of_its_kind(cls, value: Any, about: ValidationInfo) -> Any:
+        name = str(about.field_name)
+        kinds = kinds_of(cls, name)
+        if Any in kinds:
+            return value
+        if type(value) is bool and bool not in kinds:
+            raise _wrong(kinds)
+        if type(value) in (int, float) and kinds.isdisjoint((int, float, bool)):
+            if name in _SEQ_OR_ID and (type(value) is int or value.is_integer()):
+                return str(int(value))
+            raise _wrong(kinds)
+        return listed(value) if list in kinds and type(value) is str else value
+
+
+#: The argument of which 0 is a value.
+_WAIT = "wait_s"
+
+#: The texts for which a seq does as well, or that look like one.
+_SEQ_OR_ID = frozenset({"in_reply_to", "conversation", "cursor"})
+
+#: What an argument must be, by the first kind that it has of these.
+_MUST_BE = {
+    list: "a list",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    Literal: "one of the words of its schema",
+}
+
+
+def kinds_of(takes: type[Arguments], name: str) -> frozenset[Any]:
+    """Return the kinds of values that an argument is declared to take."""
+    return frozenset(_kinds(takes.model_fields[name].annotation))
+
+
+def _kinds(declared: Any) -> Iterator[Any]:
+    origin = get_origin(declared)
+    if origin in (Union, UnionType):
+        for each in get_args(declared):
+            yield from _kinds(each)
+    elif declared is not NoneType:
+        yield origin or declared
+
+
+def _wrong(kinds: Collection[Any]) -> PydanticCustomError:
+    what = next((said for kind, said in _MUST_BE.items() if kind in kinds), "of another kind")
+    return PydanticCustomError("kind", "it must be {what}", {"what": what})
+
+
+def listed(text: str) -> list[Any]:
+    """Return the list that a text holds as JSON, or a list of the text."""
+    if text.lstrip().startswith("["):
+        with suppress(ValueError):
+            held = orjson.loads(text)
+            if type(held) is list:
+                return held
+    return [text]
 
 
 class Result(BaseModel):
