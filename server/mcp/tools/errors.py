@@ -27,7 +27,7 @@ from ....schema.errors import (
 from ....subscribers.jobs.errors import ClaimLost, ClaimNotFound, QueueNotFound
 from ....tasks.steps.errors import TaskNotFound
 from ...access.errors import Forbidden
-from .quoted_messages import shown
+from .quoted_messages import quoted, shown
 
 #: Parts of errors that speak of commands, and what agents with tools are told in their place.
 _COMMANDS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
@@ -159,6 +159,13 @@ def _amiss(error: ErrorDetails) -> str:
         what = error["msg"] if kind in OWN_KINDS else "it has a wrong form"
     else:
         what = f"it must be {said.format(**facts)}"
-    given = ascii(error["input"])
-    cut = given if len(given) <= _GIVEN_CHARS else f"{given[:_GIVEN_CHARS]}…"
-    return f"{name}: {what}, not {cut}" if kind != ONE else f"{name}: {what}"
+    return f"{name}: {what}" if kind == ONE else f"{name}: {what}, not {_value(error['input'])}"
+
+
+def _value(given: object) -> str:
+    """Return a wrong value: a text in quotes, and cut; of others that hold values, the kind."""
+    if isinstance(given, list | dict):
+        return f"{'a list' if isinstance(given, list) else 'an object'} of {len(given)}"
+    text = given if isinstance(given, str) else ascii(given)
+    cut = text if len(text) <= _GIVEN_CHARS else f"{text[:_GIVEN_CHARS]}…"
+    return quoted(cut) if isinstance(given, str) else cut

@@ -29,7 +29,7 @@ from .common import (
     stranger,
 )
 from .pages import MAX_PAGE, PAGE, Cursor, Paged, Pager, by_the_same_call, fitted
-from .quoted_messages import FramedMessage, body_of, named, text_of
+from .quoted_messages import FramedMessage, body_of, exact, named, text_of
 from .tool import Arguments, Reply, Result, Tool
 
 # bus_send ------------------------------------------------------------------------------------
@@ -71,10 +71,10 @@ class Sent(Result):
     def text(self) -> str:
         """Return it for reading."""
         done = "was sent before" if self.duplicate else "sent"
-        within = f", conversation {named(self.conversation)}" if self.conversation else ""
+        within = f", conversation {exact(self.conversation)}" if self.conversation else ""
         seqs = self.seqs or {self.to or "all": self.seq}
         where = "; ".join(f"seq {seq}, to {named(name)}" for name, seq in seqs.items())
-        return self.lines(f"{done}: {where}, id {named(self.id)}{within}.")
+        return self.lines(f"{done}: {where}, id {exact(self.id)}{within}.")
 
 
 def _send(session: Session, given: Send) -> Reply:
@@ -143,7 +143,7 @@ def thread(session: Session, key: str, limit: int, cursor: str | None) -> tuple[
     conversation = conversation_of(bus, key)
 
     def reply(page: Paged) -> Reply:
-        head = f"{len(page.messages)} messages of {named(conversation)}, oldest first."
+        head = f"{len(page.messages)} messages of {exact(conversation)}, oldest first."
         return ThreadPage.of(page, conversation=conversation).reply(head)
 
     pager = Pager(session.room, reply, by_the_same_call, FramedMessage.within)

@@ -13,7 +13,7 @@ from ....subscribers.inboxes.session_inbox import inbox_of
 from ..session import NAMES, Session
 from .common import READ_IT, Next, counted, unread_of
 from .pages import MAX_PAGE, fitted, next_page
-from .quoted_messages import NOTICE, barred, named
+from .quoted_messages import NOTICE, barred, exact, named
 from .tool import Arguments, Reply, Result, Tool
 
 JOIN = "bus_join"
@@ -52,7 +52,7 @@ class Standing(Result):
         """Return it for reading."""
         parked = f", {self.parked} parked after failures" if self.parked else ""
         held = (
-            f" You have reserved {', '.join(map(named, self.reserved))}." if self.reserved else ""
+            f" You have reserved {', '.join(map(exact, self.reserved))}." if self.reserved else ""
         )
         others = "1 other agent is" if self.others_alive == 1 else f"{self.others_alive} others are"
         return self.lines(

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler
 
 from ....schema.message.draft import ABSENT
 from ....schema.message.message import Message
+from ....schema.message.names import PLAIN_CHARS, is_plain
 from ....schema.message.times import format_ts
 from ....subscribers.conversations.reply_types import ReplyTypes
 
@@ -28,8 +29,8 @@ BAR = "| "
 #: Characters that are shown as they are though they don't print: tab, and what joins emoji.
 _HARMLESS = "\t\u200d"
 
-#: A name that can't be taken for what the bus says.
-_PLAIN = re.compile(r"[\w.:/@#+*-]+", re.ASCII)
+#: What calls take back, and can't be taken for what the bus says.
+_WORD = re.compile(r"[\w.:/@#+*-]{1,64}", re.ASCII)
 
 
 class FramedMessage(BaseModel):
@@ -77,8 +78,8 @@ class FramedMessage(BaseModel):
         types = ReplyTypes.of(self.type)
         if types.success is None:
             return self
-        call = f"bus_send(type={_quoted(types.success)}, in_reply_to={self.seq})"
-        answer = f"{call}; after a failure by {_quoted(str(types.failure))}"
+        call = f"bus_send(type={quoted(types.success)}, in_reply_to={self.seq})"
+        answer = f"{call}; after a failure by {quoted(str(types.failure))}"
         return self.model_copy(update={"answer": answer})
 
     # Without a return type, by which the JSON Schema would be that of any object.
@@ -100,8 +101,8 @@ class FramedMessage(BaseModel):
     def _head(self, part: str) -> str:
         to = named(self.to) if self.to else "all"
         head = f"[{self.seq}] {named(self.type)} from {named(self.sender)} to {to}{part}"
-        within = f", conversation {named(self.conversation)}" if self.conversation else ""
-        return f"{head}, id {named(self.id)}{within}, {self.ts}"
+        within = f", conversation {exact(self.conversation)}" if self.conversation else ""
+        return f"{head}, id {exact(self.id)}{within}, {self.ts}"
 
 
 def body_of(message: Message) -> object:
@@ -124,12 +125,20 @@ def barred(text: str) -> str:
 
 
 def named(name: str) -> str:
-    """Return a name or an id that an agent chose; one that could be read as words, in quotes."""
-    return name if _PLAIN.fullmatch(name) else _quoted(name)
+    """Return the name of an agent, or a type; one that is not plain in quotes, and cut."""
+    if is_plain(name):
+        return name
+    return quoted(name if len(name) <= PLAIN_CHARS else f"{name[:PLAIN_CHARS]}…")
 
 
-def _quoted(name: str) -> str:
-    return '"{}"'.format(shown(name).replace('"', r"\""))
+def exact(name: str) -> str:
+    """Return an id, a path or another name that calls take; one that is no word in quotes."""
+    return name if _WORD.fullmatch(name) else quoted(name)
+
+
+def quoted(text: str) -> str:
+    """Return a text in double quotes; nothing in it can end them."""
+    return '"{}"'.format(shown(text.replace("\\", r"\\").replace('"', r"\"")))
 
 
 def shown(text: str) -> str:

@@ -17,7 +17,7 @@ from ....subscribers.requests import Request
 from ..session import Session
 from .common import Conversation, Payload, Wait, note_shown, stranger, wait_for
 from .pages import Cursor, Paged, Pager, by_thread
-from .quoted_messages import NOTICE, FramedMessage, named, shown
+from .quoted_messages import NOTICE, FramedMessage, exact, shown
 from .tool import Arguments, Reply, Result, Tool
 
 #: How long `bus_request` waits unless the agent says so, in seconds.
@@ -117,7 +117,7 @@ def _reply(session: Session, answer: Answer, warning: str | None = None) -> tupl
             warning=warning,
             notice=NOTICE,
         )
-        head = f"{answer.state}, conversation {named(conversation)}."
+        head = f"{answer.state}, conversation {exact(conversation)}."
         return Reply(record, record.lines(head, message.text()))
 
     pager = Pager(session.room, reply, by_thread, FramedMessage.within)

@@ -12,7 +12,7 @@ from ....bus.reservations.reservations import DEFAULT_RESERVATION_S, Conflict, R
 from ....schema.errors import InvalidInput
 from ..session import Session
 from .pages import fitted
-from .quoted_messages import NOTICE, barred, named
+from .quoted_messages import NOTICE, barred, exact, named
 from .tool import Arguments, Reply, Result, Tool
 
 #: How many conflicts are shown.
@@ -49,8 +49,8 @@ class ReservedFile(BaseModel):
 
     def text(self) -> str:
         """Return what conflicts with a wanted path, with its holder's reason behind a bar."""
-        wanted = f"{named(self.wanted)}: " if self.wanted else ""
-        head = f"{wanted}{named(self.agent)} has {named(self.path)} until {self.until}"
+        wanted = f"{exact(self.wanted)}: " if self.wanted else ""
+        head = f"{wanted}{named(self.agent)} has {exact(self.path)} until {self.until}"
         return f"{head}\n{barred(self.reason)}" if self.reason else head
 
 
@@ -63,7 +63,7 @@ class ReservedFiles(Result):
 
     def listed(self) -> str:
         """Return the agent's reservations as text."""
-        return ", ".join(f"{named(each.path)} until {each.until}" for each in self.reservations)
+        return ", ".join(f"{exact(each.path)} until {each.until}" for each in self.reservations)
 
 
 def _reserve(session: Session, given: Reserve) -> Reply:
@@ -156,7 +156,7 @@ def _release(session: Session, agent: str, paths: Sequence[str]) -> Reply:
 
 def _some(paths: Sequence[str]) -> str:
     """Return the first paths that were given back, and how many others were."""
-    first = ", ".join(map(named, paths[:MAX_NAMED]))
+    first = ", ".join(map(exact, paths[:MAX_NAMED]))
     return f"{first} and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else first
 
 

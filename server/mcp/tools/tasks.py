@@ -17,7 +17,7 @@ from ....tasks.trees.finish import finish_task
 from ...access.principals import Scope
 from ..session import Session
 from .pages import HEAD_CHARS, MAX_PAGE, fitted
-from .quoted_messages import NOTICE, barred, named, shown, text_of
+from .quoted_messages import NOTICE, barred, exact, named, shown, text_of
 from .tool import Arguments, Reply, Result, Tool
 
 Action = Literal[
@@ -75,7 +75,7 @@ def _act(session: Session, given: Act) -> Reply:
         made = comment(bus, given.task, place_in(given.line), _text(given), agent=agent)
         told = Shown(tasks=[], seq=made.seq)
         return Reply(
-            told, told.lines(f"Seq {made.seq} tells the worker, about {named(made.text)}.")
+            told, told.lines(f"Seq {made.seq} tells the worker, about {exact(made.text)}.")
         )
     if given.action == "done":
         task = finish_task(bus, given.task, agent=agent, token=_token(given))
@@ -105,7 +105,7 @@ def _step(tasks: Tasks, given: Act, name: str, agent: str) -> Task:
 def _done(session: Session, task: Task, agent: str) -> Reply:
     """Return a task that is done, with the changed files that others have reserved."""
     lines = [
-        f"{named(each.conflict.path)} is reserved by {named(each.conflict.held.agent)}: tell it"
+        f"{exact(each.conflict.path)} is reserved by {named(each.conflict.held.agent)}: tell it"
         for each in reserved_by_others(session.bus, [task])[:MAX_WARNINGS]
     ]
     return _listed(session, [task], agent, warning="; ".join(lines) or None)
@@ -178,8 +178,8 @@ def _shown(session: Session, task: Task, agent: str) -> Reply:
 
 def _comment(each: Comment) -> str:
     now = "changed since" if each.now is None else f"now {each.now.file}:{each.now.line}"
-    where = f"{named(f'{each.place.file}:{each.place.line}')} ({named(now)})"
-    head = f"{named(each.by)} on {where}, {named(each.text)}, {format_ts(each.at_ms)}:"
+    where = f"{exact(f'{each.place.file}:{each.place.line}')} ({exact(now)})"
+    head = f"{named(each.by)} on {where}, {exact(each.text)}, {format_ts(each.at_ms)}:"
     return f"{head}\n{barred(head_of(each.words))}"
 
 
@@ -232,9 +232,9 @@ def _lines(task: Task, agent: str) -> str:
     state = f"{task.state}{_blocked(task.blocked)}"
     step = _next(task, agent)
     head = (
-        f"{named(task.task)}: {state}, attempt {task.attempt} of {task.max_attempts},"
-        f" {named(task.worker)} on {named(task.branch)} for {named(task.target)},"
-        f" in {named(task.path)}, token {task.token}{f'. Next: {step}' if step else ''}"
+        f"{exact(task.task)}: {state}, attempt {task.attempt} of {task.max_attempts},"
+        f" {named(task.worker)} on {exact(task.branch)} for {exact(task.target)},"
+        f" in {exact(task.path)}, token {task.token}{f'. Next: {step}' if step else ''}"
     )
     said = [task.reason]
     if task.blocked is not None:

@@ -23,7 +23,7 @@ from ....subscribers.queues.queues import Queues
 from ..session import Session
 from .common import note_shown
 from .pages import MAX_PAGE, Cursor, Paged, Pager, by_thread
-from .quoted_messages import NOTICE, FramedMessage, named
+from .quoted_messages import NOTICE, FramedMessage, exact
 from .tool import Arguments, Reply, Result, Tool
 
 #: How long a claim lasts unless the agent says so, in minutes: agents think long.
@@ -64,7 +64,7 @@ def _claim(session: Session, given: Take) -> Reply:
         return Reply(renewed, renewed.lines(f"Claim {claim.token} until {until}."))
     claims = queue.claim(agent, lease_s=given.minutes * 60)
     if not claims:
-        nothing = Taken(next=f"Queue {named(queue.name)} has nothing to do now: claim again later.")
+        nothing = Taken(next=f"Queue {exact(queue.name)} has nothing to do now: claim again later.")
         return Reply(nothing, nothing.lines(""))
     return _taken(session, claims[0])
 
@@ -78,7 +78,7 @@ def _queue(bus: Bus, name: str) -> Queue:
     try:
         return Queue.open(bus, name)
     except QueueNotFound as error:
-        names = ", ".join(named(info.name) for info in Queues(bus).list()[:MAX_PAGE])
+        names = ", ".join(exact(info.name) for info in Queues(bus).list()[:MAX_PAGE])
         there = f"there are {names}" if names else "there are none yet"
         raise QueueNotFound(f"there is no queue {name[:80]!a}: {there}") from error
 
