@@ -75,6 +75,7 @@ export const AckbusPlugin = async ({ client, directory }) => {
       if (!session) return
       const error = properties.info?.error ?? properties.error // by a failure, or by somebody
       if (error) session.isEnded = true
+      if (type === "session.compacted") await ask("compact")
       if (type !== "session.idle" || session.isEnded) return
       const text = await ask("stop", { stop_hook_active: session.goesOn })
       session.goesOn = Boolean(text)

@@ -18,6 +18,9 @@ EVENTS = ("start", "tool", "stop")
 #: Our name of the event that an agent is idle: a hook waits for mail until it comes.
 WAIT = "wait"
 
+#: Our name of the event that a summary takes the place of the conversation.
+COMPACT = "compact"
+
 #: For all who have the project, for the person in the project, for all projects of the person.
 Scope = Literal["project", "local", "global"]
 PROJECT: Final = "project"
@@ -125,12 +128,15 @@ class Hooks(Part):
     Attributes:
         waiting: the form of a hook that runs on while the agent is idle, if the program has one; it
             begins with a session, and with the end of each turn.
+        compacts: the event that a summary takes the place of the conversation, if the program then
+            begins no session.
     """
 
     events: tuple[str, str, str]
     form: Callable[[str], dict[str, Any]]
     is_versioned: bool = False
     waiting: Callable[[str], dict[str, Any]] | None = None
+    compacts: str | None = None
 
     @property
     def can_wait(self) -> bool:
@@ -148,6 +154,8 @@ class Hooks(Part):
             self._hook(wanted, event, name, self.form)
             for event, name in zip(EVENTS, self.events, strict=True)
         ]
+        if self.compacts is not None:
+            made.insert(0, self._hook(wanted, COMPACT, self.compacts, self.form))
         if self.waiting is not None:
             for name in (self.events[0], self.events[-1]):
                 hook = self._hook(wanted, WAIT, name, self.waiting)

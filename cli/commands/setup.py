@@ -290,7 +290,9 @@ def prime(
 
 @commands.command("hook", example="bus hook stop claude --agent reviewer")
 def hook(
-    event: Annotated[str, typer.Argument(metavar="EVENT", help="start, tool, stop or wait.")],
+    event: Annotated[
+        str, typer.Argument(metavar="EVENT", help="start, tool, stop, compact or wait.")
+    ],
     program: Annotated[
         str, typer.Argument(metavar="PROGRAM", help=f"{', '.join(hook_action.ANSWERS)}.")
     ],

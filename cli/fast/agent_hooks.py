@@ -18,7 +18,7 @@ from ..hints import AGENT_VARIABLE
 from ..own_session import holder
 from ..show import output
 from .event_input import first_value
-from .waiting_mail import COUNTED, PATIENCE_S, waiting_mail
+from .waiting_mail import COUNTED, PATIENCE_S, forget_shown, waiting_mail
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,8 +55,9 @@ def hook(
         InvalidInput: there is no such hook, or no agent.
     """
     answers = ANSWERS.get(program, {})
-    if event not in answers and (event != WAIT or program not in WAITERS):
-        known = f"{', '.join(EVENTS)} and {', '.join(ANSWERS)}"
+    is_quiet = event == COMPACT and bool(answers)
+    if event not in answers and not is_quiet and (event != WAIT or program not in WAITERS):
+        known = f"{', '.join((*EVENTS, COMPACT))} and {', '.join(ANSWERS)}"
         raise InvalidInput(f"there is no hook {event!a} of {program!a}; there are {known}")
     agent = agent or os.environ.get(AGENT_VARIABLE)
     if not agent:
@@ -81,6 +82,9 @@ def hook(
     )
     if event == WAIT:
         return _wait(program, look.agent, found)
+    if event == COMPACT:
+        forget_shown(look, found)
+        return 0
     text = EVENTS[event](look, found)
     if event == "start":
         from .prime import instruction
@@ -150,6 +154,10 @@ GOES_ON = 100
 
 #: The event of an agent that is idle, and the programs that wait for mail by a hook meanwhile.
 WAIT, WAITERS = "wait", ("claude", "opencode")
+
+#: The event that the conversation of an agent was replaced by a summary, of programs that then
+#: begin no session: nothing is said, and nothing counts as shown any more.
+COMPACT = "compact"
 
 #: The text of each event, or None, for a look and a bus.
 EVENTS: dict[str, Callable[[Look, str], str | None]] = {

@@ -72,6 +72,15 @@ def waiting_mail(
         return _announced(bus, look, chosen, () if afresh else notes)
 
 
+def forget_shown(look: Look, directory: str) -> None:
+    """Note that an agent remembers nothing of what it was shown or told."""
+    from ...bus.bus import Bus
+    from ...subscribers.inboxes.seen_mail import Shown
+
+    with Bus.open(directory, write_timeout_s=PATIENCE_S) as bus:
+        Shown(bus, look.agent).note(afresh=True)
+
+
 def _new_to(inbox: Inbox, notes: Notes) -> list[Message]:
     """Return the first messages that an agent was neither shown nor told of."""
     mail = pages(lambda seq: inbox.poll_after(seq, _READ), notes.upto, place=seq_of, what="mail")

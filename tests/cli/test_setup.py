@@ -173,7 +173,7 @@ def test_hooks_without_bodies_stay_until_bodies_are_wanted(
     assert "role" not in run_bus("setup", name).err  # no hook shows bodies: nothing is to be told
     assert hooks() == []
     run_bus("setup", name, "--no-bodies")
-    assert len(hooks()) == (1 if name == "opencode" else 3)
+    assert len(hooks()) == {"opencode": 1, "claude": 3}.get(name, 4)
     assert run_bus("setup", name).out == "nothing to do\n"
     assert "ok  hook: a message arrived in " in run_bus("setup", name, "--check").out
     run_bus("setup", name, "--bodies")
