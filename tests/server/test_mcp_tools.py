@@ -265,6 +265,26 @@ def test_body_stands_where_it_was_asked_for_and_nowhere_else(bus: Bus, bus_dir: 
     in_process(bus_dir, act)
 
 
+def test_answer_that_was_shown_is_named_by_later_waits(bus: Bus, bus_dir: Path) -> None:
+    """Issue 32, item 8: and the conversation has it, until the session forgets."""
+    bus.heartbeats.beat("me")
+    asked = bus.publish("t.request", from_agent="me")
+    bus.publish("t.done", "the answer", from_agent="b", to_agent="me", in_reply_to=asked.id)
+
+    async def act(me: Agent) -> None:
+        first, again = [await me.try_to("bus_check", conversation=asked.id) for _ in range(2)]
+        assert ["the answer" in text_of(each) for each in (first, again)] == [True, False]
+        record = again.structured_content or {}
+        assert (record["state"], record["reply"]["seq"]) == ("success", 2)
+        assert "payload" not in record["reply"]
+        assert "bus_thread(conversation='2') has it." in text_of(again)
+        assert "| the answer" in await me.read("bus_thread", conversation="2")
+        Shown(bus, "me").note(afresh=True)
+        assert "| the answer" in await me.read("bus_check", conversation=asked.id)
+
+    in_process(bus_dir, act)
+
+
 def test_part_of_a_message_is_not_the_message(bus: Bus, bus_dir: Path) -> None:
     bus.publish("t", "x" * DEFAULT_BYTES, from_agent="a")
 
@@ -500,7 +520,7 @@ def test_own_broadcasts_do_not_come_back(bus: Bus, bus_dir: Path) -> None:
 
 #: Calls that must be refused, and what the refusal has to say.
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "no type": ("bus_send", {}, "type: Field required"),
+    "no type": ("bus_send", {}, "type: it is missing"),
     "an unknown argument": ("bus_send", {"type": "t", "too": "b"}, "no argument 'too'"),
     "a bad type": ("bus_send", {"type": "t..u"}, "must be dotted words"),
     "a bad recipient": ("bus_send", {"type": "t", "to": "a\nb"}, "recipient"),
@@ -508,10 +528,10 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "a taken id": ("bus_send", {"type": "t", "id": "taken", "payload": 2}, "taken by seq 1"),
     "half a character": ("bus_send", {"type": "t", "payload": "\ud800"}, "not valid UTF-8"),
     "a seq past the end": ("bus_ack", {"seq": 99}, "the log holds 1 to 1"),
-    "a seq of 0": ("bus_ack", {"seq": 0}, "greater than or equal to 1"),
+    "a seq of 0": ("bus_ack", {"seq": 0}, "seq: it must be at least 1, not 0"),
     "a cursor that is none": ("bus_inbox", {"cursor": "1; --"}, "pass next_cursor back"),
-    "too large a page": ("bus_inbox", {"limit": 1000}, "less than or equal to 100"),
-    "too long a wait": ("bus_inbox", {"wait_s": 3600}, "less than or equal to 25"),
+    "too large a page": ("bus_inbox", {"limit": 1000}, "limit: it must be at most 100, not 1000"),
+    "too long a wait": ("bus_inbox", {"wait_s": 3600}, "wait_s: it must be at most 25, not 3600"),
     "a bad pattern": ("bus_inbox", {"type": ">.t"}, "pattern"),
     "no conversation": ("bus_thread", {"conversation": "zzz"}, "no message"),
     "nothing to search for": ("bus_search", {"words": '""'}, "word"),

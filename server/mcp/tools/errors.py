@@ -74,9 +74,9 @@ _WORDS = {
     "string_type": "text",
     "list_type": "a list",
     "literal_error": "{expected}",
-    "greater_than_equal": "at least {ge}",
-    "less_than_equal": "at most {le}",
-    "greater_than": "above {gt}",
+    "greater_than_equal": "at least {ge:g}",
+    "less_than_equal": "at most {le:g}",
+    "greater_than": "above {gt:g}",
     "too_short": "a list of at least {min_length}",
     "too_long": "a list of at most {max_length}",
 }

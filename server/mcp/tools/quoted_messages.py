@@ -92,10 +92,10 @@ class FramedMessage(BaseModel):
     def text(self) -> str:
         """Return the message as text: one line of the bus, and the body behind bars."""
         answer = f"\nAnswer it by {self.answer}." if self.answer else ""
-        if "payload" not in self.model_fields_set:
-            return f"{self._head('')}, without a payload{answer}"
-        part = f" ({self.part})" if self.part else ""
         more = f"\n{self.more}" if self.more else ""
+        if "payload" not in self.model_fields_set:
+            return f"{self._head('')}{more or ', without a payload'}{answer}"
+        part = f" ({self.part})" if self.part else ""
         return f"{self._head(part)}\n{barred(text_of(self.payload))}{more}{answer}"
 
     def _head(self, part: str) -> str:

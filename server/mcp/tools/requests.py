@@ -13,6 +13,7 @@ from ....schema.message.draft import ABSENT
 from ....subscribers.conversations.answers import Answer, check, receive
 from ....subscribers.conversations.answers import named as conversation_named
 from ....subscribers.conversations.reply_types import ReplyTypes
+from ....subscribers.inboxes.seen_mail import Shown
 from ....subscribers.requests import Request
 from ..session import Session
 from .common import Conversation, Payload, Wait, note_shown, stranger, wait_for
@@ -94,14 +95,19 @@ def _handed_over(
     session: Session, answer: Answer, reader: str | None, warning: str | None = None
 ) -> Reply:
     """Return the reply to a call that is still wanted, whose reader has the answer by that."""
-    reply, page = _reply(session, answer, warning)
+    notes = None if reader is None else Shown(session.bus, reader).read()
+    was_shown = bool(notes and answer.reply and answer.reply.seq in notes)
+    reply, page = _reply(session, answer, warning, was_shown=was_shown)
     check_cancelled()
     receive(session.bus, answer, reader)
     note_shown(session, page.spans)
     return reply
 
 
-def _reply(session: Session, answer: Answer, warning: str | None = None) -> tuple[Reply, Paged]:
+def _reply(
+    session: Session, answer: Answer, warning: str | None, *, was_shown: bool
+) -> tuple[Reply, Paged]:
+    """Return the result of a wait for an answer, which names one that was shown before."""
     conversation = answer.conversation
     if answer.reply is None:
         later = f"Later: bus_check(conversation={shown(conversation)!r})."
@@ -120,6 +126,10 @@ def _reply(session: Session, answer: Answer, warning: str | None = None) -> tupl
         head = f"{answer.state}, conversation {exact(conversation)}."
         return Reply(record, record.lines(head, message.text()))
 
+    if was_shown:
+        known = FramedMessage.of(answer.reply, ABSENT).within()
+        known.more = f"You were shown it: bus_thread(conversation={str(known.seq)!r}) has it."
+        return reply(Paged([known])), Paged()
     pager = Pager(session.room, reply, by_thread, FramedMessage.within)
     return pager.page([answer.reply], Cursor(answer.reply.seq - 1), 1)
 
