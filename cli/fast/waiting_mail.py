@@ -18,7 +18,7 @@ from ..show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Set
+    from collections.abc import Set
 
     from ...bus.bus import Bus
     from ...schema.message.message import Message
@@ -56,7 +56,7 @@ def waiting_mail(
     if not look.unread and not afresh:
         return None
     from ...bus.bus import Bus
-    from ...subscribers.inboxes.seen_mail import Shown
+    from ...subscribers.inboxes.seen_mail import Notes, Shown
     from ...subscribers.inboxes.session_inbox import inbox_of
 
     with Bus.open(directory, write_timeout_s=PATIENCE_S) as bus:
@@ -69,7 +69,7 @@ def waiting_mail(
         shown.note(upto=newest if afresh else chosen[-1].seq, afresh=afresh)
         if not chosen:
             return None
-        return _announced(bus, look, chosen, () if afresh else notes)
+        return _announced(bus, look, chosen, Notes() if afresh else notes)
 
 
 def forget_shown(look: Look, directory: str) -> None:
@@ -91,8 +91,8 @@ def _new_to(inbox: Inbox, notes: Notes) -> list[Message]:
 # as the agent reads it ------------------------------------------------------------------------
 
 
-def _announced(bus: Bus, look: Look, found: list[Message], notes: Container[int]) -> str:
-    """Return the text about messages; `notes` hold those that the agent was shown whole."""
+def _announced(bus: Bus, look: Look, found: list[Message], notes: Notes) -> str:
+    """Return the text about messages; `notes` has those that the agent was shown whole."""
     waiting, agent = look.unread, output.visible(look.agent)
     base = look.session.base if look.session else look.agent
     agents, types = bus.log.acquaintances(look.agent, base)

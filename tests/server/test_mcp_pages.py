@@ -79,6 +79,22 @@ def test_no_result_is_longer_than_the_room_and_nothing_is_lost(
         assert (json.loads(each["payload"]) if is_text else each["payload"]) == body
 
 
+def test_many_heads_of_long_messages_lead_on_to_what_is_behind(bus: Bus, bus_dir: Path) -> None:
+    """A page reads no more than some millions of characters; the next goes on after it."""
+    bus.publish_many([Draft("t", "x" * 1_500_000, from_agent="a")] * 7)
+    bus.publish("t", "the last", from_agent="a")
+
+    async def act(me: Agent) -> list[int]:
+        seqs, cursor = [], None
+        while True:
+            page = await me.call("bus_inbox", cursor=cursor)
+            seqs += [each["seq"] for each in page["messages"]]
+            if (cursor := page.get("next_cursor")) is None:
+                return seqs
+
+    assert in_process(bus_dir, act) == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
 def test_lists_of_other_tools_fit_too(bus: Bus, bus_dir: Path) -> None:
     """What is left out is counted, or comes by a cursor."""
     bus.publish("t", "!", from_agent="a")

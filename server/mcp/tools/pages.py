@@ -6,7 +6,6 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 import orjson
 
@@ -108,25 +107,25 @@ class Pager:
         the page goes on behind it; a cursor into it shows as much of the rest as there is room.
 
         Args:
-            messages: those after the cursor, in order; few more than are shown are read.
+            messages: those after the cursor, in order; one more than `limit` is read.
             begin: the cursor.
             limit: how many at most.
         """
-        read = _read(messages, limit)
+        read, has_more = _read(messages, limit)
         left = self.room.bytes - _FRAME_BYTES
         while True:
-            page = self._filled(read, begin, limit, left)
+            page = self._filled(read, has_more, begin, left)
             reply = self.make(page)
             excess = self.room.size(reply.text, reply.record) - self.room.bytes
             if excess <= 0 or left <= 0:
                 return reply, page
             left -= max(excess, 100)
 
-    def _filled(self, read: Sequence[_Text], begin: Cursor, limit: int, room: int) -> Paged:
+    def _filled(self, read: Sequence[_Text], has_more: bool, begin: Cursor, room: int) -> Paged:
         framed: list[FramedMessage] = []
         spans: list[Span] = []
         after, left = begin.after, room
-        for each in read[:limit]:
+        for each in read:
             seq = each.message.seq
             skip = begin.skip if seq == begin.after + 1 else 0
             shown, end, cost = self._shown(each, skip, left, room)
@@ -137,7 +136,8 @@ class Pager:
             if skip and end is not None:
                 return Paged(framed, str(Cursor(seq - 1, end)), spans)
             after, left = seq, left - cost
-        return Paged(framed, str(Cursor(after)) if len(read) > len(framed) else None, spans)
+        goes_on = has_more or len(read) > len(framed)
+        return Paged(framed, str(Cursor(after)) if goes_on else None, spans)
 
     def _shown(
         self, each: _Text, skip: int, left: int, room: int
@@ -186,18 +186,17 @@ class _Text:
     text: str
 
 
-def _read(messages: Iterable[Message], limit: int) -> list[_Text]:
-    """Return the first messages, one more than can be shown if there are so many."""
-    made: list[_Text] = []
+def _read(messages: Iterable[Message], limit: int) -> tuple[list[_Text], bool]:
+    """Return the first messages, and whether there are others behind them."""
+    read: list[_Text] = []
     chars = 0
-    for message in islice(messages, limit + 1):
+    for message in messages:
+        if len(read) == limit or chars > _READ_CHARS:
+            return read, True
         body = body_of(message)
-        text = text_of(body)
-        chars += len(text)
-        made.append(_Text(message, body, text))
-        if chars > _READ_CHARS and len(made) > 1:
-            break
-    return made
+        read.append(_Text(message, body, text_of(body)))
+        chars += len(read[-1].text)
+    return read, False
 
 
 def most_that(fits: Callable[[int], bool], count: int) -> int:

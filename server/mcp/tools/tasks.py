@@ -160,7 +160,8 @@ def _shown(session: Session, task: Task, agent: str) -> Reply:
     def reply(number: int) -> Reply:
         left = len(said) - number
         shown = said[left:]
-        facts = {"base": task.base, "comments": [_said(each) for each in shown]}
+        words = [_said(each) for each in shown]
+        facts: dict[str, Any] = {"base": task.base, "comments": words}
         lines = [_lines(task, agent), f"base {task.base}"]
         if task.prompt is not None:
             facts["prompt"] = head_of(text_of(task.prompt), MAX_PROMPT_CHARS)
