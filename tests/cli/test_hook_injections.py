@@ -54,14 +54,14 @@ def bus(bus: Bus) -> Bus:
 
 
 def hears(event: str, program: str, bus: Bus, said: Said) -> str:
-    """What an event makes a program's hook say, by its own entry point."""
+    """Return what an event makes a program's hook say, by its own entry point."""
     assert hooks.hook(event, program, agent="me", directory=bus.directory) in (0, hooks.GOES_ON)
     out, err = said.readouterr()
     return (out + err).decode()
 
 
 def all_said(program: str, bus: Bus, said: Said) -> Iterator[str]:
-    """What the hooks of a program say until all mail was named."""
+    """Yield what the hooks of a program say until all mail was named."""
     yield hears("start", program, bus, said)
     yield hears("stop", program, bus, said)
     (notes,) = Path(bus.layout.directory, "shown").iterdir()
@@ -112,7 +112,7 @@ def test_known_senders_are_named_only_if_their_names_are_plain(
 def test_waking_says_one_fixed_text(
     program: str, bus: Bus, capsysbinary: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is typed, and what a waiting hook says, is the same for every message."""
+    """The typed line, and the words of a waiting hook, are the same for every message."""
     monkeypatch.setattr(hooks, "_told", dict)
     monkeypatch.setenv("CLAUDE_CODE_ENTRYPOINT", "cli")
     monkeypatch.setattr(waiting_hook, "wait", partial(waiting_hook.wait, patience_s=0))

@@ -1,4 +1,4 @@
-"""What each argument of each tool makes of values that clients send for others: one rule, a table.
+"""Values of every kind in each argument of each tool: one rule, a table.
 
 The expectations are by the kind of an argument, which the table says again: it is not read from the
 schemas, so that a new argument must be given a kind here.
@@ -150,7 +150,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def expected(kind: str, value: Any, is_needed: bool) -> Any:
-    """What is to become of a value."""
+    """The value that an argument is to have, or that it is absent or refused."""
     if value is None:
         return ABSENT
     for given, taken in TAKEN[kind]:

@@ -96,7 +96,7 @@ def test_many_heads_of_long_messages_lead_on_to_what_is_behind(bus: Bus, bus_dir
 
 
 def test_lists_of_other_tools_fit_too(bus: Bus, bus_dir: Path) -> None:
-    """What is left out is counted, or comes by a cursor."""
+    """The rest is counted, or comes by a cursor."""
     bus.publish("t", "!", from_agent="a")
     for number in range(100):
         name = f"{number:03}" + "工" * 125

@@ -21,7 +21,7 @@ PAGE, MAX_PAGE = 20, 100
 #: How much of a message that is too long for a page is shown at first, in characters.
 HEAD_CHARS = 1_000
 
-#: What is left for the words of the bus on a page, in bytes; where they are more, bodies get less.
+#: The room for the words of the bus on a page, in bytes; where they are more, bodies get less.
 _FRAME_BYTES = 1_000
 
 #: How many characters of bodies are read for a page: a bound of its time, for long messages.

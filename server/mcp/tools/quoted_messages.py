@@ -29,7 +29,7 @@ BAR = "| "
 #: Characters that are shown as they are though they don't print: tab, and what joins emoji.
 _HARMLESS = "\t\u200d"
 
-#: What calls take back, and can't be taken for what the bus says.
+#: A word that calls take back, and that can't be taken for what the bus says.
 _WORD = re.compile(r"[\w.:/@#+*-]{1,64}", re.ASCII)
 
 

@@ -83,7 +83,7 @@ _WAIT = "wait_s"
 #: The texts for which a seq does as well, or that look like one.
 _SEQ_OR_ID = frozenset({"in_reply_to", "conversation", "cursor"})
 
-#: What an argument must be, by the first kind that it has of these.
+#: The right form of an argument, by the first kind that it has of these.
 _MUST_BE = {
     list: "a list",
     int: "a whole number",
