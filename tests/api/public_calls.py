@@ -186,6 +186,7 @@ def public_calls(bus: Bus) -> Calls:
         inbox.is_completed: {"message": message},
         inbox.attempts: {"message": message},
         inbox.fail: {"message": message, "error": "why"},
+        inbox.park: {"message": message, "why": "why"},
         inbox.requeue: {"seq": 1},
         inbox.drop: {"seq": 1},
         inbox.run: {"handler": handler, "drain": True},

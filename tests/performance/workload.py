@@ -151,6 +151,7 @@ def use_sessions(bus: Bus) -> None:
     inbox.poll()
     inbox.unread()
     passing(inbox, bus.log.newest_seq())
+    bus.log.acquaintances(own.name, own.base)
     Unseen(bus, own.name, bus.log.newest_seq(), 1)
 
 
