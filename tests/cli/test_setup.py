@@ -17,9 +17,13 @@ from ackbus.setup.checking import check
 from ackbus.setup.installation import Installation
 
 from ..conftest import RunBus
+from ..sizes import sampled
 from .conftest import BUS, assert_error
 
 pytestmark = pytest.mark.slow  # starts many processes
+
+#: The programs with hooks.
+HOOKED = ["claude", "codex", "gemini", "cursor", "copilot", "opencode"]
 
 #: A server that speaks just enough MCP, and sends by the command line; a mode makes it fail.
 SERVER = """\
@@ -159,7 +163,7 @@ def test_local_setup_is_refused_where_it_can_not_be_had(
     assert sorted(path.name for path in project.iterdir()) == [".git", ".worker-state"]
 
 
-@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "cursor", "copilot", "opencode"])
+@pytest.mark.parametrize("name", sampled(HOOKED, every=3))
 def test_hooks_without_bodies_stay_until_bodies_are_wanted(
     name: str, bus: Bus, project: Path, run_bus: RunBus
 ) -> None:
@@ -327,7 +331,7 @@ def test_check_says_what_is_missing(bus: Bus, project: Path, run_bus: RunBus) ->
     assert f"is not run, since it is not {BUS}; run 'bus setup claude'" in done.out
 
 
-@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "cursor", "copilot", "opencode"])
+@pytest.mark.parametrize("name", sampled(HOOKED, every=3))
 def test_check_runs_nothing_that_came_with_a_clone(
     name: str, bus: Bus, project: Path, run_bus: RunBus, fake_bus: Path
 ) -> None:
