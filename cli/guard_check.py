@@ -82,11 +82,11 @@ def check(
             for each in bus.reservations.against(files, agent)
             if push is None or each.held.reserved_at_ms <= pushed[each.path]  # else made before
         ]
-    for conflict in conflicts:
-        if output.is_json():
-            output.json_line(conflict_record(conflict))
-        else:
-            output.note(_line(conflict, mode))
+        for conflict in conflicts:
+            if output.is_json():
+                output.json_line(conflict_record(bus, conflict))
+            else:
+                output.note(_line(bus, conflict, mode))
     if conflicts and agent is None:
         output.note(
             f"{AGENT_VARIABLE} is not set, so every reservation counts as another's;"
@@ -119,14 +119,14 @@ def open_bus(tree: WorkTree, directory: str | None, user: bool) -> Bus:
     return arguments.open_bus(directory, user)
 
 
-def _line(conflict: Conflict, mode: str) -> str:
+def _line(bus: Bus, conflict: Conflict, mode: str) -> str:
     """Return a conflict as a line, with what to do next."""
     held = conflict.held
     if held.mode == "shared":
         todo = "reserve it --shared too, or leave it out"
     else:
         todo = f"ask {held.agent}, wait, or leave it out"
-    return f"{'warning: ' if mode == WARN else ''}{describe(conflict)}: {todo}"
+    return f"{'warning: ' if mode == WARN else ''}{describe(bus, conflict)}: {todo}"
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from itertools import islice
 
 from ...schema.paging import pages, seq_of
 from ..show import output
-from ..show.answering import how_to_answer
+from ..show.answering import about_answer
 from ..show.bodies import Bodies
 
 TYPE_CHECKING = False
@@ -96,7 +96,7 @@ def _framed(
         body = bodies.lines(message) if with_bodies else ([], False)
         if body is None:
             break
-        lines += [_head(message), *body[0], *_answer(message, agent)]
+        lines += [_head(message), *body[0], *_answer(bus, message, agent)]
         shown[message.seq] = body[1]
     more = " There is more than is shown here." if waiting > len(shown) else ""
     lines.append(
@@ -106,10 +106,10 @@ def _framed(
     return "\n".join(lines), shown
 
 
-def _answer(message: Message, agent: str) -> list[str]:
-    """Return the line about how a request is answered; none for other messages."""
-    how = how_to_answer(message, agent, by_tool=True)
-    return [] if how is None else [f"Answer it by {how}."]
+def _answer(bus: Bus, message: Message, agent: str) -> list[str]:
+    """Return the line about the answer to a request; none for other messages."""
+    line = about_answer(bus, message, agent, by_tool=True)
+    return [] if line is None else [line]
 
 
 def _head(message: Message) -> str:

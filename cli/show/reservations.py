@@ -6,21 +6,27 @@ from ...schema.message.times import format_ts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ...bus.bus import Bus
     from ...bus.reservations.reservations import Conflict
 
 
-def describe(conflict: Conflict) -> str:
-    """Return a conflict in one line."""
+def describe(bus: Bus, conflict: Conflict) -> str:
+    """Return a conflict in one line, with what is known of the holder."""
+    from ...subscribers.overview.reservation_holders import holder_of
+
     held = conflict.held
     within = "" if held.path == conflict.path else f" as {held.path}"
     why = f", {held.reason!r}" if held.reason else ""
     return (
         f"{conflict.path} is reserved by {held.agent}{within} until {format_ts(held.until_ms)}"
-        f" ({held.mode}{why})"
+        f" ({held.mode}{why}); {holder_of(bus, held)}"
     )
 
 
-def conflict_record(conflict: Conflict) -> dict[str, object]:
+def conflict_record(bus: Bus, conflict: Conflict) -> dict[str, object]:
     """Return a conflict as `--json` prints it."""
+    from ...subscribers.overview.reservation_holders import holder_of
+
     path = conflict.path.encode(errors="backslashreplace").decode()  # git has names of any bytes
-    return {"path": path, "held": conflict.held.record()}
+    held = conflict.held
+    return {"path": path, "held": held.record(), "holder": holder_of(bus, held).record()}

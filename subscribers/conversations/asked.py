@@ -31,10 +31,13 @@ class Asked(Table):
             return False
         if self._has_worked(message.from_agent, request):
             return message.to_agent is not None
-        return message.from_agent == request.to_agent or self._is_session_of(request, message)
+        return self.is_asked(request, message.from_agent)
 
-    def _is_session_of(self, request: Message, message: Message) -> bool:
-        session = SessionNames(self._engine).named(message.from_agent)
+    def is_asked(self, request: Message, agent: str) -> bool:
+        """Whether a request names an agent, or the base name of its session, as its recipient."""
+        if request.to_agent is None or agent == request.to_agent:
+            return agent == request.to_agent
+        session = SessionNames(self._engine).named(agent)
         return session is not None and session.base == request.to_agent
 
     def _has_worked(self, agent: str, request: Message) -> bool:

@@ -13,6 +13,8 @@ from ....schema.errors import Refused
 from ....schema.message.message import Message
 from ....schema.message.patterns import TypePattern, check_pattern
 from ....schema.paging import pages, seq_of
+from ....subscribers.conversations.own_answers import own_answer
+from ....subscribers.conversations.reply_types import REQUEST
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.seen_mail import Unseen
 from ....subscribers.inboxes.session_inbox import inbox_of
@@ -55,7 +57,7 @@ def _inbox(session: Session, given: Read) -> Reply:
         # At each look, since a base name that has become free is claimed by that.
         inbox = inbox_of(session.bus, session.agent(), with_work=given.with_work)
         found, cursor = page(waiting(inbox, begin, pattern), begin, given.limit)
-        return inbox, [each.to_be_answered() for each in found], cursor
+        return inbox, [_with_answer(inbox, each) for each in found], cursor
 
     inbox, found, cursor = wait_for(session, look, lambda seen: seen[1], given.wait_s)
     unread = unread_of(session.bus, inbox.agent)
@@ -68,6 +70,13 @@ def _inbox(session: Session, given: Read) -> Reply:
     advice = _what_to_acknowledge(inbox, begin, found, cursor, pattern)
     record = InboxPage.of(found, cursor, advice=advice, unread=unread)
     return Reply(record, record.text(f"{counted(unread)} unread for {inbox.agent}."))
+
+
+def _with_answer(inbox: Inbox, shown: FramedMessage) -> FramedMessage:
+    """Return a message with how it is answered, or as what its reader has answered it."""
+    request = inbox.bus.log.readable(shown.seq) if shown.type.endswith(REQUEST) else None
+    answer = None if request is None else own_answer(inbox.bus, request, inbox.agent)
+    return shown.to_be_answered(None if answer is None else answer.seq)
 
 
 def _pattern(text: str) -> TypePattern:
