@@ -59,18 +59,20 @@ def waiting_mail(
         return None
     from ...bus.bus import Bus
     from ...subscribers.inboxes.seen_mail import Shown
-    from ...subscribers.inboxes.session_inbox import inbox_of
+    from ...subscribers.overview.first_look import FirstLook
 
     with Bus.open(directory, write_timeout_s=PATIENCE_S) as bus:
-        inbox, newest = inbox_of(bus, look.agent), bus.log.newest_seq()
+        first, newest = FirstLook(bus, look.agent), bus.log.newest_seq()
         shown = Shown(bus, look.agent)
+        inbox = first.inbox
         chosen = _new_to(inbox, shown.read()) if only_new else inbox.poll(SHOWN_MESSAGES)
         if not chosen:
-            return None
+            return first.told() if afresh else None
         text, displayed = _framed(bus, look, chosen, bodies)
         whole = [(seq, 0, None) for seq, is_whole in displayed.items() if is_whole]
-        shown.note(whole, upto=newest if afresh else max(displayed), afresh=afresh)
-        return text
+        upto, older = newest if afresh else max(displayed), first.first_seq
+        shown.note(whole, upto=upto, afresh=afresh, older=None if only_new else older)
+        return "\n".join(each for each in (text, None if only_new else first.told()) if each)
 
 
 def _new_to(inbox: Inbox, notes: Notes) -> list[Message]:

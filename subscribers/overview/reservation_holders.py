@@ -60,7 +60,7 @@ class Holder:
         return {"lives": self.lives, "silent_since": format_ts(self.heard_ms)}
 
     def __str__(self) -> str:
-        told = {True: "it lives", False: "it is dead", None: "whether it lives is not known"}
+        told = {True: "it lives", False: "it is dead", None: "it may live"}
         return f"{told[self.lives]}, silent since {format_ts(self.heard_ms)}"
 
 
