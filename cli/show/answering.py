@@ -1,4 +1,4 @@
-"""How a request is answered, from a shell with the answer on stdin; or that it was answered."""
+"""The answer to a request: the command that gives it from a shell, or the one that was given."""
 
 from __future__ import annotations
 

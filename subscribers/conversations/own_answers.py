@@ -6,6 +6,8 @@ progress is none. Where a request names who is asked, the word of each of its se
 
 from __future__ import annotations
 
+from ...schema.message.message import Message
+from ...schema.paging import seq_of
 from .answers import is_answer
 from .asked import Asked
 from .reply_types import REQUEST, is_word
@@ -14,9 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...schema.message.draft import Draft
-    from ...schema.message.message import Message
 
-#: What mail says of a request that its reader has answered; the seq of the answer follows.
+#: The words of mail about a request that its reader has answered; the seq of the answer follows.
 ANSWERED_AS = "you answered this as"
 
 
@@ -32,15 +33,18 @@ def own_answer(bus: Bus, request: Message, agent: str) -> Message | None:
     """
     if not request.type.endswith(REQUEST):
         return None
-    asked, first = Asked.of(bus), None
-    for message in bus.read(conversation=request.conversation, after_seq=request.seq):
-        if message.from_agent != agent and not asked.is_asked(request, message.from_agent):
-            continue
-        if is_answer(bus, request, message):
-            return message
-        if first is None and _is_word_to(request, message):
-            first = message
-    return first
+    endings, words = list[Message](), list[Message]()
+    for name in Asked.of(bus).names(request, agent):
+        is_first = True
+        said = bus.read(conversation=request.conversation, after_seq=request.seq, from_agent=name)
+        for message in said:
+            if is_answer(bus, request, message):
+                endings.append(message)
+                break
+            if is_first and _is_word_to(request, message):
+                words.append(message)
+                is_first = False
+    return min(endings or words, key=seq_of, default=None)
 
 
 def answered_before(bus: Bus, draft: Draft) -> str | None:

@@ -26,7 +26,7 @@ COUNTED = 1000
 
 
 class FirstLook:
-    """What an agent is shown that has acknowledged nothing.
+    """The mail that an agent is shown that has acknowledged nothing.
 
     Args:
         bus, agent, with_work: as for `Inbox`.

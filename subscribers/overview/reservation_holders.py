@@ -36,7 +36,7 @@ SILENT_S = DEAD_AFTER_S
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What a bus knows of the agent that has a reservation.
+    """The state of the agent that has a reservation, as the bus knows it.
 
     Attributes:
         lives: whether its process runs or its heart beats; False: it said that it stopped, or the

@@ -29,7 +29,7 @@ def start(bus_dir: Path, bus_env: dict[str, str]) -> Iterator[Start]:
 
 
 def hears(agent: AgentProgram, event: str, program: str, name: str) -> str:
-    """What a hook of a program tells the model."""
+    """The text that a hook of a program gives to the model."""
     told = agent.run("hook", event, program, "--agent", name, stdin="{}")
     return json.dumps(json.loads(told), ensure_ascii=False) if told else ""
 
