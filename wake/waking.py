@@ -13,6 +13,7 @@ from typing import Protocol
 from ..bus.doorbell import listen
 from ..schema.message.priority import PRIORITY_NAMES, Priority
 from ..schema.paging import pages, seq_of
+from ..subscribers.conversations.own_answers import own_answer
 from ..subscribers.conversations.reply_types import REQUEST
 from ..subscribers.inboxes.polling_pace import POLL_LIMIT, Pace
 from ..subscribers.inboxes.session_inbox import inbox_of
@@ -152,10 +153,11 @@ class Waking:
         mail_after = partial(inbox.poll_after, limit=POLL_LIMIT)
         for page in pages(mail_after, self._looked, place=seq_of, what="mail"):
             for mail in page:
-                if _wakes(mail):
+                answer = own_answer(self._bus, mail, self._agent)
+                if _wakes(mail) and answer is None:
                     return self._due(mail, patience_s)
                 self._looked = mail.seq
-                self._why = self._refusal(mail)
+                self._why = self._refusal(mail, answer)
         return None
 
     def _due(self, mail: Message, patience_s: float) -> Message | None:
@@ -167,8 +169,10 @@ class Waking:
         has_waited_s = (self._bus.now_ms() - mail.ts_ms) / 1000
         return mail if has_waited_s >= patience_s else None
 
-    def _refusal(self, mail: Message) -> NotWoken:
+    def _refusal(self, mail: Message, answer: Message | None) -> NotWoken:
         """Return why mail wakes nobody."""
+        if answer is not None:
+            return NotWoken(self._agent, f"message {mail.seq} waits: answered by {answer.seq}")
         asks = mail.type.endswith(REQUEST)
         kind = f"a request to {'it' if mail.to_agent else 'all'}" if asks else "no request"
         priority = PRIORITY_NAMES[mail.priority]

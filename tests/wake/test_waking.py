@@ -311,6 +311,18 @@ def test_urgent_mail_and_requests_by_name_wake(
     assert (found is not None and found.seq) == (wakes and sent.seq)
 
 
+def test_request_that_was_answered_wakes_nobody(bus: Bus) -> None:
+    """Issue 32, 6: the work is done, whether the mail is acknowledged or not."""
+    Inbox(bus, "me").join()
+    bus.heartbeats.beat("a")
+    sent = bus.publish("t.request", from_agent="a", to_agent="me", priority=0)
+    bus.publish("t.done", from_agent="me", to_agent="a", in_reply_to=sent.id)
+    waking = Waking(bus, "me", Calls())
+    assert waking.unheeded(0) is None
+    told = [str(end) for end, _ in zip(waking.follow(patience_s=0), range(1), strict=False)]
+    assert told == ["'me' was not woken: message 1 waits: answered by 2"]
+
+
 class Calls:
     """A way to wake that notes for which messages it was gone."""
 
