@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ...bus.presence.heartbeats import DEAD_AFTER_S, Liveness
-from ...bus.reservations.reservations import DEFAULT_RESERVATION_S
+from ...bus.reservations.reservations import DEFAULT_RESERVATION_S, ReserveResult
 from ...schema.arguments import checked
 from ...schema.errors import InvalidInput
 from ...schema.message.draft import Draft
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ...bus.bus import Bus
-    from ...bus.reservations.reservations import Conflict, Reservation, ReserveResult
+    from ...bus.reservations.reservations import Conflict, Reservation
 
 #: The type of the message to an agent whose reservations were taken over.
 TAKEN_OVER = "reservation.taken_over"
@@ -132,7 +132,7 @@ def take_over(
                 taken += _end(bus, found.conflicts, by_hand=by_hand)
             bus.log.append(_messages(bus, taken, agent, reason))
     except _HeldByTheLiving as kept:
-        return kept.result(found)
+        return ReserveResult(False, [], kept.conflicts)
     return found
 
 
@@ -142,9 +142,6 @@ class _HeldByTheLiving(Exception):
     def __init__(self, conflicts: list[Conflict]) -> None:
         super().__init__()
         self.conflicts = conflicts
-
-    def result(self, found: ReserveResult) -> ReserveResult:
-        return type(found)(False, [], self.conflicts)
 
 
 def _end(bus: Bus, conflicts: Sequence[Conflict], *, by_hand: bool) -> list[Reservation]:
