@@ -18,7 +18,7 @@ from .hints import AGENT_VARIABLE
 from .own_session import name_here
 from .running.looking import looking
 from .show import output
-from .show.reservations import conflict_record, describe
+from .show.reservations import conflict_record, describe, state_of_holder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ def _line(bus: Bus, conflict: Conflict, mode: str) -> str:
         todo = "reserve it --shared too, or leave it out"
     else:
         todo = f"ask {held.agent}, wait, or leave it out"
-    return f"{'warning: ' if mode == WARN else ''}{describe(bus, conflict)}: {todo}"
+    told = describe(conflict, f"; {state_of_holder(bus, conflict)}")
+    return f"{'warning: ' if mode == WARN else ''}{told}: {todo}"
 
 
 if __name__ == "__main__":

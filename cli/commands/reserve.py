@@ -14,7 +14,7 @@ from ..definition import Commands, optional, optional_word
 from ..options.common import HERE, Place, PlaceOnly
 from ..own_session import process_here
 from ..show import output
-from ..show.reservations import conflict_record, describe
+from ..show.reservations import conflict_record, describe, state_of_holder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -138,7 +138,8 @@ def _refusal(bus: Bus, conflicts: Sequence[Conflict]) -> Refused | None:
     others = f" (and {output.counted(more, 'more conflict')})" if more else ""
     if len(conflicts) == MAX_CONFLICTS:
         others = f" (and {more} more conflicts, or still more)"
-    return Refused(f"{describe(bus, conflicts[0])}{others}; nothing was reserved")
+    state = state_of_holder(bus, conflicts[0])
+    return Refused(f"{describe(conflicts[0])}; {state}{others}; nothing was reserved")
 
 
 group = commands.group(

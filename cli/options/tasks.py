@@ -16,7 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ...bus.bus import Bus
     from ...tasks.board.jobs import TaskJob
     from ...tasks.board.reserved import Reserved
     from ...tasks.records.task import Task
@@ -103,12 +102,12 @@ def print_tasks(tasks: Sequence[Task], now_ms: int, jobs: Sequence[TaskJob] = ()
     return output.results(records, rows, _HEADINGS)
 
 
-def note_reserved(bus: Bus, found: Iterable[Reserved]) -> None:
+def note_reserved(found: Iterable[Reserved]) -> None:
     """Tell of files that tasks change, and that others have reserved."""
     from ..show.reservations import describe
 
     for each in found:
-        told = describe(bus, each.conflict)
+        told = describe(each.conflict)
         output.note(f"task {each.task} changes a file that is not its own: {told}")
 
 

@@ -10,17 +10,27 @@ if TYPE_CHECKING:
     from ...bus.reservations.reservations import Conflict
 
 
-def describe(bus: Bus, conflict: Conflict) -> str:
-    """Return a conflict in one line, with what is known of the holder."""
-    from ...subscribers.overview.reservation_holders import holder_of
+def describe(conflict: Conflict, holder: str = "") -> str:
+    """Return a conflict in one line.
 
+    Args:
+        conflict: the conflict.
+        holder: the state of the holder, with what parts it from the words before; "" for none.
+    """
     held = conflict.held
     within = "" if held.path == conflict.path else f" as {held.path}"
     why = f", {held.reason!r}" if held.reason else ""
     return (
         f"{conflict.path} is reserved by {held.agent}{within} until {format_ts(held.until_ms)}"
-        f" ({held.mode}{why}); {holder_of(bus, held)}"
+        f"{holder} ({held.mode}{why})"
     )
+
+
+def state_of_holder(bus: Bus, conflict: Conflict) -> str:
+    """Return whether the holder of a conflict lives, and since when it is silent."""
+    from ...subscribers.overview.reservation_holders import holder_of
+
+    return str(holder_of(bus, conflict.held))
 
 
 def conflict_record(bus: Bus, conflict: Conflict) -> dict[str, object]:
