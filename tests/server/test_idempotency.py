@@ -86,6 +86,14 @@ def test_keys_of_other_agents_tokens_and_places_are_other_keys(bus: Bus, serve: 
     assert bus.log.newest_seq() == 6
 
 
+def test_list_of_recipients_under_a_key_is_sent_once(client: httpx.Client, bus: Bus) -> None:
+    several = NOTE | {"to": ["b", "c", "d"]}
+    first, again = (client.post("/v1/messages", json=several, headers=under("k")) for _ in "ab")
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert bus.log.newest_seq() == 3
+    assert len({each["id"] for each in again.json()["receipts"]}) == 3
+
+
 @pytest.mark.parametrize("key", ["", "a b", "x" * 256, '""', "a\tb"])
 def test_what_is_no_key_is_refused(client: httpx.Client, bus: Bus, key: str) -> None:
     problem(client.post("/v1/messages", json=NOTE, headers=under(key)), 422, "invalid-input")

@@ -317,9 +317,8 @@ def test_request_that_was_answered_wakes_nobody(bus: Bus) -> None:
     bus.heartbeats.beat("a")
     sent = bus.publish("t.request", from_agent="a", to_agent="me", priority=0)
     bus.publish("t.done", from_agent="me", to_agent="a", in_reply_to=sent.id)
-    waking = Waking(bus, "me", Calls())
-    assert waking.unheeded(0) is None
-    told = next(waking.follow(patience_s=0))
+    assert Waking(bus, "me", Calls()).unheeded(0) is None
+    told = next(Waking(bus, "me", Calls()).follow(patience_s=0, goes_on=iter([True]).__next__))
     assert str(told) == "'me' was not woken: message 1 waits: answered by 2"
 
 
