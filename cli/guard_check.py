@@ -18,7 +18,7 @@ from .hints import AGENT_VARIABLE
 from .own_session import name_here
 from .running.looking import looking
 from .show import output
-from .show.reservations import conflict_record, describe
+from .show.reservations import conflict_record, describe, state_of_holder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,11 +82,11 @@ def check(
             for each in bus.reservations.against(files, agent)
             if push is None or each.held.reserved_at_ms <= pushed[each.path]  # else made before
         ]
-    for conflict in conflicts:
-        if output.is_json():
-            output.json_line(conflict_record(conflict))
-        else:
-            output.note(_line(conflict, mode))
+        for conflict in conflicts:
+            if output.is_json():
+                output.json_line(conflict_record(bus, conflict))
+            else:
+                output.note(_line(bus, conflict, mode))
     if conflicts and agent is None:
         output.note(
             f"{AGENT_VARIABLE} is not set, so every reservation counts as another's;"
@@ -119,14 +119,15 @@ def open_bus(tree: WorkTree, directory: str | None, user: bool) -> Bus:
     return arguments.open_bus(directory, user)
 
 
-def _line(conflict: Conflict, mode: str) -> str:
+def _line(bus: Bus, conflict: Conflict, mode: str) -> str:
     """Return a conflict as a line, with what to do next."""
     held = conflict.held
     if held.mode == "shared":
         todo = "reserve it --shared too, or leave it out"
     else:
         todo = f"ask {held.agent}, wait, or leave it out"
-    return f"{'warning: ' if mode == WARN else ''}{describe(conflict)}: {todo}"
+    told = describe(conflict, f"; {state_of_holder(bus, conflict)}")
+    return f"{'warning: ' if mode == WARN else ''}{told}: {todo}"
 
 
 if __name__ == "__main__":

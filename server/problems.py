@@ -67,6 +67,13 @@ _KINDS = {
 }
 
 
+class Amiss(BaseModel):
+    """One thing that is wrong with a request."""
+
+    at: str = Field(description="Where: like `body.type`; `request` where it is no one field.")
+    why: str = Field(description="Why it is refused.")
+
+
 class Problem(BaseModel):
     """A problem: RFC 9457, with the facts of the error as further members."""
 
@@ -76,6 +83,9 @@ class Problem(BaseModel):
     title: str = Field(description="The kind of problem, in words.")
     status: int = Field(description="The HTTP status.")
     detail: str = Field(description="What happened, and what to do next.")
+    errors: list[Amiss] | None = Field(
+        None, description="With status 422, always: what is wrong with the request."
+    )
 
 
 #: The status of each kind of error; the first that fits.
@@ -165,6 +175,7 @@ def refusal(
     style: Style = request.app.state.problem_style
     if status == HTTPStatus.UNPROCESSABLE_ENTITY:
         status = style.invalid
+        facts.setdefault("errors", [{"at": "request", "why": detail}])
     told = {"error": detail} if style.has_error else {}
     return problem(status, kind, detail, **facts, **told)
 

@@ -40,7 +40,7 @@ class Installation:
         scope: for whom it is set up.
         profile: which tools the server offers; None leaves it to the server.
         bodies: whether hooks show bodies of messages.
-        wakes: whether interactive mail wakes an idle agent.
+        wakes: whether urgent mail and requests wake an idle agent.
     """
 
     name: str

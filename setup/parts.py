@@ -36,7 +36,7 @@ class Wanted:
         command: `bus`, with the options for agent and bus.
         profile: which tools a server is to offer; None leaves it to the server.
         bodies: whether hooks show bodies of messages.
-        wakes: whether interactive mail wakes an idle agent.
+        wakes: whether urgent mail and requests wake an idle agent.
     """
 
     program: str

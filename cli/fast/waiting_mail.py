@@ -10,7 +10,7 @@ from itertools import islice
 
 from ...schema.paging import pages, seq_of
 from ..show import output
-from ..show.answering import how_to_answer
+from ..show.answering import about_answer
 from ..show.bodies import Bodies
 
 TYPE_CHECKING = False
@@ -59,18 +59,20 @@ def waiting_mail(
         return None
     from ...bus.bus import Bus
     from ...subscribers.inboxes.seen_mail import Shown
-    from ...subscribers.inboxes.session_inbox import inbox_of
+    from ...subscribers.overview.first_look import FirstLook
 
     with Bus.open(directory, write_timeout_s=PATIENCE_S) as bus:
-        inbox, newest = inbox_of(bus, look.agent), bus.log.newest_seq()
+        first, newest = FirstLook(bus, look.agent), bus.log.newest_seq()
         shown = Shown(bus, look.agent)
+        inbox = first.inbox
         chosen = _new_to(inbox, shown.read()) if only_new else inbox.poll(SHOWN_MESSAGES)
         if not chosen:
-            return None
+            return first.told() if afresh else None
         text, displayed = _framed(bus, look, chosen, bodies)
         whole = [(seq, 0, None) for seq, is_whole in displayed.items() if is_whole]
-        shown.note(whole, upto=newest if afresh else max(displayed), afresh=afresh)
-        return text
+        upto, older = newest if afresh else max(displayed), first.first_seq
+        shown.note(whole, upto=upto, afresh=afresh, older=None if only_new else older)
+        return "\n".join(each for each in (text, None if only_new else first.told()) if each)
 
 
 def _new_to(inbox: Inbox, notes: Notes) -> list[Message]:
@@ -96,7 +98,7 @@ def _framed(
         body = bodies.lines(message) if with_bodies else ([], False)
         if body is None:
             break
-        lines += [_head(message), *body[0], *_answer(message, agent)]
+        lines += [_head(message), *body[0], *_answer(bus, message, agent)]
         shown[message.seq] = body[1]
     more = " There is more than is shown here." if waiting > len(shown) else ""
     lines.append(
@@ -106,10 +108,10 @@ def _framed(
     return "\n".join(lines), shown
 
 
-def _answer(message: Message, agent: str) -> list[str]:
-    """Return the line about how a request is answered; none for other messages."""
-    how = how_to_answer(message, agent, by_tool=True)
-    return [] if how is None else [f"Answer it by {how}."]
+def _answer(bus: Bus, message: Message, agent: str) -> list[str]:
+    """Return the line about the answer to a request; none for other messages."""
+    line = about_answer(bus, message, agent, by_tool=True)
+    return [] if line is None else [line]
 
 
 def _head(message: Message) -> str:

@@ -139,7 +139,7 @@ def _addresses(document: Mapping[str, dict[str, dict[str, dict[str, object]]]]) 
         if "{ref}" in address:
             address = address.replace("{ref}", f"sha256-{'0' * 64}")
         assert "{" not in address, f"give {address} a value in _PARAMETERS"
-        yield f"{address}?q=small" if path == "/v1/search" else address
+        yield f"{address}?words=small" if path == "/v1/search" else address
 
 
 def _end(walk: Walk, command: object, name: str) -> None:

@@ -111,6 +111,7 @@ def note_shown(
     cursor: str | None,
     *,
     upto: int = 0,
+    older: int | None = None,
 ) -> None:
     """Note a page of messages as shown to the agent of a call that is still wanted.
 
@@ -119,6 +120,7 @@ def note_shown(
         found: the messages, bodies and all.
         begin, cursor: the page's own cursor, and the one to what follows.
         upto: up to where hooks after a tool show no more mail.
+        older: below which seq broadcasts were only counted, as `Shown.note` has it.
     """
     check_cancelled()
     reader = session.reader()
@@ -134,7 +136,7 @@ def note_shown(
         for each in found
     ]
     if spans:
-        Shown(session.bus, reader).note(spans, upto=upto)
+        Shown(session.bus, reader).note(spans, upto=upto, older=older)
 
 
 def stranger(bus: Bus, *recipients: str | None, me: str) -> str | None:

@@ -13,9 +13,12 @@ from ....schema.errors import Refused
 from ....schema.message.message import Message
 from ....schema.message.patterns import TypePattern, check_pattern
 from ....schema.paging import pages, seq_of
+from ....subscribers.conversations.own_answers import own_answer
+from ....subscribers.conversations.reply_types import REQUEST
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.seen_mail import Unseen
 from ....subscribers.inboxes.session_inbox import inbox_of
+from ....subscribers.overview.first_look import FirstLook
 from ..session import Session
 from .common import READ_IT, Limit, Next, Page, Wait, counted, note_shown, unread_of, wait_for
 from .pages import PAGE, Cursor, page
@@ -51,23 +54,37 @@ def _inbox(session: Session, given: Read) -> Reply:
     begin = Cursor.parse(given.cursor)
     pattern = None if given.type is None else _pattern(given.type)
 
-    def look() -> tuple[Inbox, list[FramedMessage], str | None]:
+    def look() -> tuple[FirstLook, list[FramedMessage], str | None]:
         # At each look, since a base name that has become free is claimed by that.
-        inbox = inbox_of(session.bus, session.agent(), with_work=given.with_work)
-        found, cursor = page(waiting(inbox, begin, pattern), begin, given.limit)
-        return inbox, [each.to_be_answered() for each in found], cursor
+        first = FirstLook(
+            session.bus, session.agent(), with_work=given.with_work, cursor=given.cursor
+        )
+        found, cursor = page(waiting(first.inbox, begin, pattern), begin, given.limit)
+        return first, [_with_answer(first.inbox, each) for each in found], cursor
 
-    inbox, found, cursor = wait_for(session, look, lambda seen: seen[1], given.wait_s)
+    first, found, cursor = wait_for(session, look, lambda seen: seen[1], given.wait_s)
+    inbox = first.inbox
     unread = unread_of(session.bus, inbox.agent)
     if not found:
         more = f", but {counted(unread)} of other types" if pattern and unread else ""
         head = f"Nothing waits for {inbox.agent}{more}."
-        return Reply(InboxPage.of(found, cursor, unread=unread), head)
+        nothing = InboxPage.of(found, cursor, advice=first.told(), unread=unread)
+        return Reply(nothing, nothing.lines(head))
     # Where a type hides mail, the hook after this tool may still have to show that.
-    note_shown(session, found, begin, cursor, upto=0 if pattern else found[-1].seq)
-    advice = _what_to_acknowledge(inbox, begin, found, cursor, pattern)
+    upto = 0 if pattern else found[-1].seq
+    older = first.first_seq if given.cursor in (None, "0") else None
+    note_shown(session, found, begin, cursor, upto=upto, older=older)
+    acks = _what_to_acknowledge(inbox, begin, found, cursor, pattern)
+    advice = " ".join(each for each in (acks, first.told()) if each)
     record = InboxPage.of(found, cursor, advice=advice, unread=unread)
     return Reply(record, record.text(f"{counted(unread)} unread for {inbox.agent}."))
+
+
+def _with_answer(inbox: Inbox, shown: FramedMessage) -> FramedMessage:
+    """Return a message with how it is answered, or as what its reader has answered it."""
+    request = inbox.bus.log.readable(shown.seq) if shown.type.endswith(REQUEST) else None
+    answer = None if request is None else own_answer(inbox.bus, request, inbox.agent)
+    return shown.to_be_answered(None if answer is None else answer.seq)
 
 
 def _pattern(text: str) -> TypePattern:

@@ -111,8 +111,17 @@ def _standing(bus: Bus, agent: str, warning: str | None = None) -> Standing:
         acknowledged=inbox.position,
         reserved=[each.path for each in bus.reservations.list(agent=agent)][:MAX_PAGE],
         others_alive=sum(each.agent != agent for each in alive),
-        warning=warning,
+        warning="; ".join(each for each in (warning, _ended(bus, agent)) if each) or None,
     )
+
+
+def _ended(bus: Bus, agent: str) -> str | None:
+    """Return a warning about reservations of this name that ended with the last session of it."""
+    ended = bus.reservations.ended_with_sessions(agent)
+    if not ended:
+        return None
+    paths = ", ".join(named(each.path) for each in ended[:MAX_PAGE])
+    return f"your reservations of {paths} ended with the program that made them: reserve again"
 
 
 # bus_agents ----------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
@@ -11,6 +12,7 @@ from ....bus.bus import Bus
 from ....bus.reservations.project_paths import paths_from_root
 from ....bus.reservations.reservations import DEFAULT_RESERVATION_S, Conflict, Reservation
 from ....schema.errors import InvalidInput
+from ....subscribers.overview.reservation_holders import holder_of, take_over
 from ..session import Session
 from .pages import MAX_PAGE
 from .quoted_messages import NOTICE, barred, named
@@ -22,6 +24,7 @@ MAX_CONFLICTS = 10
 #: The next step with reserved files, and with those of others.
 RELEASE = "When done: bus_reserve again with mode='release'."
 WAIT = "Do not edit them now: work on something else, ask the holder with bus_send, or try later."
+TAKE = "From a holder that is dead or silent for 5 min: mode='take-over', with a reason."
 
 
 class Reserve(Arguments):
@@ -30,7 +33,7 @@ class Reserve(Arguments):
     paths: Annotated[
         list[str], Field(min_length=1, description="Files, folders, globs, from the project root.")
     ]
-    mode: Literal["exclusive", "shared", "release"] = "exclusive"
+    mode: Literal["exclusive", "shared", "release", "take-over"] = "exclusive"
     minutes: Annotated[float, Field(gt=0, le=1440)] = DEFAULT_RESERVATION_S / 60
     reason: Annotated[str | None, Field(description="For agents that want them too.")] = None
 
@@ -44,11 +47,13 @@ class ReservedFile(BaseModel):
     token: int
     reason: str | None = None
     wanted: str | None = None
+    holder: str | None = None
 
     def text(self) -> str:
         """Return what conflicts with a wanted path, with its holder's reason behind a bar."""
         wanted = f"{named(self.wanted)}: " if self.wanted else ""
-        head = f"{wanted}{named(self.agent)} has {named(self.path)} until {self.until}"
+        about = f" ({self.holder})" if self.holder else ""
+        head = f"{wanted}{named(self.agent)} has {named(self.path)} until {self.until}{about}"
         return f"{head}\n{barred(self.reason)}" if self.reason else head
 
 
@@ -69,15 +74,21 @@ def _reserve(session: Session, given: Reserve) -> Reply:
     paths = [each for path in given.paths for each in _from_root(path, session)]
     if given.mode == "release":
         return _release(bus, agent, paths)
-    found = bus.reservations.reserve(
+    reserve = bus.reservations.reserve
+    if given.mode == "take-over":
+        if given.reason is None:
+            raise InvalidInput("say in reason why you take over: the holder is told")
+        reserve = partial(take_over, bus)
+    found = reserve(
         paths,
         agent,
         shared=given.mode == "shared",
         lease_s=given.minutes * 60,
         reason=given.reason,
+        session=session.process,
     )
     if not found.granted:
-        return _refused(found.conflicts)
+        return _refused(bus, found.conflicts)
     record = ReservedFiles(
         granted=True, reservations=_files(found.reservations), conflicts=[], next=RELEASE
     )
@@ -94,20 +105,24 @@ def _files(held: Sequence[Reservation]) -> list[ReservedFile]:
     return [ReservedFile(**each.record()) for each in held[:MAX_PAGE]]
 
 
-def _refused(conflicts: Sequence[Conflict]) -> Reply:
+def _refused(bus: Bus, conflicts: Sequence[Conflict]) -> Reply:
+    holders = [holder_of(bus, each.held) for each in conflicts[:MAX_CONFLICTS]]
     against = [
         ReservedFile(
-            **each.held.record(), wanted=None if each.path == each.held.path else each.path
+            **each.held.record(),
+            wanted=None if each.path == each.held.path else each.path,
+            holder=str(holder),
         )
-        for each in conflicts[:MAX_CONFLICTS]
+        for each, holder in zip(conflicts, holders, strict=False)
     ]
+    may_follow = any(each.may_be_followed for each in holders)
     more = len(conflicts) - len(against)
     record = ReservedFiles(
         granted=False,
         reservations=[],
         conflicts=against,
         warning=f"{more} more conflicts are not shown" if more else None,
-        next=WAIT,
+        next=f"{WAIT} {TAKE}" if may_follow else WAIT,
         notice=NOTICE,
     )
     text = record.lines("NOT reserved, none of them.", *(each.text() for each in against))
