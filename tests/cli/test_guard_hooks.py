@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 import time
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from ackbus.git.guard.hook_scripts import ALWAYS
 
 from ..conftest import RunBus
 from ..programs import run_program_to_sigkill
+from ..sizes import sampled
 from .conftest import assert_error
 from .git import Git, git_env
 
@@ -525,8 +527,15 @@ def test_hook_of_pushes_does_not_wait_for_the_end_of_its_input(
     assert ran(log) == []
 
 
-@pytest.mark.parametrize("variables", [{}, {"BUS_GUARD": "off"}, {"BUS_GUARD": "warn"}])
-@pytest.mark.parametrize("place", ["python", "bus", "none", "broken"])
+@pytest.mark.parametrize(
+    ("variables", "place"),
+    sampled(
+        product(
+            [{}, {"BUS_GUARD": "off"}, {"BUS_GUARD": "warn"}], ["python", "bus", "none", "broken"]
+        ),
+        every=5,
+    ),
+)
 def test_earlier_hook_of_pushes_reads_all_that_git_says(
     variables: dict[str, str], place: str, git: Git, run_bus: RunBus, bus: Bus, tmp_path: Path
 ) -> None:
