@@ -1,6 +1,5 @@
 """A row that no ackbus wrote is named at each door in the place of an error that nobody meant."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -42,15 +41,13 @@ def test_mcp_names_it_to_the_agent(damaged: Path) -> None:
 def test_command_names_it_and_a_repair_puts_it_right(
     bus: Bus, damaged: Path, run_bus: RunBus
 ) -> None:
-    for line in (["queue", "show", "work"], ["job", "list"], ["stats"]):
-        ended = run_bus(*line)
-        if ended.code:
-            assert (ended.code, ended.err.count("\n")) == (1, 1)
-            assert f"{NAMED}; 'bus doctor --full' tells" in ended.err
-    assert run_bus("queue", "show", "work").code == 1
+    ended = run_bus("queue", "show", "work")
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert f"{NAMED}; 'bus doctor --full' tells" in ended.err
     examined = run_bus("doctor", "--full", "--json")
     assert examined.code == 1
-    assert any(json.loads(line)["state"] == "bad" for line in examined.out.splitlines())
+    assert any("queues.ageing_ms" in line for line in examined.out.splitlines())
     bus.close()
-    assert run_bus("doctor", "--repair").code == 0
-    assert run_bus("queue", "show", "work").code == 0
+    assert "LOST" in run_bus("doctor", "--repair").out
+    assert run_bus("queue", "list").code in (0, 4)
+    assert run_bus("read").code == 0

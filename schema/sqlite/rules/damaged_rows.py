@@ -37,8 +37,11 @@ _FITTING = {"INTEGER": "integer", "REAL": "real", "TEXT": "text", "BLOB": "blob"
 
 #: The types of values as people know them.
 _WORDS = {
-    "integer": "a whole number", "real": "a number", "text": "text",
-    "blob": "bytes", "null": "nothing",
+    "integer": "a whole number",
+    "real": "a number",
+    "text": "text",
+    "blob": "bytes",
+    "null": "nothing",
 }
 
 #: Tables whose texts may be none: a row of the log blocks no reader (`broken_text.py`).
