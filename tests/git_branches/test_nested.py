@@ -222,9 +222,7 @@ def test_a_link_to_a_file_of_git_is_followed_as_git_does(
 
 
 @pytest.mark.parametrize("kind", ["pipe", "endless", "nothing"])
-def test_what_is_no_file_of_git_holds_no_removal_up(
-    trees: WorkTrees, tree: Git, kind: str
-) -> None:
+def test_what_is_no_file_of_git_holds_no_removal_up(trees: WorkTrees, tree: Git, kind: str) -> None:
     place = tree.path / "vendor" / ".git"
     place.parent.mkdir()
     if kind == "pipe":
