@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 
 import apsw
 
@@ -25,7 +24,7 @@ BUS_FILE = "bus.db"
 
 #: The directories of the buses that this process opened last, for whoever explains an error of a
 #: call that has closed its bus by then; no command needs more than two.
-opened_last: deque[str] = deque(maxlen=2)
+opened_last: list[str] = []
 
 #: The endings of a database's files: its own, and those that SQLite puts beside it.
 ENDINGS = ("", "-wal", "-shm", "-journal")
@@ -47,7 +46,7 @@ def open_file(
     connection = apsw.Connection(path, flags=flags | apsw.SQLITE_OPEN_NOFOLLOW)
     harden(connection)
     if name == BUS_FILE and folder.path not in opened_last:
-        opened_last.append(folder.path)
+        opened_last[:] = [*opened_last[-1:], folder.path]
     return connection
 
 

@@ -88,7 +88,7 @@ def damage_behind(error: Exception) -> RowDamaged | None:
     if not _looking.acquire(blocking=False):
         return None
     try:
-        found = map(first_damaged_row, opened_last)
+        found = map(first_damaged_row, [*opened_last])
         return next((damaged for damaged in found if damaged is not None), None)
     finally:
         _looking.release()
