@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -103,10 +101,8 @@ def _write(
     try:
         with within.spot(str(folder / _NO_FILE), make=0o755) as there:
             for file, data in wanted.items():
-                with suppress(FileNotFoundError):
-                    if stat.S_ISLNK(os.lstat(file, dir_fd=there.folder).st_mode):
-                        os.unlink(file, dir_fd=there.folder)
                 spot = Spot(str(folder / file), file, there.folder)
+                spot.remove_link()
                 spot.replace(data, mode=modes[file])
     except LinkRefused:
         raise

@@ -251,7 +251,7 @@ def _git_dir_of(entry: os.DirEntry[str]) -> str:
     """Return git's folder as a `.git` says it, be it a folder, a file, or a link to either.
 
     Raises:
-        Refused: it is a file that can't be read, so that nobody knows what would be lost.
+        Refused: it is a file that can't be read: what would be lost is not known.
     """
     path = os.path.realpath(entry.path)
     if not is_plain_file(path):

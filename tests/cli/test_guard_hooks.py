@@ -515,7 +515,7 @@ def test_installations_at_the_same_time_do_not_undo_each_other(
 def test_installation_does_not_wait_for_ever_for_another(
     git: Git, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever can read git's folder can lock it."""
+    """Any program that can read git's folder can lock it."""
     monkeypatch.setattr(guard_hooks, "_WAIT_S", 0.05)
     folder = os.open(git.path / ".git", os.O_RDONLY)
     try:

@@ -267,7 +267,7 @@ def test_partial_clone_says_what_it_lacks_and_fetches_it_to_land(
 def test_repository_that_only_a_row_names_is_told_of_until_it_is_trusted(
     root_site: Site, tmp_path: Path
 ) -> None:
-    """What looks ends well, does not look, and says how to trust it; a variable is for CI."""
+    """A look ends well, does not go there, and says how to trust it; a variable is for CI."""
     elsewhere, bus_dir = tmp_path / "elsewhere", tmp_path / "bus"
     elsewhere.mkdir()
     Bus.init(bus_dir).close()

@@ -32,7 +32,7 @@ LOOK_S = 3.0
 #: After how many steps of SQLite's machine the clock is looked at.
 _STEPS = 10_000
 
-#: What SQLite calls the values that a column of each type has.
+#: The words of SQLite for the values that a column of each type has.
 _FITTING = {"INTEGER": "integer", "REAL": "real", "TEXT": "text", "BLOB": "blob"}
 
 #: The types of values as people know them.
@@ -124,7 +124,7 @@ def _first_in(connection: apsw.Connection, directory: str) -> RowDamaged | None:
     return None
 
 
-def _is_utf8(value: bytes | None) -> bool:
+def _is_utf8(value: Any) -> bool:
     try:
         (value or b"").decode()
     except UnicodeDecodeError:
