@@ -23,7 +23,7 @@ from ..sqlite_errors import BUS_FILE, open_file, opened_last
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from typing import Any
 
 #: For how long rows are looked at, in seconds: some million of them.
@@ -111,7 +111,8 @@ def first_damaged_row(directory: str) -> RowDamaged | None:
 def _first_in(connection: apsw.Connection, directory: str) -> RowDamaged | None:
     deadline_s = time.monotonic() + LOOK_S
     connection.set_progress_handler(lambda: time.monotonic() > deadline_s, _STEPS)
-    connection.create_scalar_function("is_utf8", _is_utf8, 1, deterministic=True)
+    is_utf8: Callable[..., bool] = _is_utf8
+    connection.create_scalar_function("is_utf8", is_utf8, 1, deterministic=True)
     for table, text in sorted(our_table_texts().items()):
         try:
             found = _first_of_table(connection, table, text)
@@ -124,7 +125,7 @@ def _first_in(connection: apsw.Connection, directory: str) -> RowDamaged | None:
     return None
 
 
-def _is_utf8(value: Any) -> bool:
+def _is_utf8(value: bytes | None) -> bool:
     try:
         (value or b"").decode()
     except UnicodeDecodeError:
