@@ -29,6 +29,7 @@ from mcp_types import (
 from mcp_types import Tool as ListedTool
 
 from ...schema.errors import AckbusError, BusBusy
+from ...schema.sqlite.rules.damaged_rows import damage_named
 from ..access.rows import Row
 from ..access.table import TOOLS
 from .session import NAMES, Session
@@ -179,7 +180,7 @@ class Protocol:
         uri = str(params.uri)
         try:
             self._check(context, TOOLS[kind_of(uri).template])
-            call = partial(read, self._session_of(context), uri)
+            call = partial(_read, self._session_of(context), uri)
             text = await anyio.to_thread.run_sync(call, limiter=self._quick)
         except AckbusError as error:
             raise MCPError(code=INVALID_PARAMS, message=explain("resource", error)) from error
@@ -190,9 +191,16 @@ class Protocol:
 
 def _act(tool: Tool, session: Session, name: str | None, given: Arguments) -> Reply:
     """Call a tool, in the name of the agent that the call itself may name."""
-    if name:
-        session.join(name)
-    return tool.act(session, given)
+    with damage_named():
+        if name:
+            session.join(name)
+        return tool.act(session, given)
+
+
+def _read(session: Session, uri: str) -> str:
+    """Read a resource."""
+    with damage_named():
+        return read(session, uri)
 
 
 def _listed(tool: Tool, forgets: bool) -> ListedTool:

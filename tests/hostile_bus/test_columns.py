@@ -56,7 +56,7 @@ def target(tmp_path: Path, around: Surroundings) -> Iterator[Target]:
 
 @pytest.fixture
 def walk(around: Surroundings, command_server: CommandServer) -> Walk:
-    return Walk(around, command_server, is_broken=True)  # a text in a column of numbers
+    return Walk(around, command_server, is_broken=True)
 
 
 def look(walk: Walk, target: Target, project: Path, number: int, what: object) -> None:
