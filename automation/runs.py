@@ -27,7 +27,7 @@ class Run:
 
     Attributes:
         root: the id of its event, below which all its jobs are.
-        jobs: the ids of its first jobs.
+        jobs: the ids of its first jobs: those of steps, then those of conditions.
     """
 
     root: str
@@ -61,9 +61,11 @@ def begin_run(
     submission = Submission(bus)
     with bus.transaction():
         requests = router.begin(name, payload, submitted_by=submitted_by)
-        if one_job and len(requests) > 1:
-            raise InvalidInput(f"pipeline {name!r} begins with {len(requests)} jobs, not with one")
-        jobs = tuple(submission.submit(request).job_id for request in requests)
+        steps = [request.id for request in requests if request.answer is None]
+        if one_job and len(steps) > 1:
+            raise InvalidInput(f"pipeline {name!r} begins with {len(steps)} jobs, not with one")
+        ids = [submission.submit(request).job_id for request in requests]
+        jobs = tuple(sorted(ids, key=lambda id: id not in steps))
     parent = requests[0].parent
     assert parent is not None
     return Run(parent.id, jobs)
@@ -87,7 +89,7 @@ def result_of(bus: Bus, run: Run, pipeline: CompiledPipeline, tree: Tree) -> dic
         The answer, None where the plugin printed no JSON object; or the map.
     """
     jobs = [job for job in tree.jobs if _is_of(bus, job, run)]
-    followed = {origin_of(job.message).get("parent_job_id") for job in jobs}
+    followed = {_step_before(job, tree) for job in jobs}
     last = {_step(job): job for job in jobs if job.message.id not in followed}
     order = [key for key in pipeline.jobs if key in last]
     if len(pipeline.ends) > 1:
@@ -99,6 +101,14 @@ def _is_of(bus: Bus, job: RunJob, run: Run) -> bool:
     """Whether a job of the tree is a step of a run, and not of another one that it has begun."""
     context = Contexts.of(bus).get(str(origin_of(job.message).get("context_id")))
     return context is not None and context.root_job_id in run.jobs
+
+
+def _step_before(job: RunJob, tree: Tree) -> object:
+    """Return the id of the job that a step follows, past all conditions; None without one."""
+    before = origin_of(job.message).get("parent_job_id")
+    while (condition := tree.condition(before)) is not None:
+        before = origin_of(condition.message).get("parent_job_id")
+    return before
 
 
 def _step(job: RunJob) -> str:

@@ -258,8 +258,12 @@ class Jobs(Table):
         """Mark up to `limit` jobs as running, and return them: a worker's own, then in order."""
         ready = self._engine.rows(SQL["first_ready"], (info.id, limit, worker))
         for seq, *_ in ready:
-            self._engine.rows(SQL["start_job"], (now_ms, info.id, seq))
+            self.begin(info, seq, now_ms)
         return ready
+
+    def begin(self, info: QueueInfo, seq: int, now_ms: int) -> None:
+        """Note that a job runs."""
+        self._engine.rows(SQL["start_job"], (now_ms, info.id, seq))
 
     def end(
         self,
