@@ -279,6 +279,15 @@ class Jobs(Table):
         self._engine.rows(SQL["end_job"], values)
         self.open_key(info, key)
 
+    def follow_clock_back(self, info: QueueInfo, now_ms: int) -> None:
+        """Bring what was stored by a clock that was ahead to the present time; safe to repeat.
+
+        A job that waits for another attempt waits its pause from now on. One that has succeeded did
+        so now, at the latest, which is what keeps out others with its key.
+        """
+        self._engine.rows(SQL["bring_retries_nearer"], (info.id, now_ms))
+        self._engine.rows(SQL["end_no_later"], (info.id, now_ms))
+
     def queue_again(
         self, info: QueueInfo, job: Job, attempt: int, at_ms: int, error: str | None
     ) -> None:
