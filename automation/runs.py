@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..schema.errors import InvalidInput
+from .config.flows import SWITCH
 from .jobs.submission import Submission
 from .records.job_log import JobLog
 from .routes.contexts import Contexts
@@ -89,7 +90,8 @@ def result_of(bus: Bus, run: Run, pipeline: CompiledPipeline, tree: Tree) -> dic
         The answer, None where the plugin printed no JSON object; or the map.
     """
     jobs = [job for job in tree.jobs if _is_of(bus, job, run)]
-    followed = {_step_before(job, tree) for job in jobs}
+    conditions = _conditions(tree)
+    followed = {conditions.get(_before(job), _before(job)) for job in jobs}
     last = {_step(job): job for job in jobs if job.message.id not in followed}
     order = [key for key in pipeline.jobs if key in last]
     if len(pipeline.ends) > 1:
@@ -103,12 +105,17 @@ def _is_of(bus: Bus, job: RunJob, run: Run) -> bool:
     return context is not None and context.root_job_id in run.jobs
 
 
-def _step_before(job: RunJob, tree: Tree) -> object:
-    """Return the id of the job that a step follows, past all conditions; None without one."""
-    before = origin_of(job.message).get("parent_job_id")
-    while (condition := tree.condition(before)) is not None:
-        before = origin_of(condition.message).get("parent_job_id")
-    return before
+def _conditions(tree: Tree) -> dict[str, str]:
+    """Return the conditions of a tree by their ids, each with the job before it."""
+    found: dict[str, str] = {}
+    for job in tree.jobs:  # each stands after the one that it follows
+        if job.plugin == SWITCH:
+            found[job.message.id] = found.get(_before(job), _before(job))
+    return found
+
+
+def _before(job: RunJob) -> str:
+    return str(origin_of(job.message).get("parent_job_id"))
 
 
 def _step(job: RunJob) -> str:

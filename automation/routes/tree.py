@@ -127,11 +127,6 @@ class Tree:
                 return tree
             messages = again
 
-    def condition(self, job_id: object) -> RunJob | None:
-        """Return a job that is the record of a condition, or None."""
-        found = (job for job in self.jobs if job.message.id == job_id)
-        return next((job for job in found if job.plugin == SWITCH), None)
-
     @property
     def is_over(self) -> bool:
         """Whether every job is over, so that none follows."""
