@@ -81,6 +81,15 @@ def test_d_151_tampered_tokens_refuse_the_start(sealed: Folder, name: str) -> No
     assert refused.value.exit_code == EX_CONFIG == 78
 
 
+@pytest.mark.requirement("D-134")
+@pytest.mark.parametrize("name", ["config.yaml", "tokens.yaml", "routes.yaml"])
+def test_what_is_no_yaml_is_named_and_no_change_of_who_comes_in(sealed: Folder, name: str) -> None:
+    sealed.write_as(name, (sealed.path / name).read_text() + "x: [\n")
+    told = [each for each in sealed.told(**ENVIRON) if "this file is not as it was" not in each]
+    assert told[0].startswith(f"{name}:")
+    assert [each for each in told if "tokens, scopes or webhooks" in each] == []
+
+
 @pytest.mark.parametrize("name", ["config.yaml", "routes.yaml"])
 def test_d_151_tampered_routes_are_warned_of(sealed: Folder, name: str) -> None:
     path = sealed.path / name
