@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..jobs.job_request import SubmittedBy
     from .compiled import CompiledPipeline, Job, Node
 
-#: What is added to the name of a step for that of its condition.
+#: The end of the name of a condition, after the name of its step.
 ASKED = "__switch"
 
 _log = logging.getLogger("ackbus.automation.routes")
