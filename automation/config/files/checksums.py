@@ -129,9 +129,9 @@ def hashes_of(sources: list[Source], directory: Path) -> dict[str, str]:
         for source in sources:
             graft(tree, source.tree, [])
         found[os.path.abspath(sources[0].path) + ACCESS] = access_hash(tree)
-        for path in _files_of_scopes(tree, directory):
+        for name in _files_of_scopes(tree, directory):
             with suppress(OSError, ValueError):  # the check says of each token why not
-                found[path] = hash_of(read_bytes(path))
+                found[name] = hash_of(read_bytes(name))
     for path in sorted((directory / "scopes").glob("*.json")):
         found[os.path.abspath(path)] = hash_of(read_bytes(path))
     return found
