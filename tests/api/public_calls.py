@@ -216,6 +216,7 @@ def public_calls(bus: Bus) -> Calls:
         Queue.create: {"bus": bus, "name": "other"},
         Queue.open: {"bus": bus, "name": "q"},
         queue.take_in: {"seqs": [1]},
+        queue.take_in_done: {"seq": 1, "by": "bob", "result": None},
         queue.claim: {"instance": "me"},
         queue.renew: {"claim": claim},
         queue.complete: {"claim": claim},
