@@ -239,11 +239,13 @@ class JobWork:
                 means.tasks.cancel(task.task, agent=means.worker, reason=reason)
                 self._complete(result | {"commit": None, "state": "CANCELLED"})
         else:
+            earlier = means.trees.heads.keep(task.task, state.head)
             with means.bus.transaction():
                 done = means.tasks.done(
                     task.task, agent=means.worker, token=task.token, head=state.head
                 )
                 self._complete(result | {"state": done.state})
+            means.trees.heads.drop(earlier)
         means.trees.remove(task)
 
     def _complete(self, result: dict[str, object]) -> None:
