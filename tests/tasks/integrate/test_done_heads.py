@@ -1,4 +1,4 @@
-"""What is done stays until it has landed, whatever becomes of its branch and its tree."""
+"""Commits that are done stay until they have landed, whatever becomes of branch and tree."""
 
 import shutil
 from collections.abc import Callable
