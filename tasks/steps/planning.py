@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...schema.message.message import Message
     from ...subscribers.queues.queue import Queue
-    from ..records.task import Task
     from ..records.task_table import TaskTable
 
 
@@ -104,23 +103,30 @@ class Planning:
                 (receipt,) = self._bus.log.append([draft])
                 take_in(self._bus, [(draft.type, receipt.seq)])
 
-    def gave_up(self, task: Task) -> None:
+    def gave_up(self, task: str) -> None:
         """Cancel the jobs that depend on a task which will not land, and those that need them."""
-        lost = {task.task}
+        lost = {task}
         waiting = self._planned.list()
         while dropped := [job for job in waiting if lost.intersection(job.depends_on)]:
             for job in dropped:
-                self._drop(job, sorted(lost.intersection(job.depends_on)))
+                names = ", ".join(sorted(lost.intersection(job.depends_on)))
+                self._drop(job, TASKS, f"{names} will not land")
             lost = {job.task for job in dropped}
             waiting = [job for job in waiting if job not in dropped]
 
-    def _drop(self, job: PlannedJob, why: list[str]) -> None:
+    def take_back(self, task: str, agent: str, reason: str | None) -> bool:
+        """Cancel the planned job of a task, which has not begun; return whether there was one."""
+        job = next((job for job in self._planned.list() if job.task == task), None)
+        if job is not None:
+            self._drop(job, agent, reason)
+        return job is not None
+
+    def _drop(self, job: PlannedJob, agent: str, reason: str | None) -> None:
         self._planned.remove(job.task)
-        reason = f"{', '.join(why)} will not land"
         told = Draft(
             "task_cancelled",
             {"task": job.task, "attempt": 0, "reason": reason},
-            from_agent=TASKS,
+            from_agent=agent,
             to_agent=job.planned_by,
             in_reply_to=job.message_id,
             correlation_id=job.correlation_id,
