@@ -66,7 +66,7 @@ def check(
         output.note(f"{error}; nothing was checked")
         return CONFLICT if hand_on or mode == BLOCK else 0
     if hand_on:
-        sys.stdout.buffer.write(refs)
+        output.stream().write(refs)
     try:
         pushed = tree.pushed(refs)
         files = tree.staged() if push is None else list(pushed)

@@ -20,6 +20,7 @@ from .text import within_line as within_line
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import BinaryIO
 
     from ...blobs.store import BlobStore
     from ...bus.search.search import Found
@@ -295,12 +296,21 @@ def is_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
+def stream() -> BinaryIO:
+    """Return the stream of the standard output, each write to which is whole, or an error.
+
+    Raises:
+        AckbusError: it is closed.
+    """
+    if sys.stdout is None:
+        raise AckbusError("the standard output is closed")
+    return sys.stdout.buffer
+
+
 def _write(data: bytes) -> None:
     global _has_spoken
     _has_spoken = True
-    if sys.stdout is None:
-        raise AckbusError("the standard output is closed")
-    sys.stdout.buffer.write(data)
+    stream().write(data)
 
 
 def _message_printer() -> Callable[[Parts], None]:
