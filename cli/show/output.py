@@ -9,7 +9,6 @@ import sys
 import warnings
 from contextlib import suppress
 
-from ...schema.descriptors import WaitingFile
 from ...schema.errors import AckbusError, BlobMissing, InvalidInput
 from .. import hints
 from .text import counted as counted
@@ -88,7 +87,7 @@ def write_whole() -> None:
         if blocks and not isinstance(stream.buffer, io.RawIOBase):
             continue  # Python's own buffer writes the rest
         stream.flush()
-        raw = io.FileIO(descriptor, "w", closefd=False) if blocks else WaitingFile(descriptor)
+        raw = io.FileIO(descriptor, "w", closefd=False) if blocks else _waiting_file(descriptor)
         whole = io.TextIOWrapper(
             io.BufferedWriter(raw),
             encoding=stream.encoding,
@@ -96,6 +95,12 @@ def write_whole() -> None:
             line_buffering=name == "stderr" or stream.isatty(),
         )
         setattr(sys, name, whole)
+
+
+def _waiting_file(descriptor: int) -> io.FileIO:
+    from ...schema.descriptors import WaitingFile  # hooks wait for each module that is loaded
+
+    return WaitingFile(descriptor)
 
 
 # stdout --------------------------------------------------------------------------------------
