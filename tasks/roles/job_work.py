@@ -170,13 +170,13 @@ class JobWork:
             priority=message.priority,
         )
         with self._means.bus.transaction():
+            self._complete({"task": form.task, "state": "PLANNED"})  # its name is free then
             self._means.tasks.plan(
                 [job],
                 agent=message.from_agent,
                 in_reply_to=message.id,
                 correlation_id=message.conversation,
             )
-            self._complete({"task": form.task, "state": "PLANNED"})
         raise Over
 
     def _begin(self, task: Task, token: int | None) -> Task:

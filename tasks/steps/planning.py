@@ -88,6 +88,18 @@ class Planning:
         active = (claim.seq for claim in Views.of(self._bus).active_claims(queue.info))
         return task in self._of_jobs([*seqs, *active])
 
+    def check_free(self, task: str) -> None:
+        """Check that no job for a task is planned, waits or runs: its prompt would be dropped.
+
+        Raises:
+            TaskExists: there is one.
+        """
+        if self.has_job(task) or any(job.task == task for job in self._planned.list()):
+            raise TaskExists(
+                f"task {task!r} has a job that has not begun: 'bus task show {task}' shows it, and"
+                f" 'bus task cancel {task}' takes it back; or choose another name"
+            )
+
     def landed(self) -> None:
         """Publish the jobs whose dependencies have all landed."""
         for job in self._planned.list():
@@ -140,11 +152,12 @@ class Planning:
         queue.fill()
         planned = {job.task for job in self._planned.list()}
         planned |= self._of_jobs(Jobs.of(self._bus).queued_seqs(queue.info))
+        planned |= self._running(queue)
         for job in jobs:
             check_task_name(job.task)
             if job.task in planned or names.count(job.task) > 1 or self._tasks.get(job.task):
                 raise TaskExists(f"task {job.task!r} exists; choose another name")
-        before = planned | self._running(queue)
+        before = set(planned)
         for job in jobs:
             for name in job.depends_on:
                 if name in before:

@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "approve": ("--agent", "rita"),
     "reject": ("-m", "again", "--agent", "rita"),
     "merge": ("--agent", "rita"),
+    "add": ("--prompt", "other", "--agent", "lead"),
     "cancel": ("--agent", "lead"),
     "fail": ("--reason", "no", "--agent", "worker-1"),
     "diff": (),
@@ -169,6 +170,8 @@ TABLE: dict[str, Cells] = {
     "approve": EACH | cells(("in review", "approved"), 0),
     "reject": EACH | cells("in review", 0),
     "merge": EACH | cells(("in review", "approved", "completed"), 0),
+    "add": cells(STATES, 3, "exists; choose another name")
+    | cells(("none", "dead"), 0),  # the name is free again
     "cancel": EACH | cells((*LIVE, *NOT_BEGUN, "cancelled", "unproven"), 0),
     "fail": EACH
     | cells(("held", "working"), 0)
@@ -206,10 +209,27 @@ def test_each_command_in_each_state(
     assert found == TABLE[command]
 
 
+@pytest.mark.parametrize("state", NOT_BEGUN)
+def test_no_task_is_made_beside_a_job_of_its_name(
+    bus_dir: Path, main: Git, run_bus: RunBus, bus_env: dict[str, str], state: str
+) -> None:
+    """Else the job's prompt is dropped in silence: whoever has the job finds another's task."""
+    with Bus.open(bus_dir) as bus:
+        made(bus, main, "t", state)
+        ended = run_bus(
+            *("task", "spawn", "t", "--worker", "ann", "--agent", "lead"), env=git_env(bus_env)
+        )
+        free = state == "dead"
+        assert (ended.code, "'bus task cancel t'" in ended.err) == (
+            (0, False) if free else (3, True)
+        )
+        assert Path(f"{main.path}.trees/t").exists() == free
+
+
 def test_every_command_of_one_task_has_a_row() -> None:
     """A new command of a task comes with its cells."""
     from ackbus.cli.commands.task import task as group
 
-    without = {"spawn", "list", "settle", "board", "forecast", "work", "plan", "request", "add"}
+    without = {"spawn", "list", "settle", "board", "forecast", "work", "plan", "request"}
     names = set(group.names()) if hasattr(group, "names") else set(group._makers)
     assert names - without == set(TABLE) == set(COMMANDS)
