@@ -13,7 +13,6 @@ from ..git.work_tree import WorkTree
 from ..schema.directory.discovery import find_bus
 from ..schema.errors import InvalidInput
 from . import arguments
-from .fast.event_input import all_input
 from .hints import AGENT_VARIABLE
 from .own_session import name_here
 from .running.looking import looking
@@ -61,12 +60,12 @@ def check(
     agent = agent or os.environ.get(AGENT_VARIABLE) or None
     tree = WorkTree.around(os.getcwd())
     try:
-        refs = b"" if push is None else all_input()
+        refs = b"" if push is None else _pushed_refs()
     except InvalidInput as error:  # a part of it must not be handed on for the whole
         output.note(f"{error}; nothing was checked")
         return CONFLICT if hand_on or mode == BLOCK else 0
     if hand_on:
-        sys.stdout.buffer.write(refs)
+        output.stream().write(refs)
     try:
         pushed = tree.pushed(refs)
         files = tree.staged() if push is None else list(pushed)
@@ -93,6 +92,13 @@ def check(
             " set it to your name"
         )
     return CONFLICT if conflicts and mode == BLOCK else 0
+
+
+def _pushed_refs() -> bytes:
+    """Return git's lines about what is pushed."""
+    from .fast.event_input import all_input
+
+    return all_input()
 
 
 def _chosen(mode: str) -> str:

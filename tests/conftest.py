@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from ackbus import Bus
+from ackbus.export.jsonl import exporter
 
 from .architecture import database_guard
 from .command_server import PLAIN, CommandServer, shared_server
@@ -82,6 +83,14 @@ def pytest_collection_finish() -> None:
     """Spares every later collection of garbage the thousands of tests that wait for their turn."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def small_parts() -> Iterator[None]:
+    """Lets `bus.jsonl` be cut into parts so small that few messages make several of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exporter, "MIN_ROTATE_BYTES", 4096)
+        yield
 
 
 @pytest.fixture

@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from ackbus import Bus
 from ackbus.schema.errors import AckbusError, InvalidInput, Refused
+from ackbus.setup.checking import check
 from ackbus.setup.installation import Installation
+from ackbus.setup.parts import Scope
 from ackbus.setup.programs import PROGRAMS
 
 from ..sizes import case
@@ -724,3 +727,20 @@ def test_pointer_stays_while_another_program_needs_it(root: Path) -> None:
     assert (root / "AGENTS.md").exists()
     apply(second.removals())
     assert contents(root) == {}
+
+
+@pytest.mark.parametrize("scope", ["project", "global"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_check_finds_entries_of_an_environment_that_has_moved(
+    name: str, scope: Scope, bus: Bus, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 31, item 14: they keep absolute paths; each one is found, and nothing of it is run."""
+    monkeypatch.setenv("HOME", str(project))
+    dead = Installation(name, name, "/gone/venv/bin/bus", str(project), scope=scope)
+    for change in dead.additions():
+        change.apply()
+    now = replace(dead, bus="/here/venv/bin/bus")
+    found = [each for each in check(now, bus) if not each.is_well]
+    assert {each.part for each in found} >= {"configuration", "mcp"}
+    assert all(f"run 'bus setup {name}" in each.says for each in found), found
+    assert all("/gone/venv/bin/bus" in each.says for each in found if each.part == "mcp")
