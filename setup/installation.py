@@ -144,17 +144,13 @@ class Installation:
         for file in self.files():
             before = file.read()
             after = file.with_all(before)
-            notes = file.notes_with(before, after)
-            changes.append(Change(file, before, after, notes))
+            changes.append(Change(file, before, after, file.record_with(before, after)))
         return _allowed(changes)
 
     def removals(self) -> list[Change]:
         """Return the changes that remove the setup; other programs' pointer stays."""
         files = self._configuration() if self._others() else self.files()
-        texts = [(file, file.read()) for file in files]
-        return _allowed(
-            [Change(file, text, file.without(text), file.notes_without()) for file, text in texts]
-        )
+        return _allowed([_removal(file, file.read()) for file in files])
 
     def _configuration(self) -> list[ConfigFile]:
         found: dict[str, Enclosure] = {}
@@ -188,6 +184,11 @@ class Installation:
         return any(file.path.startswith(inside) and _is_set_up(file) for file in files)
 
 
+def _removal(file: ConfigFile, text: str | None) -> Change:
+    after, record = file.without(text), file.record_without()
+    return Change(file, text, after, record, file.removed_from(text), file.is_plain(text))
+
+
 def _allowed(changes: list[Change]) -> list[Change]:
     """Return the changes that change something.
 
@@ -202,7 +203,6 @@ def _allowed(changes: list[Change]) -> list[Change]:
 
 def _is_set_up(file: ConfigFile) -> bool:
     try:
-        text = file.read()
-        return text is not None and file.without(text) != text
+        return file.has_entries(file.read())
     except (AckbusError, OSError):  # whatever it is, it is not ours to understand
         return False
