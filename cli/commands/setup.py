@@ -245,7 +245,8 @@ def _change(installation: Installation, act: Act) -> int:
     if not changes and not output.is_json():
         output.line("nothing to do")
     if not act.remove and not act.dry_run:
-        _tell_what_is_left(installation.notes if changes else [])
+        left = installation.notes if changes else []
+        _tell_what_is_left([*left, *installation.clashes()])
     return 0
 
 
