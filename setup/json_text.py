@@ -50,7 +50,7 @@ class Node:
 
     @property
     def trailing_comma(self) -> int | None:
-        """Where the comma after the last child ends, or None."""
+        """The end of the comma after the last child, or None."""
         return self._inside[1]
 
     def child(self, key: str) -> Child | None:

@@ -1,6 +1,6 @@
-"""How an entry of ours is known in the configuration of other programs: by what it says.
+"""The entries of ours in the configuration of other programs, known by what they say.
 
-Where it stands, what it is called and how it is laid out is nobody's mark: people write so, too.
+Their place, their name and their layout are nobody's mark: people write so, too.
 """
 
 from __future__ import annotations

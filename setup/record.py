@@ -12,18 +12,20 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 from ..schema.directory.enclosure import Enclosure
 from ..schema.directory.layout import config_directory
 from ..schema.errors import InvalidInput
 
-#: What was there before setup: no file, one with nothing in it, one with something, or not known.
+#: The states of a file before setup: none, with nothing in it, with something, or not known.
 Origin = Literal["none", "empty", "text", "unknown"]
 
 #: How many copies of what was taken out are kept.
 _MOST_COPIES = 100
+
+#: How many digits the number of a copy has: by their names they are in their order.
+_DIGITS = 8
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Record:
 
 
 class RecordFile:
-    """Where the record of one file is kept.
+    """The place of the record of one file.
 
     Args:
         path: the file that the record is of.
@@ -105,10 +107,14 @@ class RecordFile:
         Raises:
             OSError: it can't be written.
         """
-        now = datetime.now(UTC)
-        path = os.path.join(_copies(), f"{now:%Y%m%dT%H%M%S.%f}.json")
+        kept = sorted(os.listdir(_copies())) if os.path.isdir(_copies()) else []
+        number = 1 + max(
+            (int(name[:_DIGITS]) for name in kept if name[:_DIGITS].isdigit()), default=0
+        )
+        name = os.path.basename(self._of)
+        path = os.path.join(_copies(), f"{number:0{_DIGITS}}-{name}.json")
         _write(path, {"file": self._of, "removed": list(texts)})
-        for old in sorted(os.listdir(_copies()))[:-_MOST_COPIES]:
+        for old in kept[: max(0, len(kept) + 1 - _MOST_COPIES)]:
             with suppress(OSError):
                 os.unlink(os.path.join(_copies(), old))
         return path

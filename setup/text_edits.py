@@ -227,7 +227,7 @@ def _loaded(text: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-#: What a text of TOML is made of, as far as it tells where a statement begins.
+#: The parts of a text of TOML that tell where a statement begins.
 _TOKEN = re.compile(
     r'"""(?:[^\\]|\\.)*?"{3,5}|'
     r"'''.*?'{3,5}|"

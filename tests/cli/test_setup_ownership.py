@@ -241,7 +241,7 @@ def test_what_a_person_added_goes_with_a_copy(name: str, root: Path) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_file_of_a_person_is_never_removed(name: str, root: Path) -> None:
-    """Whatever it had in it, in whichever layout it is by now."""
+    """Setup has recorded that it was there, in whichever layout it is by now."""
     empty = {"JsonServer": "{}", "JsonHook": '{"version": 1}', "TomlServer": "\n", "Section": "\n"}
     files = {path: empty.get(type(edit).__name__) for path, edit in places(name, root, "project")}
     for path, text in files.items():
@@ -296,7 +296,7 @@ def test_what_an_earlier_version_took_over_is_given_back(root: Path) -> None:
 
 
 def test_versions_of_our_texts_are_known() -> None:
-    """Who changes one of them adds its hash, and keeps the earlier ones."""
+    """A change of one of them adds its hash, and keeps the earlier ones."""
     text = plugin._TEMPLATE.read_text().rstrip()
     assert hashlib.sha256(text.encode()).hexdigest()[:16] in plugin._VERSIONS
     assert text_edits._digest(installing._POINTER) in text_edits._BODIES
