@@ -239,10 +239,10 @@ class JsonHook:
     def _find(self, text: str) -> tuple[Node, int] | None:
         """Return the array and the index of the hook: one of setup's before any other."""
         places = list(self._places(json_edits.find(text, self.path)))
-        ours = (place for *place, command in places if is_hook_of_setup(command, self.mark))
-        others = (place for *place, command in places if runs_hook(command, self.mark))
-        array, index = next(chain(ours, others), (None, 0))
-        return None if array is None else (array, index)
+        ours = (place for place in places if is_hook_of_setup(place[2], self.mark))
+        others = (place for place in places if runs_hook(place[2], self.mark))
+        found = next(chain(ours, others), None)
+        return None if found is None else found[:2]
 
     def _places(self, array: Node | None) -> Iterator[tuple[Node, int, object]]:
         """Yield each hook's array and index, and its command; its group's, if it is alone in it."""

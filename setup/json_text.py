@@ -114,7 +114,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 #: Passes over a value without comments: what is wrong in it is for the parser to say.
-_pass_over = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant).scan_once
+_pass_over = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant).raw_decode
 
 
 class _Parser:

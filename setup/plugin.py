@@ -83,8 +83,8 @@ class PluginFile:
 
     def command_in(self, text: str, event: str = "stop") -> str | None:
         """Return the command line that the plugin in a text runs at an event, or None."""
-        bus, *options = _words_in(text) or [None]
-        return None if bus is None else shlex.join([bus, "hook", event, "opencode", *options])
+        words = _words_in(text)
+        return shlex.join([words[0], "hook", event, "opencode", *words[1:]]) if words else None
 
 
 def _words_in(text: str) -> list[str]:
