@@ -94,13 +94,11 @@ class Servers(Part):
     Attributes:
         within: the path to them in the file.
         entry: how one is written there.
-        preferred: another program's file of a project, whose server of our name the program takes.
         shares: whether the file for a project has the servers of all projects, in one list.
     """
 
     within: tuple[str, ...]
     entry: Callable[[list[str]], dict[str, Any]]
-    preferred: str | None = None
     shares: bool = False
 
     def edits(self, wanted: Wanted) -> list[Edit]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..schema.directory.enclosure import Enclosure
@@ -34,6 +35,7 @@ class Program:
         note, local_note: notes about steps that are left to a person, and those of its scope local.
         roles: a note about the role by which its model gets what hooks say, if it may be another
             one than the user's, or that of a tool.
+        takes: what it takes of other programs' files besides its own, by their names here.
     """
 
     title: str
@@ -41,6 +43,7 @@ class Program:
     note: str = ""
     local_note: str = ""
     roles: str = ""
+    takes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def can_wait(self) -> bool:
@@ -183,6 +186,7 @@ PROGRAMS = {
         ),
         "Cursor lists the server in its settings, where it may have to be switched on",
         roles=_UNKNOWN_ROLES,
+        takes={"claude": "hooks (if it may take third-party configurations)"},
     ),
     "copilot": Program(
         "GitHub Copilot, in VS Code and as a command",
@@ -193,7 +197,6 @@ PROGRAMS = {
                 "${COPILOT_HOME:-.copilot}/mcp-config.json",
                 ("mcpServers",),
                 _with_all_tools,
-                preferred=".mcp.json",
             ),
             Hooks(
                 ".github/hooks/ackbus.json",
@@ -203,9 +206,9 @@ PROGRAMS = {
                 is_versioned=True,
             ),
         ),
-        "Copilot asks whether it may trust the folder; it reads Claude Code's files, too, and"
-        " prefers them: set up one of the two in a folder",
+        "Copilot asks whether it may trust the folder",
         roles=f"in VS Code {_UNKNOWN_ROLES}",
+        takes={"claude": "server and hooks"},
     ),
     "opencode": Program(
         "opencode",

@@ -75,7 +75,7 @@ def hook(
     if event == "start":
         from .prime import instruction
 
-        text = f"{instruction(look.agent, profile)}\n{text}"
+        text = f"{instruction(look.agent, profile, program)}\n{text}"
     if text:
         output.json_line(answers[event](text))
     return 0

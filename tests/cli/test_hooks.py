@@ -406,3 +406,15 @@ def test_nobody_is_told_to_do_again_what_workers_have_done(
     assert "Nothing waits for you now." in agent.hears("start")
     told = bus.publish("note", from_agent="lead")
     assert told.id in agent.hears("stop", first)
+
+
+def test_start_names_the_tools_as_a_program_that_defers_them_calls_them(
+    bus: Bus, run_bus: RunBus
+) -> None:
+    """Issue 32, item 3: Codex's models have no list of them, but call them by code."""
+    for program in PROGRAMS:
+        told = text_of(json.loads(run_bus("hook", "start", program, "--agent", "me").out))
+        is_named = "`text(await tools.mcp__ackbus__bus_inbox({}))`" in told
+        assert is_named == (program == "codex")
+        assert len(told.split("| to do |")[0].splitlines()) <= 8
+    assert "mcp__ackbus" not in run_bus("prime", "--agent", "me").out
