@@ -36,7 +36,7 @@ SHELL := bash
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test nightly pythons check format lint types snippets dist powerloss fuzz torture soak \
-        corruption bench bench-smoke bench-report servers programs fmt venv venv-editable clean
+        corruption bench bench-smoke bench-report servers programs conformance fmt venv venv-editable clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,9 +50,16 @@ quick: venv  ## run the tests that start few processes, in less than a minute: w
 test: venv  ## run the tests
 	$(IN_MEMORY) $(BIN)/pytest $(SIDE_BY_SIDE) --ignore=$(DOCUMENTS) --ignore=$(RELEASE)
 
-nightly: venv  ## run all tests in their long forms (an hour), then kill 5,000 agents (half an hour)
-	ACKBUS_NIGHTLY=1 $(BIN)/pytest $(SIDE_BY_SIDE) --ignore=$(DOCUMENTS) --ignore=$(RELEASE) --timeout=1200 -m ""
+nightly: venv conformance  ## run all tests in their long forms (an hour), real programs, then kill 5,000 agents
+	ACKBUS_NIGHTLY=1 ACKBUS_CONFORMANCE=$(CURDIR)/$(VENV)/conformance/node_modules $(BIN)/pytest $(SIDE_BY_SIDE) --ignore=$(DOCUMENTS) --ignore=$(RELEASE) --timeout=1200 -m ""
+	if command -v npm >/dev/null; then $(MAKE) programs; fi
 	$(BIN)/bus torture --agents 35 --minutes 30 --kill-every 0.3
+
+# MCP's suite for servers, with a Node that it runs on: npm has both.
+conformance: venv
+	@command -v npm >/dev/null || { echo "no npm: the conformance suite is left out" >&2; exit 0; }; \
+	npm install --prefix $(VENV)/conformance --no-audit --no-fund --loglevel=error \
+	  @modelcontextprotocol/conformance@0.1.16 node@22
 
 pythons: venv  ## run the quick tests of four rooms with each later Python that is here
 	$(IN_MEMORY) .ci/pythons $(ROOMS)
@@ -122,17 +129,22 @@ servers:
 PROGRAMS := @anthropic-ai/claude-code@2.1.197 @openai/codex@0.169.0 @google/gemini-cli@0.61.0 \
             @github/copilot@1.0.102 opencode-ai@1.18.33
 
+# What people have by now: a version that changes something is reported.
+NEWEST := $(shell echo '$(PROGRAMS)' | sed -E 's/@[0-9.]+( |$$)/@latest\1/g')
+
 # Libraries for agents: each has an environment of its own, as they want different SDKs.
 LIBRARIES := openai_agents=openai-agents==0.24.0 langchain=langchain-mcp-adapters==0.3.2 \
              crewai=crewai-tools[mcp]==1.15.30
 
-programs: venv  ## drive the programs that `bus setup` sets up, before a scripted model
+programs: venv  ## drive the programs that `bus setup` sets up, pinned and newest, before a scripted model
 	npm install --prefix $(VENV)/programs --no-audit --no-fund --loglevel=error $(PROGRAMS)
+	npm install --prefix $(VENV)/newest --no-audit --no-fund --loglevel=error $(NEWEST)
 	for library in $(LIBRARIES); do \
 	  $(PYTHON) -m venv $(VENV)/libraries/$${library%%=*}; \
 	  $(VENV)/libraries/$${library%%=*}/bin/python $(PIP) "$${library#*=}"; \
 	done
 	ACKBUS_PROGRAMS=$(CURDIR)/$(VENV)/programs/node_modules/.bin \
+	  ACKBUS_NEWEST_PROGRAMS=$(CURDIR)/$(VENV)/newest/node_modules/.bin \
 	  ACKBUS_LIBRARIES=$(CURDIR)/$(VENV)/libraries $(BIN)/pytest --verbose tests/real_programs
 
 fmt: venv  ## format the code, sort its imports, repair what ruff can repair

@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from .schema.errors import NotFound as NotFound
     from .schema.errors import ReadOnlyBackup as ReadOnlyBackup
     from .schema.errors import Refused as Refused
+    from .schema.errors import RowDamaged as RowDamaged
     from .schema.errors import SecondLoopWarning as SecondLoopWarning
     from .schema.errors import TimedOut as TimedOut
     from .schema.errors import UnknownParent as UnknownParent
@@ -236,7 +237,7 @@ _NAMES = {
         "schema.errors": (
             "AckPastEnd AckbusError BlobAltered BlobMissing BusBusy BusMoved BusNotFound "
             "BusUnusable IdConflict InvalidInput LeaseLost LimitReached MailArchived "
-            "NotFound ReadOnlyBackup Refused TimedOut UnknownParent UnknownRecipient "
+            "NotFound ReadOnlyBackup Refused RowDamaged TimedOut UnknownParent UnknownRecipient "
             "WrongProcess "
         ),
         "subscribers.jobs.errors": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..schema.errors import InvalidInput
+from .config.flows import SWITCH
 from .jobs.submission import Submission
 from .records.job_log import JobLog
 from .routes.contexts import Contexts
@@ -27,7 +28,7 @@ class Run:
 
     Attributes:
         root: the id of its event, below which all its jobs are.
-        jobs: the ids of its first jobs.
+        jobs: the ids of its first jobs: those of steps, then those of conditions.
     """
 
     root: str
@@ -61,9 +62,11 @@ def begin_run(
     submission = Submission(bus)
     with bus.transaction():
         requests = router.begin(name, payload, submitted_by=submitted_by)
-        if one_job and len(requests) > 1:
-            raise InvalidInput(f"pipeline {name!r} begins with {len(requests)} jobs, not with one")
-        jobs = tuple(submission.submit(request).job_id for request in requests)
+        steps = [request.id for request in requests if request.answer is None]
+        if one_job and len(steps) > 1:
+            raise InvalidInput(f"pipeline {name!r} begins with {len(steps)} jobs, not with one")
+        ids = [submission.submit(request).job_id for request in requests]
+        jobs = tuple(sorted(ids, key=lambda id: id not in steps))
     parent = requests[0].parent
     assert parent is not None
     return Run(parent.id, jobs)
@@ -87,7 +90,8 @@ def result_of(bus: Bus, run: Run, pipeline: CompiledPipeline, tree: Tree) -> dic
         The answer, None where the plugin printed no JSON object; or the map.
     """
     jobs = [job for job in tree.jobs if _is_of(bus, job, run)]
-    followed = {origin_of(job.message).get("parent_job_id") for job in jobs}
+    conditions = _conditions(tree)
+    followed = {conditions.get(_before(job), _before(job)) for job in jobs}
     last = {_step(job): job for job in jobs if job.message.id not in followed}
     order = [key for key in pipeline.jobs if key in last]
     if len(pipeline.ends) > 1:
@@ -99,6 +103,19 @@ def _is_of(bus: Bus, job: RunJob, run: Run) -> bool:
     """Whether a job of the tree is a step of a run, and not of another one that it has begun."""
     context = Contexts.of(bus).get(str(origin_of(job.message).get("context_id")))
     return context is not None and context.root_job_id in run.jobs
+
+
+def _conditions(tree: Tree) -> dict[str, str]:
+    """Return the conditions of a tree by their ids, each with the job before it."""
+    found: dict[str, str] = {}
+    for job in tree.jobs:  # each stands after the one that it follows
+        if job.plugin == SWITCH:
+            found[job.message.id] = found.get(_before(job), _before(job))
+    return found
+
+
+def _before(job: RunJob) -> str:
+    return str(origin_of(job.message).get("parent_job_id"))
 
 
 def _step(job: RunJob) -> str:

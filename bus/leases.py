@@ -148,6 +148,10 @@ class Leases(Table):
         rows = self._engine.rows(SQL["live_leases"], (self._engine.now_ms(),))
         return [Lease(*row) for row in rows]
 
+    def forget_ended(self, first: str, last: str) -> None:
+        """Delete the leases that have ended and were not released, with names in a range."""
+        self._engine.rows(SQL["forget_ended_leases"], (first, last, self._engine.now_ms()))
+
     def _change(self, statement: str, lease: Lease, *durations_ms: int) -> int:
         """Change a lease that is held, and return the time from which the durations count."""
         with self._engine.write():

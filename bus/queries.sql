@@ -214,6 +214,9 @@ SELECT task_id, claimed_by, token, claimed_at_ms, lease_until_ms FROM task_claim
 SELECT task_id, claimed_by, token, claimed_at_ms, lease_until_ms FROM task_claims
  WHERE lease_until_ms > ? ORDER BY task_id;
 
+-- name: forget_ended_leases
+DELETE FROM task_claims WHERE task_id BETWEEN ? AND ? AND lease_until_ms <= ?;
+
 -- name: renew_lease
 UPDATE task_claims SET lease_until_ms = ?
  WHERE task_id = ? AND claimed_by = ? AND token = ? AND lease_until_ms > ? RETURNING token;
@@ -228,16 +231,20 @@ DELETE FROM task_claims
 DELETE FROM reservations WHERE until_ms <= ?;
 
 -- name: live_reservations
-SELECT path, agent_id, mode, token, reserved_at_ms, until_ms, reason FROM reservations
+-- Those made in a session with its process, which holds the lease `reservation TOKEN`.
+SELECT path, agent_id, mode, r.token, reserved_at_ms, until_ms, reason, claimed_by
+  FROM reservations r LEFT JOIN task_claims ON task_id = 'reservation ' || r.token
  WHERE until_ms > ? ORDER BY path, agent_id;
 
 -- name: reservation
-SELECT path, agent_id, mode, token, reserved_at_ms, until_ms, reason FROM reservations
+SELECT path, agent_id, mode, r.token, reserved_at_ms, until_ms, reason, claimed_by
+  FROM reservations r LEFT JOIN task_claims ON task_id = 'reservation ' || r.token
  WHERE path = ? AND agent_id = ?;
 
 -- name: reservation_of_token
-SELECT path, agent_id, mode, token, reserved_at_ms, until_ms, reason FROM reservations
- WHERE token = ?;
+SELECT path, agent_id, mode, r.token, reserved_at_ms, until_ms, reason, claimed_by
+  FROM reservations r LEFT JOIN task_claims ON task_id = 'reservation ' || r.token
+ WHERE r.token = ?;
 
 -- name: extend_reservation
 -- Reserving again what one has, in the same mode: it never ends sooner for that.

@@ -46,6 +46,11 @@ def guarded(call: Callable[[], int]) -> int:
         # The dynamic loader gives its reason in words: too many open files, for instance.
         return _failed(extras.of_missing(error) or str(error), error)
     except Exception as error:
+        from ..schema.sqlite.rules.damaged_rows import damage_behind
+
+        damaged = damage_behind(error)
+        if damaged is not None:
+            return _failed(str(damaged), error)
         hint = "" if output.is_verbose() else "; -v shows where"
         return _failed(f"unexpected {type(error).__name__}: {error}{hint}", error)
 

@@ -13,12 +13,11 @@ from ..git.work_tree import WorkTree
 from ..schema.directory.discovery import find_bus
 from ..schema.errors import InvalidInput
 from . import arguments
-from .fast.event_input import all_input
 from .hints import AGENT_VARIABLE
 from .own_session import name_here
 from .running.looking import looking
 from .show import output
-from .show.reservations import conflict_record, describe
+from .show.reservations import conflict_record, describe, state_of_holder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,12 +60,12 @@ def check(
     agent = agent or os.environ.get(AGENT_VARIABLE) or None
     tree = WorkTree.around(os.getcwd())
     try:
-        refs = b"" if push is None else all_input()
+        refs = b"" if push is None else _pushed_refs()
     except InvalidInput as error:  # a part of it must not be handed on for the whole
         output.note(f"{error}; nothing was checked")
         return CONFLICT if hand_on or mode == BLOCK else 0
     if hand_on:
-        sys.stdout.buffer.write(refs)
+        output.stream().write(refs)
     try:
         pushed = tree.pushed(refs)
         files = tree.staged() if push is None else list(pushed)
@@ -82,17 +81,24 @@ def check(
             for each in bus.reservations.against(files, agent)
             if push is None or each.held.reserved_at_ms <= pushed[each.path]  # else made before
         ]
-    for conflict in conflicts:
-        if output.is_json():
-            output.json_line(conflict_record(conflict))
-        else:
-            output.note(_line(conflict, mode))
+        for conflict in conflicts:
+            if output.is_json():
+                output.json_line(conflict_record(bus, conflict))
+            else:
+                output.note(_line(bus, conflict, mode))
     if conflicts and agent is None:
         output.note(
             f"{AGENT_VARIABLE} is not set, so every reservation counts as another's;"
             " set it to your name"
         )
     return CONFLICT if conflicts and mode == BLOCK else 0
+
+
+def _pushed_refs() -> bytes:
+    """Return git's lines about what is pushed."""
+    from .fast.event_input import all_input
+
+    return all_input()
 
 
 def _chosen(mode: str) -> str:
@@ -119,14 +125,15 @@ def open_bus(tree: WorkTree, directory: str | None, user: bool) -> Bus:
     return arguments.open_bus(directory, user)
 
 
-def _line(conflict: Conflict, mode: str) -> str:
+def _line(bus: Bus, conflict: Conflict, mode: str) -> str:
     """Return a conflict as a line, with what to do next."""
     held = conflict.held
     if held.mode == "shared":
         todo = "reserve it --shared too, or leave it out"
     else:
         todo = f"ask {held.agent}, wait, or leave it out"
-    return f"{'warning: ' if mode == WARN else ''}{describe(conflict)}: {todo}"
+    told = describe(conflict, f"; {state_of_holder(bus, conflict)}")
+    return f"{'warning: ' if mode == WARN else ''}{told}: {todo}"
 
 
 if __name__ == "__main__":

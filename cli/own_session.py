@@ -19,6 +19,17 @@ def holder() -> str | None:
     return None if found is None else str(found)
 
 
+def process_here(bus: Bus, agent: str) -> str | None:
+    """Return the process of the session under an agent's name that runs this command, or None."""
+    from ..subscribers.inboxes.session_names import SessionNames
+
+    if os.environ.get(SESSION_VARIABLE) == "off":
+        return None
+    session = SessionNames.of(bus).above(map(str, ancestors()), agent)
+    is_own = session is not None and session.name == agent and not session.has_connection
+    return session.process if session is not None and is_own else None
+
+
 def name_here(bus: Bus, agent: str | None) -> str | None:
     """Return the name of the session that runs this command, at whatever distance.
 

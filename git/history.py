@@ -9,7 +9,7 @@ from ..export.jsonl.parts import PART_GLOB
 from ..schema.directory.layout import BUS_DIRECTORY
 from ..schema.errors import NotFound
 from .drivers.git_lines import records
-from .repository import CommandFailed, Repository
+from .repository import CommandFailed, GitFailed, Repository
 from .sealed import LIMIT_S, LOOKING, sealed_around
 
 TYPE_CHECKING = False
@@ -33,6 +33,10 @@ _LOG = (
     "--diff-merges=combined",
     "--format=%x01%H%x00%h%x00%an%x00%aI%x00%s",
 )
+
+
+#: How many bytes of messages one commit may change, to be shown: all of them are held at once.
+_MOST_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +128,28 @@ def _check(revision: str, repository: Repository) -> None:
 
 
 def _commits(lines: Iterable[bytes]) -> Iterator[tuple[list[str], list[bytes]]]:
-    """Yield the header of each commit, and the lines of its difference."""
+    """Yield the header of each commit, and the lines of its difference.
+
+    Raises:
+        GitFailed: a commit changes more than is held at once.
+    """
     header: list[str] = []
     difference: list[bytes] = []
+    left = _MOST_BYTES
     for line in lines:
         if line.startswith(_MARK):
             if header:
                 yield header, difference
             text = line[1:].decode("utf-8", "replace").removesuffix("\n")
-            header, difference = text.split("\0", 4), []
+            header, difference, left = text.split("\0", 4), [], _MOST_BYTES
         elif _CHANGE.match(line):
             difference.append(line)
+            left -= len(line)
+            if left < 0:
+                raise GitFailed(
+                    f"commit {''.join(header[1:2])} changes more than {_MOST_BYTES >> 20} MiB of"
+                    " messages, too many to show; name a range without it"
+                )
     if header:
         yield header, difference
 

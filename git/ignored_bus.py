@@ -7,7 +7,7 @@ import os
 from ..schema.directory.enclosure import Enclosure
 from ..schema.directory.ignoring import EARLIER_SETUP, IGNORING, default_text, is_earlier_text
 from .repository import CommandFailed, GitFailed, Repository
-from .sealed import LOOKING
+from .sealed import LOOKING, is_in_repository
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,10 +61,8 @@ def unignored(layout: Layout) -> list[str]:
     Raises:
         GitFailed: git can't say.
     """
-    folder = layout.directory
-    while not os.path.lexists(os.path.join(folder, ".git")):
-        if folder == (folder := os.path.dirname(folder)):
-            return []
+    if not is_in_repository(layout.directory):
+        return []
     repository = Repository(layout.directory, LOOKING, limit_s=_LIMIT_S)
     # A setting of the repository may name a pipe for it.
     command = ("-c", f"core.excludesFile={os.devnull}", "check-ignore", "--no-index", "-z")

@@ -27,6 +27,13 @@ _KEPT_BYTES = 64 * 1024
 #: How much memory a git that looks may have, in bytes; files that it maps don't count.
 _LOOK_BYTES = 2 * 1024 * 1024 * 1024
 
+#: How much a git that looks may print, in bytes: more than the ids of all commits of any project.
+#: It is kept in memory, and a few KiB of objects may stand for many GB.
+LOOK_OUTPUT_BYTES = 256 * 1024 * 1024
+
+#: How long a line may be, in bytes: far more than a message has in any form.
+_LINE_BYTES = 64 * 1024 * 1024
+
 #: How much is read of a pipe at once, in bytes: all that it holds.
 _CHUNK_BYTES = 64 * 1024
 
@@ -41,11 +48,18 @@ class ProgramStopped(AckbusError):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The end of a program that ended by itself."""
+    """The end of a program that ended by itself.
+
+    Attributes:
+        code: its exit code; of a signal that ended it, the negative number.
+        out, err: what it printed.
+        is_too_much: whether that is more than a git that looks may print; then `out` is empty.
+    """
 
     code: int
     out: bytes
     err: bytes
+    is_too_much: bool = False
 
 
 def run_limited(
@@ -67,7 +81,7 @@ def run_limited(
         limit_s: after how many seconds it is ended.
         stdin: what it may read; there is no terminal.
         kept: descriptors that it inherits.
-        is_look: whether its memory is bounded.
+        is_look: whether its memory and its output are bounded.
 
     Raises:
         OSError: it can't be started.
@@ -94,16 +108,22 @@ def run_limited(
                     pass_fds=kept,
                 )
             if is_look:
-                bound_memory(process.pid)
+                bound_look(process.pid)
             process.wait(limit_s)
         except subprocess.TimeoutExpired:
             return None
         finally:
             if process is not None and process.poll() is None:
                 _end_group(process)
+        is_too_much = is_look and out.seek(0, os.SEEK_END) >= LOOK_OUTPUT_BYTES
         out.seek(0)
         err.seek(0)
-        return Ended(process.returncode, out.read(), err.read())
+        return Ended(
+            process.returncode,
+            b"" if is_too_much else out.read(),
+            err.read(),
+            is_too_much=is_too_much,
+        )
 
 
 def _unnamed_file() -> IO[bytes]:
@@ -115,15 +135,21 @@ def _unnamed_file() -> IO[bytes]:
     return tempfile.TemporaryFile()
 
 
-def bound_memory(pid: int) -> None:
-    """Bound the memory of a git that looks, on Linux: what it reads may be a device without end."""
+def bound_look(pid: int) -> None:
+    """Bound the memory and the output of a git that looks, on Linux.
+
+    What it reads may be a device without end, or objects that are large when they are unpacked.
+    """
     import resource
 
-    if hasattr(resource, "prlimit"):
+    if not hasattr(resource, "prlimit"):
+        return
+    bounds = {resource.RLIMIT_DATA: _LOOK_BYTES, resource.RLIMIT_FSIZE: LOOK_OUTPUT_BYTES}
+    for kind, bound in bounds.items():
         with suppress(ProcessLookupError):  # it has ended already
-            _, most = resource.prlimit(pid, resource.RLIMIT_DATA)
-            if most == resource.RLIM_INFINITY or most > _LOOK_BYTES:
-                resource.prlimit(pid, resource.RLIMIT_DATA, (_LOOK_BYTES, _LOOK_BYTES))
+            _, most = resource.prlimit(pid, kind)
+            if most == resource.RLIM_INFINITY or most > bound:
+                resource.prlimit(pid, kind, (bound, bound))
 
 
 def run_guarded(
@@ -188,12 +214,14 @@ def lines_of(descriptor: int, first_s: float | None, next_s: float | None) -> It
 
     Raises:
         TimeoutError: nothing came in time.
+        OverflowError: a line is too long to be one.
     """
     import select
 
     readiness = select.poll()
     readiness.register(descriptor, select.POLLIN)
     begun: list[bytes] = []  # a line whose end has not come
+    begun_bytes = 0
     wait_s = first_s
     while True:
         if not readiness.poll(None if wait_s is None else wait_s * 1000):
@@ -206,7 +234,11 @@ def lines_of(descriptor: int, first_s: float | None, next_s: float | None) -> It
         if end:
             yield from (line + b"\n" for line in b"".join([*begun, whole]).split(b"\n"))
             begun = []
+            begun_bytes = 0
         begun.append(rest)
+        begun_bytes += len(rest)
+        if begun_bytes > _LINE_BYTES:
+            raise OverflowError(f"a line has more than {_LINE_BYTES >> 20} MiB")
     if last := b"".join(begun):
         yield last
 

@@ -128,6 +128,8 @@ class Repository:
             ended = self._limited(arguments, stdin, limit_s, kept, is_look=is_look)
             if ended is None and is_look:
                 raise self._cut(arguments)
+            if ended is not None and ended.is_too_much:
+                raise self._too_much(arguments)
             return _output(arguments, ended, limit_s, accepted)
         with self._start(arguments, subprocess.PIPE, subprocess.PIPE) as process:
             out, err = process.communicate(stdin)
@@ -146,6 +148,13 @@ class Repository:
         return LookCut(
             f"{where} is not looked into: git {what} had no answer when the {LOOK_S:g} s of a look"
             " were over; a file of git's there may be a pipe or a device, or be very large"
+        )
+
+    def _too_much(self, arguments: Sequence[str]) -> GitFailed:
+        where, what = os.path.abspath(self._name), _command(arguments)
+        return GitFailed(
+            f"{where} is not looked into: what git {what} prints is more than is taken of a look;"
+            " look with git itself"
         )
 
     def _limited(
@@ -197,10 +206,11 @@ class Repository:
             GitFailed: git is not installed.
             CommandFailed: it ended with an error.
             LookCut: it said nothing within the limit.
+            GitFailed: a line is too long to be one.
         """
         import tempfile
 
-        from .limited import bound_memory, lines_of
+        from .limited import bound_look, lines_of
 
         look_s = self._look_s()
         process = None
@@ -210,12 +220,14 @@ class Repository:
                     process = self._start(arguments, subprocess.DEVNULL, err)
                 assert process.stdout is not None
                 if look_s is not None:
-                    bound_memory(process.pid)
+                    bound_look(process.pid)
                 further_s = None if look_s is None else LOOK_S
                 yield from lines_of(process.stdout.fileno(), look_s, further_s)
                 code = process.wait(further_s)
             except (TimeoutError, subprocess.TimeoutExpired):
                 raise self._cut(arguments) from None
+            except OverflowError as error:
+                raise self._too_much(arguments) from error
             finally:
                 if process is not None:
                     with process:

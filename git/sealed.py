@@ -97,6 +97,14 @@ def sealed_around(folder: str) -> SealedRepository:
     return SealedRepository(common_dir, _head_in(git_dir))
 
 
+def is_in_repository(folder: str) -> bool:
+    """Return whether a folder, or one above it, has a `.git`. Git is not asked."""
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        if folder == (folder := os.path.dirname(folder)):
+            return False
+    return True
+
+
 def _is_own(folder: str) -> bool:
     return os.stat(folder).st_uid in (0, os.geteuid())
 

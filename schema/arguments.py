@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import wraps
 
-from .errors import InvalidInput, shown
+from .errors import AckbusError, InvalidInput, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 _HAS_REST = 0x04
 
 _PACKAGE = __name__.partition(".")[0]
+
+#: The errors that code raises at a value which is not what it takes it for.
+_UNMEANT = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
 
 #: The types of which all values fit the annotation of that name: most arguments are such.
 _EXACT: dict[str, tuple[type, ...]] = {
@@ -98,9 +101,25 @@ def checked(call: Call) -> Call:
         if known is None:  # not before: a program makes few of the calls that it loads
             known = _Parameters(call)
         known.check(args, named)
-        return call(*args, **named)
+        try:
+            return call(*args, **named)
+        except _UNMEANT as error:
+            _name_damage(error)
+            raise
 
     return begin  # type: ignore[return-value]
+
+
+def _name_damage(error: Exception) -> None:
+    """Raise `RowDamaged` where a row explains an error that a call did not mean to raise."""
+    trace = error.__traceback__
+    if isinstance(error, AckbusError) or trace is None or trace.tb_next is None:
+        return  # it is meant, or the call had not even begun
+    from .sqlite.rules.damaged_rows import damage_behind
+
+    damaged = damage_behind(error)
+    if damaged is not None:
+        raise damaged from error
 
 
 def with_checked_arguments(kind: type[T]) -> type[T]:

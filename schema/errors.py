@@ -86,6 +86,24 @@ class BusMoved(BusUnusable):
         )
 
 
+class RowDamaged(BusUnusable):
+    """A row has what no ackbus stores, and what the file refuses unless a program turns that off.
+
+    Attributes:
+        directory: of the bus.
+        table: its table.
+        row: its key, in words.
+        column: the column that is wrong; the first, where several don't go together.
+    """
+
+    def __init__(self, directory: str, table: str, row: str, column: str, what: str) -> None:
+        self.directory, self.table, self.row, self.column = directory, table, row, column
+        super().__init__(
+            f"the bus in {directory} is damaged: in the table {table}, the row of {row} {what};"
+            " 'bus doctor --full' tells what else is wrong, and how to put it right"
+        )
+
+
 class BusBusy(AckbusError):
     """Another process held the write lock for longer than this write was ready to wait.
 

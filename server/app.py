@@ -37,7 +37,7 @@ from .waiting import Waiting
 #: The request headers that operations read; a browser's preflight asks whether they are allowed.
 _HEADERS_READ = (
     *("Authorization", "Content-Type", "If-None-Match", "If-Range", "Last-Event-ID", "Range"),
-    *("traceparent", "tracestate"),
+    *("Idempotency-Key", "traceparent", "tracestate"),
 )
 
 #: Where the operations are described; /v1 itself leads there.
@@ -107,7 +107,7 @@ def create_app(
     app.state.mcp = mcp
     app.add_route("/v1", lambda request: RedirectResponse(_DOCUMENT))
     mcp.add_to(app)
-    _document_problems(app)
+    _document_bus(app)
     if pushpals is not None:
         from .pushpals.app import add_door, create_door
 
@@ -157,14 +157,32 @@ def end_streams(app: FastAPI) -> None:
     mcp.end_waiting()
 
 
-def _document_problems(app: FastAPI) -> None:
-    """Add the form of problems to the document, which operations refer to."""
+def _document_bus(app: FastAPI) -> None:
+    """Add to the document the form of problems, and whether this bus asks for a token."""
     own = app.openapi
 
     def document() -> dict[str, Any]:
         made = own()
         schemas = made.setdefault("components", {}).setdefault("schemas", {})
-        schemas["Problem"] = Problem.model_json_schema()
+        schemas["Problem"] = _schema_of_problems()
+        _allow_no_token(made, is_optional=not app.state.access.is_required())
         return made
 
     app.openapi = document  # type: ignore[method-assign]
+
+
+def _schema_of_problems() -> dict[str, Any]:
+    """Return the schema of problems, whole: it refers to no other one."""
+    made = Problem.model_json_schema()
+    parts = made.pop("$defs")
+    (either, nothing) = made["properties"]["errors"]["anyOf"]
+    made["properties"]["errors"]["anyOf"] = [either | {"items": parts["Amiss"]}, nothing]
+    return made
+
+
+def _allow_no_token(document: dict[str, Any], *, is_optional: bool) -> None:
+    """Say of each operation whether it may be asked for without a token."""
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            if needs := [each for each in operation.get("security", ()) if each]:
+                operation["security"] = [{}, *needs] if is_optional else needs

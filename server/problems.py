@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 import orjson
+from anyio import to_thread
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field
@@ -30,9 +31,11 @@ from ..schema.errors import (
     MailArchived,
     NotFound,
     Refused,
+    RowDamaged,
     TimedOut,
     UnknownRecipient,
 )
+from ..schema.sqlite.rules.damaged_rows import damage_behind
 from ..subscribers.jobs.errors import ClaimLost, QueueStuck
 from .access.errors import Forbidden, Held, Reserved, TooManyRequests, Unauthorized
 
@@ -67,6 +70,13 @@ _KINDS = {
 }
 
 
+class Amiss(BaseModel):
+    """One thing that is wrong with a request."""
+
+    at: str = Field(description="Where: like `body.type`; `request` where it is no one field.")
+    why: str = Field(description="Why it is refused.")
+
+
 class Problem(BaseModel):
     """A problem: RFC 9457, with the facts of the error as further members."""
 
@@ -76,6 +86,9 @@ class Problem(BaseModel):
     title: str = Field(description="The kind of problem, in words.")
     status: int = Field(description="The HTTP status.")
     detail: str = Field(description="What happened, and what to do next.")
+    errors: list[Amiss] | None = Field(
+        None, description="With status 422, always: what is wrong with the request."
+    )
 
 
 #: The status of each kind of error; the first that fits.
@@ -89,6 +102,7 @@ _STATUSES: tuple[tuple[type[AckbusError], HTTPStatus], ...] = (
     (BusNotFound, HTTPStatus.SERVICE_UNAVAILABLE),
     (QueueStuck, HTTPStatus.CONFLICT),
     (MessageDiscarded, HTTPStatus.NOT_FOUND),
+    (RowDamaged, HTTPStatus.INTERNAL_SERVER_ERROR),  # nothing gets better by itself
     (BusUnusable, HTTPStatus.SERVICE_UNAVAILABLE),
     (BlobMissing, HTTPStatus.NOT_FOUND),
     (NotFound, HTTPStatus.NOT_FOUND),
@@ -106,6 +120,7 @@ _FACTS: dict[type[AckbusError], tuple[str, ...]] = {
     ClaimLost: ("ended_as",),
     QueueStuck: ("first_seq", "last_seq"),
     MessageDiscarded: ("first_seq", "last_seq"),
+    RowDamaged: ("table", "row", "column"),
     Held: ("held",),
     Reserved: ("conflicts",),
 }
@@ -165,6 +180,7 @@ def refusal(
     style: Style = request.app.state.problem_style
     if status == HTTPStatus.UNPROCESSABLE_ENTITY:
         status = style.invalid
+        facts.setdefault("errors", [{"at": "request", "why": detail}])
     told = {"error": detail} if style.has_error else {}
     return problem(status, kind, detail, **facts, **told)
 
@@ -228,6 +244,12 @@ async def _of_nobody(request: Request, error: Exception) -> Response:
 
 
 async def _of_defect(request: Request, error: Exception) -> Response:
-    """Return a problem that says only that there is a defect: the server's output has the rest."""
+    """Return a problem that names the damaged row behind an error, if there is one.
+
+    Else it says only that there is a defect: the server's output has the rest.
+    """
+    damaged = await to_thread.run_sync(damage_behind, error)
+    if damaged is not None:
+        return await _of_ours(request, damaged)
     detail = f"{request.method} {request.url.path}: a defect of the server; its output tells more"
     return refusal(request, HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", detail)

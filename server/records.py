@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -21,6 +22,7 @@ from ..schema.message.message import Message, Receipt
 from ..schema.message.priority import parse_priority
 from ..subscribers.jobs.job_replies import carried_on
 from .access.principals import Principal
+from .idempotency import Key
 
 #: Names, as far as a schema can express their rule.
 Name = Annotated[str, Field(min_length=1, max_length=128)]
@@ -103,14 +105,21 @@ class MessageGiven(Given):
     priority: PriorityGiven = Field("normal", description="How urgent it is.")
     headers: dict[str, Any] | None = Field(None, description="Metadata.")
 
-    def drafts(self, principal: Principal) -> list[Draft]:
-        """Return the message for each recipient, from a sender that the principal may act as."""
+    def drafts(self, principal: Principal, key: Key, number: int = 0) -> list[Draft]:
+        """Return the message for each recipient, from a sender that the principal may act as.
+
+        Args:
+            principal: the client.
+            key: the key of its request.
+            number: which message of the request this is, from 0.
+        """
         principal.check_may_send(self.type)
+        sender = principal.act_as(self.from_agent, "from")
         draft = Draft(
             self.type,
             self.payload if "payload" in self.model_fields_set else ABSENT,
-            from_agent=principal.act_as(self.from_agent, "from"),
-            id=self.id,
+            from_agent=sender,
+            id=key.id_for(sender, number, self.id),
             in_reply_to=self.in_reply_to,
             correlation_id=self.conversation,
             priority=parse_priority(self.priority),
@@ -136,7 +145,9 @@ class ReplyGiven(Given):
     id: Id | None = Field(None, description="Its identity.")
     headers: dict[str, Any] | None = Field(None, description="Metadata.")
 
-    def drafts(self, message: Message, sender: str, principal: Principal) -> list[Draft]:
+    def drafts(
+        self, message: Message, sender: str, principal: Principal, key: Key, number: int
+    ) -> list[Draft]:
         """Return the reply to each recipient, in the message's conversation and trace."""
         principal.check_may_send(self.type)
         given = self.model_fields_set
@@ -145,7 +156,7 @@ class ReplyGiven(Given):
             self.type,
             self.payload if "payload" in given else ABSENT,
             from_agent=sender,
-            id=self.id,
+            id=key.id_for(sender, number, self.id),
             in_reply_to=message.id,
             correlation_id=message.conversation,
             priority=message.priority,
@@ -153,6 +164,17 @@ class ReplyGiven(Given):
             payload_ref=self.payload_ref,
         )
         return _to_each(draft, self.to_agent if "to_agent" in given else message.from_agent)
+
+
+def reply_drafts(
+    replies: Iterable[ReplyGiven], message: Message, sender: str, principal: Principal, key: Key
+) -> list[Draft]:
+    """Return the replies to a message, each to its recipients."""
+    return [
+        draft
+        for number, reply in enumerate(replies)
+        for draft in reply.drafts(message, sender, principal, key, number)
+    ]
 
 
 def _to_each(draft: Draft, to: str | list[str] | None) -> list[Draft]:
@@ -230,5 +252,5 @@ class FoundMessage(BaseModel):
 class FoundList(BaseModel):
     """The messages that a search found, the best first."""
 
-    found: list[FoundMessage]
+    messages: list[FoundMessage]
     next_cursor: str | None = Field(description="For the next page; null: this is the last.")

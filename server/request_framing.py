@@ -3,6 +3,9 @@
 A proxy that takes another end for a request than this server does hands it the rest as a request
 of its own, past whatever the proxy checks. So each request must say once, and in one way, how long
 it is. h11 refuses chunks and lengths that are malformed; here is what it lets pass.
+
+So are bodies in very many tiny chunks: each takes as long as a large one, and all clients wait
+meanwhile. A body of 17 MiB in chunks of a byte would take minutes.
 """
 
 from __future__ import annotations
@@ -27,8 +30,16 @@ _LENGTHS = re.compile(rb"\n(?i:content-length)[ \t]*:([^\n]*)")
 _CODINGS = re.compile(rb"\n(?i:transfer-encoding)[ \t]*:")
 
 
+#: How many chunks a body may have, of any size, and how many bytes each of more has on average.
+_CHUNKS, _CHUNK_BYTES = 4096, 64
+
+
 class OneEnd(h11.Connection):
     """A connection that refuses requests whose end is told twice, or in a doubtful way."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._chunks = self._bytes = 0
 
     def next_event(self) -> Any:
         """Return the next event, as h11 does.
@@ -41,7 +52,16 @@ class OneEnd(h11.Connection):
         if isinstance(event, h11.Request):
             end = _END_OF_HEAD.search(waiting)
             _check(waiting[: end.end()] if end else waiting, event)
+            self._chunks = self._bytes = 0
+        elif isinstance(event, h11.Data):
+            self._count(event)
         return event
+
+    def _count(self, data: h11.Data) -> None:
+        self._chunks += data.chunk_start
+        self._bytes += len(data.data)
+        if self._chunks > _CHUNKS and self._bytes < self._chunks * _CHUNK_BYTES:
+            raise h11.RemoteProtocolError("too many tiny chunks")
 
 
 def _check(head: bytes, request: h11.Request) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from ..bus.bus import Bus
 from ..schema.children import run_child
-from ..schema.directory.enclosure import Enclosure
 from ..schema.errors import AckbusError, UnknownRecipientWarning
 from ..schema.message.ids import new_id
 from ..subscribers.inboxes.inbox import Inbox
@@ -23,9 +22,7 @@ from .files import ConfigFile
 from .installation import Installation
 from .mcp_probe import ProbeFailed, call_tool, probing
 from .ours import hook_command
-from .parts import Servers
 from .plugin import PluginFile
-from .programs import PROGRAMS, path_of
 from .text_edits import TomlServer
 
 #: The name of a probe's other end, which no agent has.
@@ -61,9 +58,8 @@ def check(installation: Installation, bus: Bus) -> Iterator[Finding]:
     yield from _sessions(installation, bus)
     for file in files:
         yield _configuration(installation, file)
-    for part in PROGRAMS[installation.name].parts:
-        if isinstance(part, Servers) and part.preferred:
-            yield from _preferred(part, installation.folder)
+    for clash in installation.clashes():
+        yield Finding("programs", False, clash)
     for file in files:
         text = _text(file)
         for edit in file.edits:
@@ -92,15 +88,6 @@ def _configuration(installation: Installation, file: ConfigFile) -> Finding:
         return Finding("configuration", True, file.path)
     what = "is not there" if before is None else "is not as it would be set up now"
     return Finding("configuration", False, f"{file.path} {what}; run '{installation.command}'")
-
-
-def _preferred(part: Servers, folder: str) -> Iterator[Finding]:
-    """Find servers in another program's file that this program would prefer."""
-    assert part.preferred is not None
-    path = path_of(part.preferred, folder)
-    if ConfigFile(path, Enclosure(folder), [JsonServer(part.within, {})]).server_words():
-        says = f"{path} has our server, too, and comes first; set up one of the two programs here"
-        yield Finding("configuration", False, says)
 
 
 def _sessions(installation: Installation, bus: Bus) -> Iterator[Finding]:

@@ -15,7 +15,17 @@ from typing import Any, Protocol
 
 from . import json_edits
 from .json_text import Node
-from .ours import ENTRY, bus_of, check_ours, is_bus_mcp, words_of
+from .ours import (
+    ENTRY,
+    SERVER_REFUSAL,
+    bus_of,
+    is_bus_mcp,
+    is_hook_of_setup,
+    is_server_of_setup,
+    runs_hook,
+    says_no_more,
+    words_of,
+)
 
 
 class Edit(Protocol):
@@ -25,8 +35,20 @@ class Edit(Protocol):
     def key(self) -> str:
         """Its name among the entries of the file."""
 
+    @property
+    def refusal(self) -> str:
+        """The line for a person whose own entry stands in its place."""
+
     def span(self, text: str) -> tuple[int, int] | None:
-        """Return where it stands in the text; None where it does not, or is never a person's."""
+        """Return where an entry stands in its place, whoever wrote it; None where none does."""
+
+    def is_of_setup(self, text: str, *, with_more: bool) -> bool:
+        """Whether that entry is one that some version of setup wrote.
+
+        Args:
+            text: the text.
+            with_more: whether people may have added to it, as setup is known to have put it there.
+        """
 
     def put(self, text: str) -> str:
         """Return the text with it; the same text when it is there."""
@@ -56,7 +78,6 @@ class JsonServer:
         found = json_edits.find(text, path)
         if found is None:
             return json_edits.set_member(text, path, self.entry)
-        check_ours(found.value)
         for key, value in self.entry.items():
             text = json_edits.set_member(text, (*path, key), value)
         return text
@@ -64,16 +85,24 @@ class JsonServer:
     def take(self, text: str) -> str:
         """Return the text without the server, and without objects that came with it."""
         path = self._path(text)
-        found = json_edits.find(text, path)
-        if found is None:
+        if json_edits.find(text, path) is None:
             return text
-        check_ours(found.value)
         return _undone(self, text, path, json_edits.without_member(text, path))
 
     @property
     def key(self) -> str:
         """The path to the server."""
         return "/".join((*self.within, ENTRY))
+
+    @property
+    def refusal(self) -> str:
+        """The line for a person who has a server of this name."""
+        return SERVER_REFUSAL
+
+    def is_of_setup(self, text: str, *, with_more: bool) -> bool:
+        """Whether the server that stands in the text is one that setup wrote."""
+        node = json_edits.find(text, self._path(text))
+        return node is not None and is_server_of_setup(node.value, self.entry, with_more=with_more)
 
     def span(self, text: str) -> tuple[int, int] | None:
         """Return where its value stands in the text, or None."""
@@ -118,7 +147,8 @@ class JsonServerOfProject(JsonServer):
         ours = bus_of(words_of(self.entry))
         for name, entry in servers.items():
             words = words_of(entry)
-            if is_bus_mcp(words) and bus_of(words) == ours:
+            is_named_so = name == ENTRY or name.startswith(f"{ENTRY}-")
+            if is_named_so and is_bus_mcp(words) and bus_of(words) == ours:
                 return (*self.within, name)
         base = f"{ENTRY}-{re.sub('[^a-z0-9]+', '-', self.project.lower()).strip('-')[:20]}"
         names = chain([base], (f"{base}-{number}" for number in count(2)))
@@ -140,17 +170,12 @@ class JsonHook:
     mark: str
 
     def put(self, text: str) -> str:
-        """Return the text with the hook."""
-        found = self._find(text)
-        if found is None:
+        """Return the text with the hook; of one that is there, only our values change."""
+        if self._find(text) is None:
             return json_edits.add_item(text, self.path, self.item)
-        array, index = found
-        hook = self.item["hooks"][0] if "hooks" in self.item else self.item
-        if array.value[index] in (hook, self.item):
-            return text
-        old = array.children[index].node
-        new = self.item if "hooks" in old.value else hook
-        return json_edits.replaced(text, old, new)
+        node = self._hook(text)
+        hook = {**node.value, **_hook_in(self.item)}
+        return text if hook == node.value else json_edits.replaced(text, node, hook)
 
     def take(self, text: str) -> str:
         """Return the text without the hook, and without arrays that came with it."""
@@ -164,6 +189,15 @@ class JsonHook:
         """The place of the hook, and its mark."""
         return f"{'.'.join(self.path)}:{self.mark}"
 
+    @property
+    def refusal(self) -> str:
+        """The line for a person who has such a hook."""
+        event, program = self.mark.split()[1:]
+        return (
+            f"its hook 'bus hook {event} {program}' is not as 'bus setup' writes it;"
+            " take it out, and try again"
+        )
+
     def span(self, text: str) -> tuple[int, int] | None:
         """Return where it stands in the text, with a group that has no other hook, or None."""
         found = self._find(text)
@@ -172,6 +206,17 @@ class JsonHook:
         node = found[0].children[found[1]].node
         return node.start, node.end
 
+    def is_of_setup(self, text: str, *, with_more: bool) -> bool:
+        """Whether the hook that stands in the text is one that setup wrote."""
+        found = self._find(text)
+        if found is None:
+            return False
+        item, hook = found[0].value[found[1]], self._hook(text).value
+        if not is_hook_of_setup(hook["command"], self.mark):
+            return False
+        is_alone = "hooks" not in item or [*item] == ["hooks"]
+        return with_more or (is_alone and says_no_more(hook, _hook_in(self.item), "command"))
+
     def found_in(self, text: str) -> JsonHook:
         """Return it with the item that stands in the text."""
         found = self._find(text)
@@ -179,28 +224,48 @@ class JsonHook:
 
     def command_in(self, text: str) -> str | None:
         """Return the command of the hook that stands in the text, or None."""
-        found = self._find(text) if text else None
-        if found is None:
+        if not text or self._find(text) is None:
             return None
-        item = found[0].value[found[1]]
-        hooks = item.get("hooks", [item])
-        return next(str(hook["command"]) for hook in hooks if self._is_ours(hook))
+        return str(self._hook(text).value["command"])
+
+    def _hook(self, text: str) -> Node:
+        """Return the hook that stands in the text, without its group."""
+        found = self._find(text)
+        assert found is not None
+        node = found[0].children[found[1]].node
+        group = node.child("hooks")
+        return group.node.children[0].node if group else node
 
     def _find(self, text: str) -> tuple[Node, int] | None:
-        """Return the array and the index of our own hook."""
-        array = json_edits.find(text, self.path)
-        for index, child in enumerate(array.children if array else ()):
-            group = child.node.child("hooks")
-            hooks = group.node if group else None
-            if array and self._is_ours(child.node.value):
-                return array, index
-            for inner, hook in enumerate(hooks.children if hooks else ()):
-                if hooks and array and self._is_ours(hook.node.value):
-                    return (hooks, inner) if len(hooks.children) > 1 else (array, index)
-        return None
+        """Return the array and the index of the hook: one of setup's before any other."""
+        places = list(self._places(json_edits.find(text, self.path)))
+        ours = (place for place in places if is_hook_of_setup(place[2], self.mark))
+        others = (place for place in places if runs_hook(place[2], self.mark))
+        found = next(chain(ours, others), None)
+        return None if found is None else found[:2]
 
-    def _is_ours(self, hook: object) -> bool:
-        return isinstance(hook, dict) and self.mark in str(hook.get("command"))
+    def _places(self, array: Node | None) -> Iterator[tuple[Node, int, object]]:
+        """Yield each hook's array and index, and its command; its group's, if it is alone in it."""
+        if array is None or not isinstance(array.value, list):
+            return
+        for index, child in enumerate(array.children):
+            group = child.node.child("hooks")
+            hooks = group.node.children if group and isinstance(group.node.value, list) else []
+            for inner, hook in enumerate(hooks):
+                place = (group.node, inner) if group and len(hooks) > 1 else (array, index)
+                yield *place, _command(hook.node.value)
+            if not group:
+                yield array, index, _command(child.node.value)
+
+
+def _hook_in(item: dict[str, Any]) -> dict[str, Any]:
+    """Return the hook of an item, which may be a group with one."""
+    hook: dict[str, Any] = item["hooks"][0] if "hooks" in item else item
+    return hook
+
+
+def _command(hook: object) -> object:
+    return hook.get("command") if isinstance(hook, dict) else None
 
 
 @dataclass(frozen=True)
@@ -214,16 +279,26 @@ class AbsentHook:
         """The key of the hook."""
         return self.hook.key
 
-    def span(self, text: str) -> None:
-        """Return None: nothing of a person's is in its place."""
+    @property
+    def refusal(self) -> str:
+        """The line of the hook."""
+        return self.hook.refusal
+
+    def span(self, text: str) -> tuple[int, int] | None:
+        """Return where one of setup's stands; a person's own may stay."""
+        return self.hook.span(text) if self.is_of_setup(text, with_more=True) else None
+
+    def is_of_setup(self, text: str, *, with_more: bool) -> bool:
+        """Whether the hook that stands in the text is one that setup wrote."""
+        return self.hook.is_of_setup(text, with_more=with_more)
 
     def put(self, text: str) -> str:
         """Return the text without the hook."""
-        return self.hook.take(text)
+        return self.take(text)
 
     def take(self, text: str) -> str:
         """Return the text without the hook."""
-        return self.hook.take(text)
+        return self.hook.take(text) if self.is_of_setup(text, with_more=True) else text
 
     def found_in(self, text: str) -> AbsentHook:
         """Return this edit."""
@@ -241,9 +316,16 @@ def _undone(
         path: the path that it may have had to make.
         without: the text without the edit, in each way in which it may have been made.
     """
-    alone = list(without)
-    longer = (json_edits.without_member(text, path[:length]) for length in range(1, len(path) + 1))
-    for before in (*chain.from_iterable(longer), *alone):
+    alone = next(without)
+    for before in chain(_without_way(text, path), [alone], without):
         if edit.put(before) == text:
             return before
-    return alone[0]
+    return alone
+
+
+def _without_way(text: str, path: json_edits.Path) -> Iterator[str]:
+    """Yield the text without one of the objects on a path, in each way: each has but one member."""
+    for length in range(1, len(path) + 1):
+        node = json_edits.find(text, path[:length])
+        if node is not None and isinstance(node.value, dict | list) and len(node.value) == 1:
+            yield from json_edits.without_member(text, path[:length])

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import TypeVar
 
 from ..schema.directory.enclosure import Enclosure, Spot
 from ..schema.errors import AckbusError, InvalidInput, Refused
+from .diffs import diff_of
 from .edits import Edit, JsonHook, JsonServer
 from .plugin import PluginFile
-from .taken_over import Entry, TakenOver
+from .record import Entry, Record, RecordFile
 from .text_edits import TomlServer
 
 T = TypeVar("T")
@@ -97,7 +98,15 @@ class ConfigFile:
         return any(each in text for each in words)
 
     def with_all(self, text: str | None) -> str:
-        """Return the text with all edits; None: the file does not exist."""
+        """Return the text with all edits; None: the file does not exist.
+
+        Raises:
+            Refused: in the place of one stands what setup did not write.
+        """
+        self._check_ours(_split(text or "")[1])
+        return self._merged(text)
+
+    def _merged(self, text: str | None) -> str:
         mark, there = _split(text or "")
         made = there or ("{}" if self.is_json else "")
         for edit in self.edits:
@@ -106,47 +115,102 @@ class ConfigFile:
             made = json.dumps(json.loads(made) | self.besides, indent=2, ensure_ascii=False)
         return f"{made}\n" if text is None else mark + made
 
+    def has_entries(self, text: str | None) -> bool:
+        """Whether one of our entries stands in a text."""
+        _, there = _split(text or "")
+        return bool(there) and any(edit.span(there) for edit in self.edits)
+
     def without(self, text: str | None) -> str | None:
         """Return the text without the edits; None when there was no file before.
 
-        What stood in their place before is there again.
+        What an earlier version had put one in the place of is there again.
+
+        Raises:
+            Refused: in the place of one stands what setup did not write.
         """
-        if not text:
+        if text is None or not self.has_entries(text):
             return text
         mark, left = _split(text)
+        self._check_ours(left)
         there = replace(self, edits=[self._explained(e.found_in, left) for e in self.edits])
-        taken = TakenOver(self.path).read()
-        for before in (None, ""):
-            if text == there.with_all(before) and not _given_back(taken):
-                return before
         for edit in reversed(there.edits):
-            entry = taken.get(edit.key)
+            entry = self.record.entries.get(edit.key)
             given = None if entry is None else _with_given_back(edit, left, entry)
             left = self._explained(edit.take, left) if given is None else given
+        return self._original(text, mark, left)
+
+    def removed_from(self, text: str | None) -> list[str]:
+        """Return the texts of the entries that `without` takes out."""
+        _, there = _split(text or "")
+        return [text for text in (_slice(edit, there) for edit in self.edits) if text is not None]
+
+    def is_plain(self, text: str | None) -> bool:
+        """Whether our entries in a text have nothing that setup could not write again."""
+        _, there = _split(text or "")
+        return all(_is_plain(edit, there) for edit in self.edits)
+
+    @cached_property
+    def record(self) -> Record:
+        """The record of what setup put into the file.
+
+        Raises:
+            InvalidInput: it can't be understood.
+        """
+        return RecordFile(self.path).read()
+
+    def record_with(self, before: str | None, after: str) -> Record:
+        """Return the record, when the edits make one text of another."""
+        entries = dict(self.record.entries)
+        origin = self.record.origin
+        if not self.has_entries(before):
+            origin = "none" if before is None else "text" if before.strip() else "empty"
+        for edit in self.edits:
+            text = _slice(edit, _split(after)[1])
+            if text is not None:
+                known = entries.get(edit.key)
+                entries[edit.key] = Entry(text, known.before if known else None)
+        return Record(origin, entries)
+
+    def record_without(self) -> Record:
+        """Return the record after a removal: without entries that it takes out."""
+        keys = {edit.key for edit in self.edits}
+        left = {key: entry for key, entry in self.record.entries.items() if key not in keys}
+        return replace(self.record, entries=left)
+
+    def _original(self, text: str, mark: str, left: str) -> str | None:
+        """Return what the file was, if setup made it, and all that is left of it is empty."""
+        origin = self.record.origin
+        if origin == "unknown" and self.is_plain(text):  # of an earlier version, or a clone
+            there = replace(self, edits=[edit.found_in(_split(text)[1]) for edit in self.edits])
+            origin = "none" if text == there._merged(None) else "text"
+        if origin in ("none", "empty") and self._is_empty(left):
+            return None if origin == "none" else mark
         return mark + left
 
-    def notes_with(self, before: str | None, after: str) -> dict[str, Entry]:
-        """Return the notes of what was taken over, when the edits make one text of another."""
-        noted = TakenOver(self.path).read()
-        _, old = _split(before or "")
-        _, new = _split(after)
-        for edit in self.edits:
-            there, put = _slice(edit, old), _slice(edit, new)
-            if put is None or (there == put and edit.key not in noted):
-                continue
-            known = noted.get(edit.key)
-            is_ours = there is not None and known is not None and not known.is_back
-            noted[edit.key] = Entry(known.before if known and is_ours else there)
-        return noted
+    def _is_empty(self, left: str) -> bool:
+        """Whether a text has only what a new file needs."""
+        if not self.is_json:
+            return not left.strip()
+        try:
+            return _pruned(json.loads(left or "{}")) in ({}, self.besides)
+        except ValueError:  # it has comments
+            return False
 
-    def notes_without(self) -> dict[str, Entry]:
-        """Return the notes after a removal: without entries that it takes out for good."""
-        noted = TakenOver(self.path).read()
-        for key in {edit.key for edit in self.edits} & noted.keys():
-            before = noted.pop(key).before
-            if before is not None:
-                noted[key] = Entry(before, is_back=True)
-        return noted
+    def _check_ours(self, text: str) -> None:
+        """Refuse a text where what setup did not write stands in the place of one of our entries.
+
+        Raises:
+            Refused: it does.
+        """
+        for edit in self.edits:
+            if text and not self._explained(partial(self._is_ours, edit), text):
+                raise Refused(f"{self.path}: {edit.refusal}; the file is left as it is")
+
+    def _is_ours(self, edit: Edit, text: str) -> bool:
+        there, entry = _slice(edit, text), self.record.entries.get(edit.key)
+        if there is None or (entry is not None and entry.written == there):
+            return True
+        return edit.is_of_setup(text, with_more=entry is not None)
 
     def _explained(self, change: Callable[[str], T], text: str) -> T:
         try:
@@ -161,9 +225,16 @@ def _slice(edit: Edit, text: str) -> str | None:
     return None if span is None else text[slice(*span)]
 
 
-def _given_back(entries: Mapping[str, Entry]) -> bool:
-    """Whether one of the entries took another's place."""
-    return any(entry.before is not None for entry in entries.values())
+def _pruned(value: object) -> object:
+    """Return a value of JSON without the members of it that hold nothing."""
+    if not isinstance(value, dict):
+        return value
+    kept = {key: _pruned(member) for key, member in value.items()}
+    return {key: member for key, member in kept.items() if member not in ({}, [])}
+
+
+def _is_plain(edit: Edit, text: str) -> bool:
+    return _slice(edit, text) is None or edit.is_of_setup(text, with_more=False)
 
 
 def _with_given_back(edit: Edit, text: str, entry: Entry) -> str | None:
@@ -171,8 +242,6 @@ def _with_given_back(edit: Edit, text: str, entry: Entry) -> str | None:
     span = edit.span(text)
     if span is None or entry.before is None:
         return None
-    if entry.is_back:
-        return text
     given = text[: span[0]] + entry.before + text[span[1] :]
     try:
         return given if _slice(edit, given) == entry.before else None
@@ -192,13 +261,17 @@ class Change:
     Attributes:
         file: the file; empty folders are removed within its enclosure.
         before, after: its text.
-        notes: what the change takes over from a person, and did before.
+        record: the record of what setup put in, after the change.
+        removed: the texts of entries that it takes out, of which a copy is kept.
+        is_lossless: whether setup could write all of them again.
     """
 
     file: ConfigFile
     before: str | None
     after: str | None
-    notes: Mapping[str, Entry] = field(default_factory=dict)
+    record: Record
+    removed: Sequence[str] = ()
+    is_lossless: bool = True
 
     @property
     def path(self) -> str:
@@ -214,9 +287,8 @@ class Change:
 
     def diff(self) -> list[str]:
         """Return the lines of a unified diff."""
-        before, after = ((text or "").splitlines() for text in (self.before, self.after))
         old, new = (os.devnull if text is None else self.path for text in (self.before, self.after))
-        return list(difflib.unified_diff(before, after, old, new, lineterm=""))
+        return diff_of(self.before or "", self.after or "", old, new)
 
     def check_allowed(self) -> None:
         """Refuse to change a file that is read-only: replacing it would be allowed by its folder.
@@ -229,8 +301,11 @@ class Change:
         if found is not None and not found.st_mode & _WRITABLE:
             raise Refused(f"{self.path} is read-only; it is left as it is")
 
-    def apply(self) -> None:
+    def apply(self) -> str | None:
         """Replace the old text by the new one, unless the file has changed meanwhile.
+
+        Returns:
+            The path of the copy of what was taken out; None: there is none.
 
         Raises:
             Refused: the file has changed since it was read, or can't be written.
@@ -238,23 +313,26 @@ class Change:
         try:
             make = None if self.after is None else _FOLDER_MODE
             with self.file.enclosure.spot(self.path, make=make) as spot:
-                self._apply(spot)
+                copy = self._apply(spot)
         except OSError as error:
             raise Refused(f"{self.path} can't be written: {error.strerror}") from error
         if self.after is None:
             self._remove_empty_folders(os.path.dirname(self.path))
+        return copy
 
-    def _apply(self, spot: Spot) -> None:
+    def _apply(self, spot: Spot) -> str | None:
         if self.file.text_of(None if spot.folder is None else spot.read()) != self.before:
             raise Refused(f"{self.path} has just been changed by another program; try again")
-        taken = TakenOver(self.path)
-        earlier = taken.read()
+        records = RecordFile(self.path)
+        earlier, copy = records.read(), None
         try:
-            taken.write(self.notes)
-        except OSError as error:
-            if _given_back(self.notes):  # else nothing would be lost
-                told = f"no note of {self.path} can be kept, to give it back: {error.strerror}"
-                raise Refused(told) from error
+            copy = records.keep(self.removed) if self.removed else None
+            records.write(self.record)
+        except (OSError, Refused) as error:
+            if not self.is_lossless:
+                why = error.strerror if isinstance(error, OSError) else str(error)
+                says = f"no copy of what is taken out of {self.path} can be kept: {why}"
+                raise Refused(says) from error
         try:
             if self.after is None:
                 spot.remove()
@@ -262,8 +340,9 @@ class Change:
                 spot.replace(self.after.encode())
         except OSError:
             with suppress(OSError):
-                taken.write(earlier)
+                records.write(earlier)
             raise
+        return copy
 
     def _remove_empty_folders(self, folder: str) -> None:
         enclosure = self.file.enclosure

@@ -40,7 +40,7 @@ class Installation:
         scope: for whom it is set up.
         profile: which tools the server offers; None leaves it to the server.
         bodies: without it hooks have `--no-bodies`, which says nothing more: none shows any.
-        wakes: whether interactive mail wakes an idle agent.
+        wakes: whether urgent mail and requests wake an idle agent.
     """
 
     name: str
@@ -101,6 +101,36 @@ class Installation:
             notes.append(f"'{command}' sets it up, too, and it hears all twice: remove one of both")
         return [note for note in notes if note]
 
+    def clashes(self) -> list[str]:
+        """Return a line for each program here that takes another's files, if this is one of both.
+
+        Whichever was set up first: one of them then acts by the other's name, or hears all twice.
+        """
+        lines = []
+        for reader, program in PROGRAMS.items():
+            for owner, what in program.takes.items():
+                if self.name not in (reader, owner):
+                    continue
+                other = self._there(owner if self.name == reader else reader)
+                if other is not None:
+                    own, takes = (self, other) if self.name == reader else (other, self)
+                    lines.append(
+                        f"{_title(reader)} (agent {own.agent!a}) takes {_title(owner)}'s {what},"
+                        f" too, and acts as {takes.agent!a} by them: set up one of the two here"
+                    )
+        return lines
+
+    def _there(self, name: str) -> Installation | None:
+        """Return the setup of another program that counts where this one does, or None."""
+        home = os.path.expanduser("~")
+        places: list[tuple[Scope, str]] = [(GLOBAL, home)] if os.path.isabs(home) else []
+        if self.scope != GLOBAL:
+            places = [(PROJECT, self.root), (LOCAL, self.root), *places]
+        setups = (
+            replace(self, name=name, agent=name, scope=scope, root=root) for scope, root in places
+        )
+        return next((each.as_it_stands() for each in setups if each.is_there()), None)
+
     def check_scope(self) -> None:
         """Refuse a scope that can't be had here, or beside which there is another one.
 
@@ -108,7 +138,7 @@ class Installation:
             InvalidInput: the program has no files of a project for one person.
             Refused: the program is set up here by another scope, or would be in other work trees.
         """
-        title = PROGRAMS[self.name].title.partition(",")[0]
+        title = _title(self.name)
         if self.scope == LOCAL and not PROGRAMS[self.name].has_local:
             raise InvalidInput(
                 f"{title} has no files of a project for you alone: give --global, or leave out"
@@ -142,17 +172,13 @@ class Installation:
         for file in self.files():
             before = file.read()
             after = file.with_all(before)
-            notes = file.notes_with(before, after)
-            changes.append(Change(file, before, after, notes))
+            changes.append(Change(file, before, after, file.record_with(before, after)))
         return _allowed(changes)
 
     def removals(self) -> list[Change]:
         """Return the changes that remove the setup; other programs' pointer stays."""
         files = self._configuration() if self._others() else self.files()
-        texts = [(file, file.read()) for file in files]
-        return _allowed(
-            [Change(file, text, file.without(text), file.notes_without()) for file, text in texts]
-        )
+        return _allowed([_removal(file, file.read()) for file in files])
 
     def _configuration(self) -> list[ConfigFile]:
         found: dict[str, Enclosure] = {}
@@ -186,6 +212,15 @@ class Installation:
         return any(file.path.startswith(inside) and _is_set_up(file) for file in files)
 
 
+def _title(name: str) -> str:
+    return PROGRAMS[name].title.partition(",")[0]
+
+
+def _removal(file: ConfigFile, text: str | None) -> Change:
+    after, record = file.without(text), file.record_without()
+    return Change(file, text, after, record, file.removed_from(text), file.is_plain(text))
+
+
 def _allowed(changes: list[Change]) -> list[Change]:
     """Return the changes that change something.
 
@@ -200,7 +235,6 @@ def _allowed(changes: list[Change]) -> list[Change]:
 
 def _is_set_up(file: ConfigFile) -> bool:
     try:
-        text = file.read()
-        return text is not None and file.without(text) != text
+        return file.has_entries(file.read())
     except (AckbusError, OSError):  # whatever it is, it is not ours to understand
         return False

@@ -13,7 +13,6 @@ from .json_text import Child, Node, parse
 #: The path to a value: the keys of objects.
 Path = tuple[str, ...]
 
-_INDENT = re.compile(r"\n([ \t]*)$")
 _TRAILING_COMMENT = re.compile(r"[ \t]*(?://[^\r\n]*|/\*[^\r\n]*?\*/)?")
 
 
@@ -166,8 +165,9 @@ def _after_comment(text: str, at: int, indent: str | None) -> int:
 
 def _own_line_indent(text: str, child: Child) -> str | None:
     """Return the indentation of a child that begins a line, else None."""
-    found = _INDENT.search(text, 0, child.start)
-    return found[1] if found else None
+    line = text.rfind("\n", 0, child.start) + 1
+    indent = text[line : child.start]
+    return indent if line and not indent.strip(" \t") else None
 
 
 def _indent_at(text: str, at: int) -> str:

@@ -1,16 +1,18 @@
 """JSON with comments, parsed with the place of each value in the text.
 
 A configuration is changed in place, so that other entries keep their order, indentation and
-comments. Comments and commas before a closing bracket are accepted in every file.
+comments. Comments and commas before a closing bracket are accepted in every file. What lies beside
+the way to an entry of ours is only passed over: a file may hold megabytes of a program's history.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NoReturn
 
 from ..schema.errors import InvalidInput
 
@@ -22,25 +24,39 @@ _SCALAR = re.compile(r"-?\d[\d.eE+-]*|true|false|null")
 _MAX_DEPTH = 100
 
 
-@dataclass
+@dataclass(eq=False)
 class Node:
     """A value, and where it stands.
 
     Attributes:
         start, end: the span of the value.
         value: the value itself.
-        children: the members of an object, or the items of an array, in order.
-        trailing_comma: where the comma after the last child ends, or None.
+        read_inside: reads the children, and where the comma after the last of them ends.
     """
 
     start: int
     end: int
     value: Any
-    children: list[Child] = field(default_factory=list)
-    trailing_comma: int | None = None
+    read_inside: Callable[[], _Inside] = lambda: ([], None)
+
+    @cached_property
+    def _inside(self) -> _Inside:
+        return self.read_inside()
+
+    @property
+    def children(self) -> list[Child]:
+        """The members of an object, or the items of an array, in order."""
+        return self._inside[0]
+
+    @property
+    def trailing_comma(self) -> int | None:
+        """The end of the comma after the last child, or None."""
+        return self._inside[1]
 
     def child(self, key: str) -> Child | None:
         """Return the member of this name."""
+        if not isinstance(self.value, dict) or key not in self.value:
+            return None
         return next((child for child in self.children if child.key == key), None)
 
 
@@ -58,7 +74,11 @@ class Child:
         return self.node.end
 
 
-@lru_cache(maxsize=8)
+#: The children of a value, and where the comma after the last one ends.
+_Inside = tuple[list[Child], int | None]
+
+
+@lru_cache(maxsize=4)
 def parse(text: str) -> Node:
     """Return the value of a text; callers must not change it.
 
@@ -82,6 +102,21 @@ def _broken(text: str, at: int, what: str = "") -> InvalidInput:
     return InvalidInput(f"line {line}, column {column} is not valid JSON{what}")
 
 
+def _unique(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(members)
+    if len(value) != len(members):
+        raise ValueError("a key is there twice")
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+#: Passes over a value without comments: what is wrong in it is for the parser to say.
+_pass_over = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant).raw_decode
+
+
 class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
@@ -89,9 +124,7 @@ class _Parser:
     def value(self, at: int, depth: int) -> tuple[Node, int]:
         opening = self._text[at : at + 1]
         if opening and opening in "{[":
-            if depth == _MAX_DEPTH:
-                raise _broken(self._text, at, ": it is nested too deeply")
-            node = self._container(at, depth, is_object=opening == "{")
+            node = self._container(at, depth)
             return node, node.end
         found = (_STRING if opening == '"' else _SCALAR).match(self._text, at)
         if found is None:
@@ -102,25 +135,41 @@ class _Parser:
             raise _broken(self._text, at) from error
         return Node(at, found.end(), value), found.end()
 
-    def _container(self, start: int, depth: int, *, is_object: bool) -> Node:
-        text, closing = self._text, "}" if is_object else "]"
+    def _container(self, start: int, depth: int) -> Node:
+        """Return the object or the array that begins there."""
+        if depth == _MAX_DEPTH:
+            raise _broken(self._text, start, ": it is nested too deeply")
+        try:
+            value, end = _pass_over(self._text, start)
+        except (ValueError, StopIteration, RecursionError):  # it has comments, or is broken
+            children, comma, end = self._children(start, depth)
+            values = [child.node.value for child in children]
+            keys = [child.key for child in children]
+            is_object = self._text[start] == "{"
+            value = dict(zip(keys, values, strict=True)) if is_object else values
+            return Node(start, end, value, lambda: (children, comma))
+        return Node(start, end, value, lambda: self._children(start, depth)[:2])
+
+    def _children(self, start: int, depth: int) -> tuple[list[Child], int | None, int]:
+        """Return the children of a container, the end of a trailing comma, and its own end."""
+        text, is_object = self._text, self._text[start] == "{"
+        closing = "}" if is_object else "]"
         children: list[Child] = []
+        keys: set[str | None] = set()
         comma: int | None = None
         at = _skip(text, start + 1)
         while text[at : at + 1] != closing:
             if children and comma is None:
                 raise _broken(text, at)
             child, at = self._child(at, depth, is_object=is_object)
-            if is_object and any(child.key == other.key for other in children):
+            if is_object and child.key in keys:
                 raise _broken(text, child.start, f": the key {child.key!a} is there twice")
             children.append(child)
+            keys.add(child.key)
             at = _skip(text, at)
             comma = at + 1 if text[at : at + 1] == "," else None
             at = at if comma is None else _skip(text, comma)
-        values = [child.node.value for child in children]
-        keys = [child.key for child in children]
-        value = dict(zip(keys, values, strict=True)) if is_object else values
-        return Node(start, at + 1, value, children, comma)
+        return children, comma, at + 1
 
     def _child(self, at: int, depth: int, *, is_object: bool) -> tuple[Child, int]:
         if not is_object:

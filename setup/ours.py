@@ -1,21 +1,78 @@
-"""The marks of an entry of ours in the configuration of other programs."""
+"""The entries of ours in the configuration of other programs, known by what they say.
+
+Their place, their name and their layout are nobody's mark: people write so, too.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-
-from ..schema.errors import Refused
+from typing import Any
 
 #: The name of our entry, in every configuration.
 ENTRY = "ackbus"
 
 
-def check_ours(entry: object) -> None:
-    """Refuse an entry of our name that runs another command: a person made it by hand."""
-    if not is_bus_mcp(words_of(entry)):
-        raise Refused(f"its entry {ENTRY!r} does not run 'bus mcp'; rename it, and try again")
+#: The options that some version of setup wrote, each with whether it has a value.
+_OPTIONS = {
+    "--agent": True,
+    "--dir": True,
+    "--user": False,
+    "--profile": True,
+    "--bodies": False,
+    "--no-bodies": False,
+}
+
+
+def is_of_setup(words: Sequence[str], *verbs: str) -> bool:
+    """Whether a command line is one that some version of setup wrote.
+
+    It runs `bus` by its path, with these verbs, for a named agent, and has no option besides.
+    """
+    if not words or not os.path.isabs(words[0]) or os.path.basename(words[0]) != "bus":
+        return False
+    if tuple(words[1 : 1 + len(verbs)]) != verbs:
+        return False
+    left, had = list(words[1 + len(verbs) :][::-1]), set[str]()
+    while left:
+        option = left.pop()
+        if option not in _OPTIONS or option in had or (_OPTIONS[option] and not left):
+            return False
+        had.add(option)
+        if _OPTIONS[option]:
+            left.pop()
+    return "--agent" in had
+
+
+def says_no_more(entry: Mapping[str, Any], ours: Mapping[str, Any], *but: str) -> bool:
+    """Whether an entry has only members that setup writes, as it writes them.
+
+    Args:
+        entry: the entry as it stands.
+        ours: the entry as setup writes it.
+        but: members that differ from setup to setup.
+    """
+    return all(key in ours and (key in but or value == ours[key]) for key, value in entry.items())
+
+
+#: The line for a person who has a server of our name.
+SERVER_REFUSAL = f"its entry {ENTRY!r} is not as 'bus setup' writes it; rename it, and try again"
+
+
+def is_server_of_setup(entry: object, ours: Mapping[str, Any], *, with_more: bool) -> bool:
+    """Whether a server is one that some version of setup wrote.
+
+    Args:
+        entry: the server as it stands.
+        ours: the server as setup writes it now.
+        with_more: whether people may have added members to it.
+    """
+    if not isinstance(entry, dict) or not is_of_setup(words_of(entry), "mcp"):
+        return False
+    return with_more or says_no_more(entry, ours, "command", "args")
 
 
 def words_of(entry: object) -> list[str]:
@@ -51,6 +108,21 @@ def is_bus_mcp(words: list[str]) -> bool:
 def hook_mark(event: str, program: str) -> str:
     """Return the words that only the command of this hook has."""
     return f" hook {event} {program} "
+
+
+def runs_hook(command: object, mark: str) -> bool:
+    """Whether a command line has the hook of a mark in it, whoever wrote it."""
+    bus = rf"(?:^|[\s/'\"])bus['\"]?{re.escape(mark.rstrip())}(?:$|[\s'\";|&])"
+    return isinstance(command, str) and re.search(bus, command) is not None
+
+
+def is_hook_of_setup(command: object, mark: str) -> bool:
+    """Whether a command line of a hook is one that some version of setup wrote."""
+    try:
+        words = shlex.split(command) if isinstance(command, str) else []
+    except ValueError:  # a quote without its end
+        return False
+    return is_of_setup(words, *mark.split()) and hook_command(words) == command
 
 
 def hook_command(words: list[str]) -> str:

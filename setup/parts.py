@@ -39,7 +39,7 @@ class Wanted:
         command: `bus`, with the options for agent and bus.
         profile: which tools a server is to offer; None leaves it to the server.
         bodies: whether hooks show bodies of messages.
-        wakes: whether interactive mail wakes an idle agent.
+        wakes: whether urgent mail and requests wake an idle agent.
     """
 
     program: str
@@ -97,13 +97,11 @@ class Servers(Part):
     Attributes:
         within: the path to them in the file.
         entry: how one is written there.
-        preferred: another program's file of a project, whose server of our name the program takes.
         shares: whether the file for a project has the servers of all projects, in one list.
     """
 
     within: tuple[str, ...]
     entry: Callable[[list[str]], dict[str, Any]]
-    preferred: str | None = None
     shares: bool = False
 
     def edits(self, wanted: Wanted) -> list[Edit]:

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ..schema.errors import Refused
+from .ours import is_of_setup
 
 #: The file as it is, but for the command.
 _TEMPLATE = Path(__file__).with_name("opencode.js")
 
-#: The mark of a file of ours, of any version.
-_FIRST_LINE = "// Hands mail of the message bus (ackbus) over"
+#: The beginnings of the hashes of the file, as each version has it.
+_VERSIONS = frozenset(
+    {
+        "0d1a1bdc296697d0",
+        "141cee2c4de325a6",
+        "06242b61cb5dc269",
+        "47320ab0d62ce0f9",
+        "1ae1dd63df12f68f",
+        "8e1ebe0d7cf25232",
+    }
+)
 
 #: The line of a plugin that wakes an idle agent.
 WAKES = "const isWoken = true"
 
-_COMMAND = re.compile(r"^const \[bus, \.\.\.options\] = (.*)$", re.MULTILINE)
+#: The line of either kind, with what is put into it.
+_IS_WOKEN = re.compile(r"^(const isWoken = )(true|false)", re.MULTILINE)
+
+_COMMAND = re.compile(r"^(const \[bus, \.\.\.options\] = )(.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class PluginFile:
-    """A file that is entirely ours; a foreign one is refused."""
+    """A file that is entirely ours."""
 
     text: str
 
@@ -37,38 +50,50 @@ class PluginFile:
 
     def put(self, text: str) -> str:
         """Return our text."""
-        if text and not _is_ours(text):
-            raise Refused("it is not a plugin of ackbus; rename it, and try again")
         return text if text.rstrip() == self.text else self.text + text[len(text.rstrip()) :]
 
     def take(self, text: str) -> str:
-        """Return an empty text, or a foreign text as it is."""
-        return "" if _is_ours(text) else text
+        """Return an empty text."""
+        return ""
 
     @property
     def key(self) -> str:
         """The name of the file's one entry."""
         return "plugin"
 
+    @property
+    def refusal(self) -> str:
+        """The line for a person who has a file in its place."""
+        return "it is not as 'bus setup' writes it; rename it, and try again"
+
     def span(self, text: str) -> tuple[int, int] | None:
-        """Return None: the file is never a person's."""
-        return None
+        """Return where the file's text is; None where it has none."""
+        return (0, len(text.rstrip())) if text.strip() else None
+
+    def is_of_setup(self, text: str, *, with_more: bool) -> bool:
+        """Whether the file is as some version of setup writes it."""
+        words = _words_in(text)
+        if not is_of_setup([*words[:1], "mcp", *words[1:]], "mcp"):
+            return False
+        template = _IS_WOKEN.sub(r"\1IS_WOKEN", _COMMAND.sub(r"\1COMMAND", text.strip()))
+        return hashlib.sha256(template.encode()).hexdigest()[:16] in _VERSIONS
 
     def found_in(self, text: str) -> PluginFile:
         """Return the plugin in the text."""
-        return replace(self, text=text.rstrip()) if _is_ours(text) else self
+        return replace(self, text=text.rstrip()) if text.strip() else self
 
     def command_in(self, text: str, event: str = "stop") -> str | None:
         """Return the command line that the plugin in a text runs at an event, or None."""
-        found = _COMMAND.search(text)
-        if found is None:
-            return None
-        try:
-            bus, *options = json.loads(found[1])
-            return shlex.join([bus, "hook", event, "opencode", *options])
-        except (ValueError, TypeError):
-            return None
+        words = _words_in(text)
+        return shlex.join([words[0], "hook", event, "opencode", *words[1:]]) if words else None
 
 
-def _is_ours(text: str) -> bool:
-    return text.startswith(_FIRST_LINE)
+def _words_in(text: str) -> list[str]:
+    """Return the command and the options that a plugin has; empty where they can't be read."""
+    found = _COMMAND.search(text)
+    try:
+        words = json.loads(found[2]) if found else []
+    except ValueError:
+        return []
+    is_line = isinstance(words, list) and all(isinstance(word, str) for word in words)
+    return words if is_line else []

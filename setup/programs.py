@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..schema.directory.enclosure import Enclosure
@@ -32,12 +33,14 @@ class Program:
         title: its name, for people.
         parts: the files that configure the server, and hooks if the program has suitable ones.
         note, local_note: notes about steps that are left to a person, and those of its scope local.
+        takes: what it takes of other programs' files besides its own, by their names here.
     """
 
     title: str
     parts: tuple[Part, ...]
     note: str = ""
     local_note: str = ""
+    takes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def can_wait(self) -> bool:
@@ -175,6 +178,7 @@ PROGRAMS = {
             ),
         ),
         "Cursor lists the server in its settings, where it may have to be switched on",
+        takes={"claude": "hooks (if it may take third-party configurations)"},
     ),
     "copilot": Program(
         "GitHub Copilot, in VS Code and as a command",
@@ -185,7 +189,6 @@ PROGRAMS = {
                 "${COPILOT_HOME:-.copilot}/mcp-config.json",
                 ("mcpServers",),
                 _with_all_tools,
-                preferred=".mcp.json",
             ),
             Hooks(
                 ".github/hooks/ackbus.json",
@@ -196,8 +199,8 @@ PROGRAMS = {
                 compacts="PreCompact",
             ),
         ),
-        "Copilot asks whether it may trust the folder; it reads Claude Code's files, too, and"
-        " prefers them: set up one of the two in a folder",
+        "Copilot asks whether it may trust the folder",
+        takes={"claude": "server and hooks"},
     ),
     "opencode": Program(
         "opencode",

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from ..schema.errors import InvalidInput, Refused
-from .ours import ENTRY, check_ours, words_of
+from .ours import ENTRY, SERVER_REFUSAL, is_server_of_setup, words_of
+
+#: The beginnings of the hashes of what each version has written into a section.
+_BODIES = frozenset({"9804e899819ff464", "436a04595ffde775"})
 
 
 @dataclass(frozen=True)
@@ -31,7 +38,6 @@ class TomlServer:
             added = _appended(text, _block(self._name(), self.entry))
             advice = f"give each server in it a table of its own, like [{self.table}.NAME]"
         else:
-            check_ours(found)
             added = text
             for key in (key for key, value in self.entry.items() if found.get(key) != value):
                 added = self._with_value(added, key)
@@ -47,16 +53,25 @@ class TomlServer:
         found = self._servers(text).get(ENTRY)
         if found is None:
             return text
-        check_ours(found)
-        taken = _cut(text, *self._span(text))
-        if not self._differs_by(taken, text, found):
+        start, end = self._span(text)
+        if tomllib.loads(text[start:end]) != {self.table: {ENTRY: found}}:
             raise Refused(f"[{self._name()}] stands among other things; take it out by hand")
-        return taken
+        return _cut(text, start, end)
 
     @property
     def key(self) -> str:
         """The name of the table."""
         return self._name()
+
+    @property
+    def refusal(self) -> str:
+        """The line for a person who has a server of this name."""
+        return SERVER_REFUSAL
+
+    def is_of_setup(self, text: str, *, with_more: bool) -> bool:
+        """Whether the server that stands in the text is one that setup wrote."""
+        found = self._servers(text).get(ENTRY)
+        return is_server_of_setup(found, self.entry, with_more=with_more)
 
     def span(self, text: str) -> tuple[int, int] | None:
         """Return where the table stands in the text, or None."""
@@ -83,7 +98,7 @@ class TomlServer:
     def _parsed(self, text: str) -> dict[str, Any]:
         """Return the value of a text, in which our table of servers is never missing."""
         try:
-            value = {self.table: {}, **tomllib.loads(text)}
+            value = {self.table: {}, **_loaded(text)}
         except tomllib.TOMLDecodeError as error:
             raise InvalidInput(f"no valid TOML: {error}") from error
         if not isinstance(value[self.table], dict):
@@ -101,24 +116,18 @@ class TomlServer:
     def _with_value(self, text: str, key: str) -> str:
         """Return the text with our value of a key that has a line; the rest of that line stays."""
         start, end = self._span(text)
-        line = re.compile(rf"^[ \t]*{key}[ \t]*=[ \t]*", re.MULTILINE).search(text, start, end)
-        if line is None:
+        line = re.compile(rf"[ \t]*{key}[ \t]*=[ \t]*")
+        found = (line.match(text, at) for at in _statements(text) if start < at < end)
+        at = next((match.end() for match in found if match), None)
+        if at is None:
             return text
-        at = line.end()
         return text[:at] + _toml(self.entry[key]) + text[_end_of_value(text, at) :]
 
     def _span(self, text: str) -> tuple[int, int]:
-        """Return where the table begins, and where its last line that says something ends."""
-        ours = re.escape(self._name())
-        header = re.search(rf"^[ \t]*\[{ours}\][ \t]*(?:#.*)?\r?$", text, re.MULTILINE)
-        if header is None:
+        span = _span_of_table(text, (self.table, ENTRY))
+        if span is None:
             raise Refused(f"{self._name()} is not a table of its own; change it by hand")
-        after = re.compile(rf"^[ \t]*\[(?!{ours}\.)", re.MULTILINE).search(text, header.end())
-        body = text[header.start() : after.start() if after else len(text)]
-        kept = re.sub(r"(?:[ \t]*(?:#[^\n]*)?\r?\n)*[ \t]*(?:#[^\n]*)?\Z", "", body)
-        end = header.start() + len(kept)
-        newline = re.compile(r"\r?\n").match(text, end)
-        return header.start(), newline.end() if newline else end
+        return span
 
 
 @dataclass(frozen=True)
@@ -147,6 +156,19 @@ class Section:
     def key(self) -> str:
         """The name of the file's one section."""
         return "section"
+
+    @property
+    def refusal(self) -> str:
+        """The line for a person who wrote between the comments."""
+        return (
+            f"between the comments {ENTRY}:begin and {ENTRY}:end is more than 'bus setup' writes;"
+            " move it out of them, and try again"
+        )
+
+    def is_of_setup(self, text: str, *, with_more: bool) -> bool:
+        """Whether the section that stands in the text is one that setup wrote."""
+        there = self.found_in(text).body
+        return there == self.body or _digest(there) in _BODIES
 
     def found_in(self, text: str) -> Section:
         """Return it with what it says in the text."""
@@ -193,6 +215,70 @@ def _cut(text: str, start: int, end: int) -> str:
 
 def _with_newlines_of(text: str, block: str) -> str:
     return block.replace("\n", "\r\n") if "\r\n" in text else block
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@lru_cache(maxsize=4)
+def _loaded(text: str) -> dict[str, Any]:
+    """Return the value of a text, which callers must not change: a long one takes seconds."""
+    return tomllib.loads(text)
+
+
+#: The parts of a text of TOML that tell where a statement begins.
+_TOKEN = re.compile(
+    r'"""(?:[^\\]|\\.)*?"{3,5}|'
+    r"'''.*?'{3,5}|"
+    r'"(?:[^"\\\n]|\\.)*"|'
+    r"'[^'\n]*'|#[^\n]*|[\[\]{}\n]",
+    re.DOTALL,
+)
+
+
+def _statements(text: str) -> Iterator[int]:
+    """Yield where each line of TOML begins that is not inside of a value."""
+    depth, at = 0, 0
+    yield at
+    for token in _TOKEN.finditer(text):
+        if token[0] in "[{":
+            depth += 1
+        elif token[0] in "]}":
+            depth -= 1
+        elif token[0] == "\n" and not depth:
+            yield token.end()
+
+
+@lru_cache(maxsize=4)
+def _span_of_table(text: str, ours: tuple[str, str]) -> tuple[int, int] | None:
+    """Return where a table begins, and where its last line that says something ends."""
+    start = end = None
+    for at, after in pairwise((*_statements(text), len(text))):
+        line = text[at:after].lstrip(" \t\r\n")
+        is_header = line.startswith("[") and (start is not None or ours[-1] in line)
+        name = _header(text, at) if is_header else None
+        if start is None:
+            start = end = at if name == ours else None
+        elif name is not None and name[:2] != ours:
+            break
+        if start is not None and line and not line.startswith("#"):
+            end = after
+    return None if start is None or end is None else (start, end)
+
+
+def _header(text: str, at: int) -> tuple[str, ...]:
+    """Return the name of the table, or list of tables, whose header is a line."""
+    end = text.find("\n", at)
+    try:
+        value: Any = tomllib.loads(text[at : None if end < 0 else end].rstrip("\r"))
+    except tomllib.TOMLDecodeError:
+        return ()
+    name = []
+    while isinstance(value, dict) and value:
+        ((key, value),) = value.items()
+        name.append(key)
+    return tuple(name)
 
 
 def _end_of_value(text: str, start: int) -> int:

@@ -8,6 +8,7 @@ the start itself (signals, terminals, the parent, what is loaded) starts the ins
 
 import atexit
 import contextlib
+import functools
 import gc
 import importlib
 import json
@@ -24,10 +25,14 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from tempfile import TemporaryFile
+from typing import IO, Any, NoReturn
 
 #: The installed command.
 BUS = Path(sysconfig.get_path("scripts"), "bus")
+
+#: What commands print is for a plain terminal, whoever runs the tests.
+PLAIN = {"COLUMNS": "100", "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC"}
 
 _NUMBER = struct.Struct("!i")
 
@@ -71,16 +76,46 @@ class CommandServer:
         *,
         cwd: Path,
         env: Mapping[str, str],
+        new_session: bool = False,
     ) -> "Command":
         """Starts `bus` with these arguments and copies of these descriptors."""
         words = [str(BUS), *map(os.fsdecode, args)]
-        request = json.dumps({"argv": words, "cwd": str(cwd), "env": dict(env)}).encode()
+        request = json.dumps(
+            {"argv": words, "cwd": str(cwd), "env": dict(env), "new_session": new_session}
+        ).encode()
         ours, theirs = socket.socketpair()
         with theirs:
             socket.send_fds(self._socket, [b"!"], [theirs.fileno()])
         socket.send_fds(ours, [_NUMBER.pack(len(request))], streams)
         ours.sendall(request)
         return Command(words, _number(ours), ours)
+
+    def start_into(
+        self,
+        out: IO[bytes],
+        args: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        err: IO[bytes] | None = None,
+        new_session: bool = False,
+    ) -> "Command":
+        """Starts `bus` without input, and with files for what it prints."""
+        with open(os.devnull, "rb") as nothing:
+            streams = (nothing.fileno(), out.fileno(), (err or out).fileno())
+            words = [os.fsencode(arg) for arg in args]
+            return self.start(words, streams, cwd=cwd, env=env, new_session=new_session)
+
+    def completed(
+        self, args: Sequence[str], *, cwd: Path, env: Mapping[str, str], timeout_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs `bus` without input, and returns what it printed as `subprocess.run` does."""
+        with TemporaryFile() as out, TemporaryFile() as err:
+            with self.start_into(out, args, cwd=cwd, env=env, err=err) as command:
+                code = command.wait(timeout_s)
+            for file in (out, err):
+                file.seek(0)
+            return subprocess.CompletedProcess(args, code, out.read().decode(), err.read().decode())
 
     def close(self) -> None:
         """Ends the process."""
@@ -101,26 +136,45 @@ class Command:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._code is None:
-            os.kill(self.pid, signal.SIGKILL)
+        self.kill()
         self._connection.close()
+
+    def send_signal(self, number: int) -> None:
+        """Sends a signal, unless the command has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
 
     def terminate(self) -> None:
         """Asks the command to end, by SIGTERM."""
-        os.kill(self.pid, signal.SIGTERM)
+        self.send_signal(signal.SIGTERM)
 
-    def wait(self, timeout_s: float) -> int:
+    def kill(self) -> None:
+        """Ends the command by SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+    def poll(self) -> int | None:
+        """Returns the exit code as `subprocess` does; None while the command runs."""
+        if self._code is None and select.select([self._connection], [], [], 0)[0]:
+            self._receive_code()
+        return self._code
+
+    def wait(self, timeout_s: float | None = None) -> int:
         """Returns the exit code as `subprocess` does, once there is one.
 
         Raises:
             TimeoutExpired: there was none in time.
         """
-        self._connection.settimeout(timeout_s)
-        try:
-            self._code = _number(self._connection)
-        except TimeoutError:
-            raise subprocess.TimeoutExpired(self._words, timeout_s) from None
+        if self._code is None:
+            ready, _, _ = select.select([self._connection], [], [], timeout_s)
+            if not ready:
+                raise subprocess.TimeoutExpired(self._words, timeout_s or 0)
+            self._receive_code()
+        assert self._code is not None
         return self._code
+
+    def _receive_code(self) -> None:
+        self._code = _number(self._connection)
+        self._connection.close()
 
 
 def _number(connection: socket.socket) -> int:
@@ -135,6 +189,22 @@ def _received(connection: socket.socket, size: int) -> bytes:
             raise EOFError("the other side has ended")
         data += more
     return data
+
+
+@functools.cache
+def shared_server() -> CommandServer:
+    """The process in whose forks commands run, with plain output."""
+    server = CommandServer(dict(os.environ) | PLAIN)
+    atexit.register(server.close)
+    return server
+
+
+@functools.cache
+def door_server() -> CommandServer:
+    """The process in whose forks servers and services run: each would load for a second."""
+    server = CommandServer(os.environ, doors=True)
+    atexit.register(server.close)
+    return server
 
 
 # The process that forks ----------------------------------------------------------------------
@@ -193,6 +263,8 @@ def _become(request: dict[str, Any], streams: list[int]) -> NoReturn:
         new = os.fdopen(number, mode, encoding=old.encoding, errors=old.errors, closefd=False)
         setattr(sys, name, new)
         setattr(sys, f"__{name}__", new)
+    if request["new_session"]:
+        os.setsid()
     os.environ.clear()
     os.environ.update(request["env"])
     time.tzset()

@@ -17,9 +17,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from ackbus import Bus
+from ackbus.export.jsonl import exporter
 
 from .architecture import database_guard
-from .command_server import CommandServer
+from .command_server import PLAIN, CommandServer, shared_server
 
 database_guard.install()
 
@@ -30,8 +31,6 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 ROOT = Path(__file__).parents[1]
 #: Seconds after which a command that has not ended fails its test.
 COMMAND_TIMEOUT_S = 200
-#: What commands print is for a plain terminal, whoever runs the tests.
-PLAIN = {"COLUMNS": "100", "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC"}
 
 # No example that chance draws, and no slow moment of the machine, fails a test: derandomize draws
 # the examples from the test itself, so that a failure in CI is a failure here; print_blob adds the
@@ -84,6 +83,14 @@ def pytest_collection_finish() -> None:
     """Spares every later collection of garbage the thousands of tests that wait for their turn."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def small_parts() -> Iterator[None]:
+    """Lets `bus.jsonl` be cut into parts so small that few messages make several of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exporter, "MIN_ROTATE_BYTES", 4096)
+        yield
 
 
 @pytest.fixture
@@ -148,11 +155,9 @@ def bus_env(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def command_server() -> Iterator[CommandServer]:
+def command_server() -> CommandServer:
     """The process in whose forks commands run."""
-    server = CommandServer(dict(os.environ) | PLAIN)
-    yield server
-    server.close()
+    return shared_server()
 
 
 @pytest.fixture

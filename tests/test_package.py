@@ -137,6 +137,7 @@ SURFACE = {
         "QueueStuck",
         "ReadOnlyBackup",
         "Refused",
+        "RowDamaged",
         "SegmentMissing",
         "TaskBlocked",
         "TaskExists",

@@ -6,7 +6,7 @@ import os
 import shutil
 
 from ..bus.bus import Bus
-from ..export.jsonl.exporter import Exporter
+from ..export.jsonl.exporter import MIN_ROTATE_BYTES, Exporter
 from ..schema.errors import AckbusError
 from ..subscribers.queues.queue import Queue
 from .conductor import Conductor
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 #: The exit code for a proof that failed.
 FAILED = 1
 
-#: The size at which `bus.jsonl` is cut, in bytes for each minute: every run is to have some tens of
-#: parts. In the shortest run, of 0.02 min, that is still more than the 4,096 that an export allows.
+#: The size at which `bus.jsonl` is cut, in bytes for each minute: a run is to have some tens of
+#: parts. In one of less than half a minute they are as small as an export allows.
 ROTATE_BYTES_A_MINUTE = 256 * 1024
 
 
@@ -117,6 +117,7 @@ def _make_bus(plan: Plan, place: Place) -> None:
         Queue.create(
             *(bus, QUEUE, JOB), max_attempts=MAX_ATTEMPTS, backoff_s=BACKOFF_S, addressed="*"
         )
-        Exporter(bus).rotate(round(plan.minutes * ROTATE_BYTES_A_MINUTE))
+        size = max(MIN_ROTATE_BYTES, round(plan.minutes * ROTATE_BYTES_A_MINUTE))
+        Exporter(bus).rotate(size)
         for name in cast_of(plan.agents):
             bus.heartbeats.beat(name)

@@ -1,4 +1,7 @@
-"""Waking an agent for the mail that waits for it: once, or whenever interactive mail comes."""
+"""Waking an agent for the mail that waits for it: once, or whenever mail comes that wakes.
+
+Mail of priority interactive wakes, and so does a request to a named agent, unless it is background.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ from time import monotonic
 from typing import Protocol
 
 from ..bus.doorbell import listen
-from ..schema.message.priority import Priority
+from ..schema.message.priority import PRIORITY_NAMES, Priority
 from ..schema.paging import pages, seq_of
+from ..subscribers.conversations.own_answers import own_answer
+from ..subscribers.conversations.reply_types import REQUEST
 from ..subscribers.inboxes.polling_pace import POLL_LIMIT, Pace
 from ..subscribers.inboxes.session_inbox import inbox_of
 from .errors import NotWoken
@@ -28,12 +33,20 @@ TEXT = "Mail waits on the bus: read your inbox."
 #: How long an agent is left alone after it was woken, in seconds.
 PACE_S = 600.0
 
-#: How long interactive mail waits for an agent that works, which sees it by itself, in seconds.
+#: How long mail that wakes waits for an agent that works, which sees it by itself, in seconds.
 PATIENCE_S = 15.0
 
 
 #: How long after a try that failed the next one is made, in seconds.
 RETRY_S = 30.0
+
+
+def _wakes(mail: Message) -> bool:
+    """Whether mail is worth a wake: it is urgent, or asks somebody by name."""
+    if mail.priority == Priority.INTERACTIVE:
+        return True
+    asks = mail.type.endswith(REQUEST) and mail.to_agent is not None
+    return asks and mail.priority != Priority.BACKGROUND
 
 
 class Way(Protocol):
@@ -76,8 +89,10 @@ class Waking:
         self._notes = Notes(bus, agent)
         self._way = way
         self._pace_s = pace_s
-        # No interactive mail waits up to here that the agent was not woken for.
+        # No mail that wakes waits up to here that the agent was not woken for.
         self._looked = 0
+        # Why mail that waits has woken nobody at the last look; None: there is none, or it is due.
+        self._why: NotWoken | None = None
 
     def once(self, *, dry_run: bool = False) -> Woken | None:
         """Wake the agent if any mail waits for it; else return None.
@@ -103,9 +118,10 @@ class Waking:
         retry_s: float = RETRY_S,
         goes_on: Callable[[], bool] = lambda: True,
     ) -> Iterator[Woken | NotWoken]:
-        """Wake the agent whenever interactive mail waits, once for each; yield each end of a try.
+        """Wake the agent whenever mail waits that wakes it, once for each; yield each end of a try.
 
-        Of tries that fail for the same reason, only the first is yielded.
+        Mail that wakes nobody is a try that failed. Of those that fail for the same reason, only
+        the first is yielded.
 
         Args:
             patience_s: how long the agent may take to handle the mail by itself, in seconds.
@@ -116,33 +132,51 @@ class Waking:
         with listen(self._bus) as listener:  # before the look: what comes after it is heard
             while goes_on():
                 mail = self.unheeded(patience_s) if monotonic() >= not_before else None
-                if mail is None:
-                    listener.wait(pace.next())
-                    continue
-                pace.reset()
-                end: Woken | NotWoken | None
-                try:
-                    end = self._wake(mail, again=False)
-                except NotWoken as error:
-                    end, not_before = error, monotonic() + retry_s
+                end: Woken | NotWoken | None = self._why
+                if mail is not None:
+                    pace.reset()
+                    try:
+                        end = self._wake(mail, again=False)
+                    except NotWoken as error:
+                        end, not_before = error, monotonic() + retry_s
                 if end is not None and str(end) != said:
                     said = str(end)
                     yield end
+                if mail is None:
+                    listener.wait(pace.next())
 
     def unheeded(self, patience_s: float) -> Message | None:
-        """Return interactive mail that has waited so long, and for which a wake is due, or None."""
-        if self._notes.left_s(self._pace_s):
-            return None
+        """Return mail that wakes and has waited so long, and for which a wake is due, or None."""
+        self._why = None
         self._looked = max(self._looked, self._notes.last().upto)
         inbox = inbox_of(self._bus, self._agent)
         mail_after = partial(inbox.poll_after, limit=POLL_LIMIT)
         for page in pages(mail_after, self._looked, place=seq_of, what="mail"):
             for mail in page:
-                if mail.priority == Priority.INTERACTIVE:
-                    has_waited_s = (self._bus.now_ms() - mail.ts_ms) / 1000
-                    return mail if has_waited_s >= patience_s else None
+                answer = own_answer(self._bus, mail, self._agent)
+                if _wakes(mail) and answer is None:
+                    return self._due(mail, patience_s)
                 self._looked = mail.seq
+                self._why = self._refusal(mail, answer)
         return None
+
+    def _due(self, mail: Message, patience_s: float) -> Message | None:
+        """Return mail that wakes, if it has waited long enough and the pace is kept."""
+        if self._notes.left_s(self._pace_s):
+            ago = f"it was woken less than {self._pace_s:g} s ago (--pace)"
+            self._why = NotWoken(self._agent, f"message {mail.seq} waits: {ago}")
+            return None
+        has_waited_s = (self._bus.now_ms() - mail.ts_ms) / 1000
+        return mail if has_waited_s >= patience_s else None
+
+    def _refusal(self, mail: Message, answer: Message | None) -> NotWoken:
+        """Return why mail wakes nobody."""
+        if answer is not None:
+            return NotWoken(self._agent, f"message {mail.seq} waits: answered by {answer.seq}")
+        asks = mail.type.endswith(REQUEST)
+        kind = f"a request to {'it' if mail.to_agent else 'all'}" if asks else "no request"
+        priority = PRIORITY_NAMES[mail.priority]
+        return NotWoken(self._agent, f"message {mail.seq} waits: {kind}, of priority {priority}")
 
     def _wake(self, mail: Message, *, again: bool) -> Woken | None:
         """Wake the agent for mail; None where another process just has, and not `again`."""

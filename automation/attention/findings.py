@@ -19,7 +19,7 @@ from . import measures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ...bus.bus import Bus
     from ...schema.findings import Check, Finding
@@ -59,23 +59,25 @@ def findings(bus: Bus, *, files: bool = True) -> Iterator[Finding]:
 
 def _service(bus: Bus) -> Finding:
     """Look for a service, and for what waits for one."""
-    found, start = measures.running_service(bus), f"'bus automation start{_config(bus)}'"
+    service, start = measures.running_service(bus), f"'bus automation start{_config(bus)}'"
     due, lag_s = measures.due_schedules(bus), measures.due_lag_s(bus)
-    if found is None:
+    if service is None:
         waiting = sum(count for count, _ in measures.live_counts(bus).values())
         if due or waiting:
             return warn(
                 f"none runs; schedules that are due: {due}, jobs that wait: {waiting}", start
             )
         return ok("none runs, and nothing waits for one")
-    if isinstance(found, Holder) and found.is_stopped:
-        return warn(str(found), f"let it go on: 'kill -CONT {found.pid}'")
-    who = str(found) if isinstance(found, Holder) else f"process {found}"
+    if isinstance(service, Holder) and service.is_stopped:
+        return warn(str(service), f"let it go on: 'kill -CONT {service.pid}'")
+    process = str(service) if isinstance(service, Holder) else f"process {service}"
     age_s = measures.beat_age_s(bus)
     if age_s is None or age_s > measures.MAX_BEAT_AGE_S or lag_s > measures.MAX_BEAT_AGE_S:
-        told = f"{who} does not get on: schedules that are due: {due}, for {lag_s:.0f} s"
-        return bad(told, f"see its log; 'bus automation stop --now{_config(bus)}', then {start}")
-    return ok(f"{who} runs")
+        return bad(
+            f"{process} does not get on: schedules that are due: {due}, for {lag_s:.0f} s",
+            f"see its log; 'bus automation stop --now{_config(bus)}', then {start}",
+        )
+    return ok(f"{process} runs")
 
 
 def _orphans(bus: Bus) -> Finding:
@@ -83,14 +85,18 @@ def _orphans(bus: Bus) -> Finding:
     counts = measures.live_counts(bus)
     running = {name: run for name, (_, run) in counts.items() if run}
     if running and measures.running_service(bus) is None:
-        told = f"jobs that ran when the service ended: {_listed(running)}"
-        return warn(told, "the next start of the service decides about them")
+        return warn(
+            f"jobs that ran when the service ended: {_listed(running)}",
+            "the next start of the service decides about them",
+        )
     plugins = _plugins(bus)
     known = counts.keys() if plugins is None else {queue_of(name) for name in plugins}
     lost = {name: wait for name, (wait, _) in counts.items() if wait and name not in known}
     if lost:
-        told = f"jobs of plugins that the configuration does not run: {_listed(lost)}"
-        return warn(told, "enable the plugins, or 'bus automation reload', which ends the jobs")
+        return warn(
+            f"jobs of plugins that the configuration does not run: {_listed(lost)}",
+            "enable the plugins, or 'bus automation reload', which ends the jobs",
+        )
     return ok("none")
 
 
@@ -108,37 +114,34 @@ def _schedules(bus: Bus) -> Finding:
     starving = measures.starving_schedules(bus)
     if not starving:
         return ok("none starves")
-    told = "; ".join(str(each) for each in starving[:_SHOWN])
-    more = f" (and {len(starving) - _SHOWN} more)" if len(starving) > _SHOWN else ""
     name = f"{starving[0].plugin}.{starving[0].id}"
-    return warn(told + more, f"see 'bus schedule history {name}{_config(bus)}'")
+    return warn(_first(map(str, starving)), f"see 'bus schedule history {name}{_config(bus)}'")
 
 
 def _breakers(bus: Bus) -> Finding:
     shut = measures.shut_breakers(bus)
     if not shut:
         return ok("all are closed")
-    told = {f"{each.plugin} {each.command}": each.failure_count for each in shut}
+    failures = {f"{breaker.plugin} {breaker.command}": breaker.failure_count for breaker in shut}
     advice = f"see why by 'bus automation logs {shut[0].plugin}'; 'bus automation reset' closes one"
-    return warn(f"not closed, after failures: {_listed(told)}", advice)
+    return warn(f"not closed, after failures: {_listed(failures)}", advice)
 
 
 def _inits(bus: Bus) -> Finding:
     failed = measures.failed_inits(bus)
     if not failed:
         return ok("none has failed")
-    told = "; ".join(f"{each.plugin}: {each.error or 'no reason'}" for each in failed[:_SHOWN])
-    return warn(told, "mend it, then 'bus automation reload' tries again")
+    reasons = (f"{init.plugin}: {init.error or 'no reason'}" for init in failed)
+    return warn(_first(reasons), "mend it, then 'bus automation reload' tries again")
 
 
 def _left_out(bus: Bus) -> Finding:
     left_out = measures.last_taking(bus).left_out
     if not left_out:
         return ok("all that are configured are loaded")
-    told = [f"{name}: {why}" for name, why in sorted(left_out.items())]
-    rest = f"; and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+    reasons = (f"{name}: {why}" for name, why in sorted(left_out.items()))
     return warn(
-        f"configured and not loaded: {'; '.join(told[:_SHOWN])}{rest}",
+        f"configured and not loaded: {_first(reasons)}",
         f"see 'bus config check{_config(bus, '')}', then 'bus automation reload{_config(bus)}'",
     )
 
@@ -146,8 +149,10 @@ def _left_out(bus: Bus) -> Finding:
 def _configuration(bus: Bus) -> Finding:
     """Compare the configuration of the service with its seal."""
     if refused := measures.last_taking(bus).refused:
-        told = f"the last reload was refused, and the one before is in force: {refused}"
-        return warn(told, f"mend it, then 'bus automation reload{_config(bus)}'")
+        return warn(
+            f"the last reload was refused, and the one before is in force: {refused}",
+            f"mend it, then 'bus automation reload{_config(bus)}'",
+        )
     directory = Fence.of(bus).row().directory
     if directory is None:
         return ok("no service has taken one")
@@ -157,16 +162,16 @@ def _configuration(bus: Bus) -> Finding:
     except ImportError:
         return ok("it can't be read here: pip install 'ackbus[automation]'")
     try:
-        found = from_seal(Path(directory))
+        changes = from_seal(Path(directory))
         is_sealed = bool(read_seal(Path(directory))[0])
     except ConfigFaults as error:
         return warn(str(error), f"'bus config check {directory}'")
     if not is_sealed:
         return warn(f"{directory} was never sealed", f"'bus config lock {directory}' seals it")
-    if found:
-        told = ", ".join(f"{each.file} ({each.state})" for each in found[:_SHOWN])
+    if changes:
+        files = (f"{change.file} ({change.state})" for change in changes)
         return warn(
-            f"not as it was sealed: {told}",
+            f"not as it was sealed: {_first(files, ', ')}",
             f"see 'bus config diff {directory}'; 'bus config lock {directory}' seals it as it is",
         )
     return ok(f"{directory} is as it was sealed")
@@ -191,5 +196,11 @@ def _config(bus: Bus, option: str = "--config ") -> str:
 
 
 def _listed(counts: dict[str, int]) -> str:
-    told = [f"{count} of {name}" for name, count in sorted(counts.items())]
-    return ", ".join(told[:_SHOWN]) + (", …" if len(told) > _SHOWN else "")
+    return _first((f"{count} of {name}" for name, count in sorted(counts.items())), ", ")
+
+
+def _first(texts: Iterable[str], separator: str = "; ") -> str:
+    """Return as many texts as a line has, and how many more there are."""
+    shown = list(texts)
+    rest = [f"and {len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else []
+    return separator.join([*shown[:_SHOWN], *rest])

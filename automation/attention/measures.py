@@ -155,6 +155,11 @@ def last_taking(bus: Bus) -> Taking:
     return Takings.of(bus).last()
 
 
+def hash_in_force(bus: Bus) -> str | None:
+    """Return the hash of the configuration that the service goes by, or went by at its end."""
+    return Fence.of(bus).row().config_hash
+
+
 def live_counts(bus: Bus) -> dict[str, tuple[int, int]]:
     """Return how many jobs of each plugin wait, and how many run, where there are any."""
     jobs, found = Jobs.of(bus), {}

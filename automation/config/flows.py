@@ -11,6 +11,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+#: The plugin under whose name conditions of steps are recorded, and what it publishes of each: that
+#: it holds, or does not. No plugin has its name, which has a dot.
+SWITCH = "core.switch"
+SWITCH_EVENTS = {True: "ductile.switch.true", False: "ductile.switch.false"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:

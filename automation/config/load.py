@@ -191,7 +191,7 @@ def _verify(
         for number, source in enumerate(sources.files)
         if is_strict or is_secure(source, is_root=number == 0)
     ]
-    if sources.files:
+    if sources.files and not sources.faults:  # else it is not known what all of them say
         found.append(access_fault(sources.files[0], raw, seal))
     return [fault for fault in found if fault is not None]
 

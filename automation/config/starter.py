@@ -105,7 +105,7 @@ def make_starter(folder: Path) -> list[Path]:
             raise Refused(f"other files are there: {told}; name another folder")
         for name, text in {_SECRETS: _secrets(), **_FILES}.items():
             if there[name] is None:
-                with within.spot(name, make=0o755) as spot:
+                with within.spot(name, make=0o700) as spot:
                     spot.replace(text.encode(), mode=_mode(name))
     except OSError as error:
         raise AckbusError(f"can't write to {error.filename or folder}: {error.strerror}") from error
@@ -124,4 +124,4 @@ def _is_other(name: str, data: bytes) -> bool:
 
 
 def _mode(name: str) -> int:
-    return {"plugins/hello/run.sh": 0o755, _SECRETS: 0o600}.get(name, 0o644)
+    return 0o700 if name == "plugins/hello/run.sh" else 0o600

@@ -62,7 +62,12 @@ class EventOut:
 
 
 def event_draft(
-    plugin: str, job: Message, event: Mapping[str, Any], *, broadcast: bool = False
+    plugin: str,
+    job: Message,
+    event: Mapping[str, Any],
+    *,
+    broadcast: bool = False,
+    id: str | None = None,
 ) -> Draft:
     """Return the message of an event in a response.
 
@@ -71,6 +76,7 @@ def event_draft(
         job: the message of its job.
         event: type, payload and dedupe_key.
         broadcast: whether everybody gets it, instead of the automation alone.
+        id: of the message; None makes a new one.
     """
     headers: dict[str, object] = {EVENT_TYPE: event["type"]}
     if event.get("dedupe_key"):
@@ -78,6 +84,7 @@ def event_draft(
     return Draft(
         EVENT,
         event.get("payload"),
+        id=id,
         from_agent=plugin,
         to_agent=None if broadcast else AUTOMATION,
         in_reply_to=job.id,

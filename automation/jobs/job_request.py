@@ -24,6 +24,14 @@ AGENTS: dict[str, str] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer of a condition: whether it holds, and the id of the event that says so."""
+
+    holds: bool
+    event_id: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
     """A job that is wanted.
@@ -41,6 +49,8 @@ class JobRequest:
         parent_job_id, source_event_id: where it comes from, by ids.
         origin: `pipeline`, `step`, `schedule`, `nominal`, `alarm`, as far as they apply.
         id: of the job; one that is derived makes a repetition harmless.
+        answer: of a condition, whose job is over by that; None of all other jobs.
+        behind: the id of the event of a condition that the job follows: its parent, once stored.
     """
 
     plugin: str
@@ -56,6 +66,8 @@ class JobRequest:
     source_event_id: str | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
     id: str | None = None
+    answer: Answer | None = None
+    behind: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

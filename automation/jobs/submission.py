@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from dataclasses import replace
 
 from ...bus import tracing
 from ...schema.errors import NotFound
@@ -15,12 +16,13 @@ from ...subscribers.jobs.jobs import Jobs
 from ...subscribers.jobs.policy import AUTOMATION
 from ...subscribers.jobs.work_headers import work_headers
 from ...subscribers.queues.queue import Queue
+from . import switches
 from .job_request import AGENTS, Duplicate, Submitted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...bus.bus import Bus
-    from .job_request import JobRequest
+    from .job_request import Answer, JobRequest
 
 #: The queue of a plugin is named by this and its name; the types of its jobs begin with it.
 PREFIX = "plugin."
@@ -49,6 +51,10 @@ class Submission:
         """
         key = stored_key(request.command, request.dedupe_key)
         with self._bus.transaction():
+            if request.behind is not None:
+                request = replace(request, parent=self._bus.get(request.behind))
+            if request.answer is not None:
+                return self._answered(request, request.answer)
             queue = self._queue(request.plugin)
             queue.fill()
             there = self._there(queue, key, request.dedupe_ttl_s)
@@ -59,6 +65,17 @@ class Submission:
                 return Duplicate(receipt.id, receipt.seq, "")
             queue.take_in([receipt.seq])
         return Submitted(receipt.id, receipt.seq, queue.name)
+
+    def _answered(self, request: JobRequest, answer: Answer) -> Submitted | Duplicate:
+        """Store a condition with its answer: its job, which is over by that, and its event."""
+        draft = _draft(request, None)
+        (receipt,) = self._bus.log.append([draft])
+        if receipt.duplicate:
+            return Duplicate(receipt.id, receipt.seq, "")
+        job = self._bus.get(receipt.seq)
+        assert job is not None
+        queue = switches.record(self._bus, job, answer, request.dedupe_key)
+        return Submitted(receipt.id, receipt.seq, queue)
 
     def outstanding(self, plugin: str, command: str, *, submitted_by: str | None = None) -> int:
         """Return how many jobs of a command wait or run.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..config.faults import near
+from ..config.flows import SWITCH
 from ..config.snapshot import TIMEOUTS_S
 
 TYPE_CHECKING = False
@@ -31,10 +32,11 @@ def check_references(config: Config, registry: Registry) -> tuple[list[Fault], l
     if config.service.on_failure:
         found.target(config.service.on_failure, config.service.place)
     for route in config.routes:
-        found.plugin(route.source, route.place)
+        if route.source != SWITCH:
+            found.plugin(route.source, route.place)
         found.command(route.to, route.command, route.place)
     for pipeline in config.pipelines:
-        if pipeline.from_plugin is not None:
+        if pipeline.from_plugin not in (None, SWITCH):
             found.plugin(pipeline.from_plugin, pipeline.place)
         for step in pipeline.steps:
             found.step(step)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ...schema.directory.enclosure import Enclosure, LinkRefused, Spot
 from ...schema.errors import AckbusError, NotFound, Refused
 from ..config.files.reading import read_bytes
-from ..config.files.writing import replace_file
 from .manifest import read_manifest
 from .trust import MANIFEST
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 #: Where they are in the package: what lies here is never run.
 _PLACE = Path(__file__).parents[1] / "shipped"
+
+
+#: A name that no file of a plugin has: the walk to it ends in the plugin's folder.
+_NO_FILE = ".new"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +45,27 @@ def shipped() -> list[Manifest]:
     return [_manifest(path.parent) for path in sorted(_PLACE.glob(f"*/{MANIFEST}"))]
 
 
-def add(name: str, root: Path, *, replace: bool = False, dry_run: bool = False) -> Added:
+def add(
+    name: str,
+    root: Path,
+    within: Path | None = None,
+    *,
+    replace: bool = False,
+    dry_run: bool = False,
+) -> Added:
     """Copy a plugin of the package into a root of plugins; again, it finishes what broke off.
 
     Args:
         name: the plugin.
         root: the folder that holds plugins.
+        within: the folder of the configuration: a root in it is not written to through a link that
+            leaves it; another root, or any where this is None, through none that leaves the root.
         replace: whether a copy that differs is brought up to this version.
         dry_run: whether nothing is written.
 
     Raises:
         NotFound: no such plugin comes with the package.
-        Refused: files of another one are there, or of one that was changed.
+        Refused: files of another one are there, or of one that was changed; or a link leads out.
         AckbusError: the root can't be written to.
     """
     manifest = next((each for each in shipped() if each.name == name), None)
@@ -70,14 +83,33 @@ def add(name: str, root: Path, *, replace: bool = False, dry_run: bool = False) 
     state: Literal["new", "changed"] = "changed" if others else "new"
     if dry_run:
         return Added(folder, manifest, state)
+    modes = {file: 0o755 if file == manifest.entrypoint else 0o644 for file in wanted}
+    top = within if within is not None and root.is_relative_to(within) else root
+    _write(folder, Enclosure(str(top)), wanted, modes)
+    return Added(folder, manifest, state)
+
+
+def _write(
+    folder: Path, within: Enclosure, wanted: dict[str, bytes], modes: dict[str, int]
+) -> None:
+    """Write the files of a plugin; one that is a link is replaced, and never followed.
+
+    Raises:
+        LinkRefused: a link on the way to the folder leads out of the enclosure.
+        AckbusError: they can't be written.
+    """
     try:
-        folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        for file, data in wanted.items():
-            mode = 0o755 if file == manifest.entrypoint else 0o644
-            replace_file(folder / file, data, mode=mode)
+        with within.spot(str(folder / _NO_FILE), make=0o755) as there:
+            for file, data in wanted.items():
+                spot = Spot(str(folder / file), file, there.folder)
+                spot.remove_link()
+                spot.replace(data, mode=modes[file])
+    except LinkRefused:
+        raise
+    except Refused as error:
+        raise AckbusError(f"can't write to {folder}: {error}") from error
     except OSError as error:
         raise AckbusError(f"can't write to {error.filename or folder}: {error.strerror}") from error
-    return Added(folder, manifest, state)
 
 
 def _manifest(folder: Path) -> Manifest:

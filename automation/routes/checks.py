@@ -6,6 +6,7 @@ That plugins and commands are there is checked where the plugins are known.
 from __future__ import annotations
 
 from ..config.faults import near
+from ..config.flows import SWITCH_EVENTS
 from .compiled import TooManySteps, calls_of, compiled
 from .scope import fault_of_template
 
@@ -86,6 +87,13 @@ def _faults_of_size(pipeline: Pipeline, pipelines: Mapping[str, Pipeline]) -> It
     except TooManySteps as error:
         yield pipeline.place.fault(str(error))
         return
+    if pipeline.on in SWITCH_EVENTS.values() and found.asks_first:
+        told = (
+            f"it begins with {pipeline.on} and asks a condition before its first step,"
+            " which would begin it again; let a step come first, or write the condition as the"
+            " pipeline's own if"
+        )
+        yield pipeline.place.fault(told)
     hops, allowed = found.hops(), found.max_hops
     if allowed is not None and hops > allowed:
         told = f"{hops} steps follow one another, and {allowed} may; write max_depth: {hops}"

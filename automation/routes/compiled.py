@@ -84,6 +84,11 @@ class CompiledPipeline:
         """The keys of the steps that nothing follows, in order."""
         return tuple(key for key, job in self.jobs.items() if not job.then)
 
+    @property
+    def asks_first(self) -> bool:
+        """Whether it asks a condition before any step."""
+        return any(isinstance(node, Gate) for node in self.entries)
+
     def hops(self) -> int:
         """Return how many jobs follow one another on the longest way."""
         return _Longest().of_all(self.entries)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from ...schema.message.times import format_ts
 from ...subscribers.jobs.hops import hops_of
-from ..jobs.job_request import JobRequest
+from ..config.flows import SWITCH, SWITCH_EVENTS
+from ..jobs.job_request import Answer, JobRequest
 from ..jobs.plugin_run import FAULT, HANDLE
 from .claims import context_of, payload_of
 from .compiled import MAX_HOPS, Gate
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from ..jobs.job_request import SubmittedBy
     from .compiled import CompiledPipeline, Job, Node
 
+#: The end of the name of a condition, after the name of its step.
+ASKED = "__switch"
+
 _log = logging.getLogger("ackbus.automation.routes")
 
 
@@ -33,11 +37,23 @@ _log = logging.getLogger("ackbus.automation.routes")
 class Planned:
     """A job that follows, and the context that it is to have.
 
-    It has none outside of pipelines, nor in the run of a hook that claims no baggage.
+    It has none outside of pipelines, nor in the run of a hook that claims no baggage. A condition
+    has an `event` instead: the origin of what follows it by routes and pipelines.
     """
 
     request: JobRequest
     context: Context | None = None
+    event: Flow | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """The steps of a pipeline while they are opened, and what was reached; `how` as for `steps`."""
+
+    pipeline: CompiledPipeline
+    config: Config
+    how: str
+    seen: set[tuple[type[Node], str]] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +69,7 @@ class Flow:
         parent: the message that they answer; None begins a conversation.
         parent_job_id, source_event_id: as their headers say.
         dedupe_key: of all of them.
+        behind: the event of a condition between, by its id.
         context: of the run so far, which the next steps inherit.
         origin: what their headers say besides.
     """
@@ -67,19 +84,20 @@ class Flow:
     parent_job_id: str | None = None
     source_event_id: str | None = None
     dedupe_key: str | None = None
+    behind: str | None = None
     context: Context | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
 
     def of_route(self, route: Route) -> Planned:
         """Return the job of a route."""
-        id = derived_id(self.source, f"route {route.to}.{route.command}")
+        id = derived_id(self.source, f"{self.occasion}route {route.to}.{route.command}")
         fault = self._fault_of_hops(MAX_HOPS)
         return Planned(self._request(id, route.to, route.command, self.payload, {}, fault))
 
     def steps(
         self, pipeline: CompiledPipeline, nodes: tuple[Node, ...], config: Config, *, how: str
     ) -> Iterator[Planned]:
-        """Yield the jobs of steps of a pipeline, each once.
+        """Yield the jobs of steps of a pipeline, and the conditions before them, each once.
 
         Args:
             pipeline: whose they are.
@@ -87,22 +105,41 @@ class Flow:
             config: what conditions may ask about.
             how: `begin` or `then`: the same step may be reached both ways, in different runs.
         """
-        found = {job.key: job for job in self._open(nodes, config)}
-        for job in found.values():
-            yield self._step(pipeline, job, how)
+        yield from self._open(_Opening(pipeline, config, how), nodes)
 
-    def _open(self, nodes: tuple[Node, ...], config: Config) -> Iterator[Job]:
+    def _open(self, opening: _Opening, nodes: tuple[Node, ...]) -> Iterator[Planned]:
         for node in nodes:
-            if not isinstance(node, Gate):
-                yield node
+            if (type(node), node.key) in opening.seen:
                 continue
-            settings = config.plugins.get(node.plugin)
-            scope = self._scope() | {"config": dict(settings.config) if settings else {}}
-            if holds(node.condition, scope):
-                yield from self._open(node.inside, config)
+            opening.seen.add((type(node), node.key))
+            if isinstance(node, Gate):
+                yield from self._through(opening, node)
             else:
-                _log.info("step %s is left out: its condition does not hold", node.key)
-                yield from self._open(node.otherwise, config)
+                yield self._step(opening.pipeline, node, opening.how)
+
+    def _through(self, opening: _Opening, gate: Gate) -> Iterator[Planned]:
+        """Yield a condition with its answer, and what stands behind it."""
+        settings = opening.config.plugins.get(gate.plugin)
+        scope = self._scope() | {"config": dict(settings.config) if settings else {}}
+        answer = holds(gate.condition, scope)
+        if not answer:
+            _log.info("step %s is left out: its condition does not hold", gate.key)
+        name, key = opening.pipeline.pipeline.name, f"{gate.key}{ASKED}"
+        target = f"{self.occasion}{opening.how} {name}/{key}"
+        id, event_id = derived_id(self.source, target), derived_id(self.source, f"{target} event")
+        origin = {"pipeline": name, "step": key}
+        request = self._request(id, SWITCH, HANDLE, self.payload, origin, None)
+        behind = replace(
+            self,
+            event_type=SWITCH_EVENTS[answer],
+            event_source=SWITCH,
+            parent_job_id=id,
+            source_event_id=event_id,
+            behind=event_id,
+        )
+        event = replace(behind, occasion=f"{id} ", context=None, origin={})
+        yield Planned(replace(request, answer=Answer(answer, event_id)), event=event)
+        yield from behind._open(opening, gate.inside if answer else gate.otherwise)
 
     def _step(self, pipeline: CompiledPipeline, job: Job, how: str) -> Planned:
         name = pipeline.pipeline.name
@@ -162,6 +199,7 @@ class Flow:
             parent=self.parent,
             parent_job_id=self.parent_job_id,
             source_event_id=self.source_event_id,
+            behind=self.behind,
             origin={**self.origin, **origin, **({FAULT: fault} if fault else {})},
         )
 

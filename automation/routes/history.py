@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from ...subscribers.jobs.claims import Claims
 from ...subscribers.jobs.jobs import SUCCEEDED, Jobs
 from ...subscribers.queues.queues import Queues
+from ..config.flows import SWITCH
 from ..jobs.endings import JobEnd
 from ..jobs.events import EVENT, event_out
 from ..jobs.plugin_run import FAULT
 from ..jobs.submission import PREFIX
 from .sources import STEP_SUCCEEDED, origin_of
-from .tree import RunJob, is_job
+from .tree import RunJob, is_job, plugin_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,9 +83,9 @@ def replayed(bus: Bus, router: Router, first_seq: int) -> Iterator[Replayed]:
     for message in bus.read(after_seq=first_seq - 1):
         if message.type == EVENT:
             job = _publisher(bus, message)
-            if job is not None:
+            if job is not None and plugin_of(job) != SWITCH:  # that is a part of what led to it
                 yield _of_event(router, happened, job, message)
-        elif is_job(message) and happened.is_silent_step(message):
+        elif is_job(message) and plugin_of(message) != SWITCH and happened.is_silent_step(message):
             yield _of_silence(router, happened, message)
 
 
@@ -93,21 +94,29 @@ class _Happened:
 
     def __init__(self, bus: Bus, first_seq: int) -> None:
         self._jobs, self._claims, self._queues = Jobs.of(bus), Claims.of(bus), Queues(bus)
-        self._after: Mapping[str, list[Target]] = defaultdict(list)
-        self._loud: set[str | None] = set()
+        self._after: Mapping[str, list[Message]] = defaultdict(list)
+        self._events: dict[str | None, str] = {}  # the newest of each job
         for message in bus.read(after_seq=first_seq - 1):
             origin = origin_of(message)
             if message.type == EVENT:
-                self._loud.add(message.in_reply_to)
+                self._events[message.in_reply_to] = message.id
             elif is_job(message) and "again" not in origin:
                 before = origin.get("source_event_id") or origin.get("parent_job_id")
-                self._after[str(before)].append(_target(message))
+                self._after[str(before)].append(message)
 
     def after(self, message: Message) -> tuple[Target, ...]:
-        return tuple(self._after.get(message.id, ()))
+        return tuple(map(_target, self._jobs_after(message.id)))
+
+    def _jobs_after(self, id: str) -> Iterator[Message]:
+        """Yield the jobs that followed, those behind a condition too; conditions are none."""
+        for job in self._after.get(id, ()):
+            if plugin_of(job) == SWITCH:
+                yield from self._jobs_after(self._events[job.id])
+            else:
+                yield job
 
     def is_silent_step(self, job: Message) -> bool:
-        if job.id in self._loud or "pipeline" not in origin_of(job):
+        if job.id in self._events or "pipeline" not in origin_of(job):
             return False
         name = PREFIX + RunJob(job, 0, None).plugin
         return [each.state for each in self._jobs.named([(name, job.seq)])] == [SUCCEEDED]
@@ -137,7 +146,7 @@ def _replayed(
     planned: list[Planned],
     did: tuple[Target, ...],
 ) -> Replayed:
-    requests = [each.request for each in planned]
+    requests = [each.request for each in planned if each.event is None]  # no conditions
     would = tuple(_target_of(each.plugin, each.command, each.origin) for each in requests)
     faults = tuple(each.origin[FAULT] for each in requests if FAULT in each.origin)
     return Replayed(message, source, event_type, would, did, faults)

@@ -54,6 +54,7 @@ def preview(config: Config, pipeline: CompiledPipeline, payload: object) -> Prev
             "fault": planned.request.origin.get(FAULT),
         }
         for planned in flow.steps(pipeline, pipeline.entries, config, how="begin")
+        if planned.event is None  # of a condition
     )
     keys = [pipeline.jobs[each["step"]].then for each in begins]
     after = set(_keys(node for nodes in keys for node in nodes))

@@ -13,6 +13,7 @@ from ...schema.errors import InvalidInput
 from ...schema.message.draft import Draft
 from ...subscribers.jobs.jobs import SUCCEEDED
 from ...subscribers.jobs.policy import AUTOMATION
+from ..config.flows import SWITCH
 from ..jobs.events import EVENT, EVENT_TYPE
 from ..jobs.job_request import AGENTS
 from ..jobs.plugin_run import FAULT
@@ -240,9 +241,19 @@ class Router:
         return pipeline, found, context
 
     def _running(self, planned: Iterable[Planned]) -> Iterator[Planned]:
+        """Yield the jobs whose plugins run, and with each condition what its event begins."""
         for each in planned:
-            if self._runs(each.request.plugin):
+            if each.event is not None:
                 yield each
+                yield from self._after_condition(each.event)
+            elif self._runs(each.request.plugin):
+                yield each
+
+    def _after_condition(self, flow: Flow) -> Iterator[Planned]:
+        for route in self._index.routes(SWITCH, flow.event_type):
+            if self._runs(route.to):
+                yield flow.of_route(route)
+        yield from self._pipelines_on(flow, SWITCH, flow.event_type)
 
     def _runs(self, plugin: str) -> bool:
         if plugin in self._plugins:

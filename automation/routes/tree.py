@@ -17,6 +17,8 @@ from ...schema.message.times import format_ts
 from ...schema.queries import engine_of
 from ...subscribers.jobs.jobs import QUEUED, SUCCEEDED, Jobs
 from ...subscribers.queues.queue import Queue
+from ..config.flows import SWITCH
+from ..jobs import switches
 from ..jobs.job_request import JobRequest
 from ..jobs.plugin_run import FAULT
 from ..jobs.submission import PREFIX
@@ -53,12 +55,12 @@ class RunJob:
     @property
     def plugin(self) -> str:
         """The plugin that runs it."""
-        return self.message.type.split(".", 2)[1]
+        return plugin_of(self.message)
 
     @property
     def command(self) -> str:
         """The command of the plugin."""
-        return self.message.type.split(".", 2)[2]
+        return self.message.type[len(PREFIX) + len(self.plugin) + 1 :]
 
     @property
     def state(self) -> str:
@@ -202,6 +204,8 @@ def once_more(bus: Bus, key: str) -> JobRequest:
     job = find_message(bus, key)
     if job is None or not is_job(job) or not _was_submitted(bus, job):
         raise NotFound(f"no job {key!a} in the log; see 'bus job list'")
+    if plugin_of(job) == SWITCH:
+        raise InvalidInput("it is a condition, which is asked again when the step before it is run")
     origin, event = origin_of(job), job.headers.get("event")
     if fault := origin.get(FAULT):
         raise InvalidInput(f"it can't begin: {fault}; run the step before it once more")
@@ -224,7 +228,7 @@ def once_more(bus: Bus, key: str) -> JobRequest:
 
 def _was_submitted(bus: Bus, job: Message) -> bool:
     """Whether a message is a job by a step: its row says so, or an attempt at it is logged."""
-    name = PREFIX + job.type.split(".", 2)[1]
+    name = PREFIX + plugin_of(job)
     rows = Jobs.of(bus).named([(name, job.seq)])
     if rows:
         return rows[0].error != UNPROVEN
@@ -250,6 +254,11 @@ def _below(bus: Bus, root: Message) -> list[tuple[Message, int]]:
 def is_job(message: Message) -> bool:
     """Tell whether a message is the job of a plugin."""
     return message.type.startswith(PREFIX) and message.type.count(".") > 1
+
+
+def plugin_of(job: Message) -> str:
+    """Return the plugin of a job, whose name has no dot, or the name of conditions, which has."""
+    return SWITCH if job.type == switches.TYPE else job.type.split(".", 2)[1]
 
 
 def _jobs_of(bus: Bus, messages: list[tuple[Message, int]]) -> tuple[RunJob, ...]:

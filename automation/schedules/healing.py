@@ -1,10 +1,12 @@
-"""Schedules come back to the right time when a clock that was ahead is set back."""
+"""Schedules and jobs come back to the right time when a clock that was ahead is set back."""
 
 from __future__ import annotations
 
 from itertools import groupby
 
 from ...schema.paging import NoProgress
+from ...subscribers.jobs.jobs import Jobs
+from ..jobs.plugin_queues import queues_of_plugins
 from .firing import with_due
 from .recurrence import NoNextTime, due_time, first_nominal, next_nominal, nominals_after
 from .tables import Decisions, Schedules
@@ -30,7 +32,8 @@ _LONGEST_WAIT_MS = 2 * 24 * 3_600_000
 class Healing:
     """Brings schedules back to the times of a clock that was ahead and was set back.
 
-    What fired while it was ahead does not fire again. What was skipped or missed is reopened.
+    What fired while it was ahead does not fire again. What was skipped or missed is reopened. Jobs
+    of plugins that failed meanwhile are tried again after their pause, and not at its far end.
 
     Args:
         bus: an open bus.
@@ -40,6 +43,7 @@ class Healing:
     def __init__(self, bus: Bus, chance: Callable[[], float]) -> None:
         self._schedules = Schedules.of(bus)
         self._decisions = Decisions.of(bus)
+        self._bus, self._jobs = bus, Jobs.of(bus)
         self._chance = chance
 
     def heal(self, entries: Mapping[tuple[str, str], ScheduleEntry], now_ms: int) -> None:
@@ -59,6 +63,8 @@ class Healing:
                 except NO_TIMES:  # of this schedule alone; who decides about it says why
                     continue
         self._schedules.correct(now_ms)
+        for info in queues_of_plugins(self._bus):
+            self._jobs.follow_clock_back(info, now_ms)
 
     def _bring_nearer(
         self, entry: ScheduleEntry, known: Schedule, now_ms: int, was_ahead: bool

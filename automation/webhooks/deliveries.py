@@ -10,6 +10,7 @@ from ...schema.message.canonical_json import decode
 from ...schema.message.draft import Draft
 from ...schema.message.limits import MAX_ID_CHARS, MAX_TYPE_CHARS
 from ...subscribers.jobs.policy import AUTOMATION
+from ..config.flows import SWITCH
 from ..jobs.events import EVENT, EVENT_TYPE
 from ..jobs.job_request import AGENTS, JobRequest
 from ..jobs.plugin_run import HANDLE, check_event_type
@@ -132,19 +133,19 @@ class Deliveries:
             assert event is not None
             jobs = self._router.triggered_by(event, event_type, submitted_by="webhook")
         submission = Submission(self._bus)
-        submitted = [
+        for job in jobs:
             submission.submit(replace(job, origin={**job.origin, WEBHOOK: endpoint.name}))
-            for job in jobs
-        ]
-        return submitted[0].job_id if submitted else None
+        first = next((job for job in jobs if job.answer is None), jobs[0] if jobs else None)
+        return None if first is None else first.id
 
     def _first_job(self, endpoint: WebhookEndpoint, id: str) -> str | None:
         """Return the job of a delivery that was stored before."""
         message = self._bus.log.get(id)
         if message is None or message.type != EVENT:
             return id
-        jobs = [each for each in Tree.of(self._bus, id).jobs if each.depth == 0]
-        return jobs[0].message.id if jobs else None
+        jobs = Tree.of(self._bus, id).jobs
+        first = next((job for job in jobs if job.plugin != SWITCH), jobs[0] if jobs else None)
+        return None if first is None else first.message.id
 
 
 def _payload(headers: Mapping[str, str], body: bytes) -> object:

@@ -9,14 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Generic, TypeVar
 
 from ...schema.errors import InvalidInput, shown
 from ...schema.message.limits import MAX_PATH_CHARS
 from ...schema.message.names import check_line
 from .globs import SPECIAL, Glob, part_of
 
-T = TypeVar("T")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Generic, TypeVar
+
+    T = TypeVar("T")
+else:  # a commit waits for each module that the guard's hook loads, and `typing` is a large one
+
+    class Generic:
+        """The base of what holds values of a type, which nothing asks for at run time."""
+
+        __class_getitem__ = classmethod(lambda cls, _: cls)
+
+    T = None
 
 #: One part of a pattern: a text, a glob, or None for any number of parts (`**`).
 Part = str | Glob | None

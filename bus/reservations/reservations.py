@@ -1,12 +1,13 @@
 """Reservations: the files that each agent edits, until when, so that no two edit the same.
 
 They are leases on patterns of paths: the same clock, the same length at most, and fencing tokens
-from the same counter. A pattern holds for the paths that it matches and everything below them.
+from the same counter. A pattern holds for the paths that it matches and everything below them. One
+that was made in a session ends with that session's process.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from ...schema.arguments import with_checked_arguments
@@ -15,9 +16,10 @@ from ...schema.message.limits import MAX_REASON_CHARS
 from ...schema.message.names import check_agent, check_line
 from ...schema.message.times import format_ts
 from ...schema.queries import Table
-from ..leases import duration_of
+from ..leases import Leases, duration_of
 from ..statements import SQL
 from .path_patterns import PathIndex, PathPattern, literal_pattern, parse_pattern
+from .session_reservations import ended_sessions, forget_ended, tie
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ class Reservation:
         reserved_at_ms: when it was granted, in epoch milliseconds.
         until_ms: when it ends unless it is renewed; at that very millisecond it has ended.
         reason: why, for people, or None.
+        session: the process of the session that it was made in, with which it ends; None: it ends
+            at its time alone.
     """
 
     path: str
@@ -61,6 +65,7 @@ class Reservation:
     reserved_at_ms: int
     until_ms: int
     reason: str | None
+    session: str | None = None
 
     def record(self) -> dict[str, Any]:
         """Return its JSON object."""
@@ -110,6 +115,7 @@ class Reservations(Table):
         shared: bool = False,
         lease_s: float = DEFAULT_RESERVATION_S,
         reason: str | None = None,
+        session: str | None = None,
     ) -> ReserveResult:
         """Reserve all of these paths, or none.
 
@@ -125,6 +131,8 @@ class Reservations(Table):
             shared: whether others may reserve the files shared too.
             lease_s: how long, in seconds; at most a day.
             reason: why, for people.
+            session: the process with which the reservations end, as `str` of a `Process`; None:
+                they end at their time alone, as one does that is extended from elsewhere.
 
         Raises:
             InvalidInput: an argument breaks a rule.
@@ -144,12 +152,13 @@ class Reservations(Table):
         with self._engine.write():
             now_ms = self._engine.now_ms()
             self._engine.rows(SQL["end_expired_reservations"], (now_ms,))
+            forget_ended(self._leases)
             known = {_key(each) for each in before}
             since = [each for each in self._live(now_ms) if _key(each) not in known]
             if conflicts := _conflicts(wanted, agent, mode, since):
                 return ReserveResult(False, [], conflicts)
             grants = [
-                self._grant((each.text, agent, mode, now_ms + duration_ms, reason), now_ms)
+                self._grant((each.text, agent, mode, now_ms + duration_ms, reason), now_ms, session)
                 for each in wanted
             ]
         return ReserveResult(True, grants, [])
@@ -165,9 +174,13 @@ class Reservations(Table):
         duration_ms = duration_of(lease_s)
         with self._engine.write():
             now_ms = self._engine.now_ms()  # here: waiting for the lock must not shorten it
+            held = self._of_token(token)
             key = (now_ms + duration_ms, token, agent, now_ms)
-            if not self._engine.rows(SQL["renew_reservation"], key):
+            is_over = held is not None and ended_sessions()(held.session)
+            if is_over or not self._engine.rows(SQL["renew_reservation"], key):
                 raise self._lost(token, agent, now_ms)
+            if held is not None and held.session is not None:
+                tie(self._leases, token, held.session, lease_s)
             return Reservation(*self._engine.rows(SQL["reservation_of_token"], (token,))[0])
 
     def release(self, token: int, agent: str) -> None:
@@ -180,6 +193,7 @@ class Reservations(Table):
             now_ms = self._engine.now_ms()
             if not self._engine.rows(SQL["release_reservation"], (token, agent, now_ms)):
                 raise self._lost(token, agent, now_ms)
+            tie(self._leases, token, None, 0)
 
     def against(self, files: Iterable[str], agent: str | None) -> list[Conflict]:
         """Return the conflicts of files that an agent has edited, in the order of the files.
@@ -213,21 +227,60 @@ class Reservations(Table):
             live = [each for each in live if each in meeting]
         return [each for each in live if agent in (None, each.agent)]
 
-    def _live(self, now_ms: int) -> Sequence[Reservation]:
-        rows = self._engine.rows(SQL["live_reservations"], (now_ms,))
-        return [Reservation(*row) for row in rows]
+    def ended_with_sessions(self, agent: str) -> Sequence[Reservation]:
+        """Return an agent's reservations that ended before their time, with their session.
 
-    def _grant(self, grant: tuple[str, str, str, int, str | None], now_ms: int) -> Reservation:
-        if not self._engine.rows(SQL["extend_reservation"], grant):
-            self._engine.rows(SQL["drop_reservation"], grant[:2])  # it was of the other mode
+        Each is there until its time is over, or the agent reserves its path again.
+        """
+        rows = self._engine.rows(SQL["live_reservations"], (self._engine.now_ms(),))
+        own = (held for held in (Reservation(*row) for row in rows) if held.agent == agent)
+        is_over = ended_sessions()
+        return [held for held in own if is_over(held.session)]
+
+    def end(self, held: Reservation) -> None:
+        """End a reservation, whoever has it: its token counts no more. Safe to repeat."""
+        with self._engine.write():
+            self._engine.rows(SQL["drop_reservation"], (held.path, held.agent))
+            tie(self._leases, held.token, None, 0)
+
+    @property
+    def _leases(self) -> Leases:
+        return Leases(self._engine)
+
+    def _live(self, now_ms: int) -> Sequence[Reservation]:
+        """Return the reservations that hold: in time, and of no session that is over."""
+        rows = self._engine.rows(SQL["live_reservations"], (now_ms,))
+        is_over = ended_sessions()
+        return [held for held in (Reservation(*row) for row in rows) if not is_over(held.session)]
+
+    def _of_token(self, token: int) -> Reservation | None:
+        row = self._engine.row(SQL["reservation_of_token"], (token,))
+        return None if row is None else Reservation(*row)
+
+    def _grant(
+        self, grant: tuple[str, str, str, int, str | None], now_ms: int, session: str | None
+    ) -> Reservation:
+        row = self._engine.row(SQL["reservation"], grant[:2])
+        held = None if row is None else Reservation(*row)
+        is_over = held is not None and ended_sessions()(held.session)
+        if is_over or not self._engine.rows(SQL["extend_reservation"], grant):
+            if held is not None:  # it has ended, or is of the other mode
+                self.end(held)
+            held = None
             self._engine.rows(SQL["grant_reservation"], (*grant, now_ms))
-        return Reservation(*self._engine.rows(SQL["reservation"], grant[:2])[0])
+        made = Reservation(*self._engine.rows(SQL["reservation"], grant[:2])[0])
+        if held is None or held.session is not None:
+            bound = session if held is None or held.session == session else None
+            tie(self._leases, made.token, bound, (made.until_ms - now_ms) / 1000)
+            made = replace(made, session=bound)
+        return made
 
     def _lost(self, token: int, agent: str, now_ms: int) -> LeaseLost:
-        rows = self._engine.rows(SQL["reservation_of_token"], (token,))
-        held = Reservation(*rows[0]) if rows else None
+        held = self._of_token(token)
         if held is None:
             state = "it was released, has expired, or was never granted"
+        elif ended_sessions()(held.session):
+            state = f"the one for {held.path} has ended with the session that made it"
         elif held.agent != agent:
             state = f"it is {held.agent}'s, for {held.path}"
         else:

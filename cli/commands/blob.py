@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import closing
 from typing import Annotated
 
@@ -48,10 +47,10 @@ def get(
 ) -> int:
     """Print a blob's bytes, checked against its name."""
     with place.open() as bus:
-        if to is None and sys.stdout.isatty():
+        if to is None and output.is_terminal():
             raise InvalidInput("a blob may hold anything; name a FILE with -o, or use a pipe")
         if to is None:
-            bus.blobs.copy(ref, sys.stdout.buffer)
+            bus.blobs.copy(ref, output.stream())
             return 0
         bus.blobs.verify(ref)  # before the file is emptied
         try:

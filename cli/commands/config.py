@@ -148,7 +148,7 @@ def _is_of_service(folder: Path, directory: str | None) -> bool:
     from ...automation.service_lock import running_pid
 
     place = ServicePlace(config=str(folder), directory=directory)
-    hash = place.snapshot().config.hash
+    hash = place.look().config.hash
     running_pid(place.state_dir())  # a service that was killed is still in the table
     with place.open() as bus:
         row = Fence.of(bus).row()

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from ...bus.bus import Bus
-from ...export.jsonl.exporter import Exporter
+from ...export.jsonl.exporter import MIN_ROTATE_BYTES, Exporter
 from ...export.jsonl.field_map import FieldMap
 from ...export.jsonl.importer import ImportReport, import_jsonl
 from ...export.jsonl.jsonl_file import open_exported
@@ -37,10 +37,6 @@ commands = Commands()
 
 #: A size as people write it, in any case: `5000`, `500k`, `10MB`, `1.5 GiB`.
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,3})?) ?(?:([kmg])(i?))?b?", re.ASCII | re.IGNORECASE)
-
-#: The smallest size of files, in bytes: with smaller ones `tail -F` lost half of 20,000 messages
-#: that came at once, with these none.
-_LEAST_BYTES = 100_000
 
 #: How many of a file's fields a note names.
 _NAMED = 10
@@ -169,10 +165,10 @@ def _rotate_bytes(size: str) -> int:
     number, unit, binary = found.groups()
     power = "kmg".index(unit.lower()) + 1 if unit else 0
     limit = round(float(number) * math.pow(1024 if binary else 1000, power))
-    if limit < _LEAST_BYTES:
+    if limit < MIN_ROTATE_BYTES:
         raise InvalidInput(
-            f"--rotate must be {_LEAST_BYTES // 1000} kB at least, not {size}: where files are cut"
-            " more often, 'tail -F' misses lines"
+            f"--rotate must be {MIN_ROTATE_BYTES // 1000} kB at least, not {size}: where files are"
+            " cut more often, 'tail -F' misses lines"
         )
     return limit
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from ...git.guard.guard_hooks import GuardHook, GuardHooks
+from ...git.guard.moved_hooks import moved_hooks
+from ...git.repository import GitFailed
 from ...git.work_tree import WorkTree
 from ...schema.directory.layout import BUS_DIRECTORY
 from .. import guard_check
@@ -18,6 +21,9 @@ from ..show import output
 
 commands = Commands()
 guard = commands.group("guard", help="Git hooks that protect the files reserved by others.")
+
+#: A variable that git sets for the hook before a commit.
+_IN_A_HOOK = "GIT_INDEX_FILE"
 
 #: The action of the guard on a conflict.
 _MODE_HELP = "block, or warn only. BUS_GUARD=warn or off wins over it."
@@ -88,9 +94,18 @@ def check(
     Both names of a rename count, and deleted files. Exit code 3 for a conflict, 0 when it only
     warns.
     """
+    if push is None and _IN_A_HOOK not in os.environ:
+        _tell_if_moved()
     return guard_check.check(
         mode, push, hand_on=hand_on, agent=agent, directory=place.directory, user=place.user
     )
+
+
+def _tell_if_moved() -> None:
+    """Tell a person, who runs the check by hand, that git does not run it."""
+    with suppress(GitFailed):  # which the check itself finds
+        if (moved := moved_hooks(os.getcwd())) is not None:
+            output.note(f"warning: {moved}; run 'bus guard install'")
 
 
 def _leads_to(folder: str, bus_dir: str) -> bool:

@@ -190,7 +190,7 @@ def inbox(
         )
         waiting = box.poll(_SHOWN)  # which says so when mail was archived unread
         if not output.is_json():
-            print_page(waiting, bus.blobs, agent)
+            print_page(waiting, bus, agent)
     return 0
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, cast
 from ...bus.bus import Bus
 from ...export.jsonl.exporter import Exporter
 from ...git.ignored_bus import replace_earlier
-from ...schema.directory.discovery import find_bus, refuse_foreign
+from ...schema.directory.discovery import find_bus, refuse_foreign, refuse_led_away
 from ...schema.directory.layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout
 from ...schema.errors import BusNotFound, BusUnusable, InvalidInput, Refused, shown
 from ...schema.sqlite.creation import create
@@ -85,7 +85,10 @@ def _refuse_beside_main_tree() -> None:
 
 def _refuse_by_link() -> None:
     """Refuse to make a bus where a link leads, which may have come with a clone."""
-    if not os.path.islink(BUS_DIRECTORY) or os.path.exists(Layout(BUS_DIRECTORY).database):
+    if not os.path.islink(BUS_DIRECTORY):
+        return
+    if os.path.exists(Layout(BUS_DIRECTORY).database):
+        refuse_led_away(os.path.abspath(BUS_DIRECTORY))
         return
     raise Refused(
         f"{BUS_DIRECTORY} is a link, which may have come with a clone, to"

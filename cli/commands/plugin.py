@@ -62,7 +62,8 @@ def add(
 
     if name is None:
         return _comes_along(shipped.shipped())
-    added = shipped.add(name, place.first_root(), replace=replace, dry_run=dry_run)
+    root, within = place.first_root(), place.folder()
+    added = shipped.add(name, root, within, replace=replace, dry_run=dry_run)
     found = added.manifest
     record = {"plugin": name, "version": found.version, "folder": str(added.folder)}
     done = {"new": "added", "same": "left as it was:", "changed": "replaced"}[added.state]

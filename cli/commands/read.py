@@ -136,7 +136,7 @@ def show(
         if output.is_json():
             output.json_line(message.to_json())
         else:
-            print_in_full(message, bus.blobs)
+            print_in_full(message, bus)
     return 0
 
 

@@ -144,11 +144,12 @@ def show_answer(
 
     It doesn't wait. The types of the answers follow from the type of the request. Where there is
     none of these, a reply of another type counts, by whom it was asked: the state is answered, or
-    what its ending tells. Exit code 0 also when it is pending, 1 after a failure or a timeout of
-    the work, 4 when no message is in the conversation. If BUS_AGENT names the agent that asked, the
-    answer leaves its inbox when it is printed.
+    what its ending tells. Where an agent has answered it twice, all answers are listed. Exit code 0
+    also when it is pending, 1 after a failure or a timeout of the work, 4 when no message is in the
+    conversation. If BUS_AGENT names the agent that asked, the answer leaves its inbox when it is
+    printed.
     """
-    from ...subscribers.conversations.answers import check, named, receive
+    from ...subscribers.conversations.answers import check, double_answers, named, receive
 
     with place.open() as bus:
         which: Literal["first", "last"] = "first" if first else "last"
@@ -156,7 +157,9 @@ def show_answer(
         if key is None:
             raise NotFound(f"no message in a conversation {conversation!a}; see 'bus read'")
         answer = check(bus, key, which=which, **vars(answers))
-        output.result(_record(answer), _state_line(answer, bus.now_ms()))
+        several = [_short(each) for each in double_answers(bus, key, **vars(answers))]
+        record = _record(answer) | ({"answers": several} if several else {})
+        output.result(record, _state_line(answer, bus.now_ms()), *map(_answer_line, several))
         if answer.reply is not None and not output.is_json():
             _print_payload(answer.reply)
         output.flush()
@@ -252,6 +255,18 @@ def _record(answer: Answer) -> dict[str, object]:
     elif reply.has_payload:
         record["payload"] = reply.payload
     return record
+
+
+def _short(answer: Answer) -> dict[str, object]:
+    """Return one of several answers, without its payload."""
+    assert answer.reply is not None
+    reply = answer.reply
+    ids = {"seq": reply.seq, "message_id": reply.id, "type": reply.type, "from": reply.from_agent}
+    return {"state": answer.state} | ids
+
+
+def _answer_line(short: dict[str, object]) -> str:
+    return f"answer [{short['seq']}] {short['state']} type={short['type']} from={short['from']}"
 
 
 def _state_line(answer: Answer, now_ms: int) -> str:

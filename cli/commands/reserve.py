@@ -12,8 +12,9 @@ from ...schema.message.times import format_ts
 from .. import arguments
 from ..definition import Commands, optional, optional_word
 from ..options.common import HERE, Place, PlaceOnly
+from ..own_session import process_here
 from ..show import output
-from ..show.reservations import conflict_record, describe
+from ..show.reservations import conflict_record, describe, state_of_holder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,6 +43,10 @@ Exclusive = Annotated[
     typer.Option("--exclusive", help="No other agent may edit the files; this is the default."),
 ]
 Reason = Annotated[str | None, optional("TEXT", "The reason, for agents that want the files too.")]
+TakeOver = Annotated[
+    bool,
+    typer.Option("--take-over", help="End conflicting reservations of others; needs --reason."),
+]
 Tokens = Annotated[
     list[int] | None, optional_word("[TOKEN]...", "The tokens that bus reserve printed.")
 ]
@@ -71,47 +76,70 @@ def reserve(
     exclusive: Exclusive = False,
     ttl: Ttl = "1h",
     reason: Reason = None,
+    take: TakeOver = False,
     agent: Who = None,
     place: Place = HERE,
 ) -> int:
     """Reserve files for editing: all of PATHS, or none.
 
-    Reserving a path again extends its reservation. Exit code 3 when a reservation of another agent
-    shares a file with one of PATHS.
+    Reserving a path again extends its reservation. One that an agent makes in a session ends with
+    the session's process, too. Exit code 3 when a reservation of another agent shares a file with
+    one of PATHS; --take-over ends that one, and tells its holder.
     """
     from ...bus.reservations.project_paths import note_for, paths_from_root, project_root
+    from ...subscribers.overview.reservation_holders import take_over
 
     if shared and exclusive:
         raise InvalidInput("give --shared or --exclusive, not both")
+    if take and not reason:
+        raise InvalidInput("--take-over needs --reason: its holder is told")
     editor, ttl_s = _editor(agent), arguments.seconds(ttl, "--ttl")
     with place.open() as bus:
         root = project_root(bus.layout.directory)
         wanted = [each for path in paths for each in paths_from_root(path, root)]
-        found = bus.reservations.reserve(
-            wanted, editor, shared=shared, lease_s=ttl_s, reason=reason
-        )
+        own = process_here(bus, editor)
+        if take:
+            found = take_over(
+                bus,
+                wanted,
+                editor,
+                reason=str(reason),
+                by_hand=True,
+                shared=shared,
+                lease_s=ttl_s,
+                session=own,
+            )
+        else:
+            found = bus.reservations.reserve(
+                wanted, editor, shared=shared, lease_s=ttl_s, reason=reason, session=own
+            )
+        refused = _refusal(bus, found.conflicts)
+        conflicts = [conflict_record(bus, each) for each in found.conflicts]
     for note in filter(None, (note_for(path, root) for path in paths)):
         output.note(note)
     record = {
         "granted": found.granted,
         "reservations": [each.record() for each in found.reservations],
-        "conflicts": [conflict_record(each) for each in found.conflicts],
+        "conflicts": conflicts,
     }
     output.result(record, *map(_line, found.reservations))
-    if not found.granted:
-        raise _refusal(found.conflicts)
+    if refused is not None:
+        raise refused
     return 0
 
 
-def _refusal(conflicts: Sequence[Conflict]) -> Refused:
-    """Return the error about the conflicts of a refused reservation."""
+def _refusal(bus: Bus, conflicts: Sequence[Conflict]) -> Refused | None:
+    """Return the error about the conflicts of a refused reservation; None where there are none."""
     from ...bus.reservations.reservations import MAX_CONFLICTS
 
+    if not conflicts:
+        return None
     more = len(conflicts) - 1
     others = f" (and {output.counted(more, 'more conflict')})" if more else ""
     if len(conflicts) == MAX_CONFLICTS:
         others = f" (and {more} more conflicts, or still more)"
-    return Refused(f"{describe(conflicts[0])}{others}; nothing was reserved")
+    state = state_of_holder(bus, conflicts[0])
+    return Refused(f"{describe(conflicts[0])}; {state}{others}; nothing was reserved")
 
 
 group = commands.group(

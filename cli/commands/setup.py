@@ -231,18 +231,22 @@ def _print(installation: Installation) -> int:
 
 def _change(installation: Installation, act: Act) -> int:
     changes = installation.removals() if act.remove else installation.additions()
+    copies = []
     for change in changes:
         if act.dry_run:
             lines = change.diff()
         else:
-            change.apply()
+            copies.append(change.apply())
             lines = [f"{change.verb} {change.path}"]
-        record = {"path": change.path, "verb": change.verb, "diff": change.diff()}
-        output.result(record, *lines)
+        diff = change.diff() if output.is_json() else []
+        output.result({"path": change.path, "verb": change.verb, "diff": diff}, *lines)
+    if any(copies):
+        output.note(f"what was taken out is kept in {os.path.dirname(next(filter(None, copies)))}")
     if not changes and not output.is_json():
         output.line("nothing to do")
     if not act.remove and not act.dry_run:
-        _tell_what_is_left(installation.notes if changes else [])
+        left = installation.notes if changes else []
+        _tell_what_is_left([*left, *installation.clashes()])
     return 0
 
 

@@ -7,10 +7,10 @@ from typing import Annotated, Any, cast
 import typer
 
 from ...schema.errors import Refused, TimedOut
-from ...tasks.board.jobs import STATES as JOB_STATES
-from ...tasks.board.jobs import TaskJobs
 from ...tasks.records.task import STATES
 from ...tasks.steps.errors import TaskNotFound
+from ...tasks.steps.task_jobs import STATES as JOB_STATES
+from ...tasks.steps.task_jobs import TaskJob, TaskJobs
 from ...tasks.steps.tasks import Tasks
 from .. import arguments
 from ..definition import Commands, optional
@@ -23,6 +23,7 @@ from ..options.tasks import (
     Reason,
     Token,
     note_of,
+    print_job,
     print_task,
     print_tasks,
     token_of,
@@ -158,11 +159,15 @@ def merge(
 def cancel(name: Name, reason: Reason = None, agent: Actor = None, place: Place = HERE) -> int:
     """Cancel a task, whoever has it. Its branch and its work tree stay.
 
-    Exit code 3 when its state is final.
+    Of one that has not begun, cancel its job. Exit code 3 when its state is final.
     """
     agent = arguments.sender(agent, "--agent")
     with place.open() as bus:
-        print_task(Tasks(bus).cancel(name, agent=agent, reason=reason))
+        found = Tasks(bus).cancel(name, agent=agent, reason=reason)
+        if isinstance(found, TaskJob):
+            print_job(found)
+        else:
+            print_task(found)
     return 0
 
 

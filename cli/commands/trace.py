@@ -86,7 +86,7 @@ def inspect(
         if output.is_json():
             output.json_line(_message_record(message, work, now_ms))
         else:
-            print_in_full(message, bus.blobs)
+            print_in_full(message, bus)
             _print_work(work, now_ms)
     return 0
 

@@ -31,7 +31,7 @@ def wake(
     *,
     watch: Annotated[
         bool,
-        typer.Option("--watch", help="Go on until Ctrl-C: wake it when interactive mail comes."),
+        typer.Option("--watch", help="Go on until Ctrl-C: wake it when mail comes that wakes."),
     ] = False,
     after: Annotated[
         str, typer.Option(metavar="S", help="With --watch: how long mail is left to it first.")
@@ -51,9 +51,10 @@ def wake(
     line stands in a prompt. CMD is run instead, without a shell, with BUS_DIR, BUS_AGENT and
     BUS_MESSAGE_SEQ; exit code 0 of it counts as woken.
 
-    With --watch the agent is woken by itself, once for each message of priority interactive that it
-    has not acknowledged in time. Exit code 3: it could not be woken, or was within --pace. Exit
-    code 4: nothing waits for it.
+    With --watch the agent is woken by itself, once for each message that it has not acknowledged in
+    time and that wakes: of priority interactive, or a request to it that is not of priority
+    background. It says why other mail wakes nobody. Exit code 3: it could not be woken, or was
+    within --pace. Exit code 4: nothing waits for it.
     """
     check_agent(agent)
     if watch and dry_run:

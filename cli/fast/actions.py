@@ -64,10 +64,19 @@ def publish(
             payload_ref=payload_ref,
         )
         drafts = draft.to_each(to_agents) if to_agents else [draft]
+        again = _answers_again(bus, drafts) if reply_to else None
         receipts = bus.publish_many(drafts, strict=strict, wait_s=wait_s)
+    if again is not None:
+        output.note(f"warning: {again}")
     for receipt in receipts:
         print_receipt(receipt)
     return 0
+
+
+def _answers_again(bus: Bus, drafts: Sequence[Draft]) -> str | None:
+    from ...subscribers.conversations.own_answers import answered_before
+
+    return next(filter(None, (answered_before(bus, each) for each in drafts)), None)
 
 
 def id_named(bus: Bus, key: str) -> str:
@@ -106,7 +115,7 @@ def poll(
     with open_bus(directory, user) as bus:
         inbox = inbox_of(bus, name, with_work=with_work)
         found = inbox.poll(limit, type=type, wait_s=wait_s)
-        print_page(found, bus.blobs, name)
+        print_page(found, bus, name)
     return 0 if found else output.NOTHING
 
 

@@ -89,7 +89,7 @@ def hook(
     if event == "start":
         from .prime import instruction
 
-        text = f"{instruction(look.agent, profile)}\n{text}"
+        text = f"{instruction(look.agent, profile, program)}\n{text}"
     if text:
         output.json_line(answers[event](text))
     return 0
@@ -115,7 +115,20 @@ def _wait(program: str, agent: str, directory: str) -> int:
 def _at_start(look: Look, directory: str) -> str:
     """Return the unread mail, of which a session that begins, or was compacted, knows nothing."""
     waiting = waiting_mail(look, directory, afresh=True)
-    return "\n".join([*_who_shares(look, directory), waiting or "Nothing waits for you now."])
+    notes = [*_who_shares(look, directory), *_what_ended(look, directory)]
+    return "\n".join([*notes, waiting or "Nothing waits for you now."])
+
+
+def _what_ended(look: Look, directory: str) -> list[str]:
+    """Return a line about the reservations that ended with an earlier session of this name."""
+    from ...bus.bus import Bus
+
+    with Bus.open(directory) as bus:
+        ended = bus.reservations.ended_with_sessions(look.agent)
+    if not ended:
+        return []
+    count = output.counted(len(ended), "reservation")
+    return [f"{count} of yours ended with an earlier session: bus_status names them.\n"]
 
 
 def _who_shares(look: Look, directory: str) -> list[str]:

@@ -36,7 +36,7 @@ def driver(arguments: Sequence[str]) -> Callable[[], int]:
 
 
 def _clean(path: str) -> int:
-    sys.stdout.buffer.writelines(clean(path, sys.stdin.buffer))
+    output.stream().writelines(clean(path, sys.stdin.buffer))
     return 0
 
 

@@ -48,18 +48,29 @@ was set up for you. Without it choose one that `bus agents` does not list, and k
 """
 
 
-def instruction(agent: str | None, profile: str = DEFAULT) -> str:
+#: Words about the tools, for agents whose program does not list them: by the program's name.
+_DEFERRED = {
+    "codex": """\
+The tools may not be in your list: they are deferred. Their names are mcp__ackbus__bus_inbox and so
+on: in `exec`, `text(await tools.mcp__ackbus__bus_inbox({}))`; or find them by a search of tools.
+"""
+}
+
+
+def instruction(agent: str | None, profile: str = DEFAULT, program: str | None = None) -> str:
     """Return the guide for an agent; without a name it has a placeholder.
 
     Args:
         agent: the agent.
         profile: the tools that it is offered; others are not named.
+        program: the agent's program, as `bus setup` calls it, if that is known.
 
     Raises:
         InvalidInput: there is no such profile.
     """
     check_profile(profile)
     text = _INSTRUCTION.replace("{agent}", agent or UNKNOWN)
+    text = text.replace("\n| to do", f"{_DEFERRED.get(program or '', '')}\n| to do", 1)
     for tool in set(PROFILES[FULL]).difference(PROFILES[profile]):
         text = text.replace(f"| {tool} |", "| |")
     if agent is None:

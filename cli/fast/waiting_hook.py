@@ -39,7 +39,7 @@ def waits_for(program: str) -> bool:
 
 
 def wait(agent: str, directory: str, *, patience_s: float = PATIENCE_S) -> bool:
-    """Wait until interactive mail waits for an agent; return whether it does.
+    """Wait until mail waits that wakes an agent; return whether it does.
 
     One process waits for an agent; another ends at once, and so does one that lost its program.
     """

@@ -15,6 +15,7 @@ from itertools import islice
 from ...schema.message.names import is_plain
 from ...schema.paging import pages, seq_of
 from ..show import output
+from ..show.answering import answer_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,19 +58,20 @@ def waiting_mail(
         return None
     from ...bus.bus import Bus
     from ...subscribers.inboxes.seen_mail import Notes, Shown
-    from ...subscribers.inboxes.session_inbox import inbox_of
+    from ...subscribers.overview.first_look import FirstLook
 
     with Bus.open(directory, write_timeout_s=PATIENCE_S) as bus:
-        inbox, newest = inbox_of(bus, look.agent), bus.log.newest_seq()
+        first, newest = FirstLook(bus, look.agent), bus.log.newest_seq()
         shown = Shown(bus, look.agent)
         notes = shown.read()
-        chosen = _new_to(inbox, notes) if only_new else inbox.poll(NAMED_MESSAGES)
+        chosen = _new_to(first.inbox, notes) if only_new else first.inbox.poll(NAMED_MESSAGES)
         if not chosen and not afresh:
             return None
-        shown.note(upto=newest if afresh else chosen[-1].seq, afresh=afresh)
-        if not chosen:
-            return None
-        return _announced(bus, look, chosen, Notes() if afresh else notes)
+        older = None if only_new else first.first_seq
+        shown.note(upto=newest if afresh else chosen[-1].seq, afresh=afresh, older=older)
+        lines = [_announced(bus, look, chosen, Notes() if afresh else notes)] if chosen else []
+        about_older = None if only_new else first.told()
+        return "\n".join([*lines, *([about_older] if about_older else [])]) or None
 
 
 def forget_shown(look: Look, directory: str) -> None:
@@ -99,13 +101,23 @@ def _announced(bus: Bus, look: Look, found: list[Message], notes: Notes) -> str:
     lines = [f"{waiting}{'+' if waiting == COUNTED else ''} unread on the bus for {agent}:"]
     for message in found:
         was_shown = ", shown to you before" if message.seq in notes else ""
-        lines.append(f"{_head(message, agents, types)}{was_shown}")
+        lines.append(f"{_head(message, agents, types)}{was_shown}{_answered(bus, message, look)}")
     more = " There is more than is named here." if waiting > len(found) else ""
     lines.append(
         f"Read it with bus_inbox or 'bus poll {agent}'.{more} {_NOTICE} When a message and all"
         f" before it are handled: bus_ack or 'bus ack {agent} SEQ'."
     )
     return "\n".join(lines)
+
+
+def _answered(bus: Bus, message: Message, look: Look) -> str:
+    """Return the words about the agent's answer to a request; none where it has given none."""
+    answer = answer_of(bus, message, look.agent)
+    if answer is None:
+        return ""
+    from ...subscribers.conversations.own_answers import ANSWERED_AS
+
+    return f", {ANSWERED_AS} [{answer.seq}]"
 
 
 def _head(message: Message, agents: Set[str], types: Set[str]) -> str:

@@ -16,9 +16,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ...tasks.board.jobs import TaskJob
     from ...tasks.board.reserved import Reserved
     from ...tasks.records.task import Task
+    from ...tasks.steps.task_jobs import TaskJob
 
 #: The variable that names the token of a task to the programs that work on it.
 TOKEN_VARIABLE = "BUS_TASK_TOKEN"
@@ -78,6 +78,11 @@ def print_task(task: Task, *more: str) -> None:
     attempt = f"attempt {task.attempt} of {task.max_attempts}"
     said = f"{task.task}  {task.state}  {attempt}  {task.worker}  {task.branch}"
     output.result(task.record(), f"{said}  token {task.token}", *more)
+
+
+def print_job(job: TaskJob) -> None:
+    """Print the job of a task that has not begun, after a step."""
+    output.result(job.record(), f"{job.task}  {job.state}  before it began")
 
 
 def print_tasks(tasks: Sequence[Task], now_ms: int, jobs: Sequence[TaskJob] = ()) -> int:

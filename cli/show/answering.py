@@ -1,4 +1,4 @@
-"""The command that answers a request from a shell, to be run with the answer on stdin."""
+"""The answer to a request: the command that gives it from a shell, or the one that was given."""
 
 from __future__ import annotations
 
@@ -7,7 +7,34 @@ from . import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ...bus.bus import Bus
     from ...schema.message.message import Message
+
+
+def about_answer(bus: Bus, message: Message, agent: str) -> str | None:
+    """Return the line about the answer to a request; None for other messages.
+
+    Args:
+        bus: an open bus.
+        message: the message.
+        agent: the agent that reads it.
+    """
+    how = how_to_answer(message, agent)
+    if how is None:
+        return None
+    from ...subscribers.conversations.own_answers import ANSWERED_AS
+
+    answer = answer_of(bus, message, agent)
+    return f"Answer it by {how}." if answer is None else f"Note: {ANSWERED_AS} [{answer.seq}]."
+
+
+def answer_of(bus: Bus, message: Message, agent: str | None) -> Message | None:
+    """Return the answer of an agent to a request; None for other messages, and for nobody's."""
+    if agent is None or not message.type.endswith(".request"):
+        return None
+    from ...subscribers.conversations.own_answers import own_answer
+
+    return own_answer(bus, message, agent)
 
 
 def how_to_answer(message: Message, agent: str | None = None) -> str | None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from ...schema.errors import BlobMissing, InvalidInput
 from . import output
-from .answering import how_to_answer
+from .answering import about_answer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ...blobs.store import BlobStore
+    from ...bus.bus import Bus
     from ...schema.message.message import Message
 
 #: The most characters that the bodies of a page have: some 3,000 tokens.
@@ -66,12 +67,13 @@ def text_of(message: Message, blobs: BlobStore) -> str | None:
     return payload if isinstance(payload, str) else output.json_text(payload)
 
 
-def print_page(found: Sequence[Message], blobs: BlobStore, agent: str) -> None:
+def print_page(found: Sequence[Message], bus: Bus, agent: str) -> None:
     """Print an agent's mail with whole bodies, until a page is full: JSON objects with --json.
 
     A body of one short line stands at the end of its message's line, others below it; and below
     these how a request is answered.
     """
+    blobs = bus.blobs
     if output.is_json():
         output.messages(found, blobs)
         return
@@ -81,7 +83,7 @@ def print_page(found: Sequence[Message], blobs: BlobStore, agent: str) -> None:
         text = text_of(message, blobs)
         if text is not None and output.preview_of(text) == text.rstrip("\r\n"):
             output.message_line((*parts[:4], output.preview_of(text)))
-            _print_answer(message, agent)
+            _print_answer(bus, message, agent)
             continue
         shown = bodies.lines(message)
         if shown is None:
@@ -91,13 +93,13 @@ def print_page(found: Sequence[Message], blobs: BlobStore, agent: str) -> None:
         output.message_line((*parts[:4], ""))
         for line in shown[0]:
             output.line(line)
-        _print_answer(message, agent)
+        _print_answer(bus, message, agent)
 
 
-def _print_answer(message: Message, agent: str) -> None:
-    how = how_to_answer(message, agent)
-    if how is not None:
-        output.line(f"Answer it by {how}.")
+def _print_answer(bus: Bus, message: Message, agent: str) -> None:
+    line = about_answer(bus, message, agent)
+    if line is not None:
+        output.line(line)
 
 
 def _is_too_large(message: Message, blobs: BlobStore) -> bool:

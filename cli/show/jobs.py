@@ -192,7 +192,7 @@ def print_job(bus: Bus, queue: Queue, job: Job) -> None:
         output.line("")
         _print_claim(claim, now_ms)
     output.line("")
-    print_in_full(message, bus.blobs)
+    print_in_full(message, bus)
 
 
 def _print_claim(claim: ClaimRecord, now_ms: int) -> None:

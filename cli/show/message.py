@@ -7,17 +7,18 @@ from json import dumps
 from ...schema.message.priority import PRIORITY_NAMES, Priority
 from ...schema.message.times import format_ts
 from . import output
-from .answering import how_to_answer
+from .answering import answer_of, how_to_answer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...blobs.store import BlobStore
+    from ...bus.bus import Bus
     from ...schema.message.message import Message
 
 
-def print_in_full(message: Message, blobs: BlobStore) -> None:
+def print_in_full(message: Message, bus: Bus) -> None:
     """Print the present fields of a message, and its payload."""
-    error = message.payload_error
+    error, answer = message.payload_error, answer_of(bus, message, message.to_agent)
     fields = {
         "seq": message.seq,
         "id": message.id,
@@ -30,8 +31,9 @@ def print_in_full(message: Message, blobs: BlobStore) -> None:
         "priority": _unusual_priority(message),
         "headers": dumps(message.headers, ensure_ascii=False) if message.headers else None,
         "blob": message.payload_ref,
-        "answer by": how_to_answer(message),
-        "payload": None if error is None else _complaint(message, error, blobs),
+        "answered as": None if answer is None else answer.seq,
+        "answer by": how_to_answer(message) if answer is None else None,
+        "payload": None if error is None else _complaint(message, error, bus.blobs),
     }
     for name, value in fields.items():
         if value is not None:

@@ -9,7 +9,6 @@ import sys
 import warnings
 from contextlib import suppress
 
-from ...schema.descriptors import WaitingFile
 from ...schema.errors import AckbusError, BlobMissing, InvalidInput
 from .. import hints
 from .text import counted as counted
@@ -20,6 +19,7 @@ from .text import within_line as within_line
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import BinaryIO
 
     from ...blobs.store import BlobStore
     from ...bus.search.search import Found
@@ -87,7 +87,7 @@ def write_whole() -> None:
         if blocks and not isinstance(stream.buffer, io.RawIOBase):
             continue  # Python's own buffer writes the rest
         stream.flush()
-        raw = io.FileIO(descriptor, "w", closefd=False) if blocks else WaitingFile(descriptor)
+        raw = io.FileIO(descriptor, "w", closefd=False) if blocks else _waiting_file(descriptor)
         whole = io.TextIOWrapper(
             io.BufferedWriter(raw),
             encoding=stream.encoding,
@@ -95,6 +95,12 @@ def write_whole() -> None:
             line_buffering=name == "stderr" or stream.isatty(),
         )
         setattr(sys, name, whole)
+
+
+def _waiting_file(descriptor: int) -> io.FileIO:
+    from ...schema.descriptors import WaitingFile  # hooks wait for each module that is loaded
+
+    return WaitingFile(descriptor)
 
 
 # stdout --------------------------------------------------------------------------------------
@@ -295,12 +301,21 @@ def is_terminal() -> bool:
     return sys.stdout is not None and sys.stdout.isatty()
 
 
+def stream() -> BinaryIO:
+    """Return the stream of the standard output, each write to which is whole, or an error.
+
+    Raises:
+        AckbusError: it is closed.
+    """
+    if sys.stdout is None:
+        raise AckbusError("the standard output is closed")
+    return sys.stdout.buffer
+
+
 def _write(data: bytes) -> None:
     global _has_spoken
     _has_spoken = True
-    if sys.stdout is None:
-        raise AckbusError("the standard output is closed")
-    sys.stdout.buffer.write(data)
+    stream().write(data)
 
 
 def _message_printer() -> Callable[[Parts], None]:

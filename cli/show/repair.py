@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict
 
 from ...doctor.repair.repair import repair_bus
-from ...schema.directory.discovery import refuse_foreign
+from ...schema.directory.discovery import refuse_foreign, refuse_led_away
 from ...schema.directory.layout import BUS_DIRECTORY
 from ...schema.errors import BusNotFound
 from . import output
@@ -57,6 +57,7 @@ def _directory(place: Place) -> str:
         near = os.path.join(os.getcwd(), BUS_DIRECTORY)
         if os.path.isdir(near):
             refuse_foreign(near)
+            refuse_led_away(near)
             return near
     return place.find()[0]
 

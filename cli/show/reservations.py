@@ -6,21 +6,37 @@ from ...schema.message.times import format_ts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ...bus.bus import Bus
     from ...bus.reservations.reservations import Conflict
 
 
-def describe(conflict: Conflict) -> str:
-    """Return a conflict in one line."""
+def describe(conflict: Conflict, holder: str = "") -> str:
+    """Return a conflict in one line.
+
+    Args:
+        conflict: the conflict.
+        holder: the state of the holder, with what parts it from the words before; "" for none.
+    """
     held = conflict.held
     within = "" if held.path == conflict.path else f" as {held.path}"
     why = f", {held.reason!r}" if held.reason else ""
     return (
         f"{conflict.path} is reserved by {held.agent}{within} until {format_ts(held.until_ms)}"
-        f" ({held.mode}{why})"
+        f"{holder} ({held.mode}{why})"
     )
 
 
-def conflict_record(conflict: Conflict) -> dict[str, object]:
+def state_of_holder(bus: Bus, conflict: Conflict) -> str:
+    """Return whether the holder of a conflict lives, and since when it is silent."""
+    from ...subscribers.overview.reservation_holders import holder_of
+
+    return str(holder_of(bus, conflict.held))
+
+
+def conflict_record(bus: Bus, conflict: Conflict) -> dict[str, object]:
     """Return a conflict as `--json` prints it."""
+    from ...subscribers.overview.reservation_holders import holder_of
+
     path = conflict.path.encode(errors="backslashreplace").decode()  # git has names of any bytes
-    return {"path": path, "held": conflict.held.record()}
+    held = conflict.held
+    return {"path": path, "held": held.record(), "holder": holder_of(bus, held).record()}

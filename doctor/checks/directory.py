@@ -7,6 +7,7 @@ import stat
 import sys
 import time
 
+from ...git.guard.moved_hooks import moved_hooks
 from ...git.ignored_bus import LET_IN, unignored
 from ...git.repository import GitFailed
 from ...schema.directory.ignoring import ALL, IGNORING
@@ -50,6 +51,7 @@ def checks_of_place(layout: Layout) -> dict[str, Check]:
         "disk": lambda: _disk(layout),
         "write lock": lambda: _write_lock(layout),
         "git": lambda: _git(layout),
+        "guard": lambda: _guard(layout),
     }
 
 
@@ -144,6 +146,17 @@ def _git(layout: Layout) -> Finding:
         f"'bus init' writes {path} in its new form, unless people have edited it or git has it:"
         f" then put these lines at its beginning: {lines}",
     )
+
+
+def _guard(layout: Layout) -> Finding:
+    """Look whether git finds the guard's hooks: their path is absolute, and it misses none."""
+    try:
+        moved = moved_hooks(layout.directory)
+    except GitFailed as error:
+        return ok(f"not known: {error}")
+    if moved is None:
+        return ok("no hooks of it have moved away")
+    return warn(str(moved), "run 'bus guard install' in the repository, or 'bus guard remove'")
 
 
 def _write_lock(layout: Layout) -> Finding:

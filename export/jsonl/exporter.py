@@ -37,8 +37,9 @@ WAIT_FOR_OTHER_S = 30.0
 #: busy is seldom seen between the lines and the position, and reading a large file takes as long.
 STILL_S = 0.25
 
-#: The smallest size at which files are cut, in bytes: a directory is no place for one file a line.
-MIN_ROTATE_BYTES = 4096
+#: The smallest size at which files are cut, in bytes. With each cut `tail -F` has to find the new
+#: file before the next one; where messages come fast it misses lines of smaller ones.
+MIN_ROTATE_BYTES = 100_000
 
 
 #: Errors that waiting can't cure; after other refusals, an import may still come.
@@ -128,11 +129,8 @@ class Exporter:
         The older lines are in `bus-000001.jsonl` and so on; `bus.index.json` lists these files.
         All files are written again: the cuts depend on the log and the limit alone.
 
-        With each cut `tail -F` has to find the new file before the next one. Where messages come
-        fast it misses lines of files below 100,000 bytes, which `bus export --rotate` refuses.
-
         Args:
-            limit_bytes: the size, at least 4,096; 0 makes one file of all again.
+            limit_bytes: the size, at least 100,000; 0 makes one file of all again.
             progress: called now and then with the number of messages written so far.
 
         Returns:
@@ -146,7 +144,10 @@ class Exporter:
             BusUnusable: the files can't be written; the next export does it then.
         """
         if limit_bytes and limit_bytes < MIN_ROTATE_BYTES:
-            raise InvalidInput(f"files must be allowed {MIN_ROTATE_BYTES:,} bytes at least")
+            raise InvalidInput(
+                f"files must be allowed {MIN_ROTATE_BYTES:,} bytes at least: where they are cut"
+                " more often, 'tail -F' misses lines"
+            )
         check_progress(progress)
         lock = self._lock_or_raise()
         try:

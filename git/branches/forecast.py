@@ -117,7 +117,7 @@ def _judged(
     if foreign:
         return NotKnown(
             tuple(sorted(foreign)),
-            "a driver or a filter of the repository merges it, and is not run",
+            "a driver or a filter merges it, and is not run where one looks",
         )
     if not files:
         return files

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
-from contextlib import suppress
+import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from ...schema.bounded_read import read_at_most
@@ -16,10 +18,17 @@ from .renamed_hooks import RenamedHooks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..work_tree import WorkTree
 
 #: Where a hook of ours says what it does about a conflict: in words of `bus`, as of the first kind.
 _MODE = re.compile(r"--mode=(block|warn)\b")
+
+
+#: How long another installation in the same repository is waited for, and between two tries, in
+#: seconds; one takes less than a second.
+_WAIT_S, _NAP_S = 10.0, 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,7 @@ class GuardHooks:
 
     def __init__(self, tree: WorkTree) -> None:
         self._root = tree.root
+        self._common_dir = tree.common_dir
         self._setting = HooksPath(tree)
         self._files = Enclosure(tree.common_dir)
         #: Where git looks without the guard, as it is set, and from the root of this work tree.
@@ -77,8 +87,12 @@ class GuardHooks:
         Raises:
             Refused: `core.hooksPath` can't be set so that git goes by it; another tool has put a
                 hook into the guard's folder, or keeps one of the first kind; or that folder is a
-                link. Nothing was changed.
+                link; or another installation takes long. Nothing was changed.
         """
+        with self._alone():
+            return self._install(mode, bus_dir)
+
+    def _install(self, mode: str, bus_dir: str | None) -> list[GuardHook]:
         self._setting.check()
         self._renamed.check()
         self._refuse_others()
@@ -102,8 +116,12 @@ class GuardHooks:
 
         Raises:
             Refused: another tool has put a hook into the guard's folder, and it would not run any
-                more; nothing was changed.
+                more; or another installation takes long. Nothing was changed.
         """
+        with self._alone():
+            return self._take_out()
+
+    def _take_out(self) -> list[GuardHook]:
         self._refuse_others()
         undone = {os.path.basename(path) for path in self._renamed.paths()}
         ours = self._ours()
@@ -114,6 +132,29 @@ class GuardHooks:
             self._files.remove_empty_folder(self._setting.own)
         self._renamed.undo()
         return [self._hook(name) for name in GUARDED if name in ours | undone]
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other installations out, which would take our new files for what a killed one left.
+
+        The lock is on git's folder itself: no file is left behind.
+
+        Raises:
+            Refused: another program keeps it.
+        """
+        descriptor = os.open(self._common_dir, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            end_s = time.monotonic() + _WAIT_S
+            while not _is_locked(descriptor):
+                if time.monotonic() > end_s:
+                    raise Refused(
+                        f"another program has kept {self._common_dir} locked for {_WAIT_S:g} s, as"
+                        " the guard does while it is installed; look for a stopped one"
+                    )
+                time.sleep(_NAP_S)
+            yield
+        finally:
+            os.close(descriptor)
 
     def _refuse_others(self) -> None:
         """Refuse a folder that is a link, and hooks in it that are not ours."""
@@ -158,3 +199,14 @@ class GuardHooks:
     def _hook(self, name: str) -> GuardHook:
         earlier = os.path.join(self._earlier_folder, name)
         return GuardHook(name, self._path(name), earlier if os.path.lexists(earlier) else None)
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Take the lock on a folder; say whether it was taken, or can't be had in its file system."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # some network file systems lock no folders
+        return True
+    return True

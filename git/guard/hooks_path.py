@@ -16,7 +16,7 @@ FOLDER = "ackbus-hooks"
 
 #: Where git looks for hooks. Beside it, what it is while the guard is installed, by which it is
 #: still known to be ours where the repository has moved; and what it was before.
-_SETTING, _OURS, _EARLIER = "core.hooksPath", "ackbus.guardHooks", "ackbus.earlierHooksPath"
+SETTING, OURS, _EARLIER = "core.hooksPath", "ackbus.guardHooks", "ackbus.earlierHooksPath"
 
 #: The settings of a person and of the machine, over which the repository's own wins.
 _BELOW = {"system", "global"}
@@ -36,18 +36,18 @@ class HooksPath:
 
     def is_ours(self) -> bool:
         """Whether the repository's own setting is the one that `set` has made."""
-        local = self._own(_SETTING)
-        return local is not None and local == self._own(_OURS)
+        local = self._own(SETTING)
+        return local is not None and local == self._own(OURS)
 
     def earlier(self) -> str:
         """Return the folder where git would look without the guard.
 
         A relative one counts from the folder in which git runs the hook, as git has it.
         """
-        name = _EARLIER if self.is_ours() else _SETTING
+        name = _EARLIER if self.is_ours() else SETTING
         values = [value for scope, _, value in self._values(name) if scope not in _BELOW]
         if not values:
-            values = [value for scope, _, value in self._values(_SETTING) if scope in _BELOW]
+            values = [value for scope, _, value in self._values(SETTING) if scope in _BELOW]
         return values[-1] if values else os.path.join(self._tree.common_dir, "hooks")
 
     def check(self) -> None:
@@ -57,7 +57,7 @@ class HooksPath:
             Refused: there are some; the line says where.
         """
         config = os.path.join(self._tree.common_dir, "config")
-        values = self._values(_SETTING)
+        values = self._values(SETTING)
         if values and values[-1][0] not in _BELOW:
             _, origin, value = values[-1]
             path = os.path.join(self._tree.root, origin.removeprefix("file:"))
@@ -76,15 +76,15 @@ class HooksPath:
     def set(self) -> None:
         """Name the guard's folder to git, and keep the repository's own earlier value."""
         if not self.is_ours():
-            self._write(_EARLIER, self._own(_SETTING))
-        self._write(_OURS, self.own)
-        self._write(_SETTING, self.own)
+            self._write(_EARLIER, self._own(SETTING))
+        self._write(OURS, self.own)
+        self._write(SETTING, self.own)
 
     def restore(self) -> None:
         """Put the earlier value back; one that somebody has set since stays."""
         if self.is_ours():
-            self._write(_SETTING, self._own(_EARLIER))
-        for name in (_EARLIER, _OURS):
+            self._write(SETTING, self._own(_EARLIER))
+        for name in (_EARLIER, OURS):
             self._write(name, None)
 
     def _own(self, name: str) -> str | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ...schema.errors import Refused
 from ..repository import CommandFailed, GitFailed
 from ..sealed import is_plain_file, sealed_around, sealed_tree
+from ..text_file import read_small
 from .rescue import OPERATION_FILES, commits_in, history
 from .tree_state import look_at_state, look_into
 
@@ -247,9 +248,19 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _git_dir_of(entry: os.DirEntry[str]) -> str:
-    """Return git's folder as a `.git` says it, be it a folder, a link to one, or a file."""
-    if not entry.is_file(follow_symlinks=False):
-        return os.path.realpath(entry.path)
-    with open(entry.path, "rb") as file:
-        text = os.fsdecode(file.read(4096)).removesuffix("\n").removeprefix("gitdir: ")
-    return os.path.realpath(os.path.join(os.path.dirname(entry.path), text.replace("\0", "")))
+    """Return git's folder as a `.git` says it, be it a folder, a file, or a link to either.
+
+    Raises:
+        Refused: it is a file that can't be read: what would be lost is not known.
+    """
+    path = os.path.realpath(entry.path)
+    if not is_plain_file(path):
+        return path
+    try:
+        text = read_small(path)
+    except (FileNotFoundError, GitFailed) as error:
+        raise Refused(
+            f"{entry.path}, in a tree that is to go, can't be looked into: {error}; move it first"
+        ) from error
+    named = text.removesuffix("\n").removeprefix("gitdir: ").replace("\0", "")
+    return os.path.realpath(os.path.join(os.path.dirname(entry.path), named))

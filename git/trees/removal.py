@@ -14,6 +14,7 @@ from ...schema.directory.layout import BUS_DIRECTORY
 from ...schema.errors import Refused, shown
 from ..repository import CommandFailed
 from ..sealed import sealed_around
+from .done_heads import DoneHeads
 from .nested import (
     bring,
     check_within,
@@ -71,6 +72,7 @@ class Removal:
         self._trees = trees
         self.place = trees.place
         self._rescue = Rescue(trees.place)
+        self._done = DoneHeads(trees.place)
 
     def remove(
         self,
@@ -104,6 +106,8 @@ class Removal:
                 kept = self._rescue.keep(task, [*lost, *files])
                 self._remove_tree(task, tree, inner, files, held)
             reason = self._remove_branch(task, branch, landed, kept) if branch else None
+            if branch and reason is None:
+                kept += self._let_go(task, landed)
             self._trees.locks.forget(task)
         gone = branch if branch and not reason else None
         return Removed(tree.path if tree else None, gone, list(dict.fromkeys(kept)), reason)
@@ -223,6 +227,14 @@ class Removal:
         with suppress(CommandFailed):  # most have no settings
             self.place.git.run("config", "--remove-section", f"branch.{branch}")
         return None
+
+    def _let_go(self, task: str, landed: Collection[str]) -> list[Kept]:
+        """Delete the refs of heads that were done, which are kept where they would be lost."""
+        done = self._done.of_task(task)
+        commits = [each.commit for each in done]
+        kept = self._rescue.keep(task, self._rescue.endangered(None, None, landed, commits))
+        self._done.drop(done)
+        return kept
 
 
 def _refuse_dirt(tree: Tree, state: TreeState, keeps_files: bool) -> str | None:

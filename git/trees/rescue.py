@@ -108,7 +108,11 @@ class Rescue:
         return made.decode().strip()
 
     def endangered(
-        self, admin: str | None, branch: str | None, landed: Iterable[str] = ()
+        self,
+        admin: str | None,
+        branch: str | None,
+        landed: Iterable[str] = (),
+        others: Iterable[str] = (),
     ) -> list[str]:
         """Return the commits that would be lost with a tree and a branch, without their ancestors.
 
@@ -116,8 +120,9 @@ class Rescue:
             admin: git's folder of the tree, or None.
             branch: the branch, or None.
             landed: heads that have landed, however: they and what they had before are no loss.
+            others: commits besides that would be lost.
         """
-        own = set(self._of_tree(admin) if admin else ())
+        own = {*others, *(self._of_tree(admin) if admin else ())}
         if branch is not None:
             own |= set(self._of_branch(branch))
         starts = [commit for commit in sorted(own) if self._place.git.commit(commit)]
@@ -125,10 +130,10 @@ class Rescue:
             return []
         known = [f"^{head}" for head in landed if self._place.git.commit(head)]
         # A pattern for --branches has no refs/heads/ before it.
-        others = ("--not", *((f"--exclude={branch}",) if branch else ()), "--branches", "--tags")
+        safe = ("--not", *((f"--exclude={branch}",) if branch else ()), "--branches", "--tags")
         rescued = (f"--glob={RESCUED}/*",)
         given = "".join(f"{line}\n" for line in (*starts, *known)).encode()
-        command = ("rev-list", "--parents", "--stdin", *others, *rescued)
+        command = ("rev-list", "--parents", "--stdin", *safe, *rescued)
         lines = self._place.git.run(*command, stdin=given).decode().splitlines()
         parents = {parent for line in lines for parent in line.split()[1:]}
         return [commit for line in lines if (commit := line.split()[0]) not in parents]
@@ -160,6 +165,8 @@ class Rescue:
     def files_of(self, task: str, tree: Tree, head: str) -> str:
         """Return a commit that has all files of a tree that are not ignored; the tree stays as is.
 
+        Of files that a sparse checkout leaves out it has what the head has.
+
         Its parents are the head, and what was staged where that is something else again.
 
         Raises:
@@ -170,6 +177,7 @@ class Rescue:
             index = os.path.join(folder, "index")
             git = repository_of(tree, {**NOBODY, "GIT_INDEX_FILE": index})
             git.run("read-tree", head)  # afresh: no bit of the real one may hide a change
+            _leave_out(git, tree)
             stage_all(git, embedded_in(tree), _LIMIT_S)
             _refuse_repositories(git.run("diff-index", "--cached", "--raw", "-z", head), tree.path)
             files = git.run("write-tree").decode().strip()
@@ -180,6 +188,22 @@ class Rescue:
                 words = f"What was staged for task {task}"
                 parents += ["-p", _commit(git, staged, ["-p", head], words)]
             return _commit(git, files, parents, f"Files of task {task} that were not committed")
+
+
+def _leave_out(git: Repository, tree: Tree) -> None:
+    """Mark in an index the files that a sparse checkout leaves out: nobody has deleted them."""
+    entries = repository_of(tree).run("ls-files", "-t", "-z").split(b"\0")
+    left_out = [
+        entry[2:]
+        for entry in entries
+        if entry.startswith(b"S ")
+        and not os.path.lexists(os.path.join(os.fsencode(tree.path), entry[2:]))
+    ]
+    if not left_out:
+        return
+    known = set(git.run("ls-files", "-z").split(b"\0"))
+    names = b"".join(name + b"\0" for name in left_out if name in known)
+    git.run("update-index", "--skip-worktree", "-z", "--stdin", stdin=names, limit_s=_LIMIT_S)
 
 
 def _staged(git: Repository, admin: str, index: str) -> str | None:

@@ -171,24 +171,20 @@ def embedded_in(tree: Tree) -> list[str]:
     return [name for name in links if _is_by_itself(tree, os.path.join(tree.path, name))]
 
 
-def stage_all(
-    git: Repository, embedded: list[str], limit_s: float, *, has_index: bool = False
-) -> None:
+def stage_all(git: Repository, embedded: list[str], limit_s: float) -> None:
     """Stage all that is in a work tree and not ignored; of repositories by themselves the commit.
 
     For what is not committed in one, `git add` would run another git there, which does what the
     configuration of that says.
 
     Args:
-        git: in the tree, perhaps with another index.
+        git: in the tree, perhaps with another index, which tells what a sparse checkout leaves
+            out; files beyond it are staged too.
         embedded: as `embedded_in` has them.
         limit_s: how long each call may take.
-        has_index: git has the tree's own index, which tells what a sparse checkout leaves out:
-            files beyond it are staged too.
     """
-    sparse = ("--sparse",) if has_index else ()
     others = [f":(top,exclude,literal){name}" for name in embedded]
-    add = ("-c", "advice.addEmbeddedRepo=false", "add", "--all", *sparse)
+    add = ("-c", "advice.addEmbeddedRepo=false", "add", "--all", "--sparse")
     git.run(*add, "--", ":(top)", *others, limit_s=limit_s)
     if embedded:
         git.run("update-index", "--", *embedded, limit_s=limit_s)

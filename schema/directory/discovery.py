@@ -1,8 +1,10 @@
 """The search for the bus of a program that names none: the nearest upwards, as git finds `.git`.
 
 Any user can put a bus into a folder that all may write, above another user's project. So a found
-bus is used only if this user or root made it, or if this user's list names it. A bus that --dir or
-BUS_DIR names needs no such check: the user has chosen it.
+bus is used only if this user or root made it, or if this user's list names it. A clone or an
+archive can bring a link, or a `.git` that is a file, which leads to another bus of this user: such
+a one is used only if it stays in the project, or if the list names it. A bus that --dir or BUS_DIR
+names needs no such check: the user has chosen it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from .layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout, expanded, own_ids, 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 #: How much of a file of git's that names a directory is read, in bytes: far more than a path has.
 _MAX_LINK_BYTES = 64 * 1024
@@ -30,7 +32,8 @@ def find_bus(start: str | os.PathLike[str] | None = None) -> str:
 
     Raises:
         BusNotFound: there is none.
-        BusUnusable: the nearest belongs to another user, and no list of this user's names it.
+        BusUnusable: the nearest belongs to another user, or a link out of the project led to it,
+            and no list of this user's names it.
     """
     named = os.environ.get(BUS_DIR_VARIABLE)
     if named:
@@ -40,11 +43,13 @@ def find_bus(start: str | os.PathLike[str] | None = None) -> str:
         directory = os.path.join(folder, BUS_DIRECTORY)
         if os.path.exists(os.path.join(directory, "bus.db")):
             refuse_foreign(directory, links)
+            refuse_led_away(directory, links)
             return directory
     for folder, links in _searched_from(origin):
         directory = os.path.join(folder, BUS_DIRECTORY)
         if remains := remains_of_bus(Layout(directory)):
             refuse_foreign(directory, links)
+            refuse_led_away(directory, links)
             raise BusNotFound(remains)
     raise BusNotFound(f"no bus in {origin} or above it; make one with 'bus init'")
 
@@ -69,6 +74,57 @@ def refuse_foreign(directory: str, links: Iterable[str] = ()) -> None:
 
     if not is_safe(directory):
         raise refusal(directory, owner)
+
+
+def refuse_led_away(directory: str, links: Sequence[str] = ()) -> None:
+    """Raise where what may have come with a clone, or in an archive, led to a found bus elsewhere.
+
+    Args:
+        directory: the bus directory; its file need not be there.
+        links: files of git's that led to it, as `_searched_from` gives them.
+
+    Raises:
+        BusUnusable: it is a link out of the project, or a `.git` led to it that the repository does
+            not know, and no list names the directory.
+    """
+    link = directory if _leads_out(directory) else _unknown_tree(links)
+    if link is None:
+        return
+    from .ownership import is_safe, refusal_of_link  # hardly any bus is behind such a link
+
+    if not is_safe(directory):
+        raise refusal_of_link(directory, link)
+
+
+def _leads_out(directory: str) -> bool:
+    """Whether a bus directory is a link out of the project that it is in."""
+    if not os.path.islink(directory):
+        return False
+    top = os.path.realpath(os.path.dirname(directory))
+    root = top
+    while not os.path.lexists(os.path.join(root, ".git")) and root != os.path.dirname(root):
+        root = os.path.dirname(root)
+    if not os.path.lexists(os.path.join(root, ".git")):
+        root = top  # in no repository: the folder itself
+    return not os.path.realpath(directory).startswith(os.path.join(root, ""))
+
+
+def _unknown_tree(links: Sequence[str]) -> str | None:
+    """Return the first `.git` of a linked work tree that the repository does not know; or None.
+
+    The repository keeps a folder of its own for each tree, and in that the place of the tree.
+    """
+    for link, pointer in zip(links[::2], links[1::2], strict=True):
+        admin = os.path.dirname(pointer)
+        try:
+            common = os.path.realpath(os.path.join(admin, _read(admin, "commondir")))
+            known = os.path.realpath(os.path.join(admin, _read(admin, "gitdir")))
+        except (OSError, ValueError):
+            return link
+        place = os.path.dirname(os.path.realpath(admin))
+        if place != os.path.join(common, "worktrees") or known != os.path.realpath(link):
+            return link
+    return None
 
 
 def _other_owner(paths: Iterable[str]) -> int | None:

@@ -143,6 +143,17 @@ class Spot:
         self.look()
         os.unlink(self.name, dir_fd=self._folder)
 
+    def remove_link(self) -> None:
+        """Remove a link that has the name, itself; anything else stays.
+
+        Raises:
+            OSError: the system refuses it.
+        """
+        with suppress(FileNotFoundError):
+            found = os.stat(self.name, dir_fd=self._folder, follow_symlinks=False)
+            if stat.S_ISLNK(found.st_mode):
+                os.unlink(self.name, dir_fd=self._folder)
+
     @property
     def _folder(self) -> int:
         if self.folder is None:

@@ -13,7 +13,7 @@ import stat
 from contextlib import contextmanager, suppress
 
 from ..bounded_read import read_at_most
-from ..errors import BusNotFound, BusUnusable, InvalidInput, Refused
+from ..errors import BusNotFound, BusUnusable, InvalidInput, Refused, shown
 from ..system_errors import unwritable
 from .file_lock import FileLock
 from .file_trust import Distrusted, Owners, open_checked, user_name
@@ -247,4 +247,23 @@ def refusal(directory: str, owner: int) -> BusUnusable:
         f"the bus in {directory} was found here, and belongs to {user_name(owner)}; to use it"
         f" all the same, run 'bus trust add {shlex.quote(directory)}', or name it in"
         f" {SAFE_VARIABLE}"
+    )
+
+
+def refusal_of_link(directory: str, link: str) -> BusUnusable:
+    """Return the error for a bus that something led to which may have come with a clone.
+
+    Args:
+        directory: the bus directory, as it was found.
+        link: the link, or the `.git` of a work tree that the repository does not know.
+    """
+    if link == directory:
+        what = f"{link} is a link out of its project, to {shown(os.readlink(link))}, which"
+        mend = ""
+    else:
+        what = f"{link} leads to the bus in {directory}, whose repository does not know it: it"
+        mend = "; 'git worktree repair' there tells it of a tree that was moved"
+    return BusUnusable(
+        f"{what} may have come with a clone or an archive{mend}; to use that bus all the same, name"
+        f" it with --dir or BUS_DIR, or run 'bus trust add {shlex.quote(directory)}'"
     )

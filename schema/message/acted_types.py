@@ -7,10 +7,7 @@ All other types are free, `state_change` and the other `task.*` too: they tell, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
 class ActedType:
     """A type, or all types with a first word, that are acted upon.
 
@@ -21,10 +18,11 @@ class ActedType:
         way: the command that does so for a person here.
     """
 
-    pattern: str
-    scope: str
-    acts: str
-    way: str
+    __slots__ = ("acts", "pattern", "scope", "way")
+
+    def __init__(self, pattern: str, scope: str, acts: str, way: str) -> None:
+        # By hand: a hook waits for what the making of a dataclass takes.
+        self.pattern, self.scope, self.acts, self.way = pattern, scope, acts, way
 
 
 #: All of them.

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 #: The version of the tables that this code reads and writes.
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 
 #: How long SQLite itself waits for a lock that another connection holds, in milliseconds.
 BUSY_TIMEOUT_MS = 5000

@@ -93,8 +93,15 @@ def _rows(connection: apsw.Connection, sql: str) -> list[Any]:
 
 def our_tables() -> set[str]:
     """Return the names of our tables, but for SQLite's own."""
-    parts = map(_name, our_texts())
-    return {name for kind, name in parts if kind == "table" and name != "sqlite_sequence"}
+    return set(our_table_texts())
+
+
+def our_table_texts() -> dict[str, str]:
+    """Return the statements that make our tables, but for SQLite's own, by their names."""
+    named = ((*_name(text), text.decode()) for text in our_texts())
+    return {
+        name: text for kind, name, text in named if kind == "table" and name != "sqlite_sequence"
+    }
 
 
 def _rules(connection: apsw.Connection) -> Iterator[str]:

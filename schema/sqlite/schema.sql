@@ -682,7 +682,7 @@ CREATE TABLE meta (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta (key, value) VALUES ('schema_version', '10');
+INSERT INTO meta (key, value) VALUES ('schema_version', '11');
 
 CREATE TRIGGER meta_keeps_its_version BEFORE INSERT ON meta
 WHEN NEW.key = 'schema_version'
@@ -1016,12 +1016,14 @@ CREATE TRIGGER schedule_decisions_are_never_changed BEFORE UPDATE ON schedule_de
   SELECT RAISE(ABORT, 'decisions of schedules stay on record');
 END;
 
--- The jobs of plugins, for people and for programs that know the queue of Ductile.
+-- The jobs of plugins, for people and for programs that know the queue of Ductile. Of a large payload
+-- it has the name of the blob.
 CREATE VIEW job_queue AS
   SELECT messages.id,
          substr(queues.name, 8) AS plugin,
          substr(messages.type, length(queues.name) + 2) AS command,
-         messages.payload,
+         iif(messages.payload_ref IS NULL, messages.payload,
+             json_object('payload_ref', messages.payload_ref)) AS payload,
          iif(jobs.state = 'cancelled', 'dead', jobs.state) AS status,
          jobs.attempt,
          jobs.max_attempts,

@@ -19,6 +19,13 @@ _SAFE_SQLITE = ((3, 51, 3), (3, 50, 7), (3, 44, 6))
 #: The errors that a statement, or a value of it, may raise.
 FAILURES = (apsw.Error, UnicodeEncodeError, OverflowError)
 
+#: The file of a bus.
+BUS_FILE = "bus.db"
+
+#: The directories of the buses that this process opened last, for whoever explains an error of a
+#: call that has closed its bus by then; no command needs more than two.
+opened_last: list[str] = []
+
 #: The endings of a database's files: its own, and those that SQLite puts beside it.
 ENDINGS = ("", "-wal", "-shm", "-journal")
 
@@ -38,6 +45,8 @@ def open_file(
     path = os.path.join(os.path.realpath(folder.path), name)
     connection = apsw.Connection(path, flags=flags | apsw.SQLITE_OPEN_NOFOLLOW)
     harden(connection)
+    if name == BUS_FILE and folder.path not in opened_last:
+        opened_last[:] = [*opened_last[-1:], folder.path]
     return connection
 
 

@@ -9,7 +9,6 @@ import apsw
 
 from ..directory.file_identity import TRUSTED_S
 from ..directory.file_lock import FileLock
-from ..directory.ignoring import restore_ignoring
 from ..directory.layout import Layout
 from ..errors import AckbusError, BusUnusable
 from .checkpoints import LOOK_AFTER_CHANGES
@@ -218,6 +217,8 @@ class ThreadState:
         self.lock.acquire(timeout_s)
         if now_s >= self._ignoring_due_s:
             self._ignoring_due_s = now_s + IGNORING_LOOK_S
+            from ..directory.ignoring import restore_ignoring  # a hook that only reads waits less
+
             restore_ignoring(self.layout)
         return now_s + timeout_s
 

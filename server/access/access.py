@@ -57,6 +57,11 @@ class Access:
         self._max_rate = max_rate
         self._buckets: dict[str, Bucket] = {}
 
+    def is_required(self) -> bool:
+        """Whether a request needs a token at this moment."""
+        self._required = self._required or self._tokens.are_needed()
+        return self._required
+
     def principal(self, connection: HTTPConnection) -> Principal:
         """Return the principal of a request, and count the request against its rate.
 
@@ -78,12 +83,10 @@ class Access:
         Raises:
             Unauthorized: a token is needed, and the request shows no valid one.
         """
-        if not self._required:
-            self._required = self._tokens.are_needed()
         token = bearer(connection)
         if token is not None:
             return self._tokens.holder(token)
-        if self._required:
+        if self.is_required():
             raise Unauthorized("show a token: Authorization: Bearer bus_…")
         return LOCAL
 

@@ -25,11 +25,21 @@ from ...subscribers.queues.claim_by_token import claim_of
 from ...subscribers.queues.queue import Queue
 from ..access.access import TheClient
 from ..access.principals import Principal
-from ..records import MAX_NAMED, OR_BOUND, Given, Name, ReceiptRecord, ReplyGiven
+from ..idempotency import Key
+from ..records import (
+    MAX_NAMED,
+    OR_BOUND,
+    Given,
+    Name,
+    ReceiptRecord,
+    ReplyGiven,
+    reply_drafts,
+)
 from ..threads import in_thread
 from .common import (
     QueueName,
     TheBus,
+    TheKey,
     TheTrace,
     TheWaiter,
     json_of,
@@ -173,7 +183,12 @@ def renew_claim(
 
 @router.post("/claims/{token}/complete", responses=problems(409, 413))
 def complete_claim(
-    token: ClaimToken, result: ResultGiven, bus: TheBus, worker: TheClient, trace: TheTrace
+    token: ClaimToken,
+    result: ResultGiven,
+    bus: TheBus,
+    worker: TheClient,
+    trace: TheTrace,
+    key: TheKey,
 ) -> EndRecord:
     """Complete a claim, and publish its replies, in one transaction.
 
@@ -182,12 +197,17 @@ def complete_claim(
     """
     is_given = "result" in result.model_fields_set
     outcome = Outcome(result=kept_result(result.result) if is_given else None)
-    return _end(bus, token, worker, outcome, result.replies, trace)
+    return _end(bus, token, worker, outcome, result.replies, trace, key)
 
 
 @router.post("/claims/{token}/fail", responses=problems(409, 413))
 def fail_claim(
-    token: ClaimToken, failed: FailedGiven, bus: TheBus, worker: TheClient, trace: TheTrace
+    token: ClaimToken,
+    failed: FailedGiven,
+    bus: TheBus,
+    worker: TheClient,
+    trace: TheTrace,
+    key: TheKey,
 ) -> EndRecord:
     """Fail a claim: the job is retried after its delay, or ends as its queue's policy says."""
     outcome = Outcome(
@@ -196,7 +216,7 @@ def fail_claim(
         retry=failed.retry,
         retry_after_s=failed.retry_after_s,
     )
-    return _end(bus, token, worker, outcome, failed.replies, trace)
+    return _end(bus, token, worker, outcome, failed.replies, trace, key)
 
 
 @router.post("/claims/{token}/release", status_code=204, responses=problems(409))
@@ -220,9 +240,10 @@ def _end(
     outcome: Outcome,
     replies: Sequence[ReplyGiven],
     trace: Mapping[str, str],
+    key: Key,
 ) -> EndRecord:
     queue, claim = _held(bus, token, worker)
     message: Message = claim.message
-    drafts = [draft for reply in replies for draft in reply.drafts(message, claim.group, worker)]
+    drafts = reply_drafts(replies, message, claim.group, worker, key)
     receipts = queue.end(claim, outcome, tracing.traced(drafts, trace))
     return EndRecord(receipts=[ReceiptRecord.of(receipt, None) for receipt in receipts])

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import anyio
 import orjson
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
@@ -22,9 +22,10 @@ from ...bus.bus import Bus
 from ...schema.errors import InvalidInput
 from ...schema.message.canonical_json import decode
 from ...schema.message.limits import MAX_SEQ
-from ..access.access import GuardedRouter, known
+from ..access.access import GuardedRouter, TheClient, known
 from ..access.rows import Door
 from ..access.table import SERVER
+from ..idempotency import HEADER, Key
 from ..problems import documented
 from ..waiting import Waiter, Waiting
 
@@ -87,6 +88,7 @@ class _StrictRoute(APIRoute):
         handle = super().get_route_handler()
         names = _query_names(self.dependant)
         single = names - _query_names(self.dependant, of_lists=True)
+        takes_key = any(each.call is the_key for each in self.dependant.dependencies)
 
         async def strictly(request: Request) -> Response:
             known(request)
@@ -97,11 +99,21 @@ class _StrictRoute(APIRoute):
             twice = sorted(name for name in single if len(request.query_params.getlist(name)) > 1)
             if twice:
                 raise InvalidInput(f"parameter {twice[0]!r} is given more than once")
+            _check_key(request, takes_key)
             if self.body_field is not None:
                 _check_is_json(request)
             return await handle(_StrictRequest(request.scope, request.receive))
 
         return strictly
+
+
+def _check_key(request: Request, is_taken: bool) -> None:
+    """Refuse an idempotency key where it would have no effect, and more than one."""
+    keys = request.headers.getlist(HEADER)
+    if keys and not is_taken:
+        raise InvalidInput(f"{HEADER} is for operations that publish; leave it out here")
+    if len(keys) > 1:
+        raise InvalidInput(f"{HEADER} is given more than once")
 
 
 def _check_is_json(request: Request) -> None:
@@ -160,6 +172,21 @@ WaitS = Annotated[
 ]
 
 
+async def the_key(
+    client: TheClient,
+    given: Annotated[
+        str | None,
+        Header(
+            alias=HEADER,
+            description="Makes the ids of what is published, together with token and agent: the"
+            " same request under it publishes nothing twice.",
+        ),
+    ] = None,
+) -> Key:
+    """Return the idempotency key of a request."""
+    return Key.parse(given, client.name)
+
+
 async def the_waiter(request: Request, wait_s: WaitS = 0) -> Waiter:
     """Return the waiter of a request, which waits up to `wait_s` seconds."""
     waiting: Waiting = request.app.state.waiting
@@ -168,6 +195,7 @@ async def the_waiter(request: Request, wait_s: WaitS = 0) -> Waiter:
 
 TheBus = Annotated[Bus, Depends(the_bus)]
 TheWaiter = Annotated[Waiter, Depends(the_waiter)]
+TheKey = Annotated[Key, Depends(the_key)]
 TheTrace = Annotated[dict[str, str], Depends(the_trace)]
 
 After = Annotated[int, Query(ge=0, le=MAX_SEQ, description="Only what comes after this seq.")]

@@ -29,6 +29,7 @@ from .common import (
     After,
     Limit,
     TheBus,
+    TheKey,
     TheTrace,
     TheWaiter,
     json_of,
@@ -210,19 +211,20 @@ async def publish_request(
     trace: TheTrace,
     response: Response,
     waiter: TheWaiter,
+    key: TheKey,
     strict: Strict = False,
 ) -> RequestRecord:
     """Publish a request and return at once. `/v1/requests/{id}/answer` has the answer.
 
     With no recipient, the warning says if no live worker serves its type: it waits for one.
-    Repeating it with the same `id` and content is safe: it asks no second time, and has no such
-    warning.
+    Repeating it with the same `id`, or `Idempotency-Key`, and content is safe: it asks no second
+    time, and has no such warning.
     """
     if isinstance(asked.to_agent, list):
         raise InvalidInput(
             "a request waits for one answer: name one recipient, or ask several by /v1/messages"
         )
-    drafts = asked.drafts(writer)
+    drafts = asked.drafts(writer, key)
     reply_types = ReplyTypes.of(asked.type, asked.success_type, asked.failure_type)
     reply_types.require(asked.type)
     (receipt,) = await publish_all(bus, drafts, trace, response, strict=strict, waiter=waiter)

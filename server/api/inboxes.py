@@ -22,13 +22,23 @@ from ...subscribers.inboxes.mail import Look
 from ...subscribers.inboxes.session_inbox import inbox_of
 from ...subscribers.overview.agents import agent_records
 from ..access.access import TheClient
-from ..records import MAX_NAMED, Given, MessageList, ReceiptRecord, ReplyGiven, Seq, Seqs
+from ..records import (
+    MAX_NAMED,
+    Given,
+    MessageList,
+    ReceiptRecord,
+    ReplyGiven,
+    Seq,
+    Seqs,
+    reply_drafts,
+)
 from .common import (
     PAGE,
     AgentName,
     Limit,
     OfType,
     TheBus,
+    TheKey,
     TheTrace,
     TheWaiter,
     json_array,
@@ -193,7 +203,12 @@ def want_broadcasts(
 
 @router.post("/inboxes/{agent:path}/complete", responses=problems(409, 413))
 def complete_message(
-    agent: AgentName, done: CompletionGiven, bus: TheBus, writer: TheClient, trace: TheTrace
+    agent: AgentName,
+    done: CompletionGiven,
+    bus: TheBus,
+    writer: TheClient,
+    trace: TheTrace,
+    key: TheKey,
 ) -> CompletionRecord:
     """Acknowledge a message and publish the replies to it, in one transaction, once.
 
@@ -202,7 +217,7 @@ def complete_message(
     """
     box = inbox_of(bus, writer.act_as(agent))
     message = _message(bus, done.seq)
-    drafts = [draft for reply in done.replies for draft in reply.drafts(message, agent, writer)]
+    drafts = reply_drafts(done.replies, message, agent, writer, key)
     receipts = box.complete(message, *tracing.traced(drafts, trace))
     return CompletionRecord(
         agent=agent,

@@ -12,6 +12,7 @@ from ...bus.leases import Lease
 from ...bus.reservations.reservations import DEFAULT_RESERVATION_S, Reservation
 from ...schema.errors import BusBusy, LeaseLost
 from ...schema.message.limits import MAX_SEQ
+from ...subscribers.overview.reservation_holders import holder_of
 from ..access.access import TheClient
 from ..access.errors import Held, Reserved
 from ..access.principals import Principal
@@ -231,9 +232,17 @@ def reserve_files(wanted: ReservationsWanted, bus: TheBus, editor: TheClient) ->
     )
     if found.granted:
         return _list(found.reservations)
-    conflicts = [{"path": each.path, "held": each.held.record()} for each in found.conflicts]
+    conflicts = [
+        {
+            "path": each.path,
+            "held": each.held.record(),
+            "holder": holder_of(bus, each.held).record(),
+        }
+        for each in found.conflicts
+    ]
     first = found.conflicts[0]
-    text = f"{first.path} is reserved by {first.held.agent} as {first.held.path}"
+    about = holder_of(bus, first.held)
+    text = f"{first.path} is reserved by {first.held.agent} as {first.held.path} ({about})"
     raise Reserved(f"{text}; nothing was reserved", conflicts)
 
 

@@ -39,6 +39,7 @@ from .common import (
     OfConversation,
     OfType,
     TheBus,
+    TheKey,
     TheTrace,
     TheWaiter,
     has_tag,
@@ -94,16 +95,18 @@ async def publish(
     trace: TheTrace,
     response: Response,
     waiter: TheWaiter,
+    key: TheKey,
     strict: Strict = False,
 ) -> ReceiptRecord | ReceiptList:
     """Publish one message. When this returns, it is committed, and waiting readers are woken.
 
     For a list of recipients each gets one, in one conversation, and there is a list of receipts.
 
-    Repeating it with the same `id` and content is safe: it returns the first seq, with status 200.
+    Repeating it with the same `id`, or `Idempotency-Key`, and content is safe: it returns the first
+    seq, with status 200.
     It is refused if a queue or inbox that it goes to is still full after `wait_s`.
     """
-    drafts = message.drafts(writer)
+    drafts = message.drafts(writer, key)
     receipts = await publish_all(bus, drafts, trace, response, strict=strict, waiter=waiter)
     return ReceiptList(receipts=receipts) if isinstance(message.to_agent, list) else receipts[0]
 
@@ -123,14 +126,19 @@ async def publish_batch(
     trace: TheTrace,
     response: Response,
     waiter: TheWaiter,
+    key: TheKey,
     strict: Strict = False,
 ) -> ReceiptList:
     """Publish messages in one transaction: all of them, or none when one is refused.
 
-    Repeating it is safe where all have ids. A message for several recipients has a receipt for
-    each.
+    Repeating it is safe where all have ids, or under an `Idempotency-Key`. A message for several
+    recipients has a receipt for each.
     """
-    drafts = [draft for message in batch.messages for draft in message.drafts(writer)]
+    drafts = [
+        draft
+        for number, message in enumerate(batch.messages)
+        for draft in message.drafts(writer, key, number)
+    ]
     if len(drafts) > MAX_BATCH:
         raise InvalidInput(
             f"{len(drafts)} messages are more than {MAX_BATCH}: publish fewer at once"
@@ -195,14 +203,17 @@ def _lines(messages: list[Message]) -> bytes:
 @router.get("/search", response_model=FoundList, responses=problems())
 def search_messages(
     bus: TheBus,
-    q: Annotated[
-        list[str],
+    words: Annotated[
+        list[str] | None,
         Query(
             min_length=1,
             max_length=20,
             description="A word, a phrase (`disk full`), or a beginning (`migrat*`); repeatable.",
         ),
-    ],
+    ] = None,
+    q: Annotated[
+        list[str] | None, Query(min_length=1, max_length=20, include_in_schema=False)
+    ] = None,
     type: OfType = None,
     agent: OfAgent = None,
     conversation: OfConversation = None,
@@ -216,9 +227,12 @@ def search_messages(
     What is published meanwhile is in no later page. The first search after many messages indexes
     them, which takes some 20 s for a million.
     """
+    # Its former names, `q` and `found`, are understood for one version more.
+    if (words is None) == (q is None):
+        raise InvalidInput("words is missing: give the words to look for, words=disk&words=full")
     upto, skip = _search_cursor(cursor) or (bus.log.newest_seq(), 0)
     found = Search(bus).find(
-        q,
+        words or q or [],
         limit=limit + 1,
         skip=skip,
         upto_seq=upto,
@@ -235,7 +249,7 @@ def search_messages(
         for each in found[:limit]
     ]
     following = f"{upto}+{skip + limit}" if len(found) > limit else None
-    return json_of({"found": records, "next_cursor": following})
+    return json_of({"found" if q else "messages": records, "next_cursor": following})
 
 
 def _search_cursor(text: str | None) -> tuple[int, int] | None:

@@ -13,6 +13,7 @@ from ...bus.bus import Bus
 from ...schema.errors import LimitReached
 from ...schema.message.acted_types import not_acted_upon
 from ...schema.message.draft import Draft
+from ...subscribers.conversations.own_answers import answered_before
 from ..records import ReceiptRecord
 from ..threads import in_thread
 from ..waiting import Waiter
@@ -73,10 +74,11 @@ async def _in_time(
 def _publish(bus: Bus, drafts: list[Draft], strict: bool) -> list[ReceiptRecord]:
     recipients = {draft.to_agent for draft in drafts}
     warnings = {recipient: _warning(bus, recipient, strict) for recipient in recipients}
+    again = [answered_before(bus, draft) for draft in drafts]
     receipts = bus.log.append(drafts)
     return [
-        ReceiptRecord.of(receipt, not_acted_upon(draft.type) or warnings[draft.to_agent])
-        for draft, receipt in zip(drafts, receipts, strict=True)
+        ReceiptRecord.of(receipt, not_acted_upon(draft.type) or warnings[draft.to_agent] or second)
+        for draft, receipt, second in zip(drafts, receipts, again, strict=True)
     ]
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from ...automation.jobs.plugin_queues import queue_of, queues_of_plugins
 from ...automation.records.job_log import JobLog, LogFilter
-from ...automation.routes.tree import RunJob, is_job
+from ...automation.routes.tree import RunJob, is_job, plugin_of
 from ...bus.bus import Bus
 from ...schema.errors import NotFound
 from ...schema.message.limits import MAX_SEQ
@@ -76,7 +76,7 @@ def job_of(bus: Bus, job_id: str) -> RunJob:
     message = bus.get(job_id)
     if message is None or not is_job(message):
         raise NotFound(f"there is no job {job_id[:100]!a}")
-    queue = queue_of(message.type.split(".", 2)[1])
+    queue = queue_of(plugin_of(message))
     waits = _is_to_be_looked_at(bus, queue, message.seq)  # first: it may be, meanwhile
     jobs = Jobs.of(bus).named([(queue, message.seq)])
     if not (jobs or waits or JobLog.of(bus).of_job(message.id)):

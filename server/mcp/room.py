@@ -19,9 +19,9 @@ DEFAULT_BYTES = 8_000
 #: from 10,000 on.
 _BYTES = {"claude-code": 16_000}
 
-#: Programs that show the model both forms of a result: their text is its first line alone.
-READ_BOTH = frozenset({"copilot-cli"})
-
+#: Programs that show the model both forms of a result, Codex where its model writes code: their
+#: text is its first line alone.
+READ_BOTH = frozenset({"copilot-cli", "codex-mcp-client"})
 
 #: The most bytes of a result around its two forms: their names, and who the server is.
 _ENVELOPE_BYTES = 200

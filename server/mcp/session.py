@@ -61,6 +61,12 @@ class Session:
         return self.home.bus()
 
     @property
+    def process(self) -> str | None:
+        """The program of its agent, with which its reservations end; None: nobody here sees it."""
+        own = self._holder
+        return own if own is not None and process_of(own) == own else None
+
+    @property
     def base(self) -> str | None:
         """The base name of its agent: that which was set up, or by which it joined."""
         return self._joined

@@ -97,7 +97,7 @@ def list_logs(
     afterId: str | None = None,
     limit: str | None = None,
 ) -> Response:
-    """List lines that a job printed, after one; `cursor` is the last of them."""
+    """List lines that a job printed, after one, else the newest; `cursor` is the last of them."""
     sweep.when_due()
     after = _cursor(afterId)
     lines = [
@@ -109,7 +109,7 @@ def list_logs(
             "stream": line.stream,
             "seq": line.number,
         }
-        for line in jobs.logs(id, after or 0, limit_of(limit, _LINES))
+        for line in jobs.logs(id, after, limit_of(limit, _LINES))
     ]
     return ok(jobId=id, logs=lines, cursor=lines[-1]["id"] if lines else after)
 

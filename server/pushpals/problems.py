@@ -6,11 +6,13 @@ import math
 from http import HTTPStatus
 from typing import Any
 
+from anyio import to_thread
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from ...schema.errors import AckbusError, InvalidInput
+from ...schema.sqlite.rules.damaged_rows import damage_behind
 from ...tasks.control.approvals import NotPending
 from ...tasks.control.entries import NotClaimed
 from ..access.errors import TooManyRequests, Unauthorized
@@ -22,7 +24,8 @@ async def refused(request: Request, error: Exception) -> Response:
     """Return the response to a request that an error ended."""
     if request.method == "OPTIONS":  # a browser asks before it sends: the server has answered that
         return Response(status_code=HTTPStatus.NO_CONTENT)
-    return refusal(error)
+    damaged = await to_thread.run_sync(damage_behind, error)
+    return refusal(damaged or error)
 
 
 def refusal(error: Exception) -> Response:

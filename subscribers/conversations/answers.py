@@ -111,6 +111,33 @@ def check(
     return answers[0 if which == FIRST else -1]
 
 
+@checked
+def double_answers(
+    bus: Bus,
+    conversation: str,
+    *,
+    success_type: str | None = None,
+    failure_type: str | None = None,
+) -> list[Answer]:
+    """Return all answers to the request that `check` looks at, if an agent has given two alike.
+
+    Words of other types are among them: an agent that said the result, and later answers by the
+    convention, has done the work twice. A success after a failure is no double. Without one it
+    returns nothing.
+
+    Args and errors as for `check`.
+    """
+    asked = _request_of(bus, conversation)
+    if asked is None:
+        return []
+    reply_types = ReplyTypes.of(asked.type, success_type, failure_type)
+    reply_types.require(asked.type)
+    every = _answers_and_words(bus, asked.conversation, asked.seq, reply_types)
+    found = [(answer, answer.reply) for answer, _ in every if answer.reply is not None]
+    kinds = {(reply.from_agent, answer.failed) for answer, reply in found}
+    return [answer for answer, _ in found] if len(kinds) < len(found) else []
+
+
 def named(bus: Bus, key: str) -> str | None:
     """Return what a key lets `check` look at: the id of a conversation, or of a request in it.
 
@@ -193,20 +220,39 @@ def answers_to(
     An answer may come by way of other messages, but not to another request of the same type.
     Replies of other types by who was asked are answers where there is none of these types.
     """
+    is_answered, words = False, []
+    for answer, is_typed in _answers_and_words(bus, conversation, request_seq, reply_types):
+        if is_typed:
+            is_answered = True
+            yield answer
+        elif not is_answered:
+            words.append(answer)
+    if not is_answered:
+        yield from words
+
+
+def _answers_and_words(
+    bus: Bus, conversation: str, request_seq: int, reply_types: ReplyTypes
+) -> Iterator[tuple[Answer, bool]]:
+    """Yield what answers a request, and whether it is of a type that does."""
     request = bus.get(request_seq)
     assert request is not None
-    is_answered, asked, words = False, Asked.of(bus), []
+    asked, asker = Asked.of(bus), request.from_agent
     for message in bus.read(conversation=conversation, after_seq=request_seq):
         state = _state_by(message, reply_types)
         if state is not None:
             if _request_meant(bus, message, request.type) in (None, request_seq):
-                is_answered = True
-                yield Answer(state, conversation, message, request.from_agent)
-        elif not is_answered and asked.said(request, message):
+                yield Answer(state, conversation, message, asker), True
+        elif asked.said(request, message):
             state = _BY_ENDING.get(message.type.rpartition(".")[2], ANSWERED)
-            words.append(Answer(state, conversation, message, request.from_agent))
-    if not is_answered:
-        yield from words
+            yield Answer(state, conversation, message, asker), False
+
+
+def is_answer(bus: Bus, request: Message, message: Message) -> bool:
+    """Whether a message after a request answers it, by the convention of types."""
+    if _state_by(message, ReplyTypes.of(request.type)) is None:
+        return False
+    return _request_meant(bus, message, request.type) in (None, request.seq)
 
 
 def _request_meant(bus: Bus, reply: Message, request_type: str) -> int | None:

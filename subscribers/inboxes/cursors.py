@@ -50,6 +50,15 @@ class Cursors(Table):
         statement = SQL["covered" if broadcasts else "covered_addressed"]
         return self._engine.rows(statement, (agent, seq, after_seq, limit))
 
+    def last_broadcasts(self, agent: str, limit: int) -> list[tuple[int, int]]:
+        """Return seq and time of the last broadcasts that are an agent's mail, newest first."""
+        return self._engine.rows(SQL["last_broadcasts"], (agent, limit))
+
+    def count_broadcasts(self, agent: str, before_seq: int, limit: int) -> int:
+        """Return how many of these come before a seq, counted up to a limit."""
+        count: int = self._engine.value(SQL["count_broadcasts"], (agent, before_seq, limit))
+        return count
+
     def read_states(
         self, seq: int, type: str, sender: str, recipient: str | None
     ) -> list[tuple[str, str]]:

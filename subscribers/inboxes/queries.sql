@@ -211,6 +211,19 @@ SELECT count(*) FROM (
          > ifnull((SELECT last_acked_seq FROM cursors WHERE agent_id = ?1), 0)
   LIMIT ?2);
 
+-- name: last_broadcasts
+-- The last broadcasts that are an agent's mail, and when they came.
+SELECT seq, ts_ms FROM messages
+ WHERE to_agent IS NULL AND work IS NOT 1 AND from_agent <> ?1 AND {no_news} AND {wanted}
+ ORDER BY seq DESC LIMIT ?2;
+
+-- name: count_broadcasts
+-- How many of these come before a seq, counted up to a limit.
+SELECT count(*) FROM (
+  SELECT seq FROM messages
+   WHERE to_agent IS NULL AND work IS NOT 1 AND from_agent <> ?1 AND {no_news} AND {wanted}
+     AND seq < ?2 LIMIT ?3);
+
 -- name: addressed_mail
 -- What is addressed to an agent, without broadcasts: the mail of a base name for the session that
 -- claims it.

@@ -8,6 +8,7 @@ import time
 from bisect import bisect_right
 from contextlib import contextmanager, suppress
 from heapq import merge
+from itertools import chain
 
 from ...schema.directory.ignoring import keep_out_of_git
 from ...schema.message.limits import MAX_SEQ
@@ -47,19 +48,22 @@ class Notes:
 
     Attributes:
         upto: hooks after a tool show no mail up to this seq: it was shown, or announced.
+        older: broadcasts below this seq were counted, and not shown: they may be acknowledged.
         ranges: the seqs that were shown whole: first and last of each range, in order.
         parts: of messages that were shown in part: up to which character.
     """
 
-    __slots__ = ("parts", "ranges", "upto")
+    __slots__ = ("older", "parts", "ranges", "upto")
 
     def __init__(
         self,
         upto: int = 0,
         ranges: Iterable[tuple[int, int]] = (),
         parts: dict[int, int] | None = None,
+        older: int = 0,
     ) -> None:
         self.upto, self.ranges, self.parts = upto, list(ranges), parts or {}
+        self.older = older
 
     def __contains__(self, seq: int) -> bool:
         place = bisect_right(self.ranges, (seq, MAX_SEQ))
@@ -103,7 +107,7 @@ class Notes:
                 return cls()
             parts = {int(seq): int(end) for seq, end in told["parts"].items()}
             ranges = [(int(first), int(last)) for first, last in told["seen"]]
-            return cls(int(told["upto"]), _merged(ranges), parts)
+            return cls(int(told["upto"]), _merged(ranges), parts, int(told.get("older", 0)))
         return cls()
 
     def to_json(self, holder: str | None) -> bytes:
@@ -112,7 +116,7 @@ class Notes:
 
         parts = {str(seq): end for seq, end in self.parts.items()}
         told = {"session": holder, "upto": self.upto, "seen": self.ranges, "parts": parts}
-        return orjson.dumps(told)
+        return orjson.dumps(told | ({"older": self.older} if self.older else {}))
 
 
 def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -152,11 +156,19 @@ class Shown:
             return Notes.parse(file.read(_MAX_BYTES), holder)
         return Notes()
 
-    def note(self, spans: Iterable[Span] = (), *, upto: int = 0, afresh: bool = False) -> bool:
+    def note(
+        self,
+        spans: Iterable[Span] = (),
+        *,
+        upto: int = 0,
+        afresh: bool = False,
+        older: int | None = None,
+    ) -> bool:
         """Note what was displayed, and say whether that could be noted.
 
         Args:
             spans: the displayed parts of messages.
+            older: below which seq broadcasts were only counted; None: as noted before.
             upto: up to where hooks after a tool show no more mail.
             afresh: whether this begins a session, which has seen nothing yet.
         """
@@ -175,6 +187,7 @@ class Shown:
                 notes = Notes() if afresh else Notes.parse(file.read(_MAX_BYTES), holder)
                 notes.add(spans)
                 notes.upto = max(notes.upto, upto)
+                notes.older = notes.older if older is None else older
                 notes.keep(cursor, requeued)
                 file.seek(0)
                 file.truncate()
@@ -204,7 +217,12 @@ class Unseen:
             message = bus.log.readable(seq)
             self.first = [] if message is None else [(seq, message.type, message.from_agent)]
         to_base = () if base is None else _covered(cursors, base, seq, broadcasts=False)
-        for each in merge(_covered(cursors, agent, seq, broadcasts=True), to_base):
+        told = min(seq, notes.older - 1)  # of the broadcasts up to there
+        own = chain(
+            _covered(cursors, agent, told, broadcasts=False),
+            _covered(cursors, agent, seq, broadcasts=True, after_seq=max(0, told)),
+        )
+        for each in merge(own, to_base):
             if len(self.first) == limit:
                 return
             if each[0] not in notes and each[0] != besides:
@@ -218,14 +236,14 @@ def _requeued(bus: Bus, agent: str) -> list[int]:
 
 
 def _covered(
-    cursors: Cursors, agent: str, seq: int, *, broadcasts: bool
+    cursors: Cursors, agent: str, seq: int, *, broadcasts: bool, after_seq: int = 0
 ) -> Iterator[tuple[int, str, str]]:
     """Yield the seq, type and sender of the mail that acknowledging a seq covers, in order."""
 
     def covered(after: int) -> list[tuple[int, str, str]]:
         return cursors.covered(agent, seq, after, _READ, broadcasts=broadcasts)
 
-    for page in pages(covered, 0, what="mail"):
+    for page in pages(covered, after_seq, what="mail"):
         yield from page
 
 

@@ -101,6 +101,12 @@ class SessionInbox(Inbox):
         return super().attempts(message) if own else self._base.attempts(message)
 
 
+def only_addressed(inbox: Inbox) -> Mail:
+    """Return the mail of an inbox that is addressed to its agent, or to the base name."""
+    own = _Addressed(inbox.bus, inbox.agent)._mail
+    return _BothMails(own, inbox._base._mail) if isinstance(inbox, SessionInbox) else own
+
+
 class _Addressed(Inbox):
     """The inbox of a base name without broadcasts."""
 

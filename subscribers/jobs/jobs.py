@@ -258,8 +258,12 @@ class Jobs(Table):
         """Mark up to `limit` jobs as running, and return them: a worker's own, then in order."""
         ready = self._engine.rows(SQL["first_ready"], (info.id, limit, worker))
         for seq, *_ in ready:
-            self._engine.rows(SQL["start_job"], (now_ms, info.id, seq))
+            self.begin(info, seq, now_ms)
         return ready
+
+    def begin(self, info: QueueInfo, seq: int, now_ms: int) -> None:
+        """Note that a job runs."""
+        self._engine.rows(SQL["start_job"], (now_ms, info.id, seq))
 
     def end(
         self,
@@ -274,6 +278,15 @@ class Jobs(Table):
         values = (state, now_ms, kept_error(error), info.id, seq)
         self._engine.rows(SQL["end_job"], values)
         self.open_key(info, key)
+
+    def follow_clock_back(self, info: QueueInfo, now_ms: int) -> None:
+        """Bring what was stored by a clock that was ahead to the present time; safe to repeat.
+
+        A job that waits for another attempt waits its pause from now on. One that has succeeded did
+        so now, at the latest, which is what keeps out others with its key.
+        """
+        self._engine.rows(SQL["bring_retries_nearer"], (info.id, now_ms))
+        self._engine.rows(SQL["end_no_later"], (info.id, now_ms))
 
     def queue_again(
         self, info: QueueInfo, job: Job, attempt: int, at_ms: int, error: str | None

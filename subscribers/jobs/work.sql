@@ -92,6 +92,20 @@ SELECT seq FROM jobs
 SELECT seq FROM jobs INDEXED BY idx_jobs_live_key
  WHERE queue_id = ? AND dedupe_key = ? AND ended_at_ms IS NULL LIMIT 1;
 
+-- name: bring_retries_nearer
+-- Jobs that failed by a clock which was ahead of now, ?2, wait as long from now as they were to then.
+UPDATE jobs SET available_at_ms = ?2 + max(0, available_at_ms - (
+       SELECT max(ended_at_ms) FROM claims
+        WHERE claims.queue_id = jobs.queue_id AND claims.seq = jobs.seq))
+ WHERE queue_id = ?1 AND state = 'queued' AND gate = 'time' AND available_at_ms > ?2
+   AND (SELECT max(ended_at_ms) FROM claims
+         WHERE claims.queue_id = jobs.queue_id AND claims.seq = jobs.seq) > ?2;
+
+-- name: end_no_later
+-- What succeeded by such a clock keeps others with its key out from now on, and no longer.
+UPDATE jobs SET ended_at_ms = ?2, started_at_ms = min(started_at_ms, ?2)
+ WHERE queue_id = ?1 AND dedupe_key IS NOT NULL AND state = 'succeeded' AND ended_at_ms > ?2;
+
 -- name: first_ready
 -- Those for one worker, ?3, go first; it gets none of those for others. Reading, and then changing
 -- one by one, takes less than one UPDATE that does both: that would build two tables for it.

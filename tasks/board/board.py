@@ -9,8 +9,8 @@ from ...git.repository import GitFailed
 from ...schema.errors import InvalidInput
 from ...schema.message.times import format_ts
 from ..records.task_table import TaskTable
+from ..steps.task_jobs import TaskJobs
 from .forecast import forecast_of_tasks, heads_of
-from .jobs import TaskJobs
 from .lookout import Lookout
 from .past import fold_at
 from .reserved import changed_by, compare
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...schema.message.message import Message
     from ..records.task import Task
+    from ..steps.task_jobs import TaskJob
     from .forecast import Clash
-    from .jobs import TaskJob
     from .reserved import Changed, Reserved
 
 #: How many of the newest heartbeats and changes of state are shown.

@@ -10,9 +10,8 @@ from ...git.trusted import TrustedRepositories
 from ...schema.errors import InvalidInput, NotFound, shown
 from ...schema.message.names import check_agent
 from ...schema.message.times import format_ts
-from ..records.task_table import TaskTable
-from ..steps.errors import TaskNotFound
 from ..steps.messages import told
+from ..steps.tasks import Tasks
 from .forecast import heads_of
 from .lookout import Lookout
 
@@ -105,7 +104,7 @@ def comment(bus: Bus, name: str, place: Place, words: str, *, agent: str) -> Com
     check_agent(agent)
     if not words.strip():
         raise InvalidInput("the comment is empty")
-    task = _get(bus, name)
+    task = Tasks(bus).get(name)
     repository = TrustedRepositories(bus.layout.directory).sealed(task.repository)
     head = _head_of(task, Lookout(bus))
     if head is None:
@@ -136,7 +135,7 @@ def comments(bus: Bus, name: str) -> list[Comment]:
         NotFound: there is no such task.
         GitFailed: git is not installed.
     """
-    task, lookout = _get(bus, name), Lookout(bus)
+    task, lookout = Tasks(bus).get(name), Lookout(bus)
     head, repository = _head_of(task, lookout), lookout.into(task.repository)
     found = []
     for message in bus.read(conversation=task.correlation_id):
@@ -146,13 +145,6 @@ def comments(bus: Bus, name: str) -> list[Comment]:
                 now = _now(repository, each, head) if repository and head else None
                 found.append(_comment(message, now) or each)
     return found
-
-
-def _get(bus: Bus, name: str) -> Task:
-    task = TaskTable.of(bus).get(name)
-    if task is None:
-        raise TaskNotFound(f"there is no task {name!r}; see 'bus task list'")
-    return task
 
 
 def _head_of(task: Task, lookout: Lookout) -> str | None:

@@ -107,7 +107,9 @@ def _find(bus: Bus, name: str, folder: str) -> Task:
             commit = name
         task = None if commit is None else table.landed_as(commit)
     if task is None:
-        raise TaskNotFound(f"no task is named {name!r}, or has landed as such a commit")
+        raise TaskNotFound(
+            f"no task is named {name!r}, or has landed as such a commit; see 'bus task list --all'"
+        )
     if task.state != "COMPLETED":
         raise Refused(f"task {task.task!r} is {task.state}: it has not landed")
     return task

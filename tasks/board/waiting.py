@@ -15,7 +15,7 @@ from ..records.landings import Landings
 from ..records.task import lease_of_target
 from ..records.task_table import TaskTable
 from ..steps.messages import COMPLETIONS, QUEUES
-from .jobs import STUCK
+from ..steps.task_jobs import STUCK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ...bus.presence.heartbeats import Heartbeat
     from ..options import TaskState
     from ..records.task import Task
+    from ..steps.task_jobs import TaskJob
     from .forecast import Clash
-    from .jobs import TaskJob
     from .reserved import Reserved
 
     #: The kinds of what waits for a person.

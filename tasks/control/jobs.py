@@ -177,10 +177,19 @@ class JobQueue:
             raise InvalidInput("message is required")
         return self.output.add_text(self._found(id).message.seq, line)
 
-    def logs(self, id: str, after_id: int = 0, limit: int = 50) -> list[StoredLine]:
-        """Return lines that a job printed, after one, in order; none of a job that is not there."""
+    def logs(self, id: str, after_id: int | None = None, limit: int = 50) -> list[StoredLine]:
+        """Return lines that a job printed, in order; none of a job that is not there.
+
+        Args:
+            id: of the job.
+            after_id: the lines after this one; None: the newest.
+            limit: how many at most.
+        """
         entry = self.entries.get(id)
-        return [] if entry is None else self.output.after(entry.message.seq, after_id, limit)
+        if entry is None:
+            return []
+        seq, output = entry.message.seq, self.output
+        return output.newest(seq, limit) if after_id is None else output.after(seq, after_id, limit)
 
     def row(self, entry: Entry) -> dict[str, Any]:
         """Return a job by the names of PushPals' columns."""

@@ -7,6 +7,7 @@ from functools import partial
 from ...git.branches.candidates import Candidates
 from ...git.repository import GitFailed
 from ...git.targets.refs import TargetBusy, TargetMoved, TargetRefused
+from ...git.trees.done_heads import DoneHeads
 from .book import Stale
 from .checks import CheckResult, run_check
 from .entries import Entry, Made
@@ -74,6 +75,7 @@ class Lander:
         self._stop = stop
         self._tell = tell
         self._candidates = Candidates(place)
+        self._heads = DoneHeads(place)
         self._ownership = Ownership(bus, place)
         self._started: set[int] = set()
         self._failed: set[str] = set()  # trees of batches
@@ -108,7 +110,13 @@ class Lander:
     def _finish(self, landing: Landing) -> None:
         message = self._bus.get(landing.completion_seq)
         if message is not None:
-            self._tell(self._book.landed(Entry.of(message), landing))
+            self._tell(self._landed(Entry.of(message), landing))
+
+    def _landed(self, entry: Entry, landing: Landing, reason: str = "") -> Result:
+        """Record that an entry has landed; its head needs no ref of its own any more."""
+        result = self._book.landed(entry, landing, reason)
+        self._heads.landed(entry.task, self._rules.target, landing.head)
+        return result
 
     def land(self, entries: Sequence[Entry]) -> None:
         """Land what can land of some entries; each of them has its end, or stays in the queue.
@@ -148,7 +156,7 @@ class Lander:
                 or self._target.contains(self._target.pin(), landing.candidate)
             ):
                 is_new = landing.state != "landed"
-                result = self._book.landed(entry, landing)
+                result = self._landed(entry, landing)
                 if is_new:
                     self._tell(result)
                 return True
@@ -169,7 +177,7 @@ class Lander:
         for made in stack.there:
             (landing,) = self._book.intend([made], ())
             reason = f"{self._rules.target} had it already: nothing was moved, or checked"
-            self._tell(self._book.landed(made.entry, landing, reason))
+            self._tell(self._landed(made.entry, landing, reason))
 
     def _send_back(self, entry: Entry, conflict: Conflict, onto: str) -> Result:
         """End the attempt of an entry that has no candidate, unless the target moved meanwhile."""
@@ -293,7 +301,7 @@ class Lander:
         else:
             self._moves = 0
             for each, landing in zip(made, landings, strict=True):
-                self._tell(self._book.landed(each.entry, landing))
+                self._tell(self._landed(each.entry, landing))
 
     def _rest_if_it_moves_on(self, reason: str) -> None:
         """Leave a target alone for a moment that others move faster than it is checked.

@@ -8,6 +8,7 @@ from ...git.branches.candidates import Candidates
 from ...git.branches.forecast import objects_aside
 from ...git.branches.patches import contains
 from ...git.sealed import SealedRepository
+from ...git.trees.done_heads import DoneHeads
 from ...git.view_folders import own_folder
 from ...schema.errors import Refused, shown
 from ...subscribers.jobs.jobs import Jobs
@@ -37,6 +38,7 @@ def request(bus: Bus, place: Place, rules: Rules, branches: Sequence[str]) -> No
     Raises:
         Refused: there is no such branch, or the same commit of it waits, or has landed and is in
             the target still.
+        GitFailed: git, or a hook of the repository, refuses a ref that keeps one of them.
     """
     Changes(bus).create_queues()
     drafts = []
@@ -46,6 +48,7 @@ def request(bus: Bus, place: Place, rules: Rules, branches: Sequence[str]) -> No
         if head is None:
             raise Refused(f"{place.main} has no branch {shown(branch)}; name one that is there")
         _refuse_same(bus, place, rules, branch, head)
+        DoneHeads(place).keep_asked(rules.target, head)
         entry = {
             "task": None,
             "repository": place.common_dir,

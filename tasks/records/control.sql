@@ -9,6 +9,10 @@ INSERT INTO task_output (seq, at_ms, stream, number, text) VALUES (?, ?, ?, ?, ?
 SELECT id, seq, at_ms, stream, number, text FROM task_output INDEXED BY idx_task_output_of_job
  WHERE seq = ? AND id > ? ORDER BY id LIMIT ?;
 
+-- name: output_newest
+SELECT id, seq, at_ms, stream, number, text FROM task_output INDEXED BY idx_task_output_of_job
+ WHERE seq = ? ORDER BY id DESC LIMIT ?;
+
 -- name: prune_output
 DELETE FROM task_output WHERE id IN (
   SELECT id FROM task_output WHERE at_ms < ? LIMIT ?);

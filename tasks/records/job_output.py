@@ -73,6 +73,11 @@ class JobOutput(Table):
         rows = self._engine.rows(CONTROL["output_after"], (seq, after_id, limit))
         return [StoredLine(*row) for row in rows]
 
+    def newest(self, seq: int, limit: int = 50) -> list[StoredLine]:
+        """Return the last `limit` lines of a job, in order."""
+        rows = list(self._engine.rows(CONTROL["output_newest"], (seq, limit)))
+        return [StoredLine(*row) for row in reversed(rows)]
+
     def progress(self, seq: int) -> Progress | None:
         """Return when a job showed that it goes on; None before its first line."""
         row = self._engine.row(CONTROL["progress"], (seq,))

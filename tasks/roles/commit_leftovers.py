@@ -77,7 +77,7 @@ def commit_leftovers(tree: Tree, task: Task, prompt: str, author: Author) -> Tre
         raise Refused(f"a {state.operation} is under way in its work tree")
     git = repository_of(tree, author.variables())
     if not state.is_clean:
-        stage_all(git, embedded_in(tree), _LIMIT_S, has_index=True)
+        stage_all(git, embedded_in(tree), _LIMIT_S)
     if found := embedded_in(tree):
         raise Refused(
             f"in its work tree there are repositories by themselves: {named(found)}; git would have"

@@ -9,6 +9,7 @@ import logging
 from dataclasses import dataclass, replace
 
 from ...git.repository import GitFailed
+from ...git.trees.done_heads import DoneHeads
 from ...git.trees.removal import Removal
 from ...git.trees.tree_names import safe_name
 from ...git.trees.work_trees import WorkTrees
@@ -76,6 +77,10 @@ class JobTrees:
         worker: the worker.
         settings: of its trees.
 
+    Attributes:
+        place: the repository.
+        heads: what keeps commits that are done.
+
     Raises:
         GitFailed: there is no repository.
     """
@@ -84,6 +89,7 @@ class JobTrees:
         self._tasks, self._worker, self._settings = tasks, worker, settings
         self.place = named_repository(settings.folder)
         self._trees = WorkTrees(self.place)
+        self.heads = DoneHeads(self.place)
 
     def spawn(
         self, claim: Claim, form: JobForm, lease_s: float, on_lost: OnLost, stop: StopSwitch

@@ -17,7 +17,7 @@ from ...subscribers.jobs.errors import ClaimLost
 from ...subscribers.jobs.work_headers import WorkHeaders
 from ...workers.processes.end_deadlines import DYING_S, GRACE_S
 from ...workers.processes.stop_switch import StopSwitch
-from ..steps.errors import TaskNotFound
+from ..records.task_table import TaskTable
 from ..steps.planning import NewJob
 from .commit_leftovers import commit_leftovers
 from .job_form import read_job
@@ -51,6 +51,7 @@ class JobWork:
 
     def __init__(self, means: Means, claim: Claim) -> None:
         self._means = means
+        self._table = TaskTable.of(means.bus)
         self._claim = claim
         self._switch = StopSwitch()
         self._program = JobRun(means, claim, self._switch)
@@ -141,27 +142,23 @@ class JobWork:
     def _find(self, form: JobForm) -> Task | None:
         """Return the task of the job, made if need be; None while a lost worker has its lease."""
         means = self._means
+        if (task := self._table.get(form.task)) is not None:
+            return task
+        if not all(map(self._has_landed, form.depends_on)):
+            self._plan(form)
+        wanted = WorkHeaders.of(self._claim.message)
+        on_lost = getattr(wanted, "on_lost", None)
+        self._say("working", f"{form.task}: making its work tree")
+        rule: OnLost = "fail" if on_lost == "fail" else "requeue"
         try:
-            return means.tasks.get(form.task)
-        except TaskNotFound:
-            if not all(map(self._has_landed, form.depends_on)):
-                self._plan(form)
-            wanted = WorkHeaders.of(self._claim.message)
-            on_lost = getattr(wanted, "on_lost", None)
-            self._say("working", f"{form.task}: making its work tree")
-            rule: OnLost = "fail" if on_lost == "fail" else "requeue"
-            try:
-                return means.trees.spawn(self._claim, form, means.lease_s, rule, self._switch)
-            except (LeaseLost, TreeBusy) as error:
-                self._say("waiting", str(error))
-                return None
+            return means.trees.spawn(self._claim, form, means.lease_s, rule, self._switch)
+        except (LeaseLost, TreeBusy) as error:
+            self._say("waiting", str(error))
+            return None
 
     def _has_landed(self, name: str) -> bool:
-        try:
-            task = self._means.tasks.get(name)
-            return task.state == "COMPLETED" and not task.unproven
-        except TaskNotFound:
-            return False
+        task = self._table.get(name)
+        return task is not None and task.state == "COMPLETED" and not task.unproven
 
     def _plan(self, form: JobForm) -> NoReturn:
         """Put off a job that came before what it depends on has landed: it comes again then."""
@@ -173,13 +170,13 @@ class JobWork:
             priority=message.priority,
         )
         with self._means.bus.transaction():
+            self._complete({"task": form.task, "state": "PLANNED"})  # its name is free then
             self._means.tasks.plan(
                 [job],
                 agent=message.from_agent,
                 in_reply_to=message.id,
                 correlation_id=message.conversation,
             )
-            self._complete({"task": form.task, "state": "PLANNED"})
         raise Over
 
     def _begin(self, task: Task, token: int | None) -> Task:
@@ -239,11 +236,13 @@ class JobWork:
                 means.tasks.cancel(task.task, agent=means.worker, reason=reason)
                 self._complete(result | {"commit": None, "state": "CANCELLED"})
         else:
+            earlier = means.trees.heads.keep(task.task, state.head)
             with means.bus.transaction():
                 done = means.tasks.done(
                     task.task, agent=means.worker, token=task.token, head=state.head
                 )
                 self._complete(result | {"state": done.state})
+            means.trees.heads.drop(earlier)
         means.trees.remove(task)
 
     def _complete(self, result: dict[str, object]) -> None:

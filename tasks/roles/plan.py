@@ -43,6 +43,7 @@ from .task_keeper import TaskKeeper
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
     from ...bus.bus import Bus
     from ...bus.doorbell import Listener
@@ -282,7 +283,19 @@ def _job(request: Message, payload: object, number: int) -> NewJob:
     if priority not in (0, 1, 2) or isinstance(priority, bool):
         given = shown(payload["priority"])
         raise InvalidInput(f"priority must be {', '.join(_PRIORITIES)}, not {given}")
-    return NewJob(task=task, payload=payload, depends_on=tuple(depends_on), priority=int(priority))
+    return NewJob(
+        task=task,
+        payload=_of_session(request, payload),
+        depends_on=tuple(depends_on),
+        priority=int(priority),
+    )
+
+
+def _of_session(request: Message, payload: dict[str, Any]) -> dict[str, Any]:
+    """Return the payload of a job with the session of its request, unless it names one itself."""
+    asked = request.payload if isinstance(request.payload, dict) else {}
+    session = asked.get("sessionId")
+    return {"sessionId": session, **payload} if isinstance(session, str) and session else payload
 
 
 def failed_plan(error: AckbusError) -> Result:

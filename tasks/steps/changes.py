@@ -25,6 +25,7 @@ from .messages import (
 )
 from .planning import Planning
 from .queues import open_queue, take_in
+from .task_jobs import TaskJobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ class Changes:
         """Return a task, or raise `TaskNotFound`."""
         task = self.table.get(name)
         if task is None:
-            raise TaskNotFound(f"there is no task {name!r}; see 'bus task list'")
+            job = TaskJobs(self.bus).of(name)
+            hint = f"there is no task {name!r}; see 'bus task list'"
+            raise TaskNotFound(hint if job is None else job.next_step)
         return task
 
     def proven(self, name: str) -> Task:
@@ -178,7 +181,7 @@ class Changes:
         is_last = is_final or task.attempt >= task.max_attempts
         failed = self.step(task, "FAILED", agent, reason=reason)
         if is_last:
-            self.plans.gave_up(failed)
+            self.plans.gave_up(failed.task)
             return self._tell(failed, agent, "task_failed", reason=reason)
         now_ms = self.bus.now_ms()
         following = replace(

@@ -131,11 +131,18 @@ def completion_of(task: Task, agent: str) -> Draft:
             "base": task.base,
             "target": task.target,
             "message": merge_title(task),
+            **({} if (session := session_of(task)) is None else {"sessionId": session}),
         },
         agent,
         correlation_id=task.correlation_id,
         priority=task.priority,
     )
+
+
+def session_of(task: Task) -> str | None:
+    """Return the session of people's clients that asked for a task, as its job says; or None."""
+    asked = task.prompt.get("sessionId") if isinstance(task.prompt, dict) else None
+    return asked if isinstance(asked, str) and asked else None
 
 
 def completion(

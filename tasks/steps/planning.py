@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...schema.message.message import Message
     from ...subscribers.queues.queue import Queue
-    from ..records.task import Task
     from ..records.task_table import TaskTable
 
 
@@ -89,6 +88,18 @@ class Planning:
         active = (claim.seq for claim in Views.of(self._bus).active_claims(queue.info))
         return task in self._of_jobs([*seqs, *active])
 
+    def check_free(self, task: str) -> None:
+        """Check that no job for a task is planned, waits or runs: its prompt would be dropped.
+
+        Raises:
+            TaskExists: there is one.
+        """
+        if self.has_job(task) or any(job.task == task for job in self._planned.list()):
+            raise TaskExists(
+                f"task {task!r} has a job that has not begun: 'bus task show {task}' shows it, and"
+                f" 'bus task cancel {task}' takes it back; or choose another name"
+            )
+
     def landed(self) -> None:
         """Publish the jobs whose dependencies have all landed."""
         for job in self._planned.list():
@@ -104,23 +115,30 @@ class Planning:
                 (receipt,) = self._bus.log.append([draft])
                 take_in(self._bus, [(draft.type, receipt.seq)])
 
-    def gave_up(self, task: Task) -> None:
+    def gave_up(self, task: str) -> None:
         """Cancel the jobs that depend on a task which will not land, and those that need them."""
-        lost = {task.task}
+        lost = {task}
         waiting = self._planned.list()
         while dropped := [job for job in waiting if lost.intersection(job.depends_on)]:
             for job in dropped:
-                self._drop(job, sorted(lost.intersection(job.depends_on)))
+                names = ", ".join(sorted(lost.intersection(job.depends_on)))
+                self._drop(job, TASKS, f"{names} will not land")
             lost = {job.task for job in dropped}
             waiting = [job for job in waiting if job not in dropped]
 
-    def _drop(self, job: PlannedJob, why: list[str]) -> None:
+    def take_back(self, task: str, agent: str, reason: str | None) -> bool:
+        """Cancel the planned job of a task, which has not begun; return whether there was one."""
+        job = next((job for job in self._planned.list() if job.task == task), None)
+        if job is not None:
+            self._drop(job, agent, reason)
+        return job is not None
+
+    def _drop(self, job: PlannedJob, agent: str, reason: str | None) -> None:
         self._planned.remove(job.task)
-        reason = f"{', '.join(why)} will not land"
         told = Draft(
             "task_cancelled",
             {"task": job.task, "attempt": 0, "reason": reason},
-            from_agent=TASKS,
+            from_agent=agent,
             to_agent=job.planned_by,
             in_reply_to=job.message_id,
             correlation_id=job.correlation_id,
@@ -134,11 +152,12 @@ class Planning:
         queue.fill()
         planned = {job.task for job in self._planned.list()}
         planned |= self._of_jobs(Jobs.of(self._bus).queued_seqs(queue.info))
+        planned |= self._running(queue)
         for job in jobs:
             check_task_name(job.task)
             if job.task in planned or names.count(job.task) > 1 or self._tasks.get(job.task):
                 raise TaskExists(f"task {job.task!r} exists; choose another name")
-        before = planned | self._running(queue)
+        before = set(planned)
         for job in jobs:
             for name in job.depends_on:
                 if name in before:

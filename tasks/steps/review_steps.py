@@ -7,8 +7,11 @@ from dataclasses import replace
 from ...schema.arguments import with_checked_arguments
 from ...schema.errors import Refused
 from ...schema.message.names import check_agent
-from .messages import completion_of, reviewed, told
+from ...subscribers.queues.job_control import JobControl
+from .messages import JOBS, completion_of, reviewed, told
+from .queues import open_queue
 from .steps import Steps
+from .task_jobs import TaskJobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
     from ...schema.message.draft import Draft
     from ..records.task import Task
+    from .task_jobs import TaskJob
 
 
 @with_checked_arguments
@@ -109,13 +113,19 @@ class ReviewSteps(Steps):
             self._changes.plans.landed()
             return landed
 
-    def cancel(self, name: str, *, agent: str, reason: str | None = None) -> Task:
+    def cancel(self, name: str, *, agent: str, reason: str | None = None) -> Task | TaskJob:
         """End a task as CANCELLED, whoever has it.
 
+        Returns:
+            The task; of one that has not begun, its job, which is cancelled.
+
         Raises:
+            TaskNotFound: there is neither.
             WrongTaskState: its state is final.
         """
         with self.bus.transaction():
+            if self._table.get(name) is None and (job := TaskJobs(self.bus).of(name)) is not None:
+                return self._cancel_job(job, agent, reason)
             task = self.get(name)
             if task.state == "CANCELLED":
                 return task
@@ -125,8 +135,20 @@ class ReviewSteps(Steps):
                 for to in sorted({task.requester, task.worker})
             ]
             cancelled = self._changes.step(task, "CANCELLED", agent, *mails, reason=reason)
-            self._changes.plans.gave_up(cancelled)
+            self._changes.plans.gave_up(name)
             return cancelled
+
+    def _cancel_job(self, job: TaskJob, agent: str, reason: str | None) -> TaskJob:
+        """Cancel the job of a task that has not begun, and those that wait for it to land.
+
+        A worker that has claimed it learns that the claim is lost, and rescues what it has made.
+        """
+        check_agent(agent)
+        if not self._changes.plans.take_back(job.task, agent, reason) and job.seq is not None:
+            control = JobControl(open_queue(self.bus, JOBS), by=agent)
+            control.cancel(job.seq, reason or "cancelled by hand")
+        self._changes.plans.gave_up(job.task)
+        return replace(job, state="CANCELLED", reason=reason)
 
     def _approved(self, name: str, attempt: int) -> Task:
         task = self._changes.proven(name)

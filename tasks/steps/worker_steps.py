@@ -57,8 +57,11 @@ class WorkerSteps(Steps):
 
         Raises:
             InvalidInput: as for `assign`.
+            TaskExists: it is not from the queue, and there is a job for a task of its name.
         """
         self._check_names(new, agent)
+        if not new.from_queue:
+            self._changes.plans.check_free(new.task)
         first = _first(new, agent, 1, self.bus.now_ms())
         state_change(first, None, agent, in_reply_to=new.in_reply_to, is_new=True).prepare(0)
         self._changes.plans.check_dependencies(new.task, new.depends_on)

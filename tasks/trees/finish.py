@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...bus.leases import Lease
+from ...git.trees.done_heads import DoneHeads
 from ...git.trees.tree_state import read_state
 from ...git.trees.work_trees import WorkTrees
 from ...git.trusted import TrustedRepositories
@@ -23,7 +24,7 @@ class NothingDone(Refused):
 
 @checked
 def finish_task(bus: Bus, name: str, *, agent: str, token: int) -> Task:
-    """Pin the head of a task's branch, by which it is done. Safe to repeat.
+    """Pin the head of a task's branch, by which it is done, and keep it. Safe to repeat.
 
     Args:
         bus: an open bus.
@@ -37,6 +38,7 @@ def finish_task(bus: Bus, name: str, *, agent: str, token: int) -> Task:
         WrongTaskState: it is not WORKING.
         Refused: its tree is not there, is not clean, or is on another branch.
         NothingDone: no commit is beyond the base.
+        GitFailed: git can't look, or refuses the ref that keeps the head.
     """
     tasks = Tasks(bus)
     task = tasks.get(name)
@@ -44,7 +46,11 @@ def finish_task(bus: Bus, name: str, *, agent: str, token: int) -> Task:
         return tasks.done(name, agent=agent, token=token, head=task.head or task.base)
     bus.leases.check(Lease(task.lease_name, agent, token, 0, 0))
     head = checked_head(bus, task)
-    return tasks.done(name, agent=agent, token=token, head=head)
+    heads = DoneHeads(TrustedRepositories(bus.layout.directory).place(task.repository))
+    earlier = heads.keep(name, head)
+    ended = tasks.done(name, agent=agent, token=token, head=head)
+    heads.drop(earlier)
+    return ended
 
 
 def checked_head(bus: Bus, task: Task) -> str:

@@ -18,7 +18,8 @@ from ...schema.directory.layout import BUS_DIR_VARIABLE
 from ...schema.errors import AckbusError, LeaseLost, Refused, shown
 from ...schema.message.names import check_agent
 from ..records.task import LEASE_S, PRIORITIES, NewTask, TaskTerms, lease_of
-from ..steps.errors import TaskExists, TaskNotFound
+from ..records.task_table import TaskTable
+from ..steps.errors import TaskExists
 from ..steps.names import check_task_name
 from ..steps.tasks import Tasks
 from .remains import clear_remains
@@ -158,10 +159,7 @@ class Spawn:
         self._make(task, spec, trees, is_known=True)
 
     def _found(self, name: str) -> Task | None:
-        try:
-            return self._tasks.get(name)
-        except TaskNotFound:
-            return None
+        return TaskTable.of(self._bus).get(name)
 
     def _again(
         self, there: Task, spec: TaskSpec, trees: WorkTrees, agent: str, lease_s: float

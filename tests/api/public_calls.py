@@ -119,6 +119,7 @@ def public_calls(bus: Bus) -> Calls:
     bus.publish("q", from_agent="a")
     (claim,) = queue.claim("me")
     lease = bus.leases.acquire("l", "a")
+    reservation = bus.reservations.reserve(["b"], "b").reservations[0]
     sent = Request.send(bus, "note.request", from_agent="a", to_agent="a")
     ref = bus.blobs.put(b"content")
     worker, outcome = Worker(bus, queue), Outcome()
@@ -216,6 +217,7 @@ def public_calls(bus: Bus) -> Calls:
         Queue.create: {"bus": bus, "name": "other"},
         Queue.open: {"bus": bus, "name": "q"},
         queue.take_in: {"seqs": [1]},
+        queue.take_in_done: {"seq": 1, "by": "bob", "result": None},
         queue.claim: {"instance": "me"},
         queue.renew: {"claim": claim},
         queue.complete: {"claim": claim},
@@ -263,11 +265,14 @@ def public_calls(bus: Bus) -> Calls:
         bus.leases.release: {"lease": lease},
         bus.leases.check: {"lease": lease},
         bus.leases.get: {"name": "n"},
+        bus.leases.forget_ended: {"first": "n", "last": "n"},
         bus.reservations.reserve: {"paths": ["a"], "agent": "a"},
         bus.reservations.renew: {"token": 1, "agent": "a"},
         bus.reservations.release: {"token": 1, "agent": "a"},
         bus.reservations.against: {"files": ["a"], "agent": "a"},
         bus.reservations.list: {},
+        bus.reservations.ended_with_sessions: {"agent": "a"},
+        bus.reservations.end: {"held": reservation},
         bus.limits.set_for_inbox: {"agent": "a", "max_waiting": 5},
         bus.limits.set_for_queue: {"name": "q", "pattern": "q", "max_waiting": 5, "waiting": 0},
         bus.limits.clear: {"kind": "queue", "name": "q"},

@@ -91,7 +91,7 @@ OPENING: dict[str, str] = {
     "schema/directory/folder.py": "the one way to what is in a bus directory",
     "schema/directory/enclosure.py": "the one way to write in a project or a home",
     "setup/plugin.py": "the package's own plugin of another program",
-    "setup/taken_over.py": "this user's notes of what setup took over",
+    "setup/record.py": "this user's records of what setup put in, and copies of what it took out",
     "schema/sqlite/creation.py": "the package's own statements; the bus directory itself",
     "schema/sqlite/upgrade.py": "the package's own migrations",
     "schema/queries.py": "the package's own statements",

@@ -4,6 +4,8 @@ Each says what is asked of the running service, and how the jobs of each plugin 
 """
 
 import sys
+from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from textwrap import indent
 
@@ -112,8 +114,8 @@ class Scenario:
         plugins: settings of plugins, by name, beside `enabled`.
         pipelines: the file of pipelines.
         asks: what is posted, and with which payload; in order, each when all before is over.
-        ended: how many jobs of a plugin have ended in which state.
-        at_least: whether more may have ended, as where schedules run.
+        ended: how many jobs of a plugin have ended in which state, but for those of schedules.
+        kept: what its plugins have written beside the folder, by the file: these values at least.
     """
 
     programs: dict[str, str]
@@ -121,7 +123,7 @@ class Scenario:
     pipelines: str = "[]"
     asks: tuple[tuple[str, dict[str, object]], ...] = ()
     ended: dict[tuple[str, str], int] = field(default_factory=dict)
-    at_least: bool = False
+    kept: dict[str, dict[str, object]] = field(default_factory=dict)
 
     def write(self, folder: Folder) -> Folder:
         listed = "".join(
@@ -136,20 +138,21 @@ class Scenario:
         return folder
 
 
-#: By the names that they have there, as far as they say what they are for.
+#: By the names that they have there, as far as they say what they are for. No two have a plugin, a
+#: pipeline or an event in common, so that one service can have them all.
 SCENARIOS = {
     "a call of a plugin and of a pipeline": Scenario(
         {"echo": OK},
-        pipelines="- {name: p, on: asked, steps: [{id: entry, uses: echo}]}",
-        asks=(("/plugin/echo/poll", {"message": "hello"}), ("/pipeline/p", {})),
+        pipelines="- {name: call, on: call.asked, steps: [{id: entry, uses: echo}]}",
+        asks=(("/plugin/echo/poll", {"message": "hello"}), ("/pipeline/call", {})),
         ended={("echo", "succeeded"): 2},
     ),
     "a step under a condition, with its payload remapped": Scenario(
         {"work": KEEPS, "sink": OK},
-        plugins={"work": "config: {file: HERE/kept}"},
+        plugins={"work": "config: {file: HERE/worked}"},
         pipelines="""
-- name: p
-  on: asked
+- name: maybe
+  on: maybe.asked
   steps:
     - id: maybe
       uses: work
@@ -158,15 +161,20 @@ SCENARIOS = {
     - {id: last, uses: sink}
 """,
         asks=(
-            ("/pipeline/p", {"wanted": False, "subject": "no", "state": "x"}),
-            ("/pipeline/p", {"wanted": True, "subject": "yes", "state": "approved"}),
+            ("/pipeline/maybe", {"wanted": False, "subject": "no", "state": "x"}),
+            ("/pipeline/maybe", {"wanted": True, "subject": "yes", "state": "approved"}),
         ),
-        ended={("work", "succeeded"): 1, ("sink", "succeeded"): 2},
+        ended={
+            ("core.switch", "succeeded"): 2,
+            ("work", "succeeded"): 1,
+            ("sink", "succeeded"): 2,
+        },
+        kept={"worked": {"wanted": True, "subject": "yes", "state": "approved", "text": "for yes"}},
     ),
     "a pipeline under a condition on the context before it": Scenario(
-        {"source": emits("role.known", role="admin"), "admin": OK, "guest": OK},
+        {"logs_in": emits("role.known", role="admin"), "admin": OK, "guest": OK},
         pipelines="""
-- {name: first, on: asked, steps: [{uses: source, baggage: {role: payload.role}}]}
+- {name: role, on: role.asked, steps: [{uses: logs_in, baggage: {role: payload.role}}]}
 - name: for_admin
   on: role.known
   if: {path: context.role, op: eq, value: admin}
@@ -176,22 +184,22 @@ SCENARIOS = {
   if: {path: context.role, op: eq, value: guest}
   steps: [{uses: guest}]
 """,
-        asks=(("/pipeline/first", {"role": "admin"}),),
-        ended={("source", "succeeded"): 1, ("admin", "succeeded"): 1},
+        asks=(("/pipeline/role", {"role": "admin"}),),
+        ended={("logs_in", "succeeded"): 1, ("admin", "succeeded"): 1},
     ),
     "one event for two pipelines, under one key": Scenario(
         {
-            "source": response(events=[{"type": "ready", "payload": {}, "dedupe_key": "one"}]),
+            "prepares": response(events=[{"type": "ready", "payload": {}, "dedupe_key": "one"}]),
             "left": OK,
             "right": OK,
         },
         pipelines="""
-- {name: start, on: asked, steps: [{uses: source}]}
-- {name: l, on: ready, steps: [{uses: left}]}
-- {name: r, on: ready, steps: [{uses: right}]}
+- {name: start, on: start.asked, steps: [{uses: prepares}]}
+- {name: to_left, on: ready, steps: [{uses: left}]}
+- {name: to_right, on: ready, steps: [{uses: right}]}
 """,
         asks=(("/pipeline/start", {}),),
-        ended={(name, "succeeded"): 1 for name in ("source", "left", "right")},
+        ended={(name, "succeeded"): 1 for name in ("prepares", "left", "right")},
     ),
     "a plugin that fetches": Scenario(
         {"fetch": FETCHES},
@@ -209,24 +217,26 @@ SCENARIOS = {
         ended={("files", "succeeded"): 2, ("files", "dead"): 1},
     ),
     "a file that is watched": Scenario(
-        {"watch": WATCHES, "echo": OK},
+        {"watch_file": WATCHES, "of_file": OK},
         plugins={
-            "watch": "config: {root: HERE/root, glob: one.txt},"
+            "watch_file": "config: {root: HERE/root, glob: one.txt},"
             " schedules: [{command: poll, every: 1s}]"
         },
-        pipelines="- {name: p, on: appeared, steps: [{uses: echo}]}",
-        ended={("watch", "succeeded"): 1, ("echo", "succeeded"): 1},
-        at_least=True,
+        pipelines="""
+- {name: file, on: appeared, from_plugin: watch_file, steps: [{uses: of_file}]}
+""",
+        ended={("of_file", "succeeded"): 1},
     ),
     "a folder that is watched": Scenario(
-        {"watch": WATCHES, "echo": OK},
+        {"watch_all": WATCHES, "of_all": OK},
         plugins={
-            "watch": 'config: {root: HERE/root, glob: "*.txt"},'
+            "watch_all": 'config: {root: HERE/root, glob: "*.txt"},'
             " schedules: [{command: poll, every: 1s}]"
         },
-        pipelines="- {name: p, on: appeared, steps: [{uses: echo}]}",
-        ended={("watch", "succeeded"): 1, ("echo", "succeeded"): 2},
-        at_least=True,
+        pipelines="""
+- {name: folder, on: appeared, from_plugin: watch_all, steps: [{uses: of_all}]}
+""",
+        ended={("of_all", "succeeded"): 2},
     ),
     "hooks of one plugin, and of each": Scenario(
         {"a": OK, "b": OK, "of_a": OK, "of_b": OK, "of_each": OK},
@@ -249,75 +259,107 @@ SCENARIOS = {
     ),
     "a hook that calls a pipeline": Scenario(
         {"root": OK, "told": KEEPS},
-        plugins={"root": "notify_on_complete: true", "told": "config: {file: HERE/kept}"},
+        plugins={"root": "notify_on_complete: true", "told": "config: {file: HERE/told}"},
         pipelines="""
-- {name: hook, on-hook: job.completed, steps: [{id: go, call: inner}]}
+- {name: hook_root, on-hook: job.completed, from_plugin: root, steps: [{id: go, call: inner}]}
 - {name: inner, on: inner.asked, steps: [{id: tell, uses: told}]}
 """,
         asks=(("/plugin/root/poll", {"message": "x"}),),
-        ended={("root", "succeeded"): 1, ("told", "succeeded"): 1},
+        ended={
+            ("root", "succeeded"): 1,
+            ("told", "succeeded"): 1,
+            ("of_each", "succeeded"): 1,  # of the scenario before
+        },
+        kept={"told": {"plugin": "root", "command": "poll", "status": "succeeded"}},
     ),
     "a pipeline and a hook under conditions on the payload": Scenario(
-        {"source": python("tell('seen', kind=payload['kind'])"), "guarded": OK, "hooked": OK},
-        plugins={
-            "guarded": "notify_on_complete: true",
-            "source": "notify_on_complete: true",
-        },
+        {"sees": python("tell('seen', kind=payload['kind'])"), "guarded": OK, "hooked": OK},
+        plugins={"guarded": "notify_on_complete: true", "sees": "notify_on_complete: true"},
         pipelines="""
-- {name: start, on: asked, steps: [{uses: source}]}
+- {name: look, on: look.asked, steps: [{uses: sees}]}
 - name: only_workouts
   on: seen
   if: {path: payload.kind, op: eq, value: workout}
   steps: [{uses: guarded}]
-- name: hook
+- name: hook_guarded
   on-hook: job.completed
   if: {path: payload.plugin, op: eq, value: guarded}
   steps: [{uses: hooked}]
 """,
         asks=(
-            ("/pipeline/start", {"kind": "workout"}),
-            ("/pipeline/start", {"kind": "weight"}),
+            ("/pipeline/look", {"kind": "workout"}),
+            ("/pipeline/look", {"kind": "weight"}),
             ("/plugin/guarded/poll", {}),
         ),
-        ended={("source", "succeeded"): 2, ("guarded", "succeeded"): 2, ("hooked", "succeeded"): 1},
+        ended={
+            ("sees", "succeeded"): 2,
+            ("guarded", "succeeded"): 2,
+            ("hooked", "succeeded"): 1,  # of the one that follows from nothing
+            ("of_each", "succeeded"): 3,  # of the scenario before
+        },
     ),
     "a reload while plugins are called": Scenario(
-        {"echo": OK},
+        {"called": OK},
         asks=(
-            ("/plugin/echo/poll", {}),
+            ("/plugin/called/poll", {}),
             ("/system/reload", {}),
-            ("/plugin/echo/poll", {}),
+            ("/plugin/called/poll", {}),
             ("/system/reload", {}),
-            ("/plugin/echo/poll", {}),
+            ("/plugin/called/poll", {}),
         ),
-        ended={("echo", "succeeded"): 3},
+        ended={("called", "succeeded"): 3},
     ),
     "a synchronous pipeline whose first step is left out": Scenario(
         {"first": response(result="A"), "second": response(result="B")},
         pipelines="""
-- name: p
-  on: asked
+- name: both
+  on: both.asked
   execution_mode: synchronous
-  timeout: 30s
+  timeout: 120s
   steps:
     - {id: one, uses: first, if: {path: payload.first, op: eq, value: true}}
     - {id: two, uses: second}
 """,
-        asks=(("/pipeline/p", {"first": False}),),
-        ended={("second", "succeeded"): 1},
+        asks=(("/pipeline/both", {"first": False}), ("/pipeline/both", {"first": True})),
+        ended={
+            ("core.switch", "succeeded"): 2,
+            ("first", "succeeded"): 1,
+            ("second", "succeeded"): 2,
+        },
     ),
     "a pipeline of a plugin that writes to the disk": Scenario(
-        {"work": KEEPS},
-        plugins={"work": "config: {file: HERE/kept}"},
-        pipelines="- {name: p, on: asked, steps: [{uses: work}]}",
-        asks=(("/pipeline/p", {"message": "hello"}),),
-        ended={("work", "succeeded"): 1},
+        {"writes": KEEPS},
+        plugins={"writes": "config: {file: HERE/written}"},
+        pipelines="- {name: disk, on: disk.asked, steps: [{uses: writes}]}",
+        asks=(("/pipeline/disk", {"message": "hello"}),),
+        ended={("writes", "succeeded"): 1},
+        kept={"written": {"message": "hello"}},
     ),
     "a plugin that kills itself": Scenario(
         {"crash": CRASHES},
-        plugins={"crash": "config: {file: HERE/kept}, retry: {max_attempts: 1}"},
-        pipelines="- {name: p, on: asked, steps: [{uses: crash}]}",
-        asks=(("/pipeline/p", {"round": 1}), ("/pipeline/p", {"round": 2})),
+        plugins={"crash": "config: {file: HERE/crashed}, retry: {max_attempts: 1}"},
+        pipelines="- {name: crash, on: crash.asked, steps: [{uses: crash}]}",
+        asks=(("/pipeline/crash", {"round": 1}), ("/pipeline/crash", {"round": 2})),
         ended={("crash", "dead"): 2},
     ),
 }
+
+
+def together(scenarios: Collection[Scenario]) -> Scenario:
+    """Return one scenario of several, which have no name in common."""
+    programs: dict[str, str] = {}
+    plugins: dict[str, str] = {}
+    ended: Counter[tuple[str, str]] = Counter()
+    for each in scenarios:
+        assert programs.keys().isdisjoint(each.programs)
+        programs |= each.programs
+        plugins |= each.plugins
+        ended += Counter(each.ended)
+    return Scenario(
+        programs,
+        plugins=plugins,
+        pipelines="\n".join(each.pipelines for each in scenarios if each.pipelines != "[]"),
+        asks=tuple(ask for each in scenarios for ask in each.asks),
+        ended=ended,
+        kept={name: told for each in scenarios for name, told in each.kept.items()},
+    )

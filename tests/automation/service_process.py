@@ -10,6 +10,7 @@ from typing import Any
 
 from ackbus import Bus
 
+from ..command_server import Command, door_server
 from ..conftest import wait_until
 
 BUS = (str(Path(sys.executable).with_name("bus")),)
@@ -24,7 +25,7 @@ class ServiceProcess:
         environ: more variables.
     """
 
-    #: The command line of `bus`.
+    #: The command line of `bus`. Another one than the installed one is started as such.
     program: tuple[str, ...] = BUS
 
     def __init__(self, folder: Path, *options: str, **environ: str) -> None:
@@ -36,21 +37,14 @@ class ServiceProcess:
         self._env = {k: v for k, v in os.environ.items() if k not in hidden} | environ
         self.process = self._start()
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> Command | subprocess.Popen[bytes]:
+        words = ["automation", "start", "--config", str(self.folder), *self._options]
         with self.log.open("ab") as log, self.told.open("wb") as told:
-            return subprocess.Popen(
-                [
-                    *self.program,
-                    "automation",
-                    "start",
-                    "--config",
-                    str(self.folder),
-                    *self._options,
-                ],
-                stdout=log,
-                stderr=told,
-                env=self._env,
-            )
+            if self.program is not BUS:
+                command = [*self.program, *words]
+                return subprocess.Popen(command, stdout=log, stderr=told, env=self._env)
+            server, cwd = door_server(), Path.cwd()
+            return server.start_into(log, words, cwd=cwd, env=self._env, err=told)
 
     @property
     def bus_dir(self) -> Path:
@@ -91,14 +85,7 @@ class ServiceProcess:
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Runs a command of the bus."""
-        return subprocess.run(
-            [*BUS, *words],
-            capture_output=True,
-            text=True,
-            env=self._env,
-            timeout=250,
-            check=False,
-        )
+        return door_server().completed(words, cwd=Path.cwd(), env=self._env, timeout_s=250)
 
     def __enter__(self) -> "ServiceProcess":
         return self

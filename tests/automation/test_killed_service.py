@@ -59,7 +59,7 @@ def test_nothing_is_lost_and_nothing_follows_twice_through_random_kills(
     folder: Folder, tmp_path: Path
 ) -> None:
     """Each attempt that began has a claim; each event has one job for each of its two targets."""
-    count, kills, chance = size(sample=40, whole=300), size(sample=8, whole=60), random.Random(7)
+    count, kills, chance = size(sample=20, whole=300), size(sample=4, whole=60), random.Random(7)
     ran = {name: tmp_path / name for name in ("source", "left", "right")}
     folder.write(config=CONFIG)
     for name, path in ran.items():

@@ -81,3 +81,27 @@ def test_looking_needs_no_secret(sealed: Folder, run_bus: RunBus) -> None:
         assert (shown.code, "a secret" in shown.out) == (0, False)
     finally:
         assert service.stop() == 0
+
+
+def test_what_acts_goes_by_what_the_running_service_has_taken(
+    sealed: Folder, run_bus: RunBus
+) -> None:
+    """A service that was told to take what is not sealed has it in force; nothing else is."""
+    where, env = ("--config", sealed.path), {"HOOK": "a secret"}
+    acts = ("plugin run note", "schedule run note.default", "webhook test h --dry-run")
+    sealed.write_as("config.yaml", OTHER)
+
+    def ends() -> set[tuple[int, bool]]:
+        done = [run_bus(*command.split(), *where, env=env) for command in acts]
+        return {(each.code, TOLD in each.err) for each in done}
+
+    assert ends() == {(78, True)}
+    service = ServiceProcess(sealed.path, "--allow-unsealed", **env).ready()
+    try:
+        assert ends() == {(0, False)}
+        sealed.write_as("config.yaml", OTHER.replace("/other", "/third"))
+        assert ends() == {(78, True)}
+    finally:
+        assert service.stop() == 0
+    sealed.write_as("config.yaml", OTHER)
+    assert ends() == {(78, True)}

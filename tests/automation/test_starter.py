@@ -52,12 +52,18 @@ def test_a_folder_that_was_made_works_at_once(run_bus: RunBus, tmp_path: Path) -
         assert (status.returncode, json.loads(status.stdout)["findings"]) == (0, [])
 
 
-def test_its_secret_is_its_own_and_for_its_owner_alone(run_bus: RunBus, project: Path) -> None:
+@pytest.mark.requirement("D-153")
+def test_its_secret_is_its_own_and_all_is_for_its_owner_alone(
+    run_bus: RunBus, project: Path
+) -> None:
     for name in ("one", "two"):
         assert run_bus("automation", "init", name).code == 0
     secrets = [project / name / "secrets.env" for name in ("one", "two")]
     assert secrets[0].read_text() != secrets[1].read_text()
-    assert {os.stat(each).st_mode & 0o777 for each in secrets} == {0o600}
+    there = [project / "one", *(project / "one").rglob("*")]
+    modes = {path.name: os.stat(path).st_mode & 0o777 for path in there}
+    open_to_owner = {"one", "plugins", "hello", "run.sh"}  # folders, and a program
+    assert modes == {name: 0o700 if name in open_to_owner else 0o600 for name in modes}  # D-153
     ignored = (project / "one/.gitignore").read_text()
     assert all(f"/{name}\n" in ignored for name in ("data/", "secrets.env", ".checksums"))
     assert secrets[0].read_text()[-20:-1] not in run_bus("config", "show", "--config", "one").out

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +16,10 @@ from ackbus.automation.snapshots import examine_folder
 from ackbus.schema.errors import AckbusError
 from ackbus.schema.queries import file_of
 
+from ..command_server import door_server
 from .conftest import Folder
 from .running import OK, serving
-from .service_process import BUS, ServiceProcess
+from .service_process import ServiceProcess
 
 RIGHT = """
 plugin_roots: [plugins]
@@ -92,8 +94,7 @@ def folder(folder: Folder) -> Folder:
 def bus_command(folder: Folder, *words: str) -> subprocess.CompletedProcess[str]:
     hidden = ("BUS_DIR", "BUS_CONFIG", "NOTIFY_SOCKET")
     env = {k: v for k, v in os.environ.items() if k not in hidden} | ENVIRON
-    named = [*BUS, *words]
-    return subprocess.run(named, env=env, capture_output=True, text=True, timeout=60, check=False)
+    return door_server().completed(words, cwd=Path.cwd(), env=env, timeout_s=60)
 
 
 def test_the_right_configuration_has_no_fault(folder: Folder) -> None:

@@ -302,8 +302,10 @@ def test_resumed_program_is_the_session_that_it_was(bus: Bus, start: Start, key:
     assert resumed.call("bus_status")["agent"] == "reviewer-2"
     told = resumed.hook("start", **{key: "id-2"}, source="resume")
     assert "You are the agent reviewer-3 here." in told
+    assert "1 reservation of yours ended with an earlier session: bus_status names them." in told
     status = resumed.call("bus_status")
-    assert (status["agent"], len(status["reserved"])) == ("reviewer-3", 1)
+    assert (status["agent"], status["reserved"]) == ("reviewer-3", [])
+    assert "your reservations of lexer.py ended" in status["warning"]
     assert "You are the agent reviewer-2 here." in start().hook("start")
     assert "You are the agent reviewer-3 here." in resumed.hook("start", source="compact")
 

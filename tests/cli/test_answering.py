@@ -1,5 +1,6 @@
 """The answer to a request: how it is given is said where the request is shown, and true."""
 
+import json
 import re
 import shlex
 
@@ -8,6 +9,7 @@ import pytest
 from ackbus import Bus, check
 
 from .conftest import RunBus
+from .test_hooks import Agent
 
 HOW = (
     "Answer it by 'bus publish review.done --from ann --to lead --reply-to 1 --file -'"
@@ -61,3 +63,61 @@ def test_names_of_others_stay_words_of_the_command(run_bus: RunBus, bus: Bus) ->
         *("bus", "publish", "$(touch-x);.done", "--from", "ann", "--to", "a b; rm -rf ."),
         *("--reply-to", "1", "--file", "-"),
     ]
+
+
+# a request that was answered --------------------------------------------------------------------
+
+
+def answered(bus: Bus, type: str = "review.done") -> None:
+    """A request to the agent `me`, and its answer, which is the second message."""
+    asked = bus.publish("review.request", "a.py?", from_agent="lead", to_agent="me")
+    bus.publish(type, "fine", from_agent="me", to_agent="lead", in_reply_to=asked.id)
+
+
+@pytest.mark.parametrize("type", ["review.done", "review.failed", "opinion"])
+def test_every_look_says_that_a_request_was_answered(run_bus: RunBus, bus: Bus, type: str) -> None:
+    """Issue 32, 6: to its agent, to its hooks, and to the next session under its name."""
+    answered(bus, type)
+    looks = [run_bus("poll", "me").out, run_bus("inbox", "me").out]
+    looks += [Agent(run_bus).hears(event) for event in ("start", "stop", "start")]
+    for look in looks:
+        assert "you answered this as [2]" in look
+        assert "Answer it by" not in look
+    assert "answered as:  2" in run_bus("show", "1").out
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"type": "review.progress", "from_agent": "me"},  # news is no answer
+        {"type": "review.done", "from_agent": "ann"},  # nor are the words of others
+        {"type": "opinion", "from_agent": "me", "to_agent": "ann"},  # and words to others
+    ],
+)
+def test_what_is_no_answer_of_its_agent_leaves_a_request_open(
+    run_bus: RunBus, bus: Bus, other: dict[str, str]
+) -> None:
+    asked = bus.publish("review.request", "?", from_agent="lead", to_agent="me")
+    bus.publish(payload="x", in_reply_to=asked.id, **({"to_agent": "lead"} | other))
+    assert "Answer it by" in run_bus("poll", "me").out
+
+
+def test_a_second_answer_is_warned_of_and_check_shows_both(run_bus: RunBus, bus: Bus) -> None:
+    """Issue 32, 6: a repeat is none, and news comes at any time."""
+    answered(bus)
+    reply = ("--from", "me", "--to", "lead", "--reply-to", "1")
+    second = run_bus("publish", "review.done", "again", *reply, "--id", "m-2")
+    assert second.code == 0
+    assert second.err == "bus: warning: message 1 has an answer of 'me' already, 2\n"
+    assert run_bus("publish", "review.done", "again", *reply, "--id", "m-2").err == ""
+    assert run_bus("publish", "review.progress", "more", *reply).err == ""
+    assert "answer [2] success type=review.done from=me\nanswer [3] " in run_bus("check", "1").out
+    record = json.loads(run_bus("check", "1", "--json").out)
+    assert [each["seq"] for each in record["answers"]] == [2, 3]
+
+
+def test_check_lists_an_answer_in_other_words_beside_the_first(run_bus: RunBus, bus: Bus) -> None:
+    answered(bus, "opinion")
+    bus.publish("review.done", "x", from_agent="me", to_agent="lead", in_reply_to=bus.get(1).id)  # type: ignore[union-attr]
+    record = json.loads(run_bus("check", "1", "--json").out)
+    assert [each["state"] for each in record["answers"]] == ["answered", "success"]

@@ -368,7 +368,8 @@ def test_hook_loads_little(guarded: Git) -> None:
         "ackbus.git.work_tree",
     }
     assert {"subprocess", "apsw"} <= loaded
-    assert not loaded & {"typer", "rich", "pathlib", "tempfile", "shutil", "argparse", "asyncio"}
+    heavy = {"typer", "rich", "pathlib", "tempfile", "typing", "shutil", "argparse", "asyncio"}
+    assert not loaded & heavy
 
 
 # Modes.

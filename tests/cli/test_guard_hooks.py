@@ -1,20 +1,27 @@
 """The hooks of the guard beside those of others: which run, under which name, what is undone."""
 
+import fcntl
 import json
 import os
 import shlex
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from ackbus import Bus
+from ackbus.git.guard import guard_hooks
 from ackbus.git.guard.hook_scripts import ALWAYS
+from ackbus.git.work_tree import WorkTree
+from ackbus.schema.errors import Refused
 
 from ..conftest import RunBus
 from ..programs import run_program_to_sigkill
+from ..sizes import sampled
 from .conftest import assert_error
 from .git import Git, git_env
 
@@ -493,6 +500,35 @@ def test_killed_installation_or_removal_is_undone_or_completed(
     assert "ackbus" not in (git.path / ".git" / "config").read_text()
 
 
+def test_installations_at_the_same_time_do_not_undo_each_other(
+    git: Git, run_bus: RunBus, bus: Bus, log: Path
+) -> None:
+    """Each took the new files of the others for what a killed one had left, and removed them."""
+    git.ok("config", "core.hooksPath", ".githooks")
+    script(git.path / ".githooks" / "pre-commit")
+    with ThreadPoolExecutor(4) as threads:
+        ended = list(threads.map(lambda _: run_bus("guard", "install"), range(4)))
+    assert [each.code for each in ended] == [0] * 4, ended
+    assert blocks(git, bus)
+    assert run_bus("guard", "remove").code == 0
+    assert (hooks_path(git), own(git).exists()) == (".githooks", False)
+
+
+def test_installation_does_not_wait_for_ever_for_another(
+    git: Git, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Any program that can read git's folder can lock it."""
+    monkeypatch.setattr(guard_hooks, "_WAIT_S", 0.05)
+    folder = os.open(git.path / ".git", os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        with pytest.raises(Refused, match="another program has kept"):
+            guard_hooks.GuardHooks(WorkTree.around(str(git.path))).install("block")
+    finally:
+        os.close(folder)
+    assert not own(git).exists()
+
+
 # What a push is read from.
 
 
@@ -525,8 +561,15 @@ def test_hook_of_pushes_does_not_wait_for_the_end_of_its_input(
     assert ran(log) == []
 
 
-@pytest.mark.parametrize("variables", [{}, {"BUS_GUARD": "off"}, {"BUS_GUARD": "warn"}])
-@pytest.mark.parametrize("place", ["python", "bus", "none", "broken"])
+@pytest.mark.parametrize(
+    ("variables", "place"),
+    sampled(
+        product(
+            [{}, {"BUS_GUARD": "off"}, {"BUS_GUARD": "warn"}], ["python", "bus", "none", "broken"]
+        ),
+        every=5,
+    ),
+)
 def test_earlier_hook_of_pushes_reads_all_that_git_says(
     variables: dict[str, str], place: str, git: Git, run_bus: RunBus, bus: Bus, tmp_path: Path
 ) -> None:

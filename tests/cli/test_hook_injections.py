@@ -81,7 +81,8 @@ def test_no_hook_hands_over_a_senders_text(
         assert MARK not in text
         assert json.loads(text)
         named |= {int(seq) for seq in re.findall(r"\[(\d+)\] a message from a sender", text)}
-    assert named == set(range(1, 51))
+    older = {2, 4, 6, 8, 10}  # broadcasts before the last 20, which are only counted
+    assert named == set(range(1, 51)) - older
 
 
 def test_known_senders_are_named_only_if_their_names_are_plain(

@@ -165,7 +165,7 @@ def test_few_messages_are_named_however_many_wait(bus: Bus, run_bus: RunBus) -> 
     """A hook can't flood an agent: what it says is short, whatever came."""
     bus.publish("t", "x" * 5000, from_agent="a" * 128, to_agent="me")  # a blob
     for _ in range(200):
-        bus.publish("t." + "y" * 200, "long " * 600, from_agent="a")
+        bus.publish("t." + "y" * 200, "long " * 600, from_agent="a", to_agent="me")
     text = Agent(run_bus).hears("stop")
     assert "100+ unread on the bus for me:" in text
     assert "There is more than is named here." in text
@@ -435,3 +435,15 @@ def test_nobody_is_told_to_do_again_what_workers_have_done(
     assert "Nothing waits for you now." in agent.hears("start")
     receipt = bus.publish("note", from_agent="lead")
     assert seqs_in(agent.hears("stop", first)) == [receipt.seq]
+
+
+def test_start_names_the_tools_as_a_program_that_defers_them_calls_them(
+    bus: Bus, run_bus: RunBus
+) -> None:
+    """Issue 32, item 3: Codex's models have no list of them, but call them by code."""
+    for program in PROGRAMS:
+        told = text_of(json.loads(run_bus("hook", "start", program, "--agent", "me").out))
+        is_named = "`text(await tools.mcp__ackbus__bus_inbox({}))`" in told
+        assert is_named == (program == "codex")
+        assert len(told.split("| to do |")[0].splitlines()) <= 8
+    assert "mcp__ackbus" not in run_bus("prime", "--agent", "me").out

@@ -42,7 +42,7 @@ def test_no_bus_is_made_where_a_link_leads(run_bus: RunBus, tmp_path: Path, kind
     assert everything(tmp_path / "all") == before
 
 
-def test_a_bus_behind_a_link_is_there_already_and_a_named_link_is_followed(
+def test_a_named_link_is_followed_and_what_is_behind_it_is_used_only_if_named_or_trusted(
     run_bus: RunBus, project: Path, tmp_path: Path
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
@@ -50,6 +50,12 @@ def test_a_bus_behind_a_link_is_there_already_and_a_named_link_is_followed(
     (project / ".worker-state").symlink_to(elsewhere)
     assert run_bus("init", "--dir", ".worker-state").code == 0
     assert (elsewhere / "bus.db").exists()
-    again = run_bus("init")
-    assert again.code == 0
-    assert "there is a bus in" in again.out
+    for line in (["init"], ["publish", "t", "x", "--from", "a"], ["doctor", "--repair"]):
+        refused = run_bus(*line)
+        assert (refused.code, refused.err.count("\n")) == (1, 1)
+        assert f".worker-state is a link out of its project, to '{elsewhere}'" in refused.err
+        assert f"or run 'bus trust add {project / '.worker-state'}'" in refused.err
+    assert run_bus("publish", "t", "x", "--from", "a", "--dir", ".worker-state").code == 0
+    assert run_bus("trust", "add", project).code == 0
+    assert "there is a bus in" in run_bus("init").out
+    assert run_bus("read").code == 0

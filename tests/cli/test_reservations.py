@@ -40,11 +40,13 @@ def test_conflict_is_not_granted_and_has_an_exit_code_of_its_own(run_bus: RunBus
     second = run_bus("reserve", "src/*.py", "a.py", "b.py", "--json", env=BOB)
     refused = json.loads(second.out)
     assert (second.code, refused["granted"], refused["reservations"]) == (3, False, [])
-    assert refused["conflicts"][0] == {"path": "src/*.py", "held": held}
+    holder = {"lives": None, "silent_since": held["reserved"]}
+    assert refused["conflicts"][0] == {"path": "src/*.py", "held": held, "holder": holder}
     assert_error(
         run_bus("reserve", "src/*.py", "a.py", "b.py", env=BOB),
         3,
         f"src/*.py is reserved by alice as src until {held['until']} (exclusive, 'new routes')",
+        f"; it may live, silent since {held['reserved']}",
         "(and 1 more conflict); nothing was reserved",
     )
     assert [each["agent"] for each in listed(run_bus)] == ["alice", "alice"]

@@ -17,9 +17,13 @@ from ackbus.setup.checking import check
 from ackbus.setup.installation import Installation
 
 from ..conftest import RunBus
+from ..sizes import sampled
 from .conftest import BUS, assert_error
 
 pytestmark = pytest.mark.slow  # starts many processes
+
+#: The programs with hooks.
+HOOKED = ["claude", "codex", "gemini", "cursor", "copilot", "opencode"]
 
 #: A server that speaks just enough MCP, and sends by the command line; a mode makes it fail.
 SERVER = """\
@@ -118,7 +122,8 @@ def test_global_goes_into_the_home_directory(
     assert all("--dir" not in path.read_text() for path in paths)
     assert list(project.iterdir()) == []
     run_bus("setup", name, "--global", "--remove")
-    assert [path for path in home.rglob("*") if path.is_file()] == []
+    left = [path for path in home.rglob("*") if path.is_file()]
+    assert {path.parent.name for path in left} == {"removed"}
 
 
 def test_local_setup_is_tried_and_stands_alone(bus: Bus, project: Path, run_bus: RunBus) -> None:
@@ -159,7 +164,7 @@ def test_local_setup_is_refused_where_it_can_not_be_had(
     assert sorted(path.name for path in project.iterdir()) == [".git", ".worker-state"]
 
 
-@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "cursor", "copilot", "opencode"])
+@pytest.mark.parametrize("name", sampled(HOOKED, every=3))
 def test_hooks_without_bodies_stay_until_bodies_are_wanted(
     name: str, bus: Bus, project: Path, run_bus: RunBus
 ) -> None:
@@ -188,16 +193,20 @@ def test_check_tries_the_hook_of_a_plugin(bus: Bus, project: Path, run_bus: RunB
     assert f"is not run, since it is not {BUS}" in run_bus("setup", "opencode", "--check").out
 
 
-def test_check_says_whose_server_copilot_would_take(
-    bus: Bus, project: Path, run_bus: RunBus
+@pytest.mark.parametrize("names", [("copilot", "claude"), ("claude", "copilot")])
+def test_setup_and_check_say_that_copilot_takes_claudes_files(
+    names: tuple[str, str], bus: Bus, run_bus: RunBus
 ) -> None:
-    """It prefers Claude Code's file to its own, and would read Claude's mail."""
-    run_bus("setup", "copilot")
-    first = f"bad configuration: {project / '.mcp.json'} has our server, too, and comes first"
-    assert first not in run_bus("setup", "copilot", "--check").out
-    run_bus("setup", "claude")
-    done = run_bus("setup", "copilot", "--check")
-    assert (done.code, first in done.out) == (3, True)
+    """Issue 32, item 9: it would act as Claude's agent, whichever was set up first."""
+    told = "GitHub Copilot (agent 'a-copilot') takes Claude Code's server and hooks, too, and acts"
+    told += " as 'a-claude' by them: set up one of the two here"
+    said = [run_bus("setup", name, "--agent", f"a-{name}").err for name in names]
+    assert [told in each for each in said] == [False, True]
+    for name in names:
+        done = run_bus("setup", name, "--check")
+        assert (done.code, f"bad programs: {told}\n" in done.out) == (3, True)
+    run_bus("setup", names[0], "--remove")
+    assert told not in run_bus("setup", names[1], "--check").out
 
 
 def test_global_hooks_find_the_bus_of_the_project(bus: Bus, run_bus: RunBus) -> None:
@@ -229,8 +238,9 @@ def test_setup_of_a_bus_that_is_gone_is_removed(
     bus.close()
     shutil.rmtree(bus.layout.directory)
     assert run_bus("setup", name, "--remove").code == 0
-    left = [path for path in (project, Path(bus_env["HOME"])) if [*path.rglob("*.json")]]
-    assert left == []
+    folders = (project, Path(bus_env["HOME"]))
+    left = [path for folder in folders for path in folder.rglob("*.json")]
+    assert {path.parent.name for path in left} == {"removed"}
 
 
 def test_check_says_what_is_no_file(bus: Bus, project: Path, run_bus: RunBus) -> None:
@@ -326,7 +336,7 @@ def test_check_says_what_is_missing(bus: Bus, project: Path, run_bus: RunBus) ->
     assert f"is not run, since it is not {BUS}; run 'bus setup claude'" in done.out
 
 
-@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "cursor", "copilot", "opencode"])
+@pytest.mark.parametrize("name", sampled(HOOKED, every=3))
 def test_check_runs_nothing_that_came_with_a_clone(
     name: str, bus: Bus, project: Path, run_bus: RunBus, fake_bus: Path
 ) -> None:
@@ -384,7 +394,13 @@ def test_name_and_profile_stay_until_others_are_given(
 
 
 #: Runs `bus setup` where the extra is not installed.
-WITHOUT_MCP = "import sys; sys.modules['mcp'] = None; from ackbus.cli import main; sys.exit(main())"
+WITHOUT_MCP = f"""\
+import sys
+sys.modules["mcp"] = None
+sys.argv[0] = {str(BUS)!r}
+from ackbus.cli import main
+sys.exit(main())
+"""
 
 
 def test_what_is_lacking_is_said_at_setup(

@@ -143,6 +143,26 @@ def test_a_full_disk_is_an_error(
 
 @each_writer
 @each_buffer
+def test_a_closed_output_is_an_error(
+    words: list[str], buffer: dict[str, str], place: Path, bus_env: dict[str, str]
+) -> None:
+    """Its number may not go to another file, nor end the writer as if all was said."""
+    closing = ["sh", "-c", 'exec "$@" >&-', "sh", BUS, *words]
+    with (place / ".worker-state/bus.jsonl").open("rb") as stdin:
+        done = subprocess.run(
+            closing,
+            cwd=place,
+            env=bus_env | buffer,
+            stdin=stdin,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, b"bus: the standard output is closed\n")
+
+
+@each_writer
+@each_buffer
 def test_a_reader_that_left_ends_the_writer(
     words: list[str], buffer: dict[str, str], place: Path, bus_env: dict[str, str]
 ) -> None:

@@ -154,6 +154,9 @@ def test_rotation_ends_and_changes_as_it_began(bus: Bus, bus_dir: Path) -> None:
 def test_a_size_for_less_than_a_few_lines_is_refused(bus: Bus, bus_dir: Path) -> None:
     with pytest.raises(InvalidInput, match="4,096 bytes at least"):
         Exporter(bus).rotate(100)
+    least = "from ackbus.export.jsonl.exporter import MIN_ROTATE_BYTES as least; print(least)"
+    said = subprocess.run([sys.executable, "-P", "-c", least], check=True, capture_output=True)
+    assert said.stdout == b"100000\n"  # issue 31, item 18; tests are allowed smaller ones
     with Exporter(bus), pytest.raises(ExporterRunning):
         Exporter(bus).rotate(LIMIT)
     publish_some(bus, 100)
@@ -199,7 +202,9 @@ def test_tail_follows_the_name_over_a_cut(bus: Bus, bus_dir: Path) -> None:
 KILLED_AT_A_STEP = """
 import os, signal, sys
 from ackbus import Bus, Exporter
+from ackbus.export.jsonl import exporter
 
+exporter.MIN_ROTATE_BYTES = 4096
 directory, act, step, after = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "after"
 left = step
 bus = Bus.open(directory)

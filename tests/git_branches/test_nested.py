@@ -207,3 +207,36 @@ def test_looking_runs_nothing_of_a_repository_within(
     removed = remove(trees)
     assert [kept.commit for kept in removed.kept] == [head]
     assert not ran.exists()
+
+
+def test_a_link_to_a_file_of_git_is_followed_as_git_does(
+    main: Git, trees: WorkTrees, tree: Git
+) -> None:
+    lib = vendored(tree)
+    (lib.path / ".git").rename(tree.path / "vendor" / "kept.git")
+    (tree.path / "vendor" / "names").write_text("gitdir: ../kept.git\n")
+    (lib.path / ".git").symlink_to("../names")
+    head = lib.head
+    assert head
+    assert [kept.commit for kept in remove(trees).kept] == [head]
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless", "nothing"])
+def test_what_is_no_file_of_git_holds_no_removal_up(trees: WorkTrees, tree: Git, kind: str) -> None:
+    place = tree.path / "vendor" / ".git"
+    place.parent.mkdir()
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to("/dev/zero" if kind == "endless" else "nowhere")
+    assert remove(trees).kept == []
+    assert not tree.path.exists()
+
+
+def test_a_file_of_git_that_is_too_long_keeps_the_tree(trees: WorkTrees, tree: Git) -> None:
+    """Nobody knows what it names."""
+    place = tree.path / "vendor" / ".git"
+    place.parent.mkdir()
+    place.touch()
+    os.truncate(place, 1 << 40)
+    stays(trees, tree, r"\.git, in a tree that is to go, can't be looked into")

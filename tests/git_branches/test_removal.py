@@ -115,6 +115,29 @@ def test_other_branches_are_left_alone(main: Git, trees: WorkTrees, tree: Git) -
     assert main.ok("rev-parse", "aside") == head
 
 
+@pytest.mark.parametrize("cone", ["--cone", "--no-cone"])
+def test_files_outside_a_sparse_checkout_are_kept_and_those_left_out_are_not_deleted(
+    main: Git, trees: WorkTrees, tree: Git, cone: str
+) -> None:
+    """Issue 31, item 26: git refused to stage them, and so the tree could not go."""
+    tree.commit("in/a", "out/b", "out/c", text="1\n")
+    tree.ok("sparse-checkout", "set", cone, "in")
+    for name in ("in/a", "out/new", "else/new"):
+        (tree.path / name).parent.mkdir(exist_ok=True)
+        (tree.path / name).write_text("2\n")
+    (tree.path / "out" / "c").write_text("changed\n")
+    kept = remove(trees, keeps_files=True).kept
+    assert not tree.path.exists()
+    (files,) = [each.commit for each in kept if "not committed" in _subject(main, each.commit)]
+    changed = main.ok("diff", "--name-status", f"{files}^", files).split("\n")
+    assert changed == ["A\telse/new", "M\tin/a", "M\tout/c", "A\tout/new"]
+    assert main.ok("show", f"{files}:out/b") == "1"
+
+
+def _subject(main: Git, commit: str) -> str:
+    return main.ok("log", "-1", "--format=%s", commit)
+
+
 class TestNotClean:
     """A tree that has more than commits."""
 

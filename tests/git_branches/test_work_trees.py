@@ -21,6 +21,7 @@ from ackbus.schema.errors import AckbusError, InvalidInput, Refused
 from ..cli.git import Git
 from ..conftest import wait_until
 from ..fault.conftest import mounted
+from ..sizes import size
 from .conftest import at, has_ended, repository
 
 
@@ -461,18 +462,19 @@ WorkTrees(Place.around(folder)).make(NewTree(task, f"w/{task}", base))
 
 
 @pytest.mark.slow
-def test_48_at_once_of_which_none_fails(main: Git, trees: WorkTrees) -> None:
+def test_many_at_once_of_which_none_fails(main: Git, trees: WorkTrees) -> None:
+    count = size(sample=16, whole=48)
     gate, opener = os.pipe()
     command = (sys.executable, "-c", ONE, main.path)
     started = [
         subprocess.Popen([*command, f"t{n}", main.head], stdin=gate, close_fds=True)
-        for n in range(48)
+        for n in range(count)
     ]
     os.close(opener)  # all have their imports done by then, or nearly
     os.close(gate)
-    assert [process.wait() for process in started] == [0] * 48
-    assert sorted(tree.head or "" for tree in trees.all()) == [main.head] * 48
-    assert len({tree.branch for tree in trees.all()}) == 48
+    assert [process.wait() for process in started] == [0] * count
+    assert sorted(tree.head or "" for tree in trees.all()) == [main.head] * count
+    assert len({tree.branch for tree in trees.all()}) == count
 
 
 def test_two_makers_of_one_tree_make_one(main: Git, trees: WorkTrees) -> None:

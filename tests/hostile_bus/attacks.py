@@ -131,6 +131,11 @@ def attack(directory: Path, column: Column, value: str, target: Target, row: int
         Whether SQLite can store it there: not in each index, and not as a rowid.
     """
     expression = VALUES[value].format(**target.words).replace("old", column.name)
+    return store(directory, column, expression, row)
+
+
+def store(directory: Path, column: Column, expression: str, row: int = 0) -> bool:
+    """Puts the value of an expression of SQL into a row, as `attack` does."""
     with connect(directory) as connection:
         schema = _schema_of(connection, column.table)
         _rewrite(connection, column.table, _loosened(schema))

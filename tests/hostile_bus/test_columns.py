@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ..command_server import CommandServer
+from ..command_server import CommandServer, door_server
 from ..looking.commands import lines
 from ..looking.doors import ask_server, call_tools
 from ..looking.full_bus import make_full_bus
 from ..looking.surroundings import Surroundings, state_of
 from ..looking.walk import Walk
-from ..server.conftest import door_server
 from .attacks import VALUES, Column, Target, attack, columns_of
 
 pytestmark = pytest.mark.slow  # starts many processes
@@ -57,7 +56,7 @@ def target(tmp_path: Path, around: Surroundings) -> Iterator[Target]:
 
 @pytest.fixture
 def walk(around: Surroundings, command_server: CommandServer) -> Walk:
-    return Walk(around, command_server, is_broken=True)  # a text in a column of numbers
+    return Walk(around, command_server, is_broken=True)
 
 
 def look(walk: Walk, target: Target, project: Path, number: int, what: object) -> None:

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ..command_server import CommandServer
+from ..command_server import CommandServer, door_server
 from ..looking.commands import lines, lines_of_git, with_directory
 from ..looking.doors import ask_server, call_tools
 from ..looking.full_bus import add_tasks
 from ..looking.surroundings import state_of
 from ..looking.walk import Walk
 from ..programs import tamper
-from ..server.conftest import door_server
 from ..sizes import case
 from .place import Place
 from .planters import DRIVERS, HOOKS, PROGRAMS, Planter

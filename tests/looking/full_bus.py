@@ -21,7 +21,7 @@ AT = 1_790_000_000_000
 TASKS = {
     "t-1": ("WORKING", "topic", None),
     "t-2": ("IN_REVIEW", "other", "other"),
-    "t-3": ("MERGED", "main", "main"),
+    "t-3": ("COMPLETED", "main", "main"),
     "t-4": ("APPROVED", "main", "main"),
 }
 
@@ -126,18 +126,36 @@ def _fill_empty_tables(directory: Path) -> None:
     tamper(
         directory,
         *(
-            f"INSERT INTO {name} VALUES ({', '.join(_VALUES.get(c, plain[t]) for c, t in columns)})"
+            f"INSERT INTO {name} VALUES ({', '.join(_value(name, *c, plain) for c in columns)})"
             for name, columns in empty.items()
         ),
     )
 
 
-#: What a text is where it is no name.
+def _value(table: str, column: str, kind: str, plain: Mapping[str, str]) -> str:
+    return _VALUES.get(f"{table}.{column}") or _VALUES.get(column) or plain[kind]
+
+
+#: The values of columns that take no name or number, by column, or by table and column.
 _VALUES = {
-    **dict.fromkeys(("state", "context", "details", "payload", "fact_json"), "'{}'"),
-    **dict.fromkeys(("scopes", "capabilities", "depends_on", "files"), "'[]'"),
+    **dict.fromkeys(
+        ("state", "context", "details", "payload", "fact_json", "capabilities"), "'{}'"
+    ),
+    **dict.fromkeys(("scopes", "depends_on", "files", "online"), "'[]'"),
     **dict.fromkeys(("created_at", "updated_at", "completed_at"), "'2026-01-01T00:00:00.000Z'"),
-    **dict.fromkeys(("id", "seq"), "1"),
+    **dict.fromkeys(("opened_at", "last_failure_at"), "'2026-01-01T00:00:00.000Z'"),
+    **dict.fromkeys(("id", "seq", "failure_count", "attempt", "priority"), "1"),
+    **dict.fromkeys(("circuit_breakers.state", "from_state", "to_state"), "'open'"),
+    "plugin_inits.state": "'failed'",
+    "circuit_breaker_transitions.reason": "'success'",
+    "session_approvals.decision": "'denied'",
+    "stream": "'stdout'",
+    "waiting_limits.kind": "'queue'",
+    "merge_forecasts.b": "'q'",
+    "autonomy_snapshots.dispatch_lock_held": "1",
+    "job_log.status": "'failed'",
+    "dispatch_lock.lock_id": "'dispatch'",
+    "schedule_decisions.decision": "'fired'",
 }
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from ..conftest import PLAIN
+from ..command_server import PLAIN
 
 #: What hostile files may have started: shells, what git starts, and what a person's settings name.
 PROGRAMS = (

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from ..command_server import CommandServer
-from ..server.conftest import door_server
+from ..command_server import CommandServer, door_server
 from .commands import ACTING, DRY, LOOKING, commands, lines
 from .doors import ask_server, call_tools
 from .full_bus import make_full_bus

@@ -22,11 +22,8 @@ CODES = (0, 1, 2, 3, 4, 5, 78)
 #: Bytes of address space that a command may take: what is loaded takes a quarter of it.
 MEMORY = 2 << 30
 
-#: What stderr has where an error was not reported in a line.
-_BROKEN = ("Traceback", "MemoryError")
-
-#: What the line has of an error that nobody meant to report.
-_UNEXPECTED = "-v shows where"
+#: What stderr has where an error was not reported in a line, or is one that nobody meant to report.
+_BROKEN = ("Traceback", "MemoryError", "-v shows where", "unexpected ")
 
 
 @dataclass
@@ -36,8 +33,8 @@ class Walk:
     Attributes:
         around: the home, and the programs that note their starts.
         server: runs the commands.
-        is_broken: whether what the commands look at may be none that any ackbus wrote, so that a
-            line which says no more than that is an answer.
+        is_broken: whether what the commands look at may be none that any ackbus wrote, so that an
+            answer of a server may name a row, and its log have more.
         hang_s: seconds after which a command counts as hung.
         faults: a line for each thing that went wrong.
     """
@@ -92,5 +89,4 @@ class Walk:
             said = err.read().decode(errors="replace")
         if code not in CODES:
             return f"exit code {code}: {said[-300:]}"
-        words = _BROKEN if self.is_broken else (*_BROKEN, _UNEXPECTED)
-        return next((f"{word!r} in {said[-300:]}" for word in words if word in said), None)
+        return next((f"{word!r} in {said[-300:]}" for word in _BROKEN if word in said), None)

@@ -69,8 +69,10 @@ from ackbus.subscribers.jobs.claims import Claims, Outcome
 from ackbus.subscribers.jobs.job_lists import list_jobs
 from ackbus.subscribers.jobs.jobs import Jobs
 from ackbus.subscribers.jobs.manual_acts import Acts
+from ackbus.subscribers.overview.first_look import FirstLook
 from ackbus.subscribers.overview.forgetting import forget_agent
 from ackbus.subscribers.overview.notices import Notices
+from ackbus.subscribers.overview.reservation_holders import take_over
 from ackbus.subscribers.overview.retention import Retention
 from ackbus.subscribers.queues.policy_change import change_policy
 from ackbus.subscribers.queues.queue_set import QueueSet
@@ -153,6 +155,7 @@ def use_sessions(bus: Bus) -> None:
     passing(inbox, bus.log.newest_seq())
     bus.log.acquaintances(own.name, own.base)
     Unseen(bus, own.name, bus.log.newest_seq(), 1)
+    FirstLook(bus, "newcomer").inbox.poll(3)
 
 
 def use_inboxes(bus: Bus) -> None:
@@ -203,7 +206,12 @@ def use_leases(bus: Bus, clock: Clock) -> None:
     bus.leases.acquire("other", "agent-1", lease_s=1)
     clock.advance(2)
     bus.leases.acquire("other", "agent-2")
+    bus.reservations.reserve(["docs"], "agent-1", session="process 1 since 1 on another.1")
+    bus.reservations.reserve(["docs"], "agent-1", session="process 2 since 1 on another.1")
+    bus.reservations.ended_with_sessions("agent-1")
     (first,) = bus.reservations.reserve(["src/*.py"], "agent-1").reservations
+    take_over(bus, ["src/*.py"], "agent-3", reason="away", by_hand=True)
+    take_over(bus, ["src/*.py"], "agent-1", reason="back", by_hand=True)
     bus.reservations.reserve(["src/*.py"], "agent-1", shared=True)
     with suppress(AckbusError):  # it was granted anew, in the other mode
         bus.reservations.renew(first.token, "agent-1")

@@ -29,7 +29,8 @@ def use_control(bus: Bus, clock: Clock) -> None:
     assert claimed is not None
     for number in range(600):
         jobs.log(claimed[0]["id"], f"line {number}")
-    jobs.logs(claimed[0]["id"])
+    for after in (None, 0):
+        jobs.logs(claimed[0]["id"], after)
     WorkerTable(bus, jobs.entries).heartbeat({"workerId": "w1"})
     Completions(bus).enqueue({"jobId": "j", "sessionId": "s1", "message": "m"})
     for _ in range(2):

@@ -22,6 +22,7 @@ from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup.backup import back_up
 from ackbus.export.discarding import discard as discard_segments
 from ackbus.export.discarding import segments_upto
+from ackbus.export.jsonl import exporter as exporting
 from ackbus.schema.message.canonical_json import encode
 from ackbus.schema.sqlite.upgrade import upgrade
 
@@ -37,7 +38,7 @@ LARGE = "x" * 5000
 OLD_BLOB = b'"' + b"x" * 5000 + b'"'
 
 #: The size over which `bus.jsonl` is cut, in bytes.
-PART_BYTES = 4096
+PART_BYTES = exporting.MIN_ROTATE_BYTES = 4096
 
 
 @dataclass

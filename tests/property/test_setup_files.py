@@ -11,7 +11,9 @@ from ackbus.setup.edits import Edit, JsonHook, JsonServer
 from ackbus.setup.files import ConfigFile
 from ackbus.setup.json_text import parse
 
-EDITS: list[Edit] = [JsonServer(("mcpServers",), {"command": "/x/bus", "args": ["mcp"]})]
+EDITS: list[Edit] = [
+    JsonServer(("mcpServers",), {"command": "/x/bus", "args": ["mcp", "--agent", "a"]})
+]
 EDITS += [
     JsonHook(
         ("hooks", name),

@@ -5,14 +5,17 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 #: The folder that has the programs.
 FOLDER = os.environ.get("ACKBUS_PROGRAMS", "")
 
+#: The folder that has the newest versions of them.
+NEWEST = os.environ.get("ACKBUS_NEWEST_PROGRAMS", "")
+
 #: A program that has not ended after so many seconds fails its test.
-TIMEOUT_S = 120
+TIMEOUT_S = 240
 
 PROMPT = "look into your inbox"
 
@@ -35,13 +38,26 @@ class Driven:
     moved: str = "XDG_CONFIG_HOME"
     server: list[str] = field(default_factory=list)
 
+    @property
+    def by_default(self) -> "Driven":
+        """The driver that leaves the choice of the model to the program."""
+        env = {key: value for key, value in self.env.items() if key not in _MODELS}
+        files = {name: text.replace(_CODEX_MODEL, "") for name, text in self.files.items()}
+        return replace(self, env=env, files=files)
 
-_CODEX_SETTINGS = """
-model = "m"
+
+#: What names the tests' model: variables, and a line of Codex's settings.
+_MODELS = {"GEMINI_MODEL", "COPILOT_MODEL"}
+_CODEX_MODEL = 'model = "m"\n'
+
+_CODEX_SETTINGS = (
+    f"\n{_CODEX_MODEL}"
+    """\
 model_provider = "s"
 model_providers.s = {name = "s", base_url = "{model}/v1", env_key = "KEY", wire_api = "responses"}
 projects."{project}".trust_level = "trusted"
 """
+)
 _OPENCODE_MODEL = {
     "npm": "@ai-sdk/openai-compatible",
     "options": {"baseURL": "{model}/v1", "apiKey": "key"},
@@ -107,6 +123,7 @@ class Person:
     home: Path
     driven: Driven
     urls: dict[str, str]
+    folder: str = FOLDER
 
     def __post_init__(self) -> None:
         for name, text in self.driven.files.items():
@@ -123,7 +140,7 @@ class Person:
         self, line: list[str], *, stdin: int = subprocess.DEVNULL, **more: str
     ) -> "subprocess.Popen[str]":
         env = {key: self._filled(value) for key, value in self.driven.env.items()}
-        path = os.pathsep.join([FOLDER, os.environ["PATH"]])
+        path = os.pathsep.join([self.folder, os.environ["PATH"]])
         plain = {"HOME": str(self.home), "PATH": path, "TERM": "dumb", "LC_ALL": "C.UTF-8"}
         return subprocess.Popen(
             [self._filled(word) for word in line],

@@ -9,6 +9,9 @@ Json = dict[str, Any]
 #: The results of tools, which some forms put under the role of the user.
 TOOL = "tool"
 
+#: The results of tools that have a type, in the forms of Anthropic and of OpenAI.
+_RESULTS = ("tool_result", "function_call_output", "custom_tool_call_output")
+
 #: The roles of the system and of a developer.
 ABOVE_USERS = {"system", "developer"}
 
@@ -46,4 +49,4 @@ def _is_result(part: Any) -> bool:
     if not isinstance(part, dict):
         return False
     is_named = "functionResponse" in part or part.get("role") == TOOL
-    return is_named or part.get("type") in ("tool_result", "function_call_output")
+    return is_named or part.get("type") in _RESULTS

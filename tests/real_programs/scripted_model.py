@@ -1,8 +1,8 @@
 """A scripted stand-in for the models behind coding agents, in each form in which they are asked.
 
 It calls the tools of its script where they are offered, one after the other, once in a
-conversation; else it says that it is done. What it was asked is kept: there one sees what reaches a
-model's context.
+conversation; else it says that it is done. Where Codex defers them, it calls them by code. What it
+was asked is kept: there one sees what reaches a model's context.
 """
 
 import json
@@ -39,11 +39,12 @@ class Call:
 class Tool:
     """A tool that a request offers.
 
-    Codex keeps the tools of a server in a namespace.
+    Codex keeps the tools of a server in a namespace; or it only names that, and code calls them.
     """
 
     name: str
     namespace: str | None
+    by_code: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class ToolCall:
     name: str
     namespace: str | None
     arguments: Json
+    by_code: bool = False
 
 
 class ScriptedModel:
@@ -81,7 +83,7 @@ class ScriptedModel:
         """Return the answer to a request: a stream of server-sent events."""
         call = None
         self.heard.append(request)
-        if _offered(self.script[0].tool, request.get("tools") or []):
+        if offered(self.script[0].tool, request):
             with self._lock:
                 self.asked.append(request)
                 call = self._next(request)
@@ -97,21 +99,29 @@ class ScriptedModel:
         if not done:
             self.before_call()
         call = self.script[done]
-        tool = _offered(call.tool, request.get("tools") or [])
+        tool = offered(call.tool, request)
         try:
             assert tool is not None, f"{call.tool} is not offered"
             arguments = call.arguments(seen) if callable(call.arguments) else call.arguments
         except AssertionError as error:  # raised here, it would be seen by the program alone
             self.failure = str(error)
             return None
-        return ToolCall(f"{CALL}_{done}", tool.name, tool.namespace, arguments)
+        return ToolCall(f"{CALL}_{done}", tool.name, tool.namespace, arguments, tool.by_code)
 
 
-def _offered(wanted: str, tools: list[Json], namespace: str | None = None) -> Tool | None:
+def offered(wanted: str, request: Json) -> Tool | None:
+    """Return the tool that a request offers, in a list or to code; None: it does not."""
+    deferred = re.search(r"Deferred tool namespaces:.*?\\n- (mcp__\w+)", json.dumps(request))
+    if deferred and not _listed(wanted, request.get("tools") or []):
+        return Tool(f"{deferred[1]}__{wanted}", None, by_code=True)
+    return _listed(wanted, request.get("tools") or [])
+
+
+def _listed(wanted: str, tools: list[Json], namespace: str | None = None) -> Tool | None:
     for tool in tools:
         inside = tool.get("functionDeclarations") or tool.get("tools")
         if inside:
-            found = _offered(wanted, inside, tool.get("name"))
+            found = _listed(wanted, inside, tool.get("name"))
         else:
             name = str(tool.get("function", tool).get("name"))
             is_it = re.fullmatch(rf"(.*[_/-])?{wanted}", name)
@@ -168,6 +178,10 @@ def _responses(call: ToolCall | None) -> list[Json]:
             "arguments": json.dumps(call.arguments),
             **called,
         }
+    if call is not None and call.by_code:
+        code = f"text(await tools.{call.name}({json.dumps(call.arguments)}))"
+        item = {"type": "custom_tool_call", "id": "ctc_1", "call_id": call.id, "input": code}
+        item |= {"name": "exec", "namespace": "functions"}
     usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}
     response = {"id": "resp_1", "output": [item], "usage": usage}
     return [

@@ -16,7 +16,6 @@ import pytest
 from ackbus import Bus, Inbox
 
 from ..conftest import RunBus, wait_until
-from .capturing import capture_of, faults_of, write
 from .person import TIMEOUT_S, Person
 from .roles import ABOVE_USERS, TOOL, roles_of
 from .scripted_model import SAID, Call, ScriptedModel
@@ -81,10 +80,7 @@ def test_claude_takes_what_is_set_up_for_one_person(
 def test_first_request_of_every_run_has_the_tools(
     name: str, person: Person, model: ScriptedModel, bus: Bus, run_bus: RunBus
 ) -> None:
-    """Issue 19, item 2: a program begins its first turn with the tools that it has by then.
-
-    Item 1: the result that its model was sent says all, in the form that the program shows.
-    """
+    """Issue 19, item 2: a program begins its first turn with the tools that it has by then."""
     assert run_bus("setup", name, "--agent", "me").code == 0
     bus.heartbeats.beat("me")
     bus.publish("news", "early", from_agent="lead", to_agent="me")
@@ -95,9 +91,6 @@ def test_first_request_of_every_run_has_the_tools(
             if person.driven.server:  # the last request of a turn would count for the next run
                 wait_until(lambda: len(model.asked) == TURN, 60)
         assert len(model.asked) == TURN, said  # without the tool, the model ends the turn
-        capture = capture_of(name, person.run([name, "--version"]), model.asked)
-        assert faults_of(capture) == []
-    write(capture)
 
 
 def publishing(run_bus: RunBus, body: str) -> Callable[[], None]:

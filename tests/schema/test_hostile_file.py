@@ -21,6 +21,7 @@ from ackbus.schema.sqlite.upgrade import upgrade
 from ..conftest import RunBus, wait_until
 from ..migration.old_files import FIXTURES, restore
 from ..programs import connect, raw_sql
+from ..sizes import sampled
 
 WIPES_CURSORS = "BEGIN DELETE FROM cursors; END"
 NEVER_ENDS = (
@@ -110,16 +111,23 @@ ATTACKS: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-def test_file_that_would_run_something_is_refused(
-    attack: str, bus_dir: Path, run_bus: RunBus
-) -> None:
-    """At once, by a name; the doctor says it too, and a repair makes a file without it."""
-    with Bus.open(bus_dir) as bus:
-        Inbox(bus, "ann").ack(bus.publish("t", 1, from_agent="bob").seq)
+def test_file_that_would_run_something_is_refused(attack: str, bus_dir: Path) -> None:
+    """At once, by a name."""
     statements, said = ATTACKS[attack]
     raw_sql(bus_dir, *statements)
     with pytest.raises(BusUnusable, match=f"is not as ackbus makes one: {said}.*; see 'bus doc"):
         Bus.open(bus_dir)
+
+
+@pytest.mark.parametrize("attack", sampled(ATTACKS, every=4))
+def test_a_repair_makes_a_file_that_runs_nothing(
+    attack: str, bus_dir: Path, run_bus: RunBus
+) -> None:
+    """The doctor says what is wrong, and what is in the file stays."""
+    with Bus.open(bus_dir) as bus:
+        Inbox(bus, "ann").ack(bus.publish("t", 1, from_agent="bob").seq)
+    statements, said = ATTACKS[attack]
+    raw_sql(bus_dir, *statements)
     ended = run_bus("publish", "t", "--from", "bob")
     assert (ended.code, ended.err.count("\n"), said in ended.err) == (1, 1, True)
     told = run_bus("doctor")

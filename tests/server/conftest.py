@@ -1,7 +1,5 @@
 """A real server process, asked by a real client."""
 
-import atexit
-import functools
 import json
 import os
 import sysconfig
@@ -16,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ackbus import Bus
 
-from ..command_server import CommandServer
+from ..command_server import door_server
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,14 +50,6 @@ def serving(bus_dir: Path, *options: str, env: dict[str, str] | None = None) -> 
         finally:
             server.terminate()
             assert server.wait(60) == 0
-
-
-@functools.cache
-def door_server() -> CommandServer:
-    """The process in whose forks servers run: each would load for a second."""
-    server = CommandServer(os.environ, doors=True)
-    atexit.register(server.close)
-    return server
 
 
 @pytest.fixture

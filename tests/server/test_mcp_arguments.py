@@ -33,6 +33,7 @@ KINDS: dict[str, dict[str, str]] = {
         "in_reply_to": "seq or id",
         "priority": "word",
         "id": "text",
+        "again": "flag",
     },
     "bus_inbox": {
         "type": "text",
@@ -64,7 +65,13 @@ KINDS: dict[str, dict[str, str]] = {
     "bus_claim": {"queue": "text!", "minutes": "number", "renew": "whole"},
     "bus_finish": {"token": "whole!", "outcome": "word", "result": "any", "error": "text"},
     "bus_check": {"conversation": "seq or id!"},
-    "bus_request": {"type": "text!", "payload": "any", "to": "one", "wait_s": "wait"},
+    "bus_request": {
+        "type": "text!",
+        "payload": "any",
+        "to": "one",
+        "priority": "word",
+        "wait_s": "wait",
+    },
 }
 
 #: Right values of the arguments that must be given.

@@ -176,10 +176,14 @@ def test_agent_takes_its_task_to_review(
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("program", ["copilot-cli", "codex-mcp-client"])
 def test_program_that_shows_both_forms_gets_each_message_once(
-    bus: Bus, bus_dir: Path, mode: str
+    bus: Bus, bus_dir: Path, mode: str, program: str
 ) -> None:
-    """Its text is the head and the advice; the structured form is whole for all."""
+    """Its text is the head and the advice; the structured form is whole for all.
+
+    Issue 32, item 3: Codex shows both where its model writes code, which prints a whole result.
+    """
     bus.publish("t", "the payload", from_agent="lead")
 
     async def act(me: Agent) -> tuple[str, str]:
@@ -187,7 +191,7 @@ def test_program_that_shows_both_forms_gets_each_message_once(
         return text_of(result), json.dumps(result.structured_content)
 
     text, record = in_process(bus_dir, act)
-    head, both = in_process(bus_dir, act, program="copilot-cli", mode=mode)
+    head, both = in_process(bus_dir, act, program=program, mode=mode)
     assert (head, both) == (text.split("\n")[0], record)
     assert "bus_ack(seq=1)" in head
     assert in_process(bus_dir, act, program="copilot-clip") == (text, record)

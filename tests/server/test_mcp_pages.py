@@ -69,8 +69,10 @@ def test_no_result_is_longer_than_the_room_and_nothing_is_lost(
             bodies.append(heavy * count)
     chance.shuffle(bodies)
     sender, type = "工" * 128, "t." + "é" * 250
+    bus.heartbeats.beat("me")
     bus.publish_many(
-        Draft(type, each, from_agent=sender, id="x" * 250 + str(n)) for n, each in enumerate(bodies)
+        Draft(type, each, from_agent=sender, to_agent="me", id="x" * 250 + str(n))
+        for n, each in enumerate(bodies)
     )
     found = in_process(bus_dir, lambda me: read_all(me, Room.of(program).bytes), program=program)
     assert [each["seq"] for each in found] == list(range(1, len(bodies) + 1))

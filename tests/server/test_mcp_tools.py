@@ -73,23 +73,25 @@ def test_no_body_can_leave_its_frame(bus: Bus, bus_dir: Path, body: Any) -> None
 
 def test_no_name_that_plain_sql_stored_can_leave_its_line(bus: Bus, bus_dir: Path) -> None:
     file_of(bus).change(
-        "INSERT INTO messages (id, ts_ms, from_agent, type, payload) VALUES (?, 1, ?, ?, '1')",
+        "INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, payload)"
+        " VALUES (?, 1, ?, 'me', ?, '1')",
         ("i\n| x", "a\n[2] b", "t\x1b[31m"),
     )
     text = in_process(bus_dir, lambda me: me.read("bus_inbox"))
     sent = in_process(bus_dir, lambda me: me.read("bus_send", type="t", to="a [2] b"))
     assert r"did you mean a\n[2] b" in sent
     assert len(text.split("\n")) == 3
-    assert r'[1] "t\x1b[31m" from "a\n[2] b" to all, id "i\n| x"' in text
+    assert r'[1] "t\x1b[31m" from "a\n[2] b" to me, id "i\n| x"' in text
 
 
 def test_message_tells_when_it_was_sent(bus: Bus, bus_dir: Path) -> None:
-    """A late agent sees all broadcasts ever sent, and most of them are outdated."""
+    """A late agent sees all mail ever sent to it, and most of that is outdated."""
     file_of(bus).change(
-        "INSERT INTO messages (id, ts_ms, from_agent, type, payload) VALUES ('i', 1, 'a', 't', '1')"
+        "INSERT INTO messages (id, ts_ms, from_agent, to_agent, type, payload)"
+        " VALUES ('i', 1, 'a', 'me', 't', '1')"
     )
     result = in_process(bus_dir, lambda me: me.try_to("bus_inbox"))
-    assert "[1] t from a to all, id i, 1970-01-01T00:00:00.001Z\n| 1" in text_of(result)
+    assert "[1] t from a to me, id i, 1970-01-01T00:00:00.001Z\n| 1" in text_of(result)
     assert result.structured_content["messages"][0]["ts"] == "1970-01-01T00:00:00.001Z"
 
 

@@ -185,7 +185,7 @@ def test_lists_leave_large_payloads_where_they_are(client: httpx.Client, bus: Bu
     bus.publish("t", "needle " + "x" * 10_000, from_agent="a")
     (listed,) = client.get("/v1/messages").json()["messages"]
     (newest,) = client.get("/v1/newest").json()["messages"]
-    (found,) = client.get("/v1/search", params={"q": "needle"}).json()["found"]
+    (found,) = client.get("/v1/search", params={"words": "needle"}).json()["messages"]
     assert listed == newest == found["message"]
     assert "payload" not in listed
     assert listed["payload_ref"].startswith("sha256-")
@@ -198,22 +198,36 @@ def test_search_goes_on_where_its_page_ended(client: httpx.Client, bus: Bus) -> 
     bus.publish_many(
         Draft("t", text, from_agent="a" if n % 9 else "b") for n, text in enumerate(words)
     )
-    whole = client.get("/v1/search", params={"q": "disk", "agent": "a", "limit": 100}).json()
-    wanted = [each["message"]["seq"] for each in whole["found"]]
+    whole = client.get("/v1/search", params={"words": "disk", "agent": "a", "limit": 100}).json()
+    wanted = [each["message"]["seq"] for each in whole["messages"]]
     assert (len(wanted), whole["next_cursor"]) == (40, None)
-    found, parameters = [], {"q": "disk", "agent": "a", "limit": 10}
+    found, parameters = [], {"words": "disk", "agent": "a", "limit": 10}
     for page in range(4):
         answer = client.get("/v1/search", params=parameters).json()
-        found += [each["message"]["seq"] for each in answer["found"]]
+        found += [each["message"]["seq"] for each in answer["messages"]]
         assert (answer["next_cursor"] is None) == (page == 3)
         parameters["cursor"] = answer["next_cursor"]
         bus.publish("t", "disk disk disk disk disk", from_agent="a")
     assert sorted(found) == sorted(wanted)
     for cursor in ("", "7", "7+", "-1+0", "7+1 ", "\u0667+1", "9" * 19 + "+0"):
-        refused = client.get("/v1/search", params={"q": "disk", "cursor": cursor})
+        refused = client.get("/v1/search", params={"words": "disk", "cursor": cursor})
         assert "next_cursor" in problem(refused, 422, "invalid-input")
-    beyond = client.get("/v1/search", params={"q": "disk", "cursor": "9+999999999"}).json()
-    assert beyond == {"found": [], "next_cursor": None}
+    beyond = client.get("/v1/search", params={"words": "disk", "cursor": "9+999999999"}).json()
+    assert beyond == {"messages": [], "next_cursor": None}
+
+
+def test_former_names_of_a_search_are_understood_for_one_version(
+    client: httpx.Client, bus: Bus
+) -> None:
+    """Issue 32, 12: one name at each door, as the tools of agents have it."""
+    bus.publish("t", "needle", from_agent="a")
+    former = client.get("/v1/search", params={"q": "needle"}).json()
+    present = client.get("/v1/search", params={"words": "needle"}).json()
+    assert former.pop("found") == present.pop("messages")
+    assert former == present
+    for parameters in ({}, {"q": "needle", "words": "needle"}):
+        refused = client.get("/v1/search", params=parameters)
+        assert "words=disk" in problem(refused, 422, "invalid-input")
 
 
 def test_client_that_has_a_message_is_not_sent_it_again(client: httpx.Client, bus: Bus) -> None:
@@ -241,7 +255,7 @@ def test_slip_in_a_parameter_is_refused(client: httpx.Client) -> None:
     problem(client.get("/v1/events", params={"typ": "t"}), 422, "invalid-input")
     twice = client.get("/v1/messages", params={"type": ["t", "u"]})
     assert "'type' is given more than once" in problem(twice, 422, "invalid-input")
-    assert client.get("/v1/search", params={"q": ["disk", "full"]}).status_code == 200
+    assert client.get("/v1/search", params={"words": ["disk", "full"]}).status_code == 200
     assert client.get("/v1/jobs", params={"state": ["dead", "failed"]}).status_code == 200
 
 

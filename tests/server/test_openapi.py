@@ -175,3 +175,44 @@ def test_each_thing_has_one_name_at_every_door(one_client: httpx.Client) -> None
     places = document["components"]["schemas"]
     lines = {name for name, each in places.items() if "correlation_id" in each["properties"]}
     assert lines == {"MessageRecord", "StepRecord"}
+
+
+def test_token_is_optional_where_the_bus_has_none(client: httpx.Client, bus: Bus) -> None:
+    """Issue 32, 12: and is asked for as soon as there is one."""
+
+    def needs() -> list[list[dict[str, list[str]]]]:
+        paths = client.get("/v1/openapi.json").json()["paths"].values()
+        found = [each.get("security") for methods in paths for each in methods.values()]
+        return [each for each in found if each]
+
+    without = needs()
+    assert len(without) > 30
+    assert all(each[0] == {} and "token" in each[1] for each in without)
+    Tokens.of(bus).create("ci", [Scope.ADMIN])
+    assert client.get("/v1/stats").status_code == 401  # and the server knows of it
+    assert needs() == [each[1:] for each in without]
+
+
+def test_every_422_has_errors(client: httpx.Client, bus: Bus) -> None:
+    """Issue 32, 12: of fields, parameters, headers, names, and rules across them."""
+    note = {"type": "t", "from": "a"}
+    refused = [
+        client.post("/v1/messages", json={}),
+        client.post("/v1/messages", json=note | {"type": "a b"}),
+        client.post("/v1/messages", json=note | {"id": "x"}, headers={"Idempotency-Key": "k"}),
+        client.post("/v1/messages/batch", json={"messages": []}),
+        client.post("/v1/requests", json=note),
+        client.post("/v1/leases", json={"name": "l"}),
+        client.post("/v1/reservations", json={"paths": ["/"], "agent": "a"}),
+        client.get("/v1/messages", params={"limit": "x"}),
+        client.get("/v1/messages", params={"nothing": "x"}),
+        client.get("/v1/stats", headers={"Idempotency-Key": "k"}),
+        client.get("/v1/search"),
+    ]
+    for response in refused:
+        detail = problem(response, 422, "invalid-input")
+        errors = response.json()["errors"]
+        assert all(each.keys() == {"at", "why"} for each in errors)
+        assert errors[0]["why"] in detail
+    schemas = client.get("/v1/openapi.json").json()["components"]["schemas"]
+    assert schemas["Problem"]["properties"]["errors"]["anyOf"][0]["type"] == "array"

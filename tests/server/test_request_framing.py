@@ -141,6 +141,19 @@ def test_request_that_ends_in_one_place_is_answered_and_the_next_one_too(
     assert asked == ["/first", "/next"]
 
 
+def test_body_in_very_many_tiny_chunks_is_refused_and_other_bodies_are_taken(
+    address: tuple[str, int], asked: list[str]
+) -> None:
+    """Each chunk takes time of all clients: a body of 17 MiB in chunks of a byte took minutes."""
+    head = b"POST /first HTTP/1.1\r\nHost: here\r\nConnection: close\r\n"
+    head += b"Transfer-Encoding: chunked\r\n\r\n"
+    few, large = b"1\r\na\r\n" * 4000, b"64\r\n" + b"a" * 100 + b"\r\n"
+    for body in (few, large * 5000):
+        assert answers(address, head + body + b"0\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+    # More than is read at once would be reset, with the answer.
+    assert answers(address, head + b"1\r\na\r\n" * 5000).startswith(b"HTTP/1.1 400 ")
+
+
 def test_every_server_has_its_connections_from_one_place() -> None:
     """A server with a configuration of its own would read requests in another way."""
     package = Path(listening.__file__).parents[1]

@@ -6,6 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from ackbus import Bus, Draft, Inbox, check
+from ackbus.subscribers.conversations.own_answers import own_answer
+from ackbus.subscribers.inboxes.session_name import by_connection
+from ackbus.subscribers.inboxes.session_names import SessionNames
 from ackbus.subscribers.jobs.claims import Claim
 from ackbus.subscribers.jobs.job_replies import tell_cancelled
 from ackbus.subscribers.queues.queue import Queue
@@ -209,3 +212,21 @@ def test_one_request_of_several_in_a_conversation_is_checked_by_its_id(bus: Bus)
     assert check(bus, first.id).state == "pending"
     assert check(bus, second.id).state == "answered"
     assert check(bus, second.id).conversation == first.id
+
+
+def test_a_session_knows_what_others_of_its_base_name_have_answered(bus: Bus) -> None:
+    """Issue 32, 6: whoever takes up the name, and whoever claims it."""
+    names = SessionNames.of(bus)
+    held = [by_connection("a server", each) for each in ("one", "two")]
+    assert [names.take("reviewer", each).name for each in held] == ["reviewer", "reviewer-2"]
+    sent = bus.publish("t.request", from_agent="me", to_agent="reviewer")
+    request = bus.get(sent.seq)
+    assert request is not None
+    bus.publish("t.progress", from_agent="reviewer-2", to_agent="me", in_reply_to=sent.id)
+    assert own_answer(bus, request, "reviewer") is None
+    done = bus.publish("t.done", from_agent="reviewer-2", to_agent="me", in_reply_to=sent.id)
+    for name in ("reviewer", "reviewer-2"):
+        answer = own_answer(bus, request, name)
+        assert answer is not None
+        assert answer.seq == done.seq
+    assert own_answer(bus, request, "ann") is None

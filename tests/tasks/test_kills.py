@@ -2,7 +2,6 @@
 
 import random
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,13 +14,13 @@ from ackbus.tasks.steps.fold import fold
 from ackbus.tasks.steps.planning import NewJob
 from ackbus.tasks.steps.tasks import Tasks
 
+from ..command_server import Command, shared_server
 from ..conftest import wait_until
 from ..sizes import size
 
 pytestmark = pytest.mark.slow
 
 WORKERS = ("w-1", "w-2", "w-3", "w-4")
-_BUS = "import sys; from ackbus.cli import main; sys.exit(main())"
 
 #: It writes one file of its own, and adds a line to one that all share, each in another place.
 AGENT = """\
@@ -37,7 +36,7 @@ class Roles:
 
     def __init__(self, folder: Path, bus_dir: Path, env: dict[str, str]) -> None:
         self._folder, self._bus_dir, self._env = folder, bus_dir, env
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._running: dict[str, Command] = {}
 
     def start(self, name: str) -> None:
         place = ("--dir", str(self._bus_dir))
@@ -47,13 +46,9 @@ class Roles:
             program = ("--", "sh", str(self._folder / "agent.sh"))
             words = ("task", "work", "--worker", name, *tree, *place, *program)
         with (self._folder / f"{name}.log").open("ab") as log:
-            self._running[name] = subprocess.Popen(
-                [sys.executable, "-P", "-c", _BUS, *words],
-                cwd=self._folder / "repo",
-                env=self._env,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+            repository = self._folder / "repo"
+            self._running[name] = shared_server().start_into(
+                log, words, cwd=repository, env=self._env
             )
 
     def kill(self, name: str) -> None:

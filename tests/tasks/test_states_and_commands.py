@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus
+from ackbus import Bus, Outcome, Queue
 from ackbus.schema.message.draft import Draft
 from ackbus.tasks.records.task import Task
 from ackbus.tasks.records.task_table import TaskTable
@@ -20,7 +20,8 @@ HEAD = "2" * 40
 
 #: The states: of a task that is ASSIGNED, whether its worker has the lease.
 STATES = (
-    *("none", "queued", "planned", "free", "held", "working", "blocked", "in review"),
+    *("none", "queued", "planned", "making", "dead", "free", "held", "working", "blocked"),
+    "in review",
     *("approved", "completed", "cancelled", "failed", "unproven"),
 )
 
@@ -36,6 +37,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "approve": ("--agent", "rita"),
     "reject": ("-m", "again", "--agent", "rita"),
     "merge": ("--agent", "rita"),
+    "add": ("--prompt", "other", "--agent", "lead"),
     "cancel": ("--agent", "lead"),
     "fail": ("--reason", "no", "--agent", "worker-1"),
     "diff": (),
@@ -68,6 +70,17 @@ def made(bus: Bus, main: Git, name: str, state: str) -> Task | None:
     if state == "queued":
         payload = {"task": name, "prompt": "x"}
         enter(bus, Draft("task.job", payload, from_agent="lead", to_agent="tasks"))
+        return None
+    if state in ("making", "dead"):
+        payload = {"task": name, "prompt": "x"}
+        enter(bus, Draft("task.job", payload, from_agent="lead", to_agent="tasks"))
+        queue = Queue.open(bus, "jobs")
+        claims = {str(each.message.payload["task"]): each for each in queue.claim("w", limit=100)}  # type: ignore[call-overload, index]
+        claim = claims.pop(name)
+        for other in claims.values():
+            queue.release(other)
+        if state == "dead":
+            queue.end(claim, Outcome(status="failed", error="no way", retry=False))
         return None
     if state == "planned":
         first = NewJob(task=f"before-{name}")
@@ -121,7 +134,14 @@ NEXT = (
     | cells("approved", 3, "the next step is merge")
     | cells(FINAL, 3, "that is final")
 )
-NO_TASK = cells(("none", "queued", "planned"), 4, "there is no task")
+NO_TASK = (
+    cells("none", 4, "there is no task")
+    | cells("queued", 4, "waits for a worker, as 'bus task work' is; 'bus task cancel")
+    | cells("planned", 4, "has landed; 'bus task cancel")
+    | cells("making", 4, "is w's, who makes its work tree; 'bus task cancel")
+    | cells("dead", 4, "see 'bus dead list'")
+)
+NOT_BEGUN = ("queued", "planned", "making", "dead")
 UNPROVEN = cells("unproven", 3, "bus task confirm")
 BLOCKED = cells("blocked", 3, "by 'bus task answer")
 EACH = NEXT | NO_TASK | UNPROVEN
@@ -150,7 +170,9 @@ TABLE: dict[str, Cells] = {
     "approve": EACH | cells(("in review", "approved"), 0),
     "reject": EACH | cells("in review", 0),
     "merge": EACH | cells(("in review", "approved", "completed"), 0),
-    "cancel": EACH | cells((*LIVE, "cancelled", "unproven"), 0),
+    "add": cells(STATES, 3, "exists; choose another name")
+    | cells(("none", "dead"), 0),  # the name is free again
+    "cancel": EACH | cells((*LIVE, *NOT_BEGUN, "cancelled", "unproven"), 0),
     "fail": EACH
     | cells(("held", "working"), 0)
     | BLOCKED
@@ -161,7 +183,7 @@ TABLE: dict[str, Cells] = {
     "comment": cells((*LIVE, *FINAL, "unproven"), 4, "see 'bus task show'") | NO_TASK,
     "comments": cells((*LIVE, *FINAL, "unproven"), 4) | NO_TASK,
     "proof": cells((*LIVE, *FINAL, "unproven"), 3, "it has not landed")
-    | cells(("none", "queued", "planned"), 4, "no task is named")
+    | cells(("none", *NOT_BEGUN), 4, "see 'bus task list --all'")
     | cells("completed", 1, "no integrator has recorded"),
     "confirm": cells(STATES, 0) | NO_TASK,
 }
@@ -187,10 +209,27 @@ def test_each_command_in_each_state(
     assert found == TABLE[command]
 
 
+@pytest.mark.parametrize("state", NOT_BEGUN)
+def test_no_task_is_made_beside_a_job_of_its_name(
+    bus_dir: Path, main: Git, run_bus: RunBus, bus_env: dict[str, str], state: str
+) -> None:
+    """Else the job's prompt is dropped in silence: whoever has the job finds another's task."""
+    with Bus.open(bus_dir) as bus:
+        made(bus, main, "t", state)
+        ended = run_bus(
+            *("task", "spawn", "t", "--worker", "ann", "--agent", "lead"), env=git_env(bus_env)
+        )
+        free = state == "dead"
+        assert (ended.code, "'bus task cancel t'" in ended.err) == (
+            (0, False) if free else (3, True)
+        )
+        assert Path(f"{main.path}.trees/t").exists() == free
+
+
 def test_every_command_of_one_task_has_a_row() -> None:
     """A new command of a task comes with its cells."""
     from ackbus.cli.commands.task import task as group
 
-    without = {"spawn", "list", "settle", "board", "forecast", "work", "plan", "request", "add"}
+    without = {"spawn", "list", "settle", "board", "forecast", "work", "plan", "request"}
     names = set(group.names()) if hasattr(group, "names") else set(group._makers)
     assert names - without == set(TABLE) == set(COMMANDS)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ackbus import Bus, Exporter, Queue
 from ackbus.export.archive_writer import Archiver
+from ackbus.export.jsonl import exporter as exporting
 from ackbus.torture.contents import JOB, QUEUE
 from ackbus.torture.history import History, path_of
 from ackbus.torture.lifeline import Lifeline
@@ -56,6 +57,7 @@ class Rehearsal:
         """Has every kind of act done, and some of each kind cut off by a kill."""
         with self._bus as bus:
             Queue.create(bus, QUEUE, JOB, max_attempts=MAX_ATTEMPTS, backoff_s=0.0, addressed="*")
+            exporting.MIN_ROTATE_BYTES = 4096  # as all tests have it
             Exporter(bus).rotate(PART_BYTES)
             for name in self._lives:
                 bus.heartbeats.beat(name)

@@ -13,6 +13,7 @@ from ackbus import Bus, Inbox, Message
 from ackbus.bus.doorbell import ring
 from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.directory.file_lock import is_locked
+from ackbus.wake.errors import NotWoken
 from ackbus.wake.notes import Note, Notes
 from ackbus.wake.nudge import Nudge
 from ackbus.wake.waking import TEXT, Waking
@@ -281,3 +282,85 @@ def files(project: Path) -> dict[str, str]:
 
 def test_setup_refuses_a_wake_that_a_program_has_not(bus: Bus, run_bus: RunBus) -> None:
     assert_error(run_bus("setup", "codex", "--wake"), 2, "Codex", "bus wake --help")
+
+
+# what wakes (issue 32, 10) ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("type", "to", "priority", "wakes"),
+    [
+        ("t", "me", 0, True),
+        ("t", None, 0, True),
+        ("t", "me", 1, False),
+        ("t.request", "me", 1, True),
+        ("t.request", "me", 0, True),
+        ("t.request", "me", 2, False),
+        ("t.request", None, 1, False),
+        ("t.requests", "me", 1, False),
+        ("t.request.timed_out", "me", 1, False),
+    ],
+)
+def test_urgent_mail_and_requests_by_name_wake(
+    bus: Bus, type: str, to: str | None, priority: int, wakes: bool
+) -> None:
+    Inbox(bus, "me").join()
+    bus.publish("note", from_agent="a", to_agent="me")
+    sent = bus.publish(type, from_agent="a", to_agent=to, priority=priority)
+    found = Waking(bus, "me", Nudge(bus, "me")).unheeded(0)
+    assert (found is not None and found.seq) == (wakes and sent.seq)
+
+
+def test_request_that_was_answered_wakes_nobody(bus: Bus) -> None:
+    """Issue 32, 6: the work is done, whether the mail is acknowledged or not."""
+    Inbox(bus, "me").join()
+    bus.heartbeats.beat("a")
+    sent = bus.publish("t.request", from_agent="a", to_agent="me", priority=0)
+    bus.publish("t.done", from_agent="me", to_agent="a", in_reply_to=sent.id)
+    assert Waking(bus, "me", Calls()).unheeded(0) is None
+    told = next(Waking(bus, "me", Calls()).follow(patience_s=0, goes_on=iter([True]).__next__))
+    assert str(told) == "'me' was not woken: message 1 waits: answered by 2"
+
+
+class Calls:
+    """A way to wake that notes for which messages it was gone."""
+
+    def __init__(self) -> None:
+        self.seqs: list[int] = []
+
+    def check(self) -> str:
+        return "a call"
+
+    def wake(self, mail: Message) -> None:
+        self.seqs.append(mail.seq)
+
+
+def test_watch_says_why_mail_woke_nobody(bus: Bus) -> None:
+    """And a second request comes within the pace of the first."""
+    Inbox(bus, "me").join()
+    way, ends = Calls(), list[str]()
+    looks = iter([True] * 3)
+    waking = Waking(bus, "me", way, pace_s=600)
+
+    def say(type: str, priority: int = 1, to: str | None = "me") -> None:
+        bus.publish(type, from_agent="a", to_agent=to, priority=priority)
+        for end in waking.follow(patience_s=0, goes_on=lambda: next(looks, False)):
+            ends.append(str(end) if isinstance(end, NotWoken) else f"woke for {end.seq}")
+
+    for type, priority, to in (
+        ("note", 1, "me"),
+        ("t.request", 2, "me"),
+        ("t.request", 1, None),
+        ("t.request", 1, "me"),
+        ("t.request", 1, "me"),
+    ):
+        looks = iter([True])
+        say(type, priority, to)
+    assert way.seqs == [4]
+    assert ends == [
+        "'me' was not woken: message 1 waits: no request, of priority normal",
+        "'me' was not woken: message 2 waits: a request to it, of priority background",
+        "'me' was not woken: message 3 waits: a request to all, of priority normal",
+        "woke for 4",
+        "'me' was not woken: message 5 waits: it was woken less than 600 s ago (--pace)",
+    ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import orjson
@@ -18,7 +19,7 @@ from ..faults import Fault
 from .merge import graft
 from .reading import hash_of, read_bytes
 from .writing import replace_file
-from .yaml_tree import Map, parse
+from .yaml_tree import Items, Map, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,9 +129,22 @@ def hashes_of(sources: list[Source], directory: Path) -> dict[str, str]:
         for source in sources:
             graft(tree, source.tree, [])
         found[os.path.abspath(sources[0].path) + ACCESS] = access_hash(tree)
+        for name in _files_of_scopes(tree, directory):
+            with suppress(OSError, ValueError):  # the check says of each token why not
+                found[name] = hash_of(read_bytes(name))
     for path in sorted((directory / "scopes").glob("*.json")):
         found[os.path.abspath(path)] = hash_of(read_bytes(path))
     return found
+
+
+def _files_of_scopes(tree: Map, directory: Path) -> list[str]:
+    """Return the files of scopes that tokens name, wherever they are."""
+    tokens = tree.get("tokens")
+    entries = (
+        [each for each in tokens if isinstance(each, Map)] if isinstance(tokens, Items) else []
+    )
+    names = [each.get("scopes_file") for each in entries]
+    return sorted({os.path.abspath(directory / name) for name in names if isinstance(name, str)})
 
 
 def write_seal(directory: Path, hashes: Mapping[str, str]) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..faults import near
-from ..flows import AllOf, AnyOf, Not, Pipeline, Predicate, Route, Step
+from ..flows import SWITCH, AllOf, AnyOf, Not, Pipeline, Predicate, Route, Step
 from ..records import Frozen
 from .plugin_settings import frozen
 from .shapes import PipelineShape, RouteShape
@@ -47,6 +47,8 @@ def routes(validation: Validation) -> tuple[Route, ...]:
             broadcast=shape.broadcast,
             place=validation.place(*path),
         )
+        if route.broadcast and route.source == SWITCH:
+            validation.refuse("events of conditions are told to nobody else", *path, "broadcast")
         key = (route.source, route.event_type, route.to, route.command)
         if first := found.get(key):
             at = f"{first.place.file}:{first.place.line}"

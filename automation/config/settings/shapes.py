@@ -37,6 +37,7 @@ from ..durations import (
 )
 from ..durations import window as window_between
 from ..files.yaml_tree import Items, Map, is_null, typed
+from ..flows import SWITCH
 from ..snapshot import Window
 from ..webhooks import PartOf, Rate
 from .timezones import check_timezone
@@ -69,6 +70,8 @@ Text = Annotated[str, BeforeValidator(_text), StringConstraints(min_length=1)]
 Name = Annotated[str, _named(_NAME, "letters, digits, _ and -")]
 Id = Annotated[str, _named(_ID, "letters, digits, _, -, . and :")]
 Target = Annotated[str, _named(rf"{_NAME}(\.{_ID})?", "PLUGIN or PLUGIN.COMMAND")]
+#: Whose events they are: of a plugin, or of conditions.
+Source = Annotated[str, _named(rf"{_NAME}|{re.escape(SWITCH)}", f"PLUGIN, or {SWITCH}")]
 UrlPath = Annotated[str, _named(r"/[A-Za-z0-9._~/-]*", "/PATH")]
 Header = Annotated[str, _named(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", "the name of a header")]
 Duration = Annotated[float, _parsed(duration_s)]
@@ -218,7 +221,7 @@ class PluginShape(Shape):
 class RouteShape(Shape):
     """An entry of `routes`."""
 
-    from_: Annotated[Name, Field(alias="from")]
+    from_: Annotated[Source, Field(alias="from")]
     event_type: Text
     to: Target
     command: Id | None = None
@@ -257,7 +260,7 @@ class PipelineShape(Shape):
     on_hook: Annotated[
         Literal["job.completed", "job.failed", "job.timed_out"] | None, Field(alias="on-hook")
     ] = None
-    from_plugin: Name | None = None
+    from_plugin: Source | None = None
     if_: Annotated[ConditionShape | None, Field(alias="if")] = None
     max_depth: Annotated[int, Field(ge=0)] | None = None
     execution_mode: Literal["async", "synchronous"] = "async"

@@ -10,6 +10,7 @@ import hashlib
 import http.client
 import json
 import math
+import os
 import re
 import socket
 import sys
@@ -392,7 +393,8 @@ def main() -> int:
         response = {"status": "error", "error": str(failure)} | failure.attempt
         code = EX_CONFIG if isinstance(failure, Misconfigured) else 0
     text = json.dumps(response, ensure_ascii=False)
-    sys.stdout.buffer.write(text.encode(errors="replace"))  # JSON may name half of a character
+    with os.fdopen(1, "wb", closefd=False) as whole:  # also where Python's own stream has no buffer
+        whole.write(text.encode(errors="replace"))  # JSON may name half of a character
     return code
 
 

@@ -106,18 +106,21 @@ def wait_for(
             check_cancelled()  # else its thread would wait on, and those of others beside it
 
 
-def note_shown(session: Session, spans: Sequence[Span], *, upto: int = 0) -> None:
+def note_shown(
+    session: Session, spans: Sequence[Span], *, upto: int = 0, older: int | None = None
+) -> None:
     """Note parts of messages as shown to the agent of a call that is still wanted.
 
     Args:
         session: of the call.
         spans: the parts.
         upto: up to where hooks after a tool announce no more mail.
+        older: below which seq broadcasts were only counted, as `Shown.note` has it.
     """
     check_cancelled()
     reader = session.reader()
     if reader is not None and spans:
-        Shown(session.bus, reader).note(spans, upto=upto)
+        Shown(session.bus, reader).note(spans, upto=upto, older=older)
 
 
 def stranger(bus: Bus, *recipients: str | None, me: str) -> str | None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from itertools import dropwhile
 from typing import Annotated
 
@@ -14,9 +14,12 @@ from ....schema.errors import LimitReached, Refused
 from ....schema.message.message import Message
 from ....schema.message.patterns import TypePattern, check_pattern
 from ....schema.paging import pages, seq_of
+from ....subscribers.conversations.own_answers import own_answer
+from ....subscribers.conversations.reply_types import REQUEST
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.seen_mail import Shown, Unseen
 from ....subscribers.inboxes.session_inbox import inbox_of
+from ....subscribers.overview.first_look import FirstLook
 from ..session import Session
 from .common import (
     READ_IT,
@@ -65,31 +68,53 @@ def _inbox(session: Session, given: Read) -> Reply:
     begin = Cursor.parse(given.cursor)
     pattern = None if given.type is None else _pattern(given.type)
 
-    def look() -> tuple[Reply, Paged]:
+    def look() -> tuple[FirstLook, Reply, Paged]:
         # At each look, since a base name that has become free is claimed by that.
-        inbox = inbox_of(session.bus, session.agent(), with_work=given.with_work)
-        reply = partial(_page, inbox, begin, pattern, unread_of(session.bus, inbox.agent))
-        pager = Pager(session.room, reply, by_the_same_call, FramedMessage.to_be_answered)
-        return pager.page(waiting(inbox, begin, pattern), begin, given.limit)
+        first = FirstLook(
+            session.bus, session.agent(), with_work=given.with_work, cursor=given.cursor
+        )
+        reply = partial(_page, first, begin, pattern, unread_of(session.bus, first.inbox.agent))
+        pager = Pager(session.room, reply, by_the_same_call, _with_answers(first.inbox))
+        return first, *pager.page(waiting(first.inbox, begin, pattern), begin, given.limit)
 
-    reply, page = wait_for(session, look, lambda seen: seen[1].messages, given.wait_s)
+    first, reply, page = wait_for(session, look, lambda seen: seen[2].messages, given.wait_s)
     if page.messages:
         # Where a type hides mail, the hook after this tool may still have to announce that.
-        note_shown(session, page.spans, upto=0 if pattern else page.messages[-1].seq)
+        upto = 0 if pattern else page.messages[-1].seq
+        older = first.first_seq if given.cursor in (None, "0") else None
+        note_shown(session, page.spans, upto=upto, older=older)
     return reply
 
 
 def _page(
-    inbox: Inbox, begin: Cursor, pattern: TypePattern | None, unread: int, page: Paged
+    first: FirstLook, begin: Cursor, pattern: TypePattern | None, unread: int, page: Paged
 ) -> Reply:
     """Return the result of a page."""
+    inbox = first.inbox
     if page.messages:
-        advice = _what_to_acknowledge(inbox, begin, page, pattern)
+        steps = (_what_to_acknowledge(inbox, begin, page, pattern), first.told())
+        advice = " ".join(step for step in steps if step)
         head = f"{counted(unread)} unread for {named(inbox.agent)}."
         return InboxPage.of(page, advice=advice, unread=unread).reply(head)
     more = f", but {counted(unread)} of other types" if pattern and unread else ""
     head = f"Nothing waits for {named(inbox.agent)}{more}."
-    return Reply(InboxPage.of(page, unread=unread), head)
+    return InboxPage.of(page, advice=first.told(), unread=unread).reply(head)
+
+
+def _with_answers(inbox: Inbox) -> Callable[[FramedMessage], FramedMessage]:
+    """Return what adds to a message how it is answered, or as what its reader has answered it."""
+
+    @cache  # a page that must be cut is framed again and again
+    def answered_as(seq: int) -> int | None:
+        request = inbox.bus.log.readable(seq)
+        answer = None if request is None else own_answer(inbox.bus, request, inbox.agent)
+        return None if answer is None else answer.seq
+
+    def add(shown: FramedMessage) -> FramedMessage:
+        is_request = shown.type.endswith(REQUEST)
+        return shown.to_be_answered(answered_as(shown.seq) if is_request else None)
+
+    return add
 
 
 def _pattern(text: str) -> TypePattern:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import AliasChoices, BaseModel, Field
 
 from ....bus import tracing
+from ....bus.bus import Bus
 from ....bus.search.search import Found
-from ....schema.errors import InvalidInput
+from ....schema.errors import InvalidInput, Refused
 from ....schema.message.acted_types import not_acted_upon
 from ....schema.message.draft import ABSENT, Draft
+from ....schema.message.message import Message
 from ....schema.message.patterns import check_pattern
 from ....schema.message.priority import parse_priority
+from ....subscribers.conversations.own_answers import answered_before
 from ....subscribers.overview.read_receipts import read_receipts
 from ...records import Recipients
 from ..session import Session
@@ -56,6 +60,7 @@ class Send(Arguments):
     ] = None
     priority: Literal["interactive", "normal", "background"] = "normal"
     id: Annotated[str | None, Field(description="Sending it twice stores it once.")] = None
+    again: Annotated[bool, Field(description="Answer once more what you answered.")] = False
 
 
 class Sent(Result):
@@ -94,7 +99,10 @@ def _send(session: Session, given: Send) -> Reply:
     drafts = [draft] if to is None else draft.to_each([to] if isinstance(to, str) else to)
     warning = stranger(bus, *(each.to_agent for each in drafts), me=agent)
     warning = not_acted_upon(given.type) or warning
-    receipts = bus.log.append(drafts)
+    with bus.transaction():  # so that no other answer comes between the look and this one
+        if not given.again:
+            _refuse_second_answer(bus, drafts, parent)
+        receipts = bus.log.append(drafts)
     stored = bus.get(receipts[0].seq)
     pairs = zip(drafts, receipts, strict=True)
     seqs = {str(each.to_agent): receipt.seq for each, receipt in pairs}
@@ -108,6 +116,15 @@ def _send(session: Session, given: Send) -> Reply:
         warning=warning,
     )
     return Reply(sent, sent.text())
+
+
+def _refuse_second_answer(bus: Bus, drafts: Sequence[Draft], parent: Message | None) -> None:
+    again = next(filter(None, (answered_before(bus, each) for each in drafts)), None)
+    if again is not None and parent is not None:
+        raise Refused(
+            f"nothing was sent: {again}. If all of it is done, bus_ack(seq={parent.seq});"
+            " another part of the answer is sent with again=true"
+        )
 
 
 # bus_thread ----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from ....bus.bus import Bus
 from ....bus.presence.heartbeats import Heartbeat, Liveness
 from ....schema.process_table import is_running
 from ....subscribers.inboxes.inbox import Inbox
@@ -17,6 +18,9 @@ from .quoted_messages import NOTICE, barred, exact, named
 from .tool import Arguments, Reply, Result, Tool
 
 JOIN = "bus_join"
+
+#: How many ended reservations a warning names.
+_NAMED_PATHS = 5
 
 # bus_join, bus_status ------------------------------------------------------------------------
 
@@ -110,17 +114,28 @@ def _standing(
         reserved=[],
         others_alive=sum(each.agent != agent for each in alive),
     )
+    ended = _ended(bus, agent)
     steps = (advice, READ_IT if standing.unread else None)
     standing.next = " ".join(each for each in steps if each) or None
 
     def reply(number: int) -> Reply:
         left = len(held) - number
         more = f"{left} more files are reserved, and not named here" if left else None
-        said = "; ".join(each for each in (warning, more) if each) or None
+        said = "; ".join(each for each in (warning, ended, more) if each) or None
         record = standing.model_copy(update={"reserved": held[:number], "warning": said})
         return Reply(record, record.text())
 
     return fitted(len(held), reply, session.room)[0]
+
+
+def _ended(bus: Bus, agent: str) -> str | None:
+    """Return a warning about reservations of this name that ended with the last session of it."""
+    ended = bus.reservations.ended_with_sessions(agent)
+    if not ended:
+        return None
+    paths = ", ".join(exact(each.path) for each in ended[:_NAMED_PATHS])
+    more = f" and {len(ended) - _NAMED_PATHS} more" if len(ended) > _NAMED_PATHS else ""
+    return f"your reservations of {paths}{more} ended with the program that made them"
 
 
 # bus_agents ----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from ....schema.message.draft import ABSENT
 from ....schema.message.message import Message
 from ....schema.message.names import PLAIN_CHARS, is_plain
 from ....schema.message.times import format_ts
+from ....subscribers.conversations.own_answers import ANSWERED_AS
 from ....subscribers.conversations.reply_types import ReplyTypes
 
 #: The end of the first line of every text with words of others, and the notice of such a record.
@@ -73,11 +74,17 @@ class FramedMessage(BaseModel):
         """Return this message as it stands within its conversation, which is named once for all."""
         return self.model_copy(update={"conversation": None})
 
-    def to_be_answered(self) -> FramedMessage:
-        """Return this message with the call that answers it, if it is a request."""
+    def to_be_answered(self, answered_as: int | None) -> FramedMessage:
+        """Return this message with the call that answers it, if it is a request.
+
+        Args:
+            answered_as: the seq of its reader's answer; None: it has given none.
+        """
         types = ReplyTypes.of(self.type)
         if types.success is None:
             return self
+        if answered_as is not None:
+            return self.model_copy(update={"answer": f"{ANSWERED_AS} [{answered_as}]"})
         call = f"bus_send(type={quoted(types.success)}, in_reply_to={self.seq})"
         answer = f"{call}; after a failure by {quoted(str(types.failure))}"
         return self.model_copy(update={"answer": answer})
@@ -91,12 +98,16 @@ class FramedMessage(BaseModel):
 
     def text(self) -> str:
         """Return the message as text: one line of the bus, and the body behind bars."""
-        answer = f"\nAnswer it by {self.answer}." if self.answer else ""
+        answer = f"\n{self._about_answer()}" if self.answer else ""
         more = f"\n{self.more}" if self.more else ""
         if "payload" not in self.model_fields_set:
             return f"{self._head('')}{more or ', without a payload'}{answer}"
         part = f" ({self.part})" if self.part else ""
         return f"{self._head(part)}\n{barred(text_of(self.payload))}{more}{answer}"
+
+    def _about_answer(self) -> str:
+        is_done = str(self.answer).startswith(ANSWERED_AS)
+        return f"Note: {self.answer}." if is_done else f"Answer it by {self.answer}."
 
     def _head(self, part: str) -> str:
         to = named(self.to) if self.to else "all"

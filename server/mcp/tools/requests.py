@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from anyio.from_thread import check_cancelled
 from pydantic import BeforeValidator, Field
@@ -10,14 +10,15 @@ from pydantic_core import PydanticCustomError
 
 from ....schema.errors import InvalidInput, NotFound
 from ....schema.message.draft import ABSENT
-from ....subscribers.conversations.answers import Answer, check, receive
+from ....schema.message.priority import parse_priority
+from ....subscribers.conversations.answers import Answer, check, double_answers, receive
 from ....subscribers.conversations.answers import named as conversation_named
 from ....subscribers.conversations.reply_types import ReplyTypes
 from ....subscribers.inboxes.seen_mail import Shown
 from ....subscribers.requests import Request
 from ..session import Session
 from .common import Conversation, Payload, Wait, note_shown, stranger, wait_for
-from .pages import Cursor, Paged, Pager, by_thread
+from .pages import MAX_PAGE, Cursor, Paged, Pager, by_thread
 from .quoted_messages import NOTICE, FramedMessage, exact, shown
 from .tool import Arguments, Reply, Result, Tool
 
@@ -46,6 +47,7 @@ class Ask(Arguments):
     to: Annotated[
         str | None, BeforeValidator(_one), Field(description="Agent. Default: any worker.")
     ] = None
+    priority: Literal["interactive", "normal", "background"] = "normal"
     wait_s: Wait = WAIT_S
 
 
@@ -71,7 +73,10 @@ def _request(session: Session, given: Ask) -> Reply:
         raise InvalidInput(f"type {given.type[:80]!a} asks for nothing: end it in .request")
     warning = stranger(bus, given.to, me=agent)
     payload = given.payload if "payload" in given.model_fields_set else ABSENT
-    receipt = bus.publish(given.type, payload, from_agent=agent, to_agent=given.to)
+    priority = parse_priority(given.priority)
+    receipt = bus.publish(
+        given.type, payload, from_agent=agent, to_agent=given.to, priority=priority
+    )
     sent = Request.published(bus, receipt.seq, reply_types, is_new=not receipt.duplicate)
     answer = wait_for(session, sent.check, lambda seen: seen.reply, given.wait_s)
     return _handed_over(session, answer, sent.asker, warning or sent.unserved)
@@ -88,7 +93,9 @@ def _check(session: Session, given: Check) -> Reply:
         raise InvalidInput(
             "this conversation began with no request; bus_thread shows what came of it"
         ) from error
-    return _handed_over(session, answer, session.reader())
+    several = [each.reply.seq for each in double_answers(bus, conversation) if each.reply]
+    warning = f"it was answered twice: all answers are {several[:MAX_PAGE]}" if several else None
+    return _handed_over(session, answer, session.reader(), warning)
 
 
 def _handed_over(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
@@ -10,6 +11,7 @@ from pydantic import BaseModel, Field
 from ....bus.reservations.project_paths import paths_from_root
 from ....bus.reservations.reservations import DEFAULT_RESERVATION_S, Conflict, Reservation
 from ....schema.errors import InvalidInput
+from ....subscribers.overview.reservation_holders import holder_of, take_over
 from ..session import Session
 from .pages import fitted
 from .quoted_messages import NOTICE, barred, exact, named
@@ -24,6 +26,7 @@ MAX_NAMED = 20
 #: The next step with reserved files, and with those of others.
 RELEASE = "When done: bus_reserve again with mode='release'."
 WAIT = "Do not edit them now: work on something else, ask the holder with bus_send, or try later."
+TAKE = "From a holder that is dead or silent for 5 min: mode='take-over', with a reason."
 
 
 class Reserve(Arguments):
@@ -32,7 +35,7 @@ class Reserve(Arguments):
     paths: Annotated[
         list[str], Field(min_length=1, description="Files, folders, globs, from the project root.")
     ]
-    mode: Literal["exclusive", "shared", "release"] = "exclusive"
+    mode: Literal["exclusive", "shared", "release", "take-over"] = "exclusive"
     minutes: Annotated[float, Field(gt=0, le=1440)] = DEFAULT_RESERVATION_S / 60
     reason: Annotated[str | None, Field(description="For agents that want them too.")] = None
 
@@ -46,11 +49,13 @@ class ReservedFile(BaseModel):
     token: int
     reason: str | None = None
     wanted: str | None = None
+    holder: str | None = None
 
     def text(self) -> str:
         """Return what conflicts with a wanted path, with its holder's reason behind a bar."""
         wanted = f"{exact(self.wanted)}: " if self.wanted else ""
-        head = f"{wanted}{named(self.agent)} has {exact(self.path)} until {self.until}"
+        about = f" ({self.holder})" if self.holder else ""
+        head = f"{wanted}{named(self.agent)} has {exact(self.path)} until {self.until}{about}"
         return f"{head}\n{barred(self.reason)}" if self.reason else head
 
 
@@ -71,12 +76,18 @@ def _reserve(session: Session, given: Reserve) -> Reply:
     paths = [each for path in given.paths for each in _from_root(path, session)]
     if given.mode == "release":
         return _release(session, agent, paths)
-    found = bus.reservations.reserve(
+    reserve = bus.reservations.reserve
+    if given.mode == "take-over":
+        if given.reason is None:
+            raise InvalidInput("say in reason why you take over: the holder is told")
+        reserve = partial(take_over, bus)
+    found = reserve(
         paths,
         agent,
         shared=given.mode == "shared",
         lease_s=given.minutes * 60,
         reason=given.reason,
+        session=session.process,
     )
     if not found.granted:
         return _refused(session, found.conflicts)
@@ -106,12 +117,16 @@ def _files(held: Sequence[Reservation]) -> list[ReservedFile]:
 
 
 def _refused(session: Session, conflicts: Sequence[Conflict]) -> Reply:
+    holders = [holder_of(session.bus, each.held) for each in conflicts[:MAX_CONFLICTS]]
     against = [
         ReservedFile(
-            **each.held.record(), wanted=None if each.path == each.held.path else each.path
+            **each.held.record(),
+            wanted=None if each.path == each.held.path else each.path,
+            holder=str(holder),
         )
-        for each in conflicts[:MAX_CONFLICTS]
+        for each, holder in zip(conflicts, holders, strict=False)
     ]
+    may_follow = any(each.may_be_followed for each in holders)
 
     def refused(number: int) -> Reply:
         more = len(conflicts) - number
@@ -120,7 +135,7 @@ def _refused(session: Session, conflicts: Sequence[Conflict]) -> Reply:
             reservations=[],
             conflicts=against[:number],
             warning=f"{more} more conflicts are not shown" if more else None,
-            next=WAIT,
+            next=f"{WAIT} {TAKE}" if may_follow else WAIT,
             notice=NOTICE,
         )
         texts = (each.text() for each in record.conflicts)

@@ -19,7 +19,7 @@ export async function receipts(seq) {
 
 /** The hits of a search, best first: { message, snippet, marks } each. */
 export async function search(parameters) {
-  return (await get("/v1/search", parameters)).found;
+  return (await get("/v1/search", parameters)).messages;
 }
 
 export function publish(draft) {

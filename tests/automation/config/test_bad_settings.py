@@ -165,6 +165,14 @@ def test_schedules_of_a_plugin_have_ids_of_their_own(folder: Folder) -> None:
         ("{from: a, event_type: e, to: b c}", "to: 'b c' has another form; write PLUGIN or"),
         ("{from: a, event_type: e, to: b.c, command: d}", "command: 'b.c' names a command alrea"),
         ("{from: a, event_type: e, to: b, if: x}", "if: 'if' is not a setting here"),
+        (
+            "{from: core.x, event_type: e, to: b}",
+            "from: 'core.x' has another form; write PLUGIN, o",
+        ),
+        (
+            "{from: core.switch, event_type: ductile.switch.true, to: b, broadcast: true}",
+            "broadcast: events of conditions are told to nobody else",
+        ),
         ("5", ": write a map"),
     ],
 )

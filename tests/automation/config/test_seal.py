@@ -49,6 +49,28 @@ def test_a_sealed_folder_is_taken_without_a_warning(sealed: Folder) -> None:
     assert [token.scopes for token in config.tokens] == [(), ("*",)]
 
 
+@pytest.mark.parametrize("name", ["admin.json", "scopes/a/admin.json", "../admin.json"])
+@pytest.mark.requirement("D-119")
+def test_scopes_are_sealed_wherever_a_token_has_them(sealed: Folder, name: str) -> None:
+    tokens = (sealed.path / "tokens.yaml").read_text()
+    sealed.write_as("tokens.yaml", tokens.replace("scopes/admin.json", name))
+    sealed.write_as(name, '{"scopes": ["jobs:ro"]}')
+    sealed.lock()
+    config = sealed.load(ENVIRON)
+    assert [token.scopes for token in config.tokens] == [(), ("jobs:ro",)]
+    sealed.write_as(name, '{"scopes": ["*"]}')
+    (found,) = sealed.told(**ENVIRON)
+    assert "admin.json: this file is not as it was sealed" in found
+
+
+@pytest.mark.parametrize("name", ["gone.json", "scopes", ".", "''", "[a]", "{a: b}", '"a\\0b"'])
+def test_a_seal_has_no_scopes_that_are_no_file(sealed: Folder, name: str) -> None:
+    tokens = (sealed.path / "tokens.yaml").read_text()
+    sealed.write_as("tokens.yaml", tokens.replace("scopes/admin.json", name))
+    sealed.lock()
+    assert [told for told in sealed.told(**ENVIRON) if ".checksums" in told] == []
+
+
 @pytest.mark.parametrize("name", ["tokens.yaml", "webhooks.yaml", "scopes/admin.json"])
 def test_d_151_tampered_tokens_refuse_the_start(sealed: Folder, name: str) -> None:
     path = sealed.path / name
@@ -57,6 +79,15 @@ def test_d_151_tampered_tokens_refuse_the_start(sealed: Folder, name: str) -> No
     with pytest.raises(ConfigFaults) as refused:
         sealed.load(ENVIRON)
     assert refused.value.exit_code == EX_CONFIG == 78
+
+
+@pytest.mark.requirement("D-134")
+@pytest.mark.parametrize("name", ["config.yaml", "tokens.yaml", "routes.yaml"])
+def test_what_is_no_yaml_is_named_and_no_change_of_who_comes_in(sealed: Folder, name: str) -> None:
+    sealed.write_as(name, (sealed.path / name).read_text() + "x: [\n")
+    told = [each for each in sealed.told(**ENVIRON) if "this file is not as it was" not in each]
+    assert told[0].startswith(f"{name}:")
+    assert [each for each in told if "tokens, scopes or webhooks" in each] == []
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "routes.yaml"])

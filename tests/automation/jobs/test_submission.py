@@ -1,6 +1,8 @@
 """Taking jobs in: their fields, the producers, and what is kept out."""
 
+import json
 import logging
+import sqlite3
 from pathlib import Path
 
 import apsw
@@ -72,6 +74,20 @@ FIELDS = (
     *("dedupe_key", "created_at", "started_at", "completed_at", "next_retry_at", "last_error"),
     *("parent_job_id", "source_event_id"),
 )
+
+
+@pytest.mark.parametrize("payload", [None, {"a": 1}, {"payload_ref": None}, ["x" * 5_000]])
+def test_any_program_with_sqlite_learns_which_blob_a_payload_is(
+    bus: Bus, bus_dir: Path, payload: object
+) -> None:
+    submit(bus, payload=payload)
+    with sqlite3.connect(bus_dir / "bus.db") as file:
+        ((found,),) = file.execute("SELECT payload FROM job_queue").fetchall()
+        ((ref,),) = file.execute("SELECT payload_ref FROM messages").fetchall()
+    assert json.loads(found) == ({"payload_ref": ref} if ref else payload)
+    assert (ref is not None) == isinstance(payload, list)
+    if ref is not None:
+        assert json.loads((bus_dir / "blobs" / ref).read_bytes()) == payload
 
 
 def test_d_10_d_11_a_new_job_has_the_documented_fields(bus: Bus) -> None:

@@ -43,10 +43,14 @@ Rest = Callable[[Given], None]
 
 @dataclass
 class PipelineModel:
-    """The jobs of a run, by what each comes from and its step: plugin, payload, context, faulty."""
+    """The jobs of a run, by what each comes from and its step: plugin, payload, context, faulty.
+
+    And the answers of its conditions.
+    """
 
     pipelines: dict[str, Pipeline]
     jobs: dict[tuple[Any, ...], tuple[str, Payload, Payload, bool]] = field(default_factory=dict)
+    answers: dict[tuple[Any, ...], bool] = field(default_factory=dict)
 
     def run(self, name: str, payload: Payload) -> None:
         steps = self.pipelines[name].steps
@@ -62,6 +66,8 @@ class PipelineModel:
         return None
 
     def _step(self, step: Step, at: tuple[Any, ...], given: Given, rest: Rest) -> None:
+        if step.condition is not None:
+            self.answers[given.source, at] = _holds(step.condition, given)
         if step.condition is not None and not _holds(step.condition, given):
             rest(given)
         elif step.call is not None:

@@ -121,6 +121,22 @@ def test_calls_in_a_circle_are_refused_with_the_circle(folder: Folder) -> None:
     )
 
 
+@pytest.mark.parametrize("outcome", ["true", "false"])
+def test_a_pipeline_that_its_own_condition_begins_is_refused(folder: Folder, outcome: str) -> None:
+    asked = "if: {path: payload.n, op: exists}"
+    begins = f"- {{name: p, on: ductile.switch.{outcome}, steps: ["
+    q = f"- {{name: q, on: f, steps: [{{uses: a, {asked}}}]}}"
+    for steps in (
+        f"{{uses: a, {asked}}}",
+        f"{{split: [{{uses: a}}, {{uses: b, {asked}}}]}}",
+        "{call: q}",
+    ):
+        (found,) = told(folder, f"{begins}{steps}]}}\n{q}")
+        assert found.startswith(f"pipelines[0]: it begins with ductile.switch.{outcome} and asks")
+    assert told(folder, f"{begins}{{uses: a}}, {{uses: b, {asked}}}]}}") == []
+    assert told(folder, f"{begins}{{uses: a}}], {asked}}}") == []
+
+
 def test_a_pipeline_that_calls_itself_is_refused(folder: Folder) -> None:
     (found,) = told(folder, "- {name: p, on: e, steps: [{call: p}]}")
     assert "p calls p" in found

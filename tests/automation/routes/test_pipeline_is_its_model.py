@@ -14,8 +14,9 @@ from ackbus import Bus
 from ackbus.automation.config.flows import Pipeline, Predicate, Step
 from ackbus.automation.config.records import Frozen
 from ackbus.automation.jobs.plugin_run import PluginJob, RunEnd
+from ackbus.automation.records.job_log import JobLog
 from ackbus.automation.routes.router import Router
-from ackbus.automation.routes.tree import Tree
+from ackbus.automation.routes.tree import RunJob, Tree
 
 from ...sizes import size
 from ..conftest import Folder
@@ -95,7 +96,16 @@ def test_a_pipeline_runs_as_its_model(
     message = hand.bus.get(first)
     assert message is not None
     assert message.in_reply_to is not None
-    assert len(Tree.of(hand.bus, message.in_reply_to).jobs) == len(ran)
+    jobs = Tree.of(hand.bus, message.in_reply_to).jobs
+    answers = [answer_of(hand.bus, job) for job in jobs if job.plugin == "core.switch"]
+    assert sorted(answers) == sorted(model.answers.values())
+    assert len(jobs) == len(ran) + len(answers)
+
+
+def answer_of(bus: Bus, job: RunJob) -> bool:
+    (entry,) = JobLog.of(bus).of_job(job.message.id)
+    assert entry.answer is not None
+    return bool(entry.answer["matched"])
 
 
 def run_with_crashes(hand: ByHand, crashes: set[int]) -> list[PluginJob]:

@@ -7,7 +7,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ackbus.automation.config.snapshot import BreakerConfig, ScheduleEntry, Window
+from ackbus.automation.jobs.job_request import Duplicate, JobRequest, Submitted
+from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.schedules.tables import Decisions, Schedules
+from ackbus.subscribers.queues.policy_change import change_policy
 
 from .stage import BEGIN_MS, MINUTE_MS, Stage, entry
 
@@ -287,3 +290,72 @@ def test_healthy_clock_changes_nothing_at_a_restart(stage: Stage) -> None:
         stage.begin()
         stage.take(*entries, max_outstanding_polls=9)
         assert Schedules.of(stage.bus).all() == before
+
+
+NEVER = entry(at_ms=BEGIN_MS + 10 * YEAR * MINUTE_MS, id="never", command="never")
+
+
+def fail_one(stage: Stage, pause: int) -> None:
+    """Fail a job, which is to be tried again after a pause in minutes."""
+    change_policy(stage.bus, "plugin.feed", by="test", retry="failures", max_attempts=4)
+    Submission(stage.bus).submit(JobRequest(plugin="feed", command="now", submitted_by="cli"))
+    (claim,) = stage.claims()
+    stage.queue.fail(claim, "no", retry=True, after_s=pause * 60)
+    assert stage.claims() == []
+
+
+def retried_after(stage: Stage, pause: int) -> bool:
+    """Whether the one job that has failed is tried after its pause, in minutes, and not before."""
+    early = stage.claims()
+    stage.clock.go(pause - 1)
+    early += stage.claims()
+    stage.clock.go(2)
+    return not early and len(stage.claims()) == 1
+
+
+@pytest.mark.parametrize("restart", [False, True], ids=["running", "restarted"])
+@pytest.mark.parametrize("ahead", STEPS.values(), ids=STEPS)
+def test_a_job_that_failed_by_a_clock_that_was_ahead_is_tried_after_its_pause(
+    stage: Stage, ahead: int, restart: bool
+) -> None:
+    stage.take(NEVER)
+    stage.clock.go(ahead)
+    fail_one(stage, pause=5)
+    stage.tick()
+    stage.clock.go(-ahead)
+    if restart:
+        stage.begin()
+        stage.take(NEVER)
+    stage.tick()
+    assert retried_after(stage, 5)
+
+
+@pytest.mark.parametrize("ahead", [0, HOUR, DAY])
+def test_a_pause_by_a_right_clock_stays_as_it_is(stage: Stage, ahead: int) -> None:
+    """Also where the clock is ahead afterwards, for less than the pause lasts, and is set back."""
+    stage.take(NEVER)
+    fail_one(stage, pause=2 * DAY)
+    for minutes in (ahead, -ahead):
+        stage.clock.go(minutes)
+        stage.tick()
+    assert retried_after(stage, 2 * DAY)
+
+
+@pytest.mark.parametrize("ahead", STEPS.values(), ids=STEPS)
+def test_a_success_by_a_clock_that_was_ahead_keeps_its_key_for_the_window_from_now(
+    stage: Stage, ahead: int
+) -> None:
+    change_policy(stage.bus, "plugin.feed", by="test", dedupe_window_s=30 * 60)
+    stage.take(NEVER)
+    request = JobRequest(plugin="feed", command="now", submitted_by="cli", dedupe_key="k")
+    stage.clock.go(ahead)
+    Submission(stage.bus).submit(request)
+    assert stage.work() == 1
+    for minutes in (0, -ahead):
+        stage.clock.go(minutes)
+        stage.tick()
+    found = []
+    for minutes in (0, 29, 2):
+        stage.clock.go(minutes)
+        found.append(type(Submission(stage.bus).submit(request)))
+    assert found == [Duplicate, Duplicate, Submitted]

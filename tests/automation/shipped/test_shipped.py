@@ -107,6 +107,40 @@ def test_a_file_of_somebody_else_stays_where_there_is_no_manifest(
     assert program.read_bytes() == (SHIPPED / "watch/run.pl").read_bytes()
 
 
+@pytest.mark.parametrize("link", ["plugins", "plugins/watch", "plugins/watch above"])
+def test_no_plugin_is_copied_through_a_link_that_leaves_the_configuration(
+    run_bus: RunBus, folder: Folder, tmp_path: Path, link: str
+) -> None:
+    """A clone brings links; what was written there would run elsewhere, or replace a program."""
+    folder.write(config="plugin_roots: [plugins]")
+    outside = tmp_path / "outside"
+    (outside / "watch").mkdir(parents=True)
+    place = folder.path / link.removesuffix(" above")
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to("../../outside" if link.endswith("above") else outside)
+    for more in ((), ("--replace",)):
+        refused = add(run_bus, folder, "watch", *more)
+        assert (refused.code, refused.err.count("\n")) == (3, 1), refused
+        assert " is a link to " in refused.err
+    assert sorted(os.listdir(outside)) == ["watch"]
+    assert os.listdir(outside / "watch") == []
+
+
+def test_a_link_within_the_configuration_and_a_root_that_is_named_elsewhere_are_used(
+    run_bus: RunBus, folder: Folder, tmp_path: Path
+) -> None:
+    (folder.path / "kept").mkdir()
+    (folder.path / "plugins").symlink_to("kept")
+    folder.write(config="plugin_roots: [plugins]")
+    assert add(run_bus, folder, "watch").code == 0
+    assert (folder.path / "kept/watch/manifest.yaml").exists()
+    (tmp_path / "far").mkdir()
+    (tmp_path / "link").symlink_to("far")
+    folder.write(config=f"plugin_roots: ['{tmp_path}/link']")
+    assert add(run_bus, folder, "watch").code == 0
+    assert (tmp_path / "far/watch/manifest.yaml").exists()
+
+
 def test_a_copy_that_broke_off_is_no_plugin_and_is_finished(
     run_bus: RunBus, folder: Folder
 ) -> None:

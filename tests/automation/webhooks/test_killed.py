@@ -202,7 +202,7 @@ def kill_again_and_again(service: ServiceProcess, kills: int, is_over: threading
 @pytest.mark.slow
 @pytest.mark.requirement("D-01")
 def test_each_delivery_is_one_job_through_random_kills(folder: Folder, tmp_path: Path) -> None:
-    count, kills = size(sample=12, whole=300), size(sample=4, whole=60)
+    count, kills = size(sample=8, whole=300), size(sample=2, whole=60)
     ran, port = tmp_path / "ran", free_port()
     folder.write(config=config().replace("127.0.0.1:0", f"127.0.0.1:{port}"))
     folder.plugin("echo", run=OK.replace("cat >", f"echo $BUS_JOB_ID >> {ran}\ncat >"))

@@ -96,7 +96,10 @@ def test_u_42_to_u_46_a_job_from_end_to_end(door: httpx.Client) -> None:
     post(door, f"{path}/log", 400, message="  ")
     post(door, "/jobs/none/log", 404, message="x")
     ids = [post(door, f"{path}/log", **{field: "line"})["logId"] for field in ("message", "line")]
-    page = get(door, f"{path}/logs", limit=1)
+    newest = get(door, f"{path}/logs", limit=1)
+    assert ([each["id"] for each in newest["logs"]], newest["cursor"]) == (ids[1:], ids[1])
+    assert [each["id"] for each in get(door, f"{path}/logs")["logs"]] == ids
+    page = get(door, f"{path}/logs", afterId=0, limit=1)
     assert ([each["id"] for each in page["logs"]], page["cursor"]) == (ids[:1], ids[0])
     page = get(door, f"{path}/logs", afterId=page["cursor"])
     assert ([each["id"] for each in page["logs"]], page["cursor"]) == (ids[1:], ids[1])

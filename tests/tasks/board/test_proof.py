@@ -155,7 +155,7 @@ def test_a_changed_proof_does_not_agree(workshop: Workshop) -> None:
         ]
     assert verify(workshop.bus, {**proof, "form": "x"})[0].startswith("this is no landing proof")
     assert verify(workshop.bus, {**proof, "task": "two"}) == [
-        "no task is named 'two', or has landed as such a commit"
+        "no task is named 'two', or has landed as such a commit; see 'bus task list --all'"
     ]
 
 

@@ -133,6 +133,7 @@ def test_u_46_output_is_read_by_a_cursor_while_the_job_runs(jobs: JobQueue, cloc
         seen += [line.text for line in page]
         after = page[-1].id
     assert seen == [f"line {number}" for number in range(7)]
+    assert [line.text for line in jobs.logs(id, limit=2)] == ["line 5", "line 6"]
     for blank in ("", "  \n", None, 7):
         with pytest.raises(InvalidInput, match="message is required"):
             jobs.log(id, blank)

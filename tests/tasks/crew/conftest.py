@@ -1,8 +1,5 @@
 """Crews as processes beside the test."""
 
-import os
-import signal
-import subprocess
 import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,11 +9,12 @@ import pytest
 
 from ackbus import Bus
 
+from ...command_server import Command, shared_server
 from ...conftest import wait_until
 
 BUS = Path(sysconfig.get_path("scripts"), "bus")
 
-StartCrew = Callable[[str], "subprocess.Popen[bytes]"]
+StartCrew = Callable[[str], Command]
 
 
 @pytest.fixture
@@ -29,18 +27,13 @@ def bus(bus_dir: Path) -> Iterator[Bus]:
 @pytest.fixture
 def start_crew(project: Path, bus_dir: Path, bus_env: dict[str, str]) -> Iterator[StartCrew]:
     """Starts ``bus crew start`` on a file of this text in ``project``, and waits until it runs."""
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[Command] = []
 
-    def start(text: str) -> "subprocess.Popen[bytes]":
+    def start(text: str) -> Command:
         (project / "crew.yaml").write_text(dedent(text))
         with (project / "crew.out").open("ab") as out:
-            process = subprocess.Popen(
-                [BUS, "crew", "start", "crew.yaml"],
-                cwd=project,
-                env=bus_env,
-                stdout=out,
-                stderr=out,
-            )
+            line = ["crew", "start", "crew.yaml"]
+            process = shared_server().start_into(out, line, cwd=project, env=bus_env)
         started.append(process)
         told = bus_dir / "crew.json"
         wait_until(
@@ -54,5 +47,5 @@ def start_crew(project: Path, bus_dir: Path, bus_env: dict[str, str]) -> Iterato
     yield start
     for process in started:
         if process.poll() is None:
-            os.kill(process.pid, signal.SIGTERM)
+            process.terminate()
             process.wait(30)

@@ -129,6 +129,24 @@ def test_u_59_the_session_of_a_completion_hears_of_each_step(yard: Yard) -> None
     assert message.in_reply_to == ids[0]
 
 
+@pytest.mark.parametrize("session", ["s1", "elsewhere", "", 7, None])
+def test_u_59_the_session_of_a_task_hears_of_each_step(yard: Yard, session: object) -> None:
+    """U-59: also where a worker of ours has done the job; the job says whose it is."""
+    sessions = Sessions(yard.bus)
+    sessions.create("s1")
+    head = yard.branch("w/one", a=lines(l5="five"))
+    yard.approve("one", head, prompt={"prompt": "Mend it", "sessionId": session})
+    assert yard.integrate("true") == {"one": "landed"}
+    (completion,) = yard.said("task.completion")
+    named = session if isinstance(session, str) and session else None
+    assert completion.payload.get("sessionId") == named
+    events = [event.envelope for event in sessions.replay("s1")]
+    assert [each["payload"]["text"].split()[0] for each in events] == (
+        ["integrator", "Check", "Merged"] if session == "s1" else []
+    )
+    assert {each["correlationId"] for each in events} <= {completion.id}
+
+
 def test_conflict_names_files_and_the_task_that_changed_them(yard: Yard) -> None:
     """U-57: a conflict with a base that has not moved ends the attempt."""
     yard.task("one", a=lines(l5="five"))

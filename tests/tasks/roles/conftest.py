@@ -16,6 +16,7 @@ from ackbus.tasks.steps.messages import QUEUES
 from ackbus.tasks.steps.queues import open_queue
 from ackbus.tasks.steps.tasks import Tasks
 
+from ...command_server import Command, shared_server
 from ...conftest import Ended, RunBus
 from ..conftest import enter
 
@@ -88,7 +89,7 @@ def jobs(bus: Bus) -> Jobs:
     return Jobs(bus)
 
 
-RunWorker = Callable[..., "subprocess.Popen[bytes]"]
+RunWorker = Callable[..., Command]
 
 
 @pytest.fixture
@@ -115,15 +116,15 @@ def run_planner(repo: Path, run_bus: RunBus) -> Callable[..., Ended]:
 @pytest.fixture
 def start_worker(repo: Path, bus_env: dict[str, str]) -> Iterator[RunWorker]:
     """Starts ``bus task work`` in ``repo`` with a shell script as its program."""
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[Command] = []
 
     def start(
         script: str, *options: str, worker: str = "w1", wait: bool = True, **env: str
-    ) -> "subprocess.Popen[bytes]":
-        line = [BUS, "task", "work", "--worker", worker, *options, "--", "sh", "-c", dedent(script)]
+    ) -> Command:
+        line = ["task", "work", "--worker", worker, *options, "--", "sh", "-c", dedent(script)]
         with (repo / f"{worker}.out").open("ab") as out:
-            process = subprocess.Popen(
-                line, cwd=repo, env=bus_env | env, stdout=out, stderr=out, start_new_session=True
+            process = shared_server().start_into(
+                out, line, cwd=repo, env=bus_env | env, new_session=True
             )
         started.append(process)
         if wait:

@@ -44,6 +44,17 @@ def test_request_becomes_jobs(jobs: Jobs, run_planner: RunPlanner, bus: Bus) -> 
     assert jobs.states("requests") == ["succeeded"]
 
 
+def test_u_59_jobs_are_of_the_session_of_their_request(
+    jobs: Jobs, run_planner: RunPlanner, bus: Bus
+) -> None:
+    """So that it hears of their integration; a job may name another one."""
+    payload = {"prompt": "x", "sessionId": "s1"}
+    enter(bus, Draft("task.request", payload, from_agent="me", to_agent="tasks"))
+    run_planner('jobs += [{"prompt": "a"}, {"prompt": "b", "sessionId": "s2"}]')
+    told = [each.payload for each in bus.read(type=QUEUES["jobs"])]
+    assert [each["sessionId"] for each in told] == ["s1", "s2"]  # type: ignore[call-overload, index]
+
+
 def test_u_39_session_hears_that_its_request_waited_too_long(
     jobs: Jobs, run_planner: RunPlanner, bus: Bus
 ) -> None:

@@ -2,9 +2,10 @@
 
 import pytest
 
-from ackbus import Bus, InvalidInput, Queue
-from ackbus.tasks.steps.errors import TaskExists
+from ackbus import Bus, InvalidInput, Outcome, Queue
+from ackbus.tasks.steps.errors import TaskExists, TaskNotFound
 from ackbus.tasks.steps.planning import NewJob
+from ackbus.tasks.steps.task_jobs import TaskJobs
 from ackbus.tasks.steps.tasks import Tasks
 
 from ..conftest import new_task
@@ -111,3 +112,30 @@ def test_job_that_waits_is_no_work_yet(bus: Bus, tasks: Tasks) -> None:
     tasks.plan(chain("a", "b"), agent="planner")
     claims = Queue.open(bus, "jobs").claim("w", group="tasks", limit=9)
     assert [claim.message.payload["task"] for claim in claims] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("name", "left"),
+    [("a", ["free"]), ("b", ["a", "free"]), ("c", ["a", "b", "free"]), ("free", ["a", "b", "c"])],
+)
+@pytest.mark.parametrize("state", ["waits", "is claimed", "is dead"])
+def test_a_job_whose_task_has_not_begun_is_cancelled_with_what_needs_it(
+    bus: Bus, tasks: Tasks, name: str, left: list[str], state: str
+) -> None:
+    """Issue 31, item 21: its worker loses the claim, and the name is free again."""
+    tasks.plan([*chain("a", "b", "c"), NewJob(task="free")], agent="planner")
+    queue, claim = Queue.open(bus, "jobs"), None
+    if state != "waits":
+        claims = {each.message.payload["task"]: each for each in queue.claim("w", limit=9)}
+        claim = claims.pop(name, None)
+        for other in claims.values():
+            queue.release(other)
+    if claim is not None and state == "is dead":
+        queue.end(claim, Outcome(status="failed", error="no way", retry=False))
+    job = tasks.cancel(name, agent="lead", reason="not wanted")
+    assert (job.state, job.reason) == ("CANCELLED", "not wanted")
+    assert sorted(each.task for each in TaskJobs(bus).without_task()) == left
+    assert claim is None or queue.status(claim) != "active"
+    with pytest.raises(TaskNotFound, match="there is no task"):
+        tasks.cancel(name, agent="lead")
+    tasks.plan([NewJob(task=name)], agent="planner")

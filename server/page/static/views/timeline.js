@@ -81,7 +81,7 @@ class Timeline {
     this.#isComplete = true;
     const { q, ...filters } = this.filters;
     const words = q.match(/"[^"]*"|\S+/g)?.map((word) => word.replaceAll('"', "")).filter(Boolean);
-    const found = await bus.search({ ...filters, q: words, limit: PAGE });
+    const found = await bus.search({ ...filters, words, limit: PAGE });
     return found.map(({ message, ...found }) => ({ message, found })).reverse();
   }
 

@@ -14,8 +14,8 @@ from ...subscribers.views import Views
 from ..records.planned_jobs import PlannedJobs
 from ..records.task import PRIORITIES
 from ..records.task_table import TaskTable
-from ..steps.messages import JOBS
-from ..steps.planning import task_of_job
+from .messages import JOBS
+from .planning import task_of_job
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,6 +83,21 @@ class TaskJob:
         if self.state in STUCK:
             return f"seq {self.seq}: {self.reason or 'no worker could begin'}; see 'bus dead list'"
         return self.reason or f"{PRIORITIES[self.priority]} job of {self.requester}"
+
+    @property
+    def next_step(self) -> str:
+        """Return why no step of its task goes yet, and what can be done, for errors."""
+        if self.state in STUCK:
+            return f"task {self.task!r} never began: its job is {self.state}, {self.note}"
+        waits = {
+            "PLANNED": self.note,
+            "QUEUED": "waits for a worker, as 'bus task work' is",
+            "RUNNING": f"is {self.worker}'s, who makes its work tree",
+        }
+        return (
+            f"task {self.task!r} has not begun: its job {waits[self.state]};"
+            f" 'bus task cancel {self.task}' takes it back"
+        )
 
     def record(self) -> dict[str, Any]:
         """Return its JSON object: the fields of a task, those without a value as null."""

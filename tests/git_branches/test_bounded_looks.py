@@ -1,0 +1,70 @@
+"""Git that looks prints no more than is taken: a few KiB of objects may stand for many GB."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ackbus.git import history, limited
+from ackbus.git.branches.changes import text_of
+from ackbus.git.history import Filters, traffic
+from ackbus.git.limited import lines_of, run_limited
+from ackbus.git.repository import GitFailed
+from ackbus.git.sealed import sealed_around
+from ackbus.git.trees.work_trees import WorkTrees
+
+from ..cli.git import Git
+
+pytestmark = pytest.mark.skipif(
+    os.name != "posix" or not hasattr(os, "memfd_create"), reason="Linux"
+)
+
+
+def test_program_that_prints_for_ever_is_ended_by_its_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limited, "LOOK_OUTPUT_BYTES", 1 << 20)
+    ended = run_limited(
+        ["yes"], folder=str(tmp_path), environment=dict(os.environ), limit_s=60, is_look=True
+    )
+    assert ended is not None
+    assert (ended.is_too_much, ended.out) == (True, b"")
+
+
+def test_diff_that_is_too_long_is_told_of(
+    main: Git, trees: WorkTrees, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limited, "LOOK_OUTPUT_BYTES", 1 << 20)
+    base = main.head
+    main.commit("large", text=f"{'a' * 999}\n" * 3000)
+    with pytest.raises(GitFailed, match="prints is more than is taken of a look"):
+        text_of(sealed_around(str(main.path)), base, main.head)
+    main.commit("small")
+    assert "+new" in text_of(sealed_around(str(main.path)), f"{main.head}~", main.head)
+
+
+def test_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limited, "_LINE_BYTES", 1000)
+    ours, theirs = os.pipe()
+    os.write(theirs, b"short\n" + b"x" * 1001)
+    try:
+        found = lines_of(ours, 60, 60)
+        assert next(found) == b"short\n"
+        with pytest.raises(OverflowError, match="a line has more than"):
+            next(found)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_commit_with_more_messages_than_are_held_is_named(
+    main: Git, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = '{{"id":"m-{0}","ts":"2026-01-01T00:00:00.000Z","type":"t","from":"a"}}\n'
+    main.commit(".worker-state/bus.jsonl", text=line.format(1))
+    monkeypatch.setattr(history, "_MOST_BYTES", 1000)
+    assert [len(each.messages) for each in traffic(str(main.path), filters=Filters())] == [1]
+    main.commit(".worker-state/bus.jsonl", text="".join(map(line.format, range(20))))
+    with pytest.raises(GitFailed, match="too many to show; name a range without it"):
+        list(traffic(str(main.path), filters=Filters()))
+    assert len(list(traffic(str(main.path), "HEAD~", filters=Filters()))) == 1

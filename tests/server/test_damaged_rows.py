@@ -1,0 +1,53 @@
+"""A row that no ackbus wrote is named at each door in the place of an error that nobody meant."""
+
+from pathlib import Path
+
+import pytest
+
+from ackbus import Bus, Queue
+
+from ..conftest import RunBus
+from ..hostile_bus.attacks import Column, store
+from .conftest import Serve
+from .mcp_clients import in_process, text_of
+
+#: What each door says of the row of the fixture.
+NAMED = "in the table queues, the row of id 1 has bytes in ageing_ms, which takes a whole number"
+
+
+@pytest.fixture
+def damaged(bus: Bus, bus_dir: Path) -> Path:
+    Queue.create(bus, "work", "work.step")
+    bus.publish("work.step", 1, from_agent="ann")
+    assert store(bus_dir, Column("queues", "ageing_ms"), "x'ff00'")
+    return bus_dir
+
+
+def test_http_names_it_in_a_problem(damaged: Path, serve: Serve) -> None:
+    answer = serve().get("/v1/queues/work")
+    problem = answer.json()
+    assert (answer.status_code, problem["type"]) == (500, "urn:ackbus:row-damaged")
+    assert (problem["table"], problem["row"], problem["column"]) == ("queues", "id 1", "ageing_ms")
+    assert NAMED in problem["detail"]
+
+
+def test_mcp_names_it_to_the_agent(damaged: Path) -> None:
+    result = in_process(damaged, lambda me: me.try_to("bus_claim", queue="work"))
+    assert result.is_error
+    assert NAMED in text_of(result)
+    assert "bus doctor" in text_of(result)
+
+
+def test_command_names_it_and_a_repair_puts_it_right(
+    bus: Bus, damaged: Path, run_bus: RunBus
+) -> None:
+    ended = run_bus("queue", "show", "work")
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert f"{NAMED}; 'bus doctor --full' tells" in ended.err
+    examined = run_bus("doctor", "--full", "--json")
+    assert examined.code == 1
+    assert any("queues.ageing_ms" in line for line in examined.out.splitlines())
+    bus.close()
+    assert "LOST" in run_bus("doctor", "--repair").out
+    assert run_bus("queue", "list").code in (0, 4)
+    assert run_bus("read").code == 0
