@@ -142,6 +142,7 @@ if TYPE_CHECKING:
     from .tasks.steps.errors import TaskNotFound as TaskNotFound
     from .tasks.steps.errors import WrongTaskState as WrongTaskState
     from .tasks.steps.planning import NewJob as NewJob
+    from .tasks.steps.task_jobs import TaskJob as TaskJob
     from .tasks.steps.tasks import Tasks as Tasks
     from .tasks.trees.clean import Clean as Clean
     from .tasks.trees.clean import Cleaned as Cleaned
@@ -208,6 +209,7 @@ _NAMES = {
         "tasks.steps.tasks": "Tasks",
         "tasks.records.task": "Blocked NewTask Task",
         "tasks.steps.planning": "NewJob",
+        "tasks.steps.task_jobs": "TaskJob",
         "tasks.records.planned_jobs": "PlannedJob",
         "tasks.trees.spawn": "Spawn TaskSpec",
         "tasks.trees.finish": "finish_task",

@@ -81,7 +81,7 @@ SURFACE = {
         "WaitingLimits",
     },
     "Tasks on git branches": {
-        *("Blocked", "NewJob", "NewTask", "PlannedJob", "Task", "Tasks"),
+        *("Blocked", "NewJob", "NewTask", "PlannedJob", "Task", "TaskJob", "Tasks"),
         *("Clean", "Cleaned", "Spawn", "TaskSpec", "finish_task"),
     },
     "Export and import": {"Exporter", "FieldMap", "ImportReport", "import_jsonl"},

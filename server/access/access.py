@@ -83,10 +83,11 @@ class Access:
         Raises:
             Unauthorized: a token is needed, and the request shows no valid one.
         """
+        is_required = self.is_required()  # asked by every request: the last token may go next
         token = bearer(connection)
         if token is not None:
             return self._tokens.holder(token)
-        if self.is_required():
+        if is_required:
             raise Unauthorized("show a token: Authorization: Bearer bus_…")
         return LOCAL
 
