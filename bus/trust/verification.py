@@ -7,7 +7,7 @@ message; messages that it can't judge (signed with a key that is not here) are c
 from __future__ import annotations
 
 from ...schema.callbacks import check_progress
-from ...schema.errors import BlobAltered, BlobMissing, InvalidInput
+from ...schema.errors import BlobAltered, BlobMissing, InvalidInput, RowDamaged
 from ...schema.message.limits import MAX_SEQ
 from ...schema.paging import further
 from ...schema.queries import file_of
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 _PROGRESS_MESSAGES = 1000
 
 #: The errors of decoding a row that was not stored by this package.
-_NONSENSE = (InvalidInput, LookupError, TypeError, ValueError)
+_NONSENSE = (InvalidInput, RowDamaged, LookupError, TypeError, ValueError)
 
 
 class Verification:

@@ -103,7 +103,8 @@ UPDATE jobs SET available_at_ms = ?2 + max(0, available_at_ms - (
 
 -- name: end_no_later
 -- What succeeded by such a clock keeps others with its key out from now on, and no longer.
-UPDATE jobs SET ended_at_ms = ?2, started_at_ms = min(started_at_ms, ?2)
+UPDATE jobs INDEXED BY idx_jobs_key_done
+   SET ended_at_ms = ?2, started_at_ms = min(started_at_ms, ?2)
  WHERE queue_id = ?1 AND dedupe_key IS NOT NULL AND state = 'succeeded' AND ended_at_ms > ?2;
 
 -- name: first_ready

@@ -105,7 +105,7 @@ def merged_by_git(git: Git, branch: str) -> tuple[str, ...] | str:
 @pytest.mark.parametrize("seed", range(2))
 def test_replayed_histories_give_gits_files_and_gits_conflicts(tmp_path: Path, seed: int) -> None:
     """U-57: clean ones give the same tree, conflicting ones name the same files."""
-    branches = size(sample=60, whole=300)
+    branches = size(sample=25, whole=300)
     git = repository(tmp_path / "repo")
     made = Made(git, seed, branches)
     oracle = tmp_path / "oracle"
@@ -136,7 +136,7 @@ def test_batches_land_the_same_as_one_by_one(tmp_path: Path) -> None:
     outcomes = []
     for batch in (1, 7):
         git = repository(tmp_path / f"repo-{batch}")
-        made = Made(git, 5, size(sample=30, whole=120))
+        made = Made(git, 5, size(sample=15, whole=120))
         with Bus.init(tmp_path / f"bus-{batch}") as bus:
             yard = Yard(git, bus)
             yard.ask(*made.names)
