@@ -98,7 +98,7 @@ def test_a_run_is_waited_for_as_asked_or_as_its_mode_says(
     assert (done.code, record["status"], record["timeout_exceeded"]) == (0, "succeeded", False)
     ran = [(job["step"], job["plugin"], job["depth"]) for job in record["jobs"]]
     switched = ("tell__switch", "core.switch", 1)
-    assert ran == [("make", "b", 0), switched, ("tell", "a", 1), (None, "a", 1)]
+    assert ran == [("make", "b", 0), switched, ("tell", "a", 2), (None, "a", 1)]
     at_once = json.loads(run_bus(*args).out)
     assert at_once["status"] == "queued"
     late = run_bus(*args, "--wait", "--timeout", "0")

@@ -105,7 +105,7 @@ def merged_by_git(git: Git, branch: str) -> tuple[str, ...] | str:
 @pytest.mark.parametrize("seed", range(2))
 def test_replayed_histories_give_gits_files_and_gits_conflicts(tmp_path: Path, seed: int) -> None:
     """U-57: clean ones give the same tree, conflicting ones name the same files."""
-    branches = size(sample=25, whole=300)
+    branches = size(sample=45, whole=300)
     git = repository(tmp_path / "repo")
     made = Made(git, seed, branches)
     oracle = tmp_path / "oracle"
