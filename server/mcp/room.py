@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from pydantic import BaseModel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
 #: The most bytes of a result as it is sent, text and structured output together. Codex cuts results
 #: of some 12,000.

@@ -75,7 +75,7 @@ def test_hooks_and_server_of_one_program_are_one_session(bus: Bus, start: Start)
     assert by_hook.call("bus_join")["agent"] == "reviewer"
     assert "You are the agent reviewer-2 here." in by_server.hook("start")
     bus.publish("t", "hi", from_agent="lead", to_agent="reviewer-2")
-    assert "| hi" in by_server.hook("tool")
+    assert "1 unread on the bus" in by_server.hook("tool")
     assert by_server.hook("tool") == by_hook.hook("tool") == ""
 
 
@@ -90,7 +90,7 @@ def test_one_session_after_another_keeps_the_base_name(bus: Bus, start: Start) -
     first.kill()
     told = start().hook("start")
     assert "You are the agent reviewer here." in told
-    assert ("| two" in told, "| one" in told) == (True, False)
+    assert ("\n[2] " in told, "\n[1] " in told) == (True, False)
     assert {each.name for each in SessionNames.of(bus).list()} == {"reviewer"}
 
 
@@ -115,7 +115,7 @@ def test_session_that_is_left_claims_the_base_name(bus: Bus, start: Start, run_b
     third = start()
     assert "You are the agent reviewer-3 here." in third.hook("start")
     bus.publish("t", "once", from_agent="lead", to_agent="reviewer")
-    assert "| once" in second.hook("tool")
+    assert "1 unread on the bus" in second.hook("tool")
     assert third.hook("tool") == ""
 
 
@@ -240,7 +240,9 @@ def test_requeued_mail_of_the_base_name_is_shown_before_it_is_acknowledged(
     assert inbox.fail(message, "no")
     inbox.requeue(sent.seq)
     assert second.call("bus_ack", seq=sent.seq) == {"refused": True}
-    assert "| again" in second.hook("stop")
+    assert "1 unread on the bus" in second.hook("stop")
+    assert second.call("bus_ack", seq=sent.seq) == {"refused": True}  # announced, and not shown
+    assert [each["seq"] for each in second.call("bus_inbox")["messages"]] == [sent.seq]
     assert second.call("bus_ack", seq=sent.seq)["unread"] == 0
 
 

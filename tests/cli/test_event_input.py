@@ -73,7 +73,7 @@ def test_first_whole_value_is_enough(
 ) -> None:
     done = run_open(["hook", "tool", "claude", "--agent", "me"], parts, mail, bus_env)
     assert (done.code, done.err) == (0, "")
-    assert "| hi" in json.loads(done.out)["hookSpecificOutput"]["additionalContext"]
+    assert "1 unread on the bus" in json.loads(done.out)["hookSpecificOutput"]["additionalContext"]
 
 
 @pytest.mark.slow

@@ -174,7 +174,7 @@ class Ack(Arguments):
     """The arguments of `bus_ack`."""
 
     seq: Annotated[int, Field(ge=1, description="The last that is handled.")]
-    skip: Annotated[bool, Field(description="Put it aside, if it is too long to read.")] = False
+    skip: Annotated[bool, Field(description="Put a long one aside.")] = False
 
 
 class Acked(Result):

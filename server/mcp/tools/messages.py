@@ -60,7 +60,7 @@ class Send(Arguments):
     ] = None
     priority: Literal["interactive", "normal", "background"] = "normal"
     id: Annotated[str | None, Field(description="Sending it twice stores it once.")] = None
-    again: Annotated[bool, Field(description="Answer once more what you answered.")] = False
+    again: Annotated[bool, Field(description="Answer once more.")] = False
 
 
 class Sent(Result):

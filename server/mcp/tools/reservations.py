@@ -178,7 +178,7 @@ def _some(paths: Sequence[str]) -> str:
 TOOLS = (
     Tool(
         "bus_reserve",
-        "Reserve files before you edit them: all or none. Release them when done.",
+        "Reserve files before you edit: all or none. Release when done.",
         Reserve,
         ReservedFiles,
         _reserve,

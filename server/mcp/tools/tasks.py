@@ -253,7 +253,7 @@ def _blocked(blocked: Blocked | None) -> str:
 TOOLS = (
     Tool(
         "bus_task",
-        "Your tasks on git branches, and those that wait for you: see them, and act.",
+        "Your tasks on git branches, and those that wait for you.",
         Act,
         Shown,
         _act,

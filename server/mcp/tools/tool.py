@@ -83,7 +83,7 @@ _WAIT = "wait_s"
 #: The texts for which a seq does as well, or that look like one.
 _SEQ_OR_ID = frozenset({"in_reply_to", "conversation", "cursor"})
 
-#: The right form of an argument, by the first kind that it has of these.
+#: The right forms of an argument, by its kinds.
 _MUST_BE = {
     list: "a list",
     int: "a whole number",
@@ -109,8 +109,8 @@ def _kinds(declared: Any) -> Iterator[Any]:
 
 
 def _wrong(kinds: Collection[Any]) -> PydanticCustomError:
-    what = next((said for kind, said in _MUST_BE.items() if kind in kinds), "of another kind")
-    return PydanticCustomError("kind", "it must be {what}", {"what": what})
+    what = " or ".join(said for kind, said in _MUST_BE.items() if kind in kinds)
+    return PydanticCustomError("kind", "it must be {what}", {"what": what or "of another kind"})
 
 
 def listed(text: str) -> list[Any]:
