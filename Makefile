@@ -112,7 +112,7 @@ bench: venv $(VENV)/bench-installed servers  ## ask every benchmark; the records
 	$(foreach bench,$(BENCHES),$(BIN)/python $(bench) --out bench/results/$(notdir $(bench:.py=.json));)
 
 bench-smoke: venv $(VENV)/bench-installed  ## show that every benchmark works, at a tiny size
-	$(foreach bench,$(BENCHES),$(BIN)/python $(bench) --smoke >/dev/null;)
+	printf '%s\n' $(BENCHES) | xargs --max-procs=2 -I {} $(BIN)/python {} --smoke >/dev/null
 
 bench-report: $(VENV)/bench-installed  ## write docs/benchmarks from the records in bench/results
 	$(BIN)/python bench/report.py

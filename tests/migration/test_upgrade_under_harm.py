@@ -51,7 +51,7 @@ def seen(directory: Path) -> object:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("step", [23, pytest.param(1, marks=pytest.mark.nightly)])
 def test_upgrade_killed_at_any_statement_leaves_the_old_version_whole(
     old_dir: Path, step: int
 ) -> None:
