@@ -6,7 +6,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from .config.files.cache import TreeCache
 from .config.files.checksums import ACCESS, hashes_of, read_seal
 from .config.files.sources import gather
 
@@ -37,7 +36,7 @@ def files_of(directory: Path) -> tuple[Path, dict[str, str]]:
     Raises:
         ConfigFaults: a file can't be read; what variables hold does not matter.
     """
-    sources = gather(directory, TreeCache(None))
+    sources = gather(directory)
     sources.refuse_faults()
     return sources.directory, hashes_of(sources.files, sources.directory)
 

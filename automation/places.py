@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..schema.directory.layout import expanded
-from .config.files.cache import TreeCache
 from .config.files.merge import graft
 from .config.files.sources import gather
 from .config.files.yaml_tree import Map
@@ -60,7 +59,7 @@ def bus_of(directory: Path, origin: Origin = NAMED) -> str:
 
 def _read(directory: Path, origin: Origin = NAMED) -> tuple[Path, Map]:
     """Return the folder of a configuration, and all that stands in its files."""
-    sources = gather(directory, TreeCache(None), origin)
+    sources = gather(directory, origin)
     if not sources.files:
         sources.refuse_faults()
     tree = Map()

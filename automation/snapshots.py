@@ -11,9 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-import platformdirs
-
-from ..schema.directory.layout import NoHome, of_platform
 from .config.demands import TO_ACT
 from .config.faults import ConfigFaults, without_values
 from .config.load import load
@@ -84,8 +81,7 @@ def examine_folder(
     Raises:
         ConfigFaults: something is wrong that refuses the whole.
     """
-    cache = _cache_directory()
-    read = partial(load, directory, cache_directory=cache, demands=demands)
+    read = partial(load, directory, demands=demands)
     config = read(environ=environ, origin=origin)
     snapshot, refusing = _examined(config)
     told = (*refusing, *snapshot.faults, *snapshot.registry.warnings)
@@ -123,14 +119,6 @@ def _why(registry: Registry, hidden: Mapping[Fault, Fault] | None = None) -> Fro
     """Return why each configured plugin is left out, with faults as they may be told."""
     shown = hidden or {}
     return Frozen({name: str(shown.get(f, f)) for name, f in registry.left_out.items()})
-
-
-def _cache_directory() -> Path | None:
-    try:
-        cache = of_platform(lambda: platformdirs.user_cache_dir("ackbus", appauthor=False))
-        return Path(cache, "config")
-    except NoHome:  # nothing is kept
-        return None
 
 
 def _plain(read: Callable[[], Config]) -> list[Fault]:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from .demands import TO_ACT
 from .faults import ConfigFaults, Fault, without_values
-from .files.cache import TreeCache
 from .files.checksums import access_fault, compare, is_secure, read_seal, unsealed
 from .files.merge import graft
 from .files.reading import hash_of, path_from
@@ -49,7 +48,6 @@ def load(
     directory: Path,
     *,
     environ: Mapping[str, str],
-    cache_directory: Path | None = None,
     origin: Origin = NAMED,
     demands: Demands = TO_ACT,
 ) -> Config:
@@ -58,14 +56,13 @@ def load(
     Args:
         directory: the folder, or its `config.yaml` under another name.
         environ: where variables are looked for, before the files that the configuration names.
-        cache_directory: where trees of large files are kept; None keeps nothing.
         origin: how far it is this user's own: where it may not act, no variable is filled.
         demands: what is refused, and not only told.
 
     Raises:
         ConfigFaults: something is wrong; it has every fault.
     """
-    sources = gather(directory, TreeCache(cache_directory), origin)
+    sources = gather(directory, origin)
     seal, seal_faults = read_seal(sources.directory, sources.owners)
     sources.faults += seal_faults
     raw = Map()

@@ -112,7 +112,7 @@ OPENING: dict[str, str] = {
     "export/backup/backup.py": "the directory of a backup itself, which its user names",
     "doctor/repair/backups.py": "the directories beside a bus, to look for backups",
     "automation/config/files/reading.py": "the operator's configuration",
-    "automation/config/files/writing.py": "the seal of a configuration, and this user's cache",
+    "automation/config/files/writing.py": "the seal of a configuration",
     "git/sealed.py": "git's own files, and a folder of git's that it makes",
     "git/targets/carrying.py": "files of the target's work tree",
     "git/trees/leftovers.py": "the folder of all work trees",

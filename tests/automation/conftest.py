@@ -8,7 +8,6 @@ from textwrap import dedent
 import pytest
 
 from ackbus.automation.config.faults import ConfigFaults, Fault
-from ackbus.automation.config.files.cache import TreeCache
 from ackbus.automation.config.files.checksums import hashes_of, write_seal
 from ackbus.automation.config.files.sources import gather
 from ackbus.automation.config.load import load
@@ -53,11 +52,11 @@ class Folder:
         return self.path / "plugins" / name
 
     def lock(self) -> None:
-        sources = gather(self.path, TreeCache(None))
+        sources = gather(self.path)
         write_seal(sources.directory, hashes_of(sources.files, sources.directory))
 
-    def load(self, environ: Mapping[str, str] | None = None, cache: Path | None = None) -> Config:
-        return load(self.path, environ=environ or {}, cache_directory=cache)
+    def load(self, environ: Mapping[str, str] | None = None) -> Config:
+        return load(self.path, environ=environ or {})
 
     def faults(self, **environ: str) -> list[Fault]:
         """Return the faults for which the configuration is refused."""

@@ -74,7 +74,7 @@ def look(walk: Walk, target: Target, project: Path, number: int, what: object) -
     assert state_of(project, walk.around.home, without=(BUS,)) == before
 
 
-@pytest.mark.parametrize("number", sampled(range(FILES), every=4))
+@pytest.mark.parametrize("number", sampled(range(FILES), every=8))
 def test_all_columns_of_a_file_hold_attacks(
     number: int, kept: Path, tmp_path: Path, walk: Walk, target: Target
 ) -> None:
@@ -102,7 +102,7 @@ TRIED = [
 DANGEROUS = ("relative-folder", "absolute-folder", "option", "external", "first-byte", "url")
 
 
-@pytest.mark.parametrize("column", sampled(TRIED, every=4), ids=str)
+@pytest.mark.parametrize("column", sampled(TRIED, every=8), ids=str)
 def test_column_that_names_something_holds_each_dangerous_value(
     column: Column, kept: Path, tmp_path: Path, walk: Walk, target: Target
 ) -> None:

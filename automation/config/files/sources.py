@@ -14,10 +14,9 @@ from ....schema.directory.file_trust import Owners, check
 from ....schema.directory.ownership import trusted_owners
 from ..faults import ConfigFaults, Fault, near
 from ..origin import NAMED
-from .cache import TreeCache
 from .merge import modernise
 from .reading import hash_of, path_from, read_bytes
-from .yaml_tree import Items, Map
+from .yaml_tree import Items, Map, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,12 +66,11 @@ class Sources:
             raise ConfigFaults(self.faults)
 
 
-def gather(named: Path, cache: TreeCache, origin: Origin = NAMED) -> Sources:
+def gather(named: Path, origin: Origin = NAMED) -> Sources:
     """Read a folder of configuration.
 
     Args:
         named: the folder, or its `config.yaml`, which may have another name then.
-        cache: of trees.
         origin: how far it is this user's own: files of variables are read only where it may act.
 
     Raises:
@@ -82,7 +80,7 @@ def gather(named: Path, cache: TreeCache, origin: Origin = NAMED) -> Sources:
     if not (directory / root).exists():
         raise no_configuration(directory)
     owners = _owners(named, directory / root) if origin.is_named else trusted_owners()
-    reader = _Reader(Sources(directory, owners, origin.may_act), cache)
+    reader = _Reader(Sources(directory, owners, origin.may_act))
     if directory.is_symlink():
         reader.sources.links.append((str(directory), (str(directory / root), 0)))
     reader.read(directory / root, (str(directory / root), 0))
@@ -110,9 +108,8 @@ def no_configuration(directory: Path) -> ConfigFaults:
 class _Reader:
     """Reads files one after another, and what each includes after it."""
 
-    def __init__(self, sources: Sources, cache: TreeCache) -> None:
+    def __init__(self, sources: Sources) -> None:
         self.sources = sources
-        self._cache = cache
         self._read_at: dict[str, Spot] = {}
         self._open: list[str] = []
 
@@ -127,11 +124,10 @@ class _Reader:
             return self._refuse(spot, dotted, f"can't read {name}: {_reason(error)}")
         if text.startswith("\ufeff"):
             return self._refuse((name, 1), "", "a byte order mark begins it; leave it out")
-        hash = hash_of(data)
-        tree, faults = self._cache.parse(data, hash, name)
+        tree, faults = parse(text, name)
         self.sources.faults += faults
         modern = modernise(tree, self.sources.warnings)
-        self.sources.files.append(Source(absolute, name, hash, modern))
+        self.sources.files.append(Source(absolute, name, hash_of(data), modern))
         self._open.append(absolute)
         self._include(path, modern)
         self._read_variables(path, modern)
