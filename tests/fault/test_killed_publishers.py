@@ -15,7 +15,7 @@ from ..conftest import wait_until
 from ..sizes import size
 from .evidence import raw_rows
 
-ROUNDS = size(sample=8, whole=30)
+ROUNDS = size(sample=5, whole=30)
 
 
 def test_what_publish_returned_survives_kill_9(start: StartActor, bus: Bus, bus_dir: Path) -> None:

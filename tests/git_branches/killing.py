@@ -68,7 +68,7 @@ def kills(folder: Path, act: Callable[[], object], *, least: int) -> Iterator[tu
     By day before one and after another, a few later; each in the nightly form.
     """
     moments = ((fatal, when) for fatal in count(1) for when in ("before", "after"))
-    for fatal, when in islice(moments, 0, None, size(sample=5, whole=1)):
+    for fatal, when in islice(moments, 0, None, size(sample=8, whole=1)):
         died = killed_at_git(fatal, when, folder, act)
         yield fatal, when
         if not died:

@@ -52,7 +52,7 @@ def repository(tmp_path: Path) -> SealedRepository:
 @pytest.mark.slow
 def test_the_forecast_of_random_histories_is_what_a_real_merge_does(tmp_path: Path) -> None:
     seen: Counter[bool] = Counter()
-    for seed in range(size(sample=6, whole=150)):
+    for seed in range(size(sample=3, whole=150)):
         path = tmp_path / str(seed)
         history = History(seed)
         history.write(path)
@@ -71,7 +71,7 @@ def test_the_forecast_of_random_histories_is_what_a_real_merge_does(tmp_path: Pa
 @pytest.mark.slow
 def test_merge_bases_are_those_of_git(tmp_path: Path) -> None:
     crossed = 0
-    for seed in range(100, 100 + size(sample=6, whole=100)):
+    for seed in range(100, 100 + size(sample=3, whole=100)):
         path = tmp_path / str(seed)
         history = History(seed, heads=6)
         history.write(path)

@@ -10,6 +10,6 @@ from ..sizes import size
 RUNS = int(os.environ.get("PROPERTY_RUNS", "1"))
 
 settings.register_profile(
-    "property", settings.get_profile("ackbus"), max_examples=size(sample=60, whole=200) * RUNS
+    "property", settings.get_profile("ackbus"), max_examples=size(sample=40, whole=200) * RUNS
 )
 settings.load_profile("property")

@@ -338,4 +338,4 @@ class TestBusIsItsModel(BusMachine.TestCase):  # type: ignore[valid-type, misc]
     acknowledging, failing, parking, requeueing, dropping, completing; leases on a clock that moves.
     """
 
-    settings = settings(max_examples=size(sample=20, whole=60) * RUNS, stateful_step_count=40)
+    settings = settings(max_examples=size(sample=12, whole=60) * RUNS, stateful_step_count=40)

@@ -274,7 +274,7 @@ QUERIES = st.dictionaries(
 
 
 @settings(
-    max_examples=size(sample=100, whole=2000),
+    max_examples=size(sample=60, whole=2000),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -41,7 +41,7 @@ def test_nothing_is_lost_or_twice_whatever_is_done_to_the_service(
 ) -> None:
     stage.senders.start()
     end = time.monotonic() + SECONDS
-    for act in stage.acts if SECONDS else stage.acts[:5]:
+    for act in stage.acts if SECONDS else stage.acts[:3]:
         stage.senders.pause(0.3)
         stage.harm(act)
     while time.monotonic() < end:

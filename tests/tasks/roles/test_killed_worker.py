@@ -75,7 +75,7 @@ def test_u_69_worker_killed_at_any_call_of_git_loses_nothing(
     repo: Path, jobs: Jobs, counting: dict[str, str]
 ) -> None:
     """U-69, promise 5: kill -9 at each stage, and a restart: nothing is lost or done twice."""
-    stride, step, kills = size(sample=14, whole=1), 1, 0
+    stride, step, kills = size(sample=20, whole=1), 1, 0
     while True:
         task = f"t{step}"
         jobs.publish("some words\n", task=task)
