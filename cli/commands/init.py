@@ -101,8 +101,8 @@ def _refuse_by_link() -> None:
 def upgrade_bus(place: Place = HERE) -> int:
     """Upgrade a bus of an older ackbus to this version.
 
-    Safe while programs use the bus: they wait for it. The file as it was stays beside it, as
-    bus.db.v1 after version 1. That copy is the only way back.
+    End all programs that use the bus first. The file as it was stays beside it, as bus.db.v12 of
+    version 12. That copy is the only way back.
     """
     named = place.named()
     done = upgrade(find_bus() if named is None else named)

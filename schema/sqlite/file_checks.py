@@ -8,7 +8,7 @@ from contextlib import closing
 import apsw
 
 from ..findings import Finding, bad, ok, warn
-from .database import SCHEMA_VERSION
+from .database import SCHEMA_VERSION, way_from
 from .foreign_objects import our_tables, strangers_in
 from .hardening import is_as_ours
 from .sqlite_errors import translate
@@ -50,8 +50,7 @@ def checks_of_database(database: Database, *, full: bool = False) -> dict[str, C
 def _schema(database: Database) -> Finding:
     found = database.schema_version()
     if found != SCHEMA_VERSION:
-        advice = "run 'bus upgrade'" if found < SCHEMA_VERSION else "use a newer ackbus"
-        return bad(f"version {found}, and this ackbus knows {SCHEMA_VERSION}", advice)
+        return bad(f"version {found}, and this ackbus knows {SCHEMA_VERSION}", way_from(found))
     strangers = strangers_in(database.connection)
     if strangers.refused:
         return bad(", ".join(strangers.refused), REPAIR)

@@ -1,4 +1,4 @@
--- The bus in one SQLite file, schema version 8. docs/protocol.md explains every table.
+-- The bus in one SQLite file. docs/protocol.md explains every table.
 -- Any program may take part with plain SQL, so the rules that keep the log whole are in here,
 -- not only in our own code.
 
@@ -682,7 +682,7 @@ CREATE TABLE meta (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta (key, value) VALUES ('schema_version', '11');
+INSERT INTO meta (key, value) VALUES ('schema_version', '12');
 
 CREATE TRIGGER meta_keeps_its_version BEFORE INSERT ON meta
 WHEN NEW.key = 'schema_version'
