@@ -44,17 +44,6 @@ if TYPE_CHECKING:
 #: The version of the tables that this code reads and writes.
 SCHEMA_VERSION = 12
 
-#: The folder of the scripts that lead from one version to the next: `0013_verb_noun.sql` leads from
-#: 12 to 13. There are none before the first release.
-MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
-
-#: The way from a version that no script leads on from.
-_GO_OVER = (
-    "it can't be upgraded: run 'bus export' with the ackbus that made it, copy bus.jsonl and blobs"
-    " to a new directory, and run init and import there with this one; cursors, jobs and tasks do"
-    " not come along"
-)
-
 #: How long SQLite itself waits for a lock that another connection holds, in milliseconds.
 BUSY_TIMEOUT_MS = 5000
 
@@ -395,35 +384,9 @@ class Database:
         if any_version:
             return
         if found != SCHEMA_VERSION:
-            raise other_version(self.layout, found)
+            from .versions import other_version
+
+            raise other_version(self.layout, found, SCHEMA_VERSION)
         self.refuses_strangers = True
         self._thread().refuse_strangers()
         self._adopt(settings)
-
-
-def other_version(layout: Layout, found: int) -> BusUnusable:
-    """Return the error for a file of an older or newer schema version."""
-    return BusUnusable(
-        f"the bus in {layout.directory} has schema version {found}, and this ackbus knows version"
-        f" {SCHEMA_VERSION}; {way_from(found)}"
-    )
-
-
-def way_from(version: int) -> str:
-    """Return what to do with a file of an older or newer version, in words."""
-    if version > SCHEMA_VERSION:
-        return "use a newer ackbus"
-    return _GO_OVER if migrations_from(version) is None else "run 'bus upgrade'"
-
-
-def migrations_from(version: int) -> list[str] | None:
-    """Return the paths of the scripts that lead from a version to this one, in their order.
-
-    Returns:
-        None where a script on the way is missing, and for a newer version.
-    """
-    names = os.listdir(MIGRATIONS) if os.path.isdir(MIGRATIONS) else []
-    later = sorted(name for name in names if int(name[:4]) > version)
-    if version > SCHEMA_VERSION or len(later) != SCHEMA_VERSION - version:
-        return None
-    return [os.path.join(MIGRATIONS, name) for name in later]

@@ -19,18 +19,13 @@ from ..directory.ignoring import keep_out_of_git
 from ..directory.layout import Layout
 from ..errors import BusUnusable
 from ..system_errors import unwritable
-from .database import (
-    SCHEMA_VERSION,
-    WRITE_TIMEOUT_S,
-    Database,
-    migrations_from,
-    other_version,
-)
+from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database
 from .file_copy import copy_database
 from .foreign_objects import refuse_strangers, restate
 from .rules.state_rules import put_right
 from .sqlite_errors import ENDINGS
 from .transactions import without_triggers
+from .versions import migrations, other_version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -128,9 +123,9 @@ def _upgrade(database: Database) -> Upgrade:
 
 def _scripts_from(version: int, layout: Layout) -> list[str]:
     """Return the scripts that lead from a version to this one; raise where none do."""
-    paths = migrations_from(version)
+    paths = migrations(version, SCHEMA_VERSION)
     if paths is None:
-        raise other_version(layout, version)
+        raise other_version(layout, version, SCHEMA_VERSION)
     scripts = []
     for path in paths:
         with open(path, encoding="utf-8") as file:

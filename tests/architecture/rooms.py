@@ -94,6 +94,7 @@ OPENING: dict[str, str] = {
     "setup/record.py": "this user's records of what setup put in, and copies of what it took out",
     "schema/sqlite/creation.py": "the package's own statements; the bus directory itself",
     "schema/sqlite/upgrade.py": "the package's own migrations",
+    "schema/sqlite/versions.py": "the package's own migrations",
     "schema/queries.py": "the package's own statements",
     "schema/sqlite/hardening.py": "the package's own statements",
     "doctor/examination.py": "the null device",

@@ -34,8 +34,8 @@ def migrations(tmp_path: Path) -> Iterator[Path]:
 #: `bus` with its script in the folder that the first argument names.
 _BUS = """
 import sys
-from ackbus.schema.sqlite import database
-database.MIGRATIONS = sys.argv.pop(1)
+from ackbus.schema.sqlite import versions
+versions.MIGRATIONS = sys.argv.pop(1)
 from ackbus.cli import main
 sys.argv[0] = "bus"
 sys.exit(main())

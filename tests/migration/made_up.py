@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import apsw
 
-from ackbus.schema.sqlite import database
+from ackbus.schema.sqlite import versions
 from ackbus.schema.sqlite.database import SCHEMA_VERSION
 from ackbus.schema.sqlite.hardening import our_texts
 
@@ -77,7 +77,7 @@ def write_script(folder: Path) -> Path:
 @contextmanager
 def upgradable(folder: Path) -> Iterator[None]:
     """Within it, this process can upgrade the made-up version, by a script in a new folder."""
-    with patch.object(database, "MIGRATIONS", str(write_script(folder))):
+    with patch.object(versions, "MIGRATIONS", str(write_script(folder))):
         yield
 
 

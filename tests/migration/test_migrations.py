@@ -11,10 +11,11 @@ import apsw
 import pytest
 
 from ackbus import Bus, BusUnusable
-from ackbus.schema.sqlite import database
+from ackbus.schema.sqlite import versions
 from ackbus.schema.sqlite.creation import create
-from ackbus.schema.sqlite.database import SCHEMA_VERSION, migrations_from
+from ackbus.schema.sqlite.database import SCHEMA_VERSION
 from ackbus.schema.sqlite.upgrade import upgrade
+from ackbus.schema.sqlite.versions import migrations as scripts
 
 from ..cli.conftest import assert_error
 from ..conftest import RunBus
@@ -38,11 +39,11 @@ def fresh(tmp_path: Path) -> apsw.Connection:
 
 def test_scripts_have_names_and_lead_to_this_version() -> None:
     """Q-26: `0013_add_notes.sql` leads from version 12 to 13; no gaps, and nothing else."""
-    names = sorted(os.listdir(database.MIGRATIONS)) if os.path.isdir(database.MIGRATIONS) else []
+    names = sorted(os.listdir(versions.MIGRATIONS)) if os.path.isdir(versions.MIGRATIONS) else []
     assert [name for name in names if not re.fullmatch(r"\d{4}(_[a-z]+){2,}\.sql", name)] == []
     beginning = SCHEMA_VERSION - len(names)
     assert [int(name[:4]) for name in names] == [*range(beginning + 1, SCHEMA_VERSION + 1)]
-    assert migrations_from(beginning) is not None
+    assert scripts(beginning, SCHEMA_VERSION) is not None
 
 
 @pytest.mark.parametrize(
@@ -67,11 +68,11 @@ def test_only_a_way_without_gaps_is_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Numbers count how many versions before this one something is."""
-    monkeypatch.setattr(database, "MIGRATIONS", str(tmp_path))
+    monkeypatch.setattr(versions, "MIGRATIONS", str(tmp_path))
     names = {number: f"{SCHEMA_VERSION - number:04}_do_it.sql" for number in range(4)}
     for number in there:
         (tmp_path / names[number]).touch()
-    way = migrations_from(SCHEMA_VERSION - version)
+    way = scripts(SCHEMA_VERSION - version, SCHEMA_VERSION)
     assert way == (None if expected is None else [str(tmp_path / names[at]) for at in expected])
 
 

@@ -27,9 +27,9 @@ KEPT = f"bus.db.v{OLDER}"
 KILLED_BEFORE_A_STATEMENT = """
 import os, signal, sys
 import apsw
-from ackbus.schema.sqlite import database
+from ackbus.schema.sqlite import versions
 from ackbus.schema.sqlite.upgrade import upgrade
-database.MIGRATIONS = sys.argv[2]
+versions.MIGRATIONS = sys.argv[2]
 left = int(sys.argv[3])
 def count_down(event):
     global left
@@ -42,9 +42,9 @@ upgrade(sys.argv[1])
 
 UPGRADES = """
 import sys
-from ackbus.schema.sqlite import database
+from ackbus.schema.sqlite import versions
 from ackbus.schema.sqlite.upgrade import upgrade
-database.MIGRATIONS = sys.argv[2]
+versions.MIGRATIONS = sys.argv[2]
 print("begun", flush=True)
 done = upgrade(sys.argv[1])
 print(done.from_version, done.version, flush=True)

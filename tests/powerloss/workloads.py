@@ -25,7 +25,7 @@ from ackbus.export.discarding import discard as discard_segments
 from ackbus.export.discarding import segments_upto
 from ackbus.export.jsonl import exporter as exporting
 from ackbus.schema.message.canonical_json import encode
-from ackbus.schema.sqlite import database
+from ackbus.schema.sqlite import versions
 from ackbus.schema.sqlite.database import SCHEMA_VERSION
 from ackbus.schema.sqlite.upgrade import upgrade
 
@@ -326,7 +326,7 @@ def upgrade_older(directory: str) -> None:
     """Upgrade a bus of the version before this one."""
     with TemporaryDirectory() as folder:
         Path(folder, f"{SCHEMA_VERSION:04}_add_index.sql").write_text(ADD_INDEX)
-        with patch.object(database, "MIGRATIONS", folder):
+        with patch.object(versions, "MIGRATIONS", folder):
             upgrade(directory)
 
 
