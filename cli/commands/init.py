@@ -8,7 +8,6 @@ from typing import Annotated, cast
 
 from ...bus.bus import Bus
 from ...export.jsonl.exporter import Exporter
-from ...git.ignored_bus import replace_earlier
 from ...schema.directory.discovery import find_bus, refuse_foreign, refuse_led_away
 from ...schema.directory.layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout
 from ...schema.errors import BusNotFound, BusUnusable, InvalidInput, Refused, shown
@@ -57,7 +56,6 @@ def init(
     made = create(named or BUS_DIRECTORY)
     with Bus.open(named or BUS_DIRECTORY) as bus:
         where = bus.layout.directory
-        is_ignored = replace_earlier(bus.layout)
         if durability is not None:
             bus.settings.set_durability(cast("Durability", durability))
         kept = bus.settings.durability()
@@ -65,7 +63,6 @@ def init(
         {"dir": where, "made": made, "durability": kept},
         f"made a bus in {where}" if made else f"there is a bus in {where} already",
         *([] if durability is None else [f"its durability is {kept}"]),
-        *(["its .gitignore now keeps all of it from git"] if is_ignored else []),
     )
     return 0
 

@@ -128,7 +128,6 @@ OPENING: dict[str, str] = {
     "git/exclude_file.py": "git's own files",
     "git/guard/guard_hooks.py": "git's own files",
     "git/guard/hook_scripts.py": "git's own files",
-    "git/guard/renamed_hooks.py": "git's own files",
     "git/text_file.py": "git's own files",
     "git/view_folders.py": "temporary folders of its own",
     "tasks/roles/detached_files.py": "a worker's scratch folder",
