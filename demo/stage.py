@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
     from types import TracebackType
+    from typing import Self
 
     #: Prints one line about the run.
     Say = Callable[[str], object]
@@ -133,7 +134,7 @@ class Processes:
             _ask_to_end(self._processes.pop(name))
         return ended
 
-    def __enter__(self) -> Processes:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -16,9 +16,9 @@ MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
 
 #: The way from a version that no script leads on from.
 _GO_OVER = (
-    "it can't be upgraded: run 'bus export' with the ackbus that made it, copy bus.jsonl and blobs"
-    " to a new directory, and run init and import there with this one; cursors, jobs and tasks do"
-    " not come along"
+    "it can't be upgraded: run 'bus export' with the ackbus that made it, copy bus*.jsonl and"
+    " blobs to a new directory, and run init and import there with this one; cursors, jobs and"
+    " tasks do not come along"
 )
 
 

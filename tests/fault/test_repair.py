@@ -26,7 +26,7 @@ from ackbus.server.access.principals import Scope
 from ackbus.server.access.tokens import Tokens
 from ackbus.subscribers.jobs.errors import ClaimLost
 
-from ..migration.made_up import make_older, upgradable
+from ..migration.made_up import OLDER, make_older, upgradable
 from ..sizes import case, size
 from .conftest import SmallDisk
 from .corruption import doctor, page_of_table
@@ -73,6 +73,16 @@ def test_a_whole_file_of_an_older_version_is_left_for_the_upgrade(tmp_path: Path
         upgradable(tmp_path / "migrations"),
         pytest.raises(BusUnusable, match="run 'bus upgrade'"),
     ):
+        repaired(directory)
+    assert not list(directory.glob("*.damaged-*"))
+
+
+def test_a_damaged_file_of_an_older_version_is_not_made_a_newer_one(tmp_path: Path) -> None:
+    directory = make_older(tmp_path / "old")
+    with (directory / "bus.db").open("r+b") as file:
+        file.seek(page_of_table(directory, "cursors"))
+        file.write(b"\xff" * 100)
+    with pytest.raises(BusUnusable, match=f"schema version {OLDER}, and only version"):
         repaired(directory)
     assert not list(directory.glob("*.damaged-*"))
 

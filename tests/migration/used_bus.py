@@ -172,8 +172,6 @@ def work_on_branches(bus: Bus) -> None:
         ("task_sessions", "dev", at_ms, None, "[]", None),
         ("session_events", "dev", 5),
         ("session_approvals", "a-1", "dev", 5, None),
-        ("session_cursors", "erin", "dev", 5, 0),
-        ("handled_messages", "erin", "dev", 5, at_ms),
         ("dispatch_lock", "dispatch", "dev", "run", at_ms, at_ms + 5000, at_ms),
         ("autonomy_state", "dev", "{}", at_ms),
         ("autonomy_snapshots", "s-1", "dev", "run", at_ms, 1000, 0, "{}"),
