@@ -63,8 +63,8 @@ class Maintenance:
             on_progress: called after each short transaction with the number of freed pages.
 
         Returns:
-            The freed bytes; None where an older version made the file, which can't shrink: its
-            free pages are used again.
+            The freed bytes; None where another program has rebuilt the file, which can't shrink
+            then: its free pages are used again.
         """
         check_progress(on_progress)
         if self._database.value("PRAGMA auto_vacuum") != _INCREMENTAL:

@@ -106,10 +106,6 @@ class OnDemand(Mapping[str, Any]):
         return len(self._makers)
 
 
-#: Options with an earlier name, which is taken for one version more.
-_FORMER = {"--holder": "--agent"}
-
-
 def spelled(command: Any, args: list[str]) -> list[str]:
     """Return the words of a command line with the names that its command has for them.
 
@@ -119,10 +115,6 @@ def spelled(command: Any, args: list[str]) -> list[str]:
     end = args.index("--") if "--" in args else len(args)
     own, rest = list(args[:end]), args[end:]
     options = {name: each for each in command.params for name in each.opts}
-    for index, word in enumerate(own):
-        name, equals, value = word.partition("=")
-        if name in _FORMER and name not in options:
-            own[index] = _FORMER[name] + equals + value
     words = [each for each in command.params if each.param_type_name == "argument"]
     if "--agent" in options or not words or words[0].metavar != "AGENT":
         return own + rest

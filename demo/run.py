@@ -14,30 +14,21 @@ from ..schema.errors import AckbusError, InvalidInput, NotFound
 from ..schema.message.draft import Draft
 from ..subscribers.inboxes.inbox import Inbox
 from ..subscribers.queues.queue import Queue
-from .crew import Crew
-from .place import fresh_folder, refuse_bus
 from .proof import read_proof
-from .protocol import COORDINATOR, DEMO, DONE, HELD, KILLED, TASK
+from .protocol import COORDINATOR, DEMO, DONE, HELD, KILLED, TASK, WORKERS
+from .stage import LOOK_EVERY_S, Processes, fresh_folder, named_place
 from .tree import Tree, path_to_payload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
     from ..schema.message.message import Message
     from .proof import Proof
-
-    #: Prints one line about the run.
-    Say = Callable[[str], object]
-    #: Shows how much of an amount of work is done: yields a function that is told.
-    Progress = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
+    from .stage import Progress, Say
 
 #: How many tasks are assigned in one transaction.
 BATCH_MESSAGES = 500
-
-#: How often the demo looks at the log, in seconds: as often as a person can see a difference.
-LOOK_EVERY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +70,21 @@ def run_demo(path: str, *, directory: str | None, say: Say, progress: Progress) 
     if next(iter(Tree(root, leave_out=leave_out)), None) is None:
         raise NotFound(f"nothing to examine: no text files in {root}")
     began = time.monotonic()
-    with Bus.init(_place(directory)) as bus, Exporter(bus):
+    place = named_place(directory) or os.path.join(fresh_folder(), BUS_DIRECTORY)
+    with Bus.init(place) as bus, Exporter(bus):
         where = bus.layout.directory
         say(f"the bus is in {where}, and stays there")
         Queue.create(bus, TASK)
         tree = Tree(root, leave_out=where)
         tasks = _assign(bus, tree)
         say(f"the coordinator has assigned {_tasks(tasks)}; three workers begin")
-        # Tasks are the first messages of the log; the middle one always finds a worker.
-        with (
-            Crew(where, root, held_seq=(tasks + 1) // 2) as crew,
-            progress("examining", tasks) as move,
-        ):
-            _watch(bus, crew, tasks, say, move)
+        with Processes() as workers, progress("examining", tasks) as move:
+            # Tasks are the first messages of the log; the middle one always finds a worker.
+            held_seq = str((tasks + 1) // 2)
+            for name in WORKERS:
+                words = ("-m", f"{__package__}.worker", where, root, name, held_seq)
+                workers.start(name, words, lifeline=True)
+            _watch(bus, workers, tasks, say, move)
         Inbox(bus, COORDINATOR).ack(bus.log.newest_seq())
         proof = read_proof(bus)
     return Run(where, time.monotonic() - began, proof, tree.binary, tree.unreadable)
@@ -107,7 +100,9 @@ def _assign(bus: Bus, tree: Tree) -> int:
     return count
 
 
-def _watch(bus: Bus, crew: Crew, tasks: int, say: Say, move: Callable[[int], object]) -> None:
+def _watch(
+    bus: Bus, workers: Processes, tasks: int, say: Say, move: Callable[[int], object]
+) -> None:
     """Follow the log until each task has its answer, and kill the worker that holds still.
 
     It is killed when all workers are there, so that each run shows the same.
@@ -119,24 +114,24 @@ def _watch(bus: Bus, crew: Crew, tasks: int, say: Say, move: Callable[[int], obj
             seen = message.seq
             done += message.type == DONE
             held = message if message.type == HELD else held
-        if held is not None and all(map(bus.heartbeats.get, crew.names)):
-            if held.from_agent in crew.names:
-                say(_kill(bus, crew, held))
+        if held is not None and all(map(bus.heartbeats.get, workers.names)):
+            if held.from_agent in workers.names:
+                say(_kill(bus, workers, held))
             held = None
         move(done)
-        for name in crew.lost():
+        for name in workers.lost():
             say(f"{name} ended unexpectedly")
-        if not crew.names:
+        if not workers.names:
             raise AckbusError(
                 f"the demo has lost all its workers; what they did stays in {bus.layout.directory}"
             )
         time.sleep(LOOK_EVERY_S)
 
 
-def _kill(bus: Bus, crew: Crew, held: Message) -> str:
+def _kill(bus: Bus, workers: Processes, held: Message) -> str:
     """Kill the worker that holds still, publish a message about it, and return a line."""
     worker, path = held.from_agent, held.payload["path"]
-    pid = crew.kill(worker)
+    pid = workers.kill(worker)
     task = bus.get(held.conversation)
     assert task is not None
     killed = {"agent": worker, "pid": pid, "task": task.id, "seq": task.seq, "path": path}
@@ -145,14 +140,6 @@ def _kill(bus: Bus, crew: Crew, held: Message) -> str:
         f"killed {worker} (process {pid}) on purpose, at work on {path};"
         " another worker takes over when its lease ends"
     )
-
-
-def _place(directory: str | None) -> str:
-    """Return the directory of the bus; None takes a fresh temporary one."""
-    if directory is None:
-        return os.path.join(fresh_folder(), BUS_DIRECTORY)
-    refuse_bus(directory)
-    return os.path.realpath(directory)
 
 
 def _readable_directory(path: str) -> str:

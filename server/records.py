@@ -66,8 +66,8 @@ class Given(BaseModel):
         """Refuse the first of a million unknown fields, where pydantic makes a million errors."""
         if isinstance(given, dict):
             fields = {field.alias or name: field for name, field in cls.model_fields.items()}
-            former = {name for field in fields.values() for name in former_names(field)}
-            unknown = next((name for name in given if name not in fields.keys() | former), None)
+            others = {name for field in fields.values() for name in _other_names(field)}
+            unknown = next((name for name in given if name not in fields.keys() | others), None)
             if unknown is not None:
                 raise PydanticCustomError(
                     "extra_forbidden",
@@ -77,7 +77,7 @@ class Given(BaseModel):
         return given
 
 
-def former_names(field: FieldInfo) -> list[str]:
+def _other_names(field: FieldInfo) -> list[str]:
     """Return the names under which a field is taken besides its own; none where it has one."""
     names = field.validation_alias
     return [str(each) for each in names.choices] if isinstance(names, AliasChoices) else []

@@ -123,8 +123,6 @@ class ConfigFile:
     def without(self, text: str | None) -> str | None:
         """Return the text without the edits; None when there was no file before.
 
-        What an earlier version had put one in the place of is there again.
-
         Raises:
             Refused: in the place of one stands what setup did not write.
         """
@@ -134,9 +132,7 @@ class ConfigFile:
         self._check_ours(left)
         there = replace(self, edits=[self._explained(e.found_in, left) for e in self.edits])
         for edit in reversed(there.edits):
-            entry = self.record.entries.get(edit.key)
-            given = None if entry is None else _with_given_back(edit, left, entry)
-            left = self._explained(edit.take, left) if given is None else given
+            left = self._explained(edit.take, left)
         return self._original(text, mark, left)
 
     def removed_from(self, text: str | None) -> list[str]:
@@ -167,8 +163,7 @@ class ConfigFile:
         for edit in self.edits:
             text = _slice(edit, _split(after)[1])
             if text is not None:
-                known = entries.get(edit.key)
-                entries[edit.key] = Entry(text, known.before if known else None)
+                entries[edit.key] = Entry(text)
         return Record(origin, entries)
 
     def record_without(self) -> Record:
@@ -180,7 +175,7 @@ class ConfigFile:
     def _original(self, text: str, mark: str, left: str) -> str | None:
         """Return what the file was, if setup made it, and all that is left of it is empty."""
         origin = self.record.origin
-        if origin == "unknown" and self.is_plain(text):  # of an earlier version, or a clone
+        if origin == "unknown" and self.is_plain(text):  # as a clone has it
             there = replace(self, edits=[edit.found_in(_split(text)[1]) for edit in self.edits])
             origin = "none" if text == there._merged(None) else "text"
         if origin in ("none", "empty") and self._is_empty(left):
@@ -235,18 +230,6 @@ def _pruned(value: object) -> object:
 
 def _is_plain(edit: Edit, text: str) -> bool:
     return _slice(edit, text) is None or edit.is_of_setup(text, with_more=False)
-
-
-def _with_given_back(edit: Edit, text: str, entry: Entry) -> str | None:
-    """Return the text with what stood in an entry's place; None where it does not fit there."""
-    span = edit.span(text)
-    if span is None or entry.before is None:
-        return None
-    given = text[: span[0]] + entry.before + text[span[1] :]
-    try:
-        return given if _slice(edit, given) == entry.before else None
-    except AckbusError:  # what is around it is another than it was
-        return None
 
 
 def _split(text: str) -> tuple[str, str]:

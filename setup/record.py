@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from ..schema.directory.enclosure import Enclosure
 from ..schema.directory.layout import config_directory
@@ -33,12 +33,10 @@ class Entry:
     """An entry that setup put into a file.
 
     Attributes:
-        written: its text, as setup left it; None: an earlier version did not keep that.
-        before: the text of a person's entry that an earlier version had put it in the place of.
+        written: its text, as setup left it.
     """
 
-    written: str | None
-    before: str | None = None
+    written: str
 
 
 @dataclass(frozen=True)
@@ -75,9 +73,8 @@ class RecordFile:
         try:
             with open(self._path, encoding="utf-8") as file:
                 kept = json.load(file)
-            entries = {key: _entry(entry) for key, entry in kept["entries"].items()}
-            there = {key: entry for key, entry in entries.items() if entry is not None}
-            return Record(kept.get("origin", "unknown"), there)
+            entries = {key: Entry(entry["written"]) for key, entry in kept["entries"].items()}
+            return Record(kept["origin"], entries)
         except (FileNotFoundError, NotADirectoryError):
             return Record()
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -126,13 +123,6 @@ def _folder() -> str:
 
 def _copies() -> str:
     return os.path.join(_folder(), "removed")
-
-
-def _entry(kept: dict[str, Any]) -> Entry | None:
-    """Return an entry as any version kept it; None: a person has it back."""
-    if kept.get("is_back"):
-        return None
-    return Entry(kept.get("written"), kept["before"])
 
 
 def _write(path: str, value: object) -> None:

@@ -48,10 +48,6 @@ class CronRule:
             for minute in self._fields.minutes
         ]
 
-    def next_after(self, at_ms: int, zone: tzinfo) -> int | None:
-        """Return the next time after another, in epoch milliseconds; None when there is none."""
-        return next(self.times_after(at_ms, zone), None)
-
     def times_after(self, at_ms: int, zone: tzinfo) -> Iterator[int]:
         """Yield the times after another, in epoch milliseconds, each later than the one before.
 

@@ -320,7 +320,7 @@ def maintain(place: Place = HERE) -> int:
         "wal_bytes_before": wal_before,
         "wal_bytes": wal_after,
     }
-    gave = "nothing: an older version made the file, and uses free pages again"
+    gave = "nothing: another program has rebuilt the file, which uses free pages again"
     if given_back is not None:
         spare = f", and kept {output.counted(kept_free, 'byte')} free for what comes"
         gave = f"{output.counted(given_back, 'byte')} of the file{spare}"

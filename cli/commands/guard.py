@@ -48,14 +48,8 @@ def install(
     is_found = any(_leads_to(root, bus_dir) for root in (tree.root, tree.main_root))
     hooks = GuardHooks(tree)
     mode = mode or hooks.mode() or BLOCK
-    served_others = hooks.serves_others
     for hook in hooks.install(mode, None if is_found else bus_dir):
         _print_hook(hook, mode)
-    if served_others:
-        output.note(
-            "the guard's earlier hooks served other repositories too, and are gone;"
-            " run 'bus guard install' in each of them"
-        )
     return 0
 
 

@@ -8,7 +8,6 @@ from typing import Annotated, cast
 
 from ...bus.bus import Bus
 from ...export.jsonl.exporter import Exporter
-from ...git.ignored_bus import replace_earlier
 from ...schema.directory.discovery import find_bus, refuse_foreign, refuse_led_away
 from ...schema.directory.layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout
 from ...schema.errors import BusNotFound, BusUnusable, InvalidInput, Refused, shown
@@ -57,7 +56,6 @@ def init(
     made = create(named or BUS_DIRECTORY)
     with Bus.open(named or BUS_DIRECTORY) as bus:
         where = bus.layout.directory
-        is_ignored = replace_earlier(bus.layout)
         if durability is not None:
             bus.settings.set_durability(cast("Durability", durability))
         kept = bus.settings.durability()
@@ -65,7 +63,6 @@ def init(
         {"dir": where, "made": made, "durability": kept},
         f"made a bus in {where}" if made else f"there is a bus in {where} already",
         *([] if durability is None else [f"its durability is {kept}"]),
-        *(["its .gitignore now keeps all of it from git"] if is_ignored else []),
     )
     return 0
 
@@ -101,8 +98,8 @@ def _refuse_by_link() -> None:
 def upgrade_bus(place: Place = HERE) -> int:
     """Upgrade a bus of an older ackbus to this version.
 
-    Safe while programs use the bus: they wait for it. The file as it was stays beside it, as
-    bus.db.v1 after version 1. That copy is the only way back.
+    End all programs that use the bus first. The file as it was stays beside it, as bus.db.v12 of
+    version 12. That copy is the only way back.
     """
     named = place.named()
     done = upgrade(find_bus() if named is None else named)

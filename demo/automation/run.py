@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -15,17 +14,17 @@ from ...automation.records.breakers import CLOSED, OPEN, Breakers
 from ...automation.webhooks.deliveries import Deliveries
 from ...automation.webhooks.signatures import BadSignature, sign, verify
 from ...export.jsonl.exporter import Exporter
-from ..place import fresh_folder, refuse_bus
+from ..stage import fresh_folder, named_place
 from . import folder as of
+from .jumping_service import JumpingService
 from .proof import jobs_of, read_proof
-from .stage import Stage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from ...automation.config.webhooks import WebhookEndpoint
-    from ..run import Progress, Say
+    from ..stage import Progress, Say
     from .proof import AutomationProof
 
 #: The ids of the delivery that comes twice, and of the forged one.
@@ -65,84 +64,83 @@ def run_automation_demo(*, directory: str | None, say: Say, progress: Progress) 
         Refused: `directory` holds a bus already.
         AckbusError: something that was to happen does not.
     """
-    if directory is not None:
-        refuse_bus(directory)
+    named = named_place(directory)
     began = time.monotonic()
     folder = Path(fresh_folder(), "automation")
     of.make_folder(folder)
-    where = bus_of(folder) if directory is None else os.path.realpath(directory)
+    where = named or bus_of(folder)
     say(f"the configuration is in {folder}, the bus in {where}; both stay there")
-    with Stage(folder, where) as stage, progress("automating", len(_ACTS)) as move:
+    with JumpingService(folder, where) as service, progress("automating", len(_ACTS)) as move:
         for number, act in enumerate(_ACTS, 1):
-            say(act(stage, folder))
+            say(act(service, folder))
             move(number)
-        Exporter(stage.bus).export_once()
-        proof = read_proof(stage.bus)
-        (first, *_) = jobs_of(stage.bus, of.STEPS[0])
-        went_by_s = stage.ahead_s
+        Exporter(service.bus).export_once()
+        proof = read_proof(service.bus)
+        (first, *_) = jobs_of(service.bus, of.STEPS[0])
+        went_by_s = service.ahead_s
     took_s = time.monotonic() - began
     return AutomationRun(where, str(folder), took_s, went_by_s, proof, first.seq)
 
 
-def _schedule(stage: Stage, folder: Path) -> str:
+def _schedule(service: JumpingService, folder: Path) -> str:
     """Wait for what is due at the start: the gauge fans out, and the pump fails."""
-    stage.wait(partial(_has_ended, stage, of.GAUGE, 1), "the gauge reads the level")
+    service.wait(partial(_has_ended, service, of.GAUGE, 1), "the gauge reads the level")
     for target in of.TARGETS:
-        stage.wait(partial(_has_ended, stage, target, 1), f"{target} hears of it")
-    stage.wait(partial(_has_ended, stage, of.PUMP, 1), "the pump is tried")
+        service.wait(partial(_has_ended, service, target, 1), f"{target} hears of it")
+    service.wait(partial(_has_ended, service, of.PUMP, 1), "the pump is tried")
     return f"{of.GAUGE} was due, and two routes handed on its event"
 
 
-def _webhook(stage: Stage, folder: Path) -> str:
+def _webhook(service: JumpingService, folder: Path) -> str:
     """Send a delivery signed, once more, and forged; its pipeline begins once."""
-    webhooks = stage.config.webhooks
+    webhooks = service.config.webhooks
     assert webhooks is not None
     (endpoint,) = webhooks.endpoints
     body = orjson.dumps({"order": 17, "boxes": 3})
-    headers = sign(endpoint, body, id=_DELIVERY, now_s=stage.bus.now_ms() / 1000)
-    first = _deliver(stage, endpoint, {**headers, "X-Delivery": _DELIVERY}, body)
-    again = _deliver(stage, endpoint, {**headers, "X-Delivery": _DELIVERY}, body)
-    forged = _deliver(stage, endpoint, {**headers, "X-Delivery": _FORGED}, body + b" ")
-    stage.wait(lambda: _has_ended(stage, of.STEPS[0], 1), "the pipeline begins")
+    headers = sign(endpoint, body, id=_DELIVERY, now_s=service.bus.now_ms() / 1000)
+    first = _deliver(service, endpoint, {**headers, "X-Delivery": _DELIVERY}, body)
+    again = _deliver(service, endpoint, {**headers, "X-Delivery": _DELIVERY}, body)
+    forged = _deliver(service, endpoint, {**headers, "X-Delivery": _FORGED}, body + b" ")
+    service.wait(lambda: _has_ended(service, of.STEPS[0], 1), "the pipeline begins")
     return f"a signed webhook was {first}, its repetition {again}, and a forged one {forged}"
 
 
-def _retry(stage: Stage, folder: Path) -> str:
+def _retry(service: JumpingService, folder: Path) -> str:
     """Wait for the failure of a step, and go on to its next attempt."""
-    stage.wait(partial(_waits, stage, of.SHAKY), f"the step {of.SHAKY} fails")
-    stage.jump(2 * of.PAUSE_S)
-    stage.wait(partial(_has_ended, stage, of.STEPS[-1], 1), "the pipeline ends")
+    service.wait(partial(_waits, service, of.SHAKY), f"the step {of.SHAKY} fails")
+    service.jump(2 * of.PAUSE_S)
+    service.wait(partial(_has_ended, service, of.STEPS[-1], 1), "the pipeline ends")
     return f"the step {of.SHAKY} failed, was tried again, and the pipeline went on to its end"
 
 
-def _open(stage: Stage, folder: Path) -> str:
+def _open(service: JumpingService, folder: Path) -> str:
     """Go from one time of the pump to the next, until its breaker opens."""
     for _ in range(of.THRESHOLD - 1):
-        stage.next_time_of(of.PUMP)
-    stage.wait(lambda: _breaker(stage) == OPEN, "the breaker opens")
+        service.next_time_of(of.PUMP)
+    service.wait(lambda: _breaker(service) == OPEN, "the breaker opens")
     return f"{of.PUMP} failed {of.THRESHOLD} times in a row, and its breaker opened"
 
 
-def _close(stage: Stage, folder: Path) -> str:
+def _close(service: JumpingService, folder: Path) -> str:
     """Mend the pump, and go on until the rest of its breaker is over."""
     (folder / of.MENDED).touch()
     for _ in range(of.REST_MIN // of.PUMP_MIN + 1):
-        stage.next_time_of(of.PUMP)
-    stage.wait(lambda: _breaker(stage) == CLOSED, "the breaker closes")
+        service.next_time_of(of.PUMP)
+    service.wait(lambda: _breaker(service) == CLOSED, "the breaker closes")
     return f"{of.REST_MIN} minutes of rest went by, one job tried {of.PUMP}, its breaker closed"
 
 
-def _again(stage: Stage, folder: Path) -> str:
+def _again(service: JumpingService, folder: Path) -> str:
     """Go to the end of the first hour: the gauge is due again."""
-    stage.next_time_of(of.GAUGE)
+    service.next_time_of(of.GAUGE)
     for target in of.TARGETS:
-        stage.wait(partial(_has_ended, stage, target, 2), f"{target} hears of it")
-    stage.wait(lambda: not stage.has_live_jobs(of.PUMP), "the pump ends")
+        service.wait(partial(_has_ended, service, target, 2), f"{target} hears of it")
+    service.wait(lambda: not service.has_live_jobs(of.PUMP), "the pump ends")
     return f"an hour was over: {of.GAUGE} was due again"
 
 
 #: The acts of the demo, in order: each has something happen, waits for it, and says what it was.
-_ACTS: tuple[Callable[[Stage, Path], str], ...] = (
+_ACTS: tuple[Callable[[JumpingService, Path], str], ...] = (
     _schedule,
     _webhook,
     _retry,
@@ -152,26 +150,28 @@ _ACTS: tuple[Callable[[Stage, Path], str], ...] = (
 )
 
 
-def _has_ended(stage: Stage, plugin: str, count: int) -> bool:
-    return sum(job.ended_at_ms is not None for job in jobs_of(stage.bus, plugin)) >= count
+def _has_ended(service: JumpingService, plugin: str, count: int) -> bool:
+    return sum(job.ended_at_ms is not None for job in jobs_of(service.bus, plugin)) >= count
 
 
-def _waits(stage: Stage, plugin: str) -> bool:
+def _waits(service: JumpingService, plugin: str) -> bool:
     """Whether a job has failed, and waits for another attempt."""
-    return any(job.attempt > 1 and job.ended_at_ms is None for job in jobs_of(stage.bus, plugin))
+    return any(job.attempt > 1 and job.ended_at_ms is None for job in jobs_of(service.bus, plugin))
 
 
-def _breaker(stage: Stage) -> str:
-    return Breakers.of(stage.bus).get(of.PUMP, "poll").state
+def _breaker(service: JumpingService) -> str:
+    return Breakers.of(service.bus).get(of.PUMP, "poll").state
 
 
-def _deliver(stage: Stage, endpoint: WebhookEndpoint, sent: Mapping[str, str], body: bytes) -> str:
+def _deliver(
+    service: JumpingService, endpoint: WebhookEndpoint, sent: Mapping[str, str], body: bytes
+) -> str:
     """Deliver a request as the listener does, and return what became of it."""
     headers = {name.lower(): value for name, value in sent.items()}
     try:
-        signed = verify(endpoint, headers, body, stage.bus.now_ms() / 1000)
+        signed = verify(endpoint, headers, body, service.bus.now_ms() / 1000)
     except BadSignature:
         return "refused"
-    deliveries = Deliveries(stage.bus, stage.config, stage.plugins)
+    deliveries = Deliveries(service.bus, service.config, service.plugins)
     taken = deliveries.take(endpoint, headers, body, signed)
     return "known" if taken.is_repeated else "taken"

@@ -9,24 +9,18 @@ from dataclasses import dataclass
 
 from ...bus.bus import Bus
 from ...export.jsonl.exporter import Exporter
-from ...schema.errors import AckbusError
 from ...tasks.control.requests import Requests
 from ...tasks.steps.errors import TaskNotFound
 from ...tasks.steps.tasks import Tasks
-from ..place import fresh_folder, refuse_bus
+from ..stage import fresh_folder, named_place, wait_until
 from .project import CELLAR, PLAN, Project
 from .proof import read_proof
 from .team import Team
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..run import Progress, Say
+    from ..stage import Progress, Say
     from .proof import TasksProof
-
-#: How long anything may take, in seconds, before the demo gives up; and how often it looks.
-_PATIENCE_S, _LOOK_EVERY_S = 60.0, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +56,10 @@ def run_tasks_demo(*, directory: str | None, say: Say, progress: Progress) -> Ta
         Refused: `directory` holds a bus already.
         AckbusError: something that was to happen does not.
     """
-    if directory is not None:
-        refuse_bus(directory)
+    named = named_place(directory)
     began = time.monotonic()
     folder = fresh_folder()
-    where = os.path.join(folder, "bus") if directory is None else os.path.realpath(directory)
+    where = named or os.path.join(folder, "bus")
     project = Project(folder)
     project.make()
     say(f"the repository is in {project.repository}, the bus in {where}; both stay there")
@@ -76,9 +69,16 @@ def run_tasks_demo(*, directory: str | None, say: Say, progress: Progress) -> Ta
         progress("landing", len(PLAN)) as move,
     ):
         wish = "Count what is in stock, and set the new prices."
+        team.begin()
         Requests(bus).enqueue({"sessionId": "demo", "prompt": wish}, agent="client")
         killed = _kill_who_is_held(bus, team, project, say)
-        _wait(team, lambda: move(_landed(bus)) or _landed(bus) == len(PLAN), "all tasks land")
+
+        def have_all_landed() -> bool:
+            landed = _landed(bus)
+            move(landed)
+            return landed == len(PLAN)
+
+        wait_until(have_all_landed, "all tasks land", team.ends)
     with Bus.open(where) as bus:
         Exporter(bus).export_once()
         proof = read_proof(bus, project)
@@ -89,7 +89,7 @@ def run_tasks_demo(*, directory: str | None, say: Say, progress: Progress) -> Ta
 
 def _kill_who_is_held(bus: Bus, team: Team, project: Project, say: Say) -> str:
     held = os.path.join(project.meeting, "held")
-    _wait(team, lambda: os.path.exists(held), f"an agent works on {CELLAR}")
+    wait_until(lambda: os.path.exists(held), f"an agent works on {CELLAR}", team.ends)
     worker = Tasks(bus).get(CELLAR).worker
     pid = team.kill(worker)
     say(f"{worker} (process {pid}) was killed, with SIGKILL, in the middle of {CELLAR}")
@@ -103,18 +103,3 @@ def _landed(bus: Bus) -> int:
         with suppress(TaskNotFound):
             done += tasks.get(name).state == "COMPLETED"
     return done
-
-
-def _wait(team: Team, condition: Callable[[], object], what: str) -> None:
-    """Wait until something has happened.
-
-    Raises:
-        AckbusError: a role has ended, or it takes too long.
-    """
-    ends = time.monotonic() + _PATIENCE_S
-    while not condition():
-        if ended := team.ended():
-            raise AckbusError(f"a role of the demo has ended: {'; '.join(ended)}")
-        if time.monotonic() > ends:
-            raise AckbusError(f"it took more than {_PATIENCE_S:g} s until {what}")
-        time.sleep(_LOOK_EVERY_S)

@@ -151,8 +151,8 @@ def _refuse_other_version(salvage: Salvage) -> None:
     version = str(versions[0]) if versions else ""
     found = int(version) if version.isdecimal() else SCHEMA_VERSION
     # Of a damaged number the tables know better.
-    is_older = found < SCHEMA_VERSION and not salvage.is_whole(_NEWEST_TABLE)
-    if is_older or (found > SCHEMA_VERSION and salvage.strangers):
+    lacks_some = found < SCHEMA_VERSION and not salvage.is_whole(_NEWEST_TABLE)
+    if lacks_some or (found != SCHEMA_VERSION and salvage.strangers):
         raise BusUnusable(
             f"the damaged file has schema version {version}, and only version {SCHEMA_VERSION} can"
             " be repaired; put a backup in its place"

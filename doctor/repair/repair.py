@@ -18,9 +18,10 @@ from ...schema.errors import BusNotFound, BusUnusable, Unfinished
 from ...schema.findings import Mended, examine
 from ...schema.message.draft import Draft
 from ...schema.queries import file_of
-from ...schema.sqlite.database import Database, other_version
+from ...schema.sqlite.database import SCHEMA_VERSION, Database
 from ...schema.sqlite.file_checks import is_of_other_version
 from ...schema.sqlite.rules.state_rules import put_right
+from ...schema.sqlite.versions import other_version
 from ..checks.file import checks_of_file
 from ..checks.log_and_export import differences
 from ..recovery.comparison import Comparison
@@ -149,7 +150,7 @@ def _is_damaged(layout: Layout) -> bool:
             version = database.schema_version()
     except (BusUnusable, BusNotFound):
         return True
-    raise other_version(layout, version)
+    raise other_version(layout, version, SCHEMA_VERSION)
 
 
 def _is_unfinished(layout: Layout) -> bool:

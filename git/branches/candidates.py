@@ -115,11 +115,6 @@ class Candidates:
             ) from error
         self._signs = self._is_to_sign()
 
-    @property
-    def signs(self) -> bool:
-        """Whether candidates are signed: where that is configured."""
-        return self._signs
-
     def make(self, head: str, onto: str, strategy: Strategy, words: str) -> Candidate | Conflict:
         """Return the candidate of a head.
 

@@ -113,11 +113,6 @@ class Place:
             return os.path.realpath(os.path.join(self.common_dir, elsewhere))
         return os.path.dirname(self.common_dir)
 
-    @property
-    def is_partial(self) -> bool:
-        """Whether files are fetched when they are needed."""
-        return any(name.endswith(".promisor") for name in self._settings)
-
     @cached_property
     def _settings(self) -> dict[str, list[str]]:
         """All settings of git here, each with its values, the last first."""

@@ -8,7 +8,7 @@ from ...export.jsonl.parts import PART_GLOB, parts_among
 from ...schema.directory.enclosure import Enclosure
 from ...schema.directory.ignoring import IGNORING, lacking_patterns
 from ..exclude_file import ExcludeFile
-from ..ignored_bus import LET_IN, SETUP_COMMENT, ignoring_lines, replace_earlier
+from ..ignored_bus import LET_IN, SETUP_COMMENT, ignoring_lines
 from ..repository import CommandFailed, Repository
 from ..work_tree import WorkTree
 from .driver_commands import clean_command, merge_command, textconv_command
@@ -79,7 +79,6 @@ class Drivers:
         Returns:
             The changes, a line each; empty when nothing was missing.
         """
-        replaced = replace_earlier(self._layout)
         done = self.missing()
         if lacking := self._unignored():  # before all others, which say more
             _write(self._ignoring, [*lacking, *_lines(self._ignoring)])
@@ -91,8 +90,7 @@ class Drivers:
         parts = self._tracked_parts()
         if parts:
             self._repository.run("rm", "--cached", "--quiet", "--", *parts)
-        done = [line if line.startswith(_UNTRACKED) else f"added {line}" for line in done]
-        return [f"wrote {self._ignoring} in its new form", *done] if replaced else done
+        return [line if line.startswith(_UNTRACKED) else f"added {line}" for line in done]
 
     def remove(self) -> list[str]:
         """Remove the settings that `install` adds, and leave others as they are.

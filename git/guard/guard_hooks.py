@@ -14,7 +14,6 @@ from ...schema.directory.enclosure import Enclosure
 from ...schema.errors import Refused
 from .hook_scripts import ALWAYS, GUARDED, HOOK_NAME, Scripts, is_marked
 from .hooks_path import HooksPath
-from .renamed_hooks import RenamedHooks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..work_tree import WorkTree
 
-#: Where a hook of ours says what it does about a conflict: in words of `bus`, as of the first kind.
+#: Where a hook of ours says what it does about a conflict: in words of `bus`.
 _MODE = re.compile(r"--mode=(block|warn)\b")
 
 
@@ -57,17 +56,10 @@ class GuardHooks:
         #: Where git looks without the guard, as it is set, and from the root of this work tree.
         self._earlier = self._setting.earlier()
         self._earlier_folder = os.path.normpath(os.path.join(tree.root, self._earlier))
-        self._renamed = RenamedHooks(self._earlier_folder, tree.root, tree.main_root)
-
-    @property
-    def serves_others(self) -> bool:
-        """Whether there are hooks of the first kind, which guard other repositories too."""
-        return self._renamed.are_shared and bool(self._renamed.paths())
 
     def mode(self) -> str | None:
         """Return the mode of the installed hooks, `block` or `warn`; None without any."""
-        own = [self._path(name) for name in GUARDED]
-        for path in (*filter(is_marked, own), *filter(os.path.isfile, self._renamed.paths())):
+        for path in filter(is_marked, map(self._path, GUARDED)):
             with open(path, encoding="utf-8", errors="replace") as file:
                 found = _MODE.search(read_at_most(file, path))
             if found is not None:
@@ -77,8 +69,6 @@ class GuardHooks:
     def install(self, mode: str, bus_dir: str | None = None) -> list[GuardHook]:
         """Install the hooks, or bring installed ones up to date. Safe to repeat.
 
-        Hooks of the first kind, which renamed earlier ones, are undone.
-
         Args:
             mode: `block` or `warn`.
             bus_dir: the bus directory, where it can't be found from the repository; `BUS_DIR` in
@@ -86,15 +76,14 @@ class GuardHooks:
 
         Raises:
             Refused: `core.hooksPath` can't be set so that git goes by it; another tool has put a
-                hook into the guard's folder, or keeps one of the first kind; or that folder is a
-                link; or another installation takes long. Nothing was changed.
+                hook into the guard's folder; or that folder is a link; or another installation
+                takes long. Nothing was changed.
         """
         with self._alone():
             return self._install(mode, bus_dir)
 
     def _install(self, mode: str, bus_dir: str | None) -> list[GuardHook]:
         self._setting.check()
-        self._renamed.check()
         self._refuse_others()
         names = {*ALWAYS, *self._executable()}
         scripts = Scripts(self._earlier, self._root, mode, bus_dir)
@@ -103,11 +92,10 @@ class GuardHooks:
         for name in self._ours() - names:
             self._remove(name)
         self._setting.set()  # git goes by the scripts from here on
-        self._renamed.undo()
         return [self._hook(name) for name in GUARDED]
 
     def remove(self) -> list[GuardHook]:
-        """Restore `core.hooksPath`, and remove the hooks; those of the first kind are undone.
+        """Restore `core.hooksPath`, and remove the hooks.
 
         An `install` that was killed is undone too.
 
@@ -123,15 +111,13 @@ class GuardHooks:
 
     def _take_out(self) -> list[GuardHook]:
         self._refuse_others()
-        undone = {os.path.basename(path) for path in self._renamed.paths()}
         ours = self._ours()
         self._setting.restore()  # git goes by the earlier hooks from here on
         for name in ours:
             self._remove(name)
         with suppress(OSError):  # what else is in it is not ours
             self._files.remove_empty_folder(self._setting.own)
-        self._renamed.undo()
-        return [self._hook(name) for name in GUARDED if name in ours | undone]
+        return [self._hook(name) for name in GUARDED if name in ours]
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

@@ -134,10 +134,10 @@ class Scripts:
         )
 
 
-def is_marked(path: str, *marks: str) -> bool:
-    """Whether there is a file with one of the guard's marks."""
+def is_marked(path: str) -> bool:
+    """Whether there is a file with the mark of the guard."""
     if not os.path.isfile(path):
         return False
     with open(path, "rb") as file:
         second = file.read(200).split(b"\n")[1:2]
-    return second in [[mark.encode()] for mark in marks or (MARK,)]
+    return second == [MARK.encode()]

@@ -36,23 +36,6 @@ _NAMES = (
 #: The names that git itself has in a directory, which make it no project's.
 _OF_GIT = (IGNORING, ".gitattributes")
 
-#: How the file began before all was ignored, and lines that it had; of the others, some.
-_EARLIER_HEADER = (
-    "# Written by ackbus: the bus itself stays out of git; bus.jsonl and blobs/ may go in."
-)
-_EARLIER_ALWAYS = {"bus.db", "bus.db-wal", "bus.db-shm", "doorbell", "*.lock", "workers/"}
-_EARLIER_OTHERS = {
-    *("blobs/.tmp-*", "bus.db.new*", "bus.db.v*", "bus*.json*.new", "bus.jsonl.new", "search.db*"),
-    *("archive/", "shown/", "woken/", "repair.new/", "*.damaged-*", "*.repaired-*"),
-}
-
-#: The lines that an earlier `bus setup git` added.
-EARLIER_SETUP = (
-    "# Written by 'bus setup git', which every clone runs for itself.",
-    "bus-[0-9][0-9][0-9][0-9][0-9][0-9].jsonl",
-    "bus.index.json",
-)
-
 #: The longest file that is read, in bytes; people may have added to it.
 _MAX_BYTES = 1024**2
 
@@ -108,13 +91,6 @@ def default_text(layout: Layout) -> str:
 def lacking_patterns(layout: Layout, lines: Collection[str]) -> list[str]:
     """Return the patterns that a file with these lines lacks to leave out all that lives."""
     return [] if ALL in lines else [each for each in _patterns(layout) if each not in lines]
-
-
-def is_earlier_text(text: str) -> bool:
-    """Whether an earlier ackbus has written all lines of a file, and nobody else one."""
-    first, *lines = text.splitlines() or [""]
-    others = _EARLIER_OTHERS.union(EARLIER_SETUP)
-    return first == _EARLIER_HEADER and _EARLIER_ALWAYS <= {*lines} <= _EARLIER_ALWAYS | others
 
 
 def _patterns(layout: Layout) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 #: The version of the tables that this code reads and writes.
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 
 #: How long SQLite itself waits for a lock that another connection holds, in milliseconds.
 BUSY_TIMEOUT_MS = 5000
@@ -384,16 +384,9 @@ class Database:
         if any_version:
             return
         if found != SCHEMA_VERSION:
-            raise other_version(self.layout, found)
+            from .versions import other_version
+
+            raise other_version(self.layout, found, SCHEMA_VERSION)
         self.refuses_strangers = True
         self._thread().refuse_strangers()
         self._adopt(settings)
-
-
-def other_version(layout: Layout, found: int) -> BusUnusable:
-    """Return the error for a file of an older or newer schema version."""
-    hint = "run 'bus upgrade'" if found < SCHEMA_VERSION else "use a newer ackbus"
-    return BusUnusable(
-        f"the bus in {layout.directory} has schema version {found}, and this ackbus knows version"
-        f" {SCHEMA_VERSION}; {hint}"
-    )

@@ -12,6 +12,7 @@ from .database import SCHEMA_VERSION
 from .foreign_objects import our_tables, strangers_in
 from .hardening import is_as_ours
 from .sqlite_errors import translate
+from .versions import way_over
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ def checks_of_database(database: Database, *, full: bool = False) -> dict[str, C
 def _schema(database: Database) -> Finding:
     found = database.schema_version()
     if found != SCHEMA_VERSION:
-        advice = "run 'bus upgrade'" if found < SCHEMA_VERSION else "use a newer ackbus"
-        return bad(f"version {found}, and this ackbus knows {SCHEMA_VERSION}", advice)
+        text = f"version {found}, and this ackbus knows {SCHEMA_VERSION}"
+        return bad(text, way_over(found, SCHEMA_VERSION))
     strangers = strangers_in(database.connection)
     if strangers.refused:
         return bad(", ".join(strangers.refused), REPAIR)

@@ -1,4 +1,4 @@
--- The bus in one SQLite file, schema version 8. docs/protocol.md explains every table.
+-- The bus in one SQLite file. docs/protocol.md explains every table.
 -- Any program may take part with plain SQL, so the rules that keep the log whole are in here,
 -- not only in our own code.
 
@@ -682,7 +682,7 @@ CREATE TABLE meta (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL
 ) STRICT;
-INSERT INTO meta (key, value) VALUES ('schema_version', '11');
+INSERT INTO meta (key, value) VALUES ('schema_version', '12');
 
 CREATE TRIGGER meta_keeps_its_version BEFORE INSERT ON meta
 WHEN NEW.key = 'schema_version'
@@ -1229,30 +1229,6 @@ CREATE TABLE session_approvals (
   session_id  TEXT NOT NULL REFERENCES task_sessions (session_id),
   asked_seq   INTEGER NOT NULL,  -- the event that asks
   decision    TEXT CHECK (decision IN ('approved', 'denied'))
-) STRICT, WITHOUT ROWID;
-
--- Cursors of agents in sessions; all events up to `pruned_upto` are handled, and not marked.
-CREATE TABLE session_cursors (
-  agent_id    TEXT NOT NULL CHECK (agent_id <> ''),
-  session_id  TEXT NOT NULL,
-  cursor      INTEGER NOT NULL DEFAULT 0 CHECK (cursor >= 0),
-  pruned_upto INTEGER NOT NULL DEFAULT 0 CHECK (pruned_upto >= 0),
-  PRIMARY KEY (agent_id, session_id)
-) STRICT, WITHOUT ROWID;
-
-CREATE TRIGGER session_cursors_never_go_back BEFORE UPDATE ON session_cursors
-WHEN NEW.cursor < OLD.cursor OR NEW.pruned_upto < OLD.pruned_upto
-BEGIN
-  SELECT RAISE(ABORT, 'a cursor of a session never goes back');
-END;
-
--- The events that agents have handled; the mark is made with the outcome.
-CREATE TABLE handled_messages (
-  agent_id      TEXT NOT NULL CHECK (agent_id <> ''),
-  session_id    TEXT NOT NULL,
-  seq           INTEGER NOT NULL,
-  handled_at_ms INTEGER NOT NULL CHECK (handled_at_ms BETWEEN 0 AND 253402300799999),
-  PRIMARY KEY (agent_id, session_id, seq)
 ) STRICT, WITHOUT ROWID;
 
 -- The queues of tasks, for programs that know the tables of PushPals. A payload that is a blob is

@@ -19,17 +19,16 @@ from ..directory.ignoring import keep_out_of_git
 from ..directory.layout import Layout
 from ..errors import BusUnusable
 from ..system_errors import unwritable
-from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database, other_version
+from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database
 from .file_copy import copy_database
 from .foreign_objects import refuse_strangers, restate
 from .rules.state_rules import put_right
 from .sqlite_errors import ENDINGS
 from .transactions import without_triggers
+from .versions import migrations, other_version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from ..findings import Mended
 
 #: How long to wait for programs that have the file open and are about to end, in seconds.
@@ -37,8 +36,6 @@ _PATIENCE_S = 5.0
 
 #: The step that is possible once they have ended.
 _THEN = "run 'bus upgrade' again"
-
-_MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +63,8 @@ def upgrade(
     """Bring a bus to the schema version of this code; one that has it is left as it is.
 
     Safe to repeat, and to call from several processes at once. It leaves a copy beside the file,
-    `bus.db.v1` of version 1; one that is there already is replaced, since all that it has is in the
-    new one.
+    `bus.db.v12` of version 12; one that is there already is replaced, since all that it has is in
+    the new one.
 
     Args:
         directory: the bus directory.
@@ -75,7 +72,8 @@ def upgrade(
 
     Raises:
         BusNotFound: there is no bus.
-        BusUnusable: it is damaged, or of a newer version, or can't be written.
+        BusUnusable: it is damaged, or can't be written; or it is of a newer version, or of an older
+            one that can't be upgraded: the error says how to go over.
         Refused: another program has it open, and did not end within a few seconds.
         BusBusy: other writers, or another upgrade, kept it locked.
         AckbusError: SQLite refused a step, as when a table of someone's own has the name of a new
@@ -86,6 +84,7 @@ def upgrade(
         found = database.schema_version()
     if found == SCHEMA_VERSION:
         return Upgrade(layout.directory, found, found, None)
+    _scripts_from(found, layout)  # before it waits for anybody
     lock = FileLock(layout.upgrade_lock)  # first: an upgrade that waits has no file open
     try:
         lock.acquire(write_timeout_s)
@@ -109,12 +108,11 @@ def _upgrade(database: Database) -> Upgrade:
         found = database.schema_version()
         if found == SCHEMA_VERSION:
             return Upgrade(layout.directory, found, found, None)
-        if found > SCHEMA_VERSION:
-            raise other_version(layout, found)
+        scripts = _scripts_from(found, layout)
         backup = _back_up(database, found)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)  # it changes a table's text
         with without_triggers(connection):  # somebody else's may be among them
-            for script in _scripts_after(found):
+            for script in scripts:
                 connection.execute(script).fetchall()
         _check_strangers(database, connection)
         mended = tuple(put_right(database))
@@ -123,12 +121,16 @@ def _upgrade(database: Database) -> Upgrade:
     return Upgrade(layout.directory, found, SCHEMA_VERSION, backup, mended)
 
 
-def _scripts_after(version: int) -> Iterator[str]:
-    """Yield the migrations of a file of this version: `0002_….sql` leads from 1 to 2."""
-    for name in sorted(os.listdir(_MIGRATIONS)):
-        if int(name[:4]) > version:
-            with open(os.path.join(_MIGRATIONS, name), encoding="utf-8") as file:
-                yield file.read()
+def _scripts_from(version: int, layout: Layout) -> list[str]:
+    """Return the scripts that lead from a version to this one; raise where none do."""
+    paths = migrations(version, SCHEMA_VERSION)
+    if paths is None:
+        raise other_version(layout, version, SCHEMA_VERSION)
+    scripts = []
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            scripts.append(file.read())
+    return scripts
 
 
 def _check_references(database: Database) -> None:

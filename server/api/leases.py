@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Path, Query
-from pydantic import AliasChoices, BaseModel, Field
+from pydantic import BaseModel, Field
 
 from ...bus.bus import Bus
 from ...bus.leases import Lease
@@ -16,29 +16,19 @@ from ...subscribers.overview.reservation_holders import holder_of
 from ..access.access import TheClient
 from ..access.errors import Held, Reserved
 from ..access.principals import Principal
-from ..records import MAX_NAMED, OR_BOUND, Given, Name, Token
+from ..records import MAX_NAMED, OR_BOUND, Given, Name
 from .common import TheBus, new_router, problems
 
 router = new_router("leases")
 
 LeaseName = Annotated[str, Field(min_length=1, max_length=512)]
-#: Its former name, `ttl_s`, is understood for one version more.
-LeaseS = Annotated[
-    float,
-    Field(
-        gt=0,
-        le=86_400,
-        description="How long it lasts, in seconds.",
-        validation_alias=AliasChoices("lease_s", "ttl_s"),
-    ),
-]
+LeaseS = Annotated[float, Field(gt=0, le=86_400, description="How long it lasts, in seconds.")]
 FilePath = Annotated[str, Field(min_length=1, max_length=1024)]
 Holder = Annotated[Name | None, Field(description=f"The holder; {OR_BOUND}.")]
 Editor = Annotated[Name | None, Field(description=f"The editing agent; {OR_BOUND}.")]
 LeaseToken = Annotated[
     int, Path(ge=1, le=MAX_SEQ, description="The token that its grant returned.")
 ]
-ReservationTokens = Annotated[list[Token], Field(min_length=1, max_length=MAX_NAMED)]
 
 
 class LeaseWanted(Given):
@@ -51,25 +41,6 @@ class LeaseWanted(Given):
 
 class Renewal(Given):
     """The new end of a lease."""
-
-    lease_s: LeaseS = 60.0
-
-
-class LeaseHeld(Given):
-    """A lease as its holder knows it: the former form, by its name."""
-
-    name: LeaseName
-    holder: Holder = None
-    token: Token = Field(description="What acquiring it returned.")
-
-    def lease(self, principal: Principal) -> Lease:
-        """Return the lease that the principal holds, by its name and token."""
-        principal.check_may_lease(self.name)
-        return Lease(self.name, principal.act_as(self.holder, "holder"), self.token, 0, 0)
-
-
-class LeaseRenewal(LeaseHeld):
-    """The new end of a lease, in the former form."""
 
     lease_s: LeaseS = 60.0
 
@@ -134,22 +105,6 @@ def _held(bus: Bus, token: int, holder: Principal) -> Lease:
     return lease
 
 
-# The former forms, for one version more.
-
-
-@router.post("/leases/renew", include_in_schema=False)
-def renew_lease_by_name(held: LeaseRenewal, bus: TheBus, holder: TheClient) -> LeaseRecord:
-    """Extend a lease, by its name and token."""
-    renewed = bus.leases.renew(held.lease(holder), lease_s=held.lease_s)
-    return LeaseRecord(**renewed.record())
-
-
-@router.post("/leases/release", status_code=204, include_in_schema=False)
-def release_lease_by_name(held: LeaseHeld, bus: TheBus, holder: TheClient) -> None:
-    """Release a lease, by its name and token."""
-    bus.leases.release(held.lease(holder))
-
-
 # Reservations of files -------------------------------------------------------------------------
 
 
@@ -169,19 +124,6 @@ class ReservationsWanted(Given):
 
 class ReservationRenewal(Given):
     """The new end of a reservation."""
-
-    lease_s: LeaseS = DEFAULT_RESERVATION_S
-
-
-class ReservationsHeld(Given):
-    """Reservations of an agent, in the former form: all that are named, or none."""
-
-    agent: Editor = None
-    tokens: ReservationTokens
-
-
-class ReservationsRenewal(ReservationsHeld):
-    """The new end of reservations, in the former form."""
 
     lease_s: LeaseS = DEFAULT_RESERVATION_S
 
@@ -268,31 +210,6 @@ def _editor_of(bus: Bus, token: int, editor: Principal) -> str:
     if held is None:
         raise LeaseLost(f"no reservation has the token {token} now; reserve again what you need")
     return editor.act_as(held.agent)
-
-
-# The former forms, for one version more.
-
-
-@router.post("/reservations/renew", include_in_schema=False)
-def renew_reservations(
-    held: ReservationsRenewal, bus: TheBus, editor: TheClient
-) -> ReservationList:
-    """Extend reservations to `lease_s` from now: all that are named, or none."""
-    agent = editor.act_as(held.agent)
-    with bus.transaction():
-        renewed = [
-            bus.reservations.renew(token, agent, lease_s=held.lease_s) for token in held.tokens
-        ]
-    return _list(renewed)
-
-
-@router.post("/reservations/release", status_code=204, include_in_schema=False)
-def release_reservations(held: ReservationsHeld, bus: TheBus, editor: TheClient) -> None:
-    """Release reservations: all that are named, or none."""
-    agent = editor.act_as(held.agent)
-    with bus.transaction():
-        for token in dict.fromkeys(held.tokens):
-            bus.reservations.release(token, agent)
 
 
 def _list(found: list[Reservation]) -> ReservationList:

@@ -211,9 +211,6 @@ def search_messages(
             description="A word, a phrase (`disk full`), or a beginning (`migrat*`); repeatable.",
         ),
     ] = None,
-    q: Annotated[
-        list[str] | None, Query(min_length=1, max_length=20, include_in_schema=False)
-    ] = None,
     type: OfType = None,
     agent: OfAgent = None,
     conversation: OfConversation = None,
@@ -227,12 +224,11 @@ def search_messages(
     What is published meanwhile is in no later page. The first search after many messages indexes
     them, which takes some 20 s for a million.
     """
-    # Its former names, `q` and `found`, are understood for one version more.
-    if (words is None) == (q is None):
+    if words is None:
         raise InvalidInput("words is missing: give the words to look for, words=disk&words=full")
     upto, skip = _search_cursor(cursor) or (bus.log.newest_seq(), 0)
     found = Search(bus).find(
-        words or q or [],
+        words,
         limit=limit + 1,
         skip=skip,
         upto_seq=upto,
@@ -249,7 +245,7 @@ def search_messages(
         for each in found[:limit]
     ]
     following = f"{upto}+{skip + limit}" if len(found) > limit else None
-    return json_of({"found" if q else "messages": records, "next_cursor": following})
+    return json_of({"messages": records, "next_cursor": following})
 
 
 def _search_cursor(text: str | None) -> tuple[int, int] | None:

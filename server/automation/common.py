@@ -27,19 +27,12 @@ def open_router(tag: str) -> APIRouter:
     return GuardedRouter(AUTOMATION, tags=[tag])
 
 
-async def the_current(request: Request) -> Current:
-    """Return what follows the service of the application."""
-    current: Current = request.app.state.current
-    return current
-
-
 async def in_force(request: Request) -> InForce:
     """Return the configuration in force: one for the whole request."""
     current: Current = request.app.state.current
     return current.get()
 
 
-TheCurrent = Annotated[Current, Depends(the_current)]
 TheConfig = Annotated[InForce, Depends(in_force)]
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ...subscribers.jobs.claims import ACTIVE, COMPLETED, Outcome
+from ...subscribers.jobs.claims import Outcome
 from ..records.entry import Entry
-from ..steps.messages import COMPLETIONS, JOBS
+from ..steps.messages import COMPLETIONS
 from .client_values import text_of
-from .entries import Entries, NotClaimed, failed
+from .entries import Entries, failed
 from .requests import required
 
 TYPE_CHECKING = False
@@ -48,23 +48,6 @@ class Completions:
         payload = {"jobId": job, "sessionId": session, "message": message, **more}
         entry, _ = self.entries.add(payload, agent=agent, parent=job, trace=trace)
         return entry.id
-
-    def check_right(self, job: str, worker: str | None) -> None:
-        """Check that a worker may enqueue a completion of a job: that the job is, or was, its own.
-
-        Args:
-            job: the id of the job.
-            worker: who asks; None: any worker that claimed the job, where it can't be told.
-
-        Raises:
-            NotClaimed: its newest claim is lost or failed, or another worker's; or it has none.
-        """
-        entry = Entries(self.entries.bus, JOBS).get(job)
-        claim = None if entry is None else entry.claim
-        if claim is None or claim.status not in (ACTIVE, COMPLETED):
-            raise NotClaimed(f"{job} is no job that its worker claimed and holds, or has completed")
-        if worker is not None and claim.group != worker:
-            raise NotClaimed(f"{job} was not claimed by {worker}: {claim.group} has it")
 
     def claim(self, agent: str) -> tuple[dict[str, Any], int] | None:
         """Claim the oldest completion: its row, and the token of the claim; None without one."""

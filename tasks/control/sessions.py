@@ -16,14 +16,13 @@ from ...schema.errors import AckbusError, InvalidInput, NotFound, shown
 from ...schema.message.draft import Draft
 from ...schema.message.ids import new_id
 from ...schema.message.times import format_ts
-from ...schema.paging import further
 from ..records.sessions import SessionTable
 from ..steps.messages import TASKS
 from .envelope import PROTOCOL_VERSION, wrong_in_envelope
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from ...bus.bus import Bus
@@ -246,18 +245,6 @@ class Sessions:
         seqs = self.table.events_after(session, after, limit)
         events = [event for seq in seqs if (event := self._read(seq)) is not None]
         return Page(events, seqs[-1] if seqs else after, len(seqs) < limit)
-
-    def replay(self, session: str, after: int = 0) -> Iterator[Event]:
-        """Yield all events of a session after a cursor, a page in memory at a time.
-
-        Raises:
-            SessionNotFound: there is no such session.
-        """
-        upto = self.begin(session, after)
-        while not (page := self.page(session, upto)).is_last:
-            yield from page.events
-            upto = further("events of a session", upto, page.upto)
-        yield from page.events
 
     def _read(self, seq: int) -> Event | None:
         try:

@@ -5,15 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.schema.directory.ignoring import default_text, is_earlier_text
-from ackbus.schema.directory.layout import Layout
-
 from .clones import Clone
 
 pytestmark = pytest.mark.slow  # starts many processes
 
-#: What an earlier `bus init` wrote.
-EARLIER = """\
+#: What a person may have written who wants parts of a bus in git.
+PARTS = """\
 # Written by ackbus: the bus itself stays out of git; bus.jsonl and blobs/ may go in.
 bus.db
 bus.db-wal
@@ -52,12 +49,6 @@ def committed(clone: Clone) -> None:
     clone.export()
 
 
-def earlier(clone: Clone) -> None:
-    """An earlier ackbus made it."""
-    ignoring(clone).write_text(EARLIER)
-    clone.bus("init")
-
-
 SWEEPS: dict[str, list[tuple[str, ...]]] = {
     "clean": [("clean", "-fd")],
     "clean twice": [("clean", "-fdq"), ("clean", "-ffdq")],
@@ -79,7 +70,7 @@ SWEEPS: dict[str, list[tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("sweep", SWEEPS)
-@pytest.mark.parametrize("state", [fresh, set_up, committed, earlier])
+@pytest.mark.parametrize("state", [fresh, set_up, committed])
 def test_sweeps_take_nothing_that_lives(
     repository: Clone, state: Callable[[Clone], None], sweep: str
 ) -> None:
@@ -121,41 +112,14 @@ def test_writer_restores_a_missing_ignore_file_and_a_reader_does_not(repository:
     assert ignoring(repository).read_text() == whole
 
 
-def test_earlier_ignore_file_is_replaced_unless_edited_or_tracked(repository: Clone) -> None:
-    path = ignoring(repository)
-    whole = path.read_text()
-    path.write_text(EARLIER + "shown/\n")
-    assert "its .gitignore now keeps all of it from git" in repository.bus("init")
-    assert path.read_text() == whole
-    for text in (EARLIER + "mine\n", EARLIER.replace("bus.db\n", ""), "# mine\n" + EARLIER):
-        path.write_text(text)
-        repository.bus("init")
-        assert path.read_text() == text
-    path.write_text(EARLIER)
-    repository.git("add", "-f", str(path))
-    repository.bus("init")
-    assert path.read_text() == EARLIER
-
-
-def test_earlier_setup_stays_let_in(repository: Clone) -> None:
-    path = ignoring(repository)
-    comment = "# Written by 'bus setup git', which every clone runs for itself."
-    path.write_text(
-        f"{EARLIER}{comment}\nbus-[0-9][0-9][0-9][0-9][0-9][0-9].jsonl\nbus.index.json\n"
-    )
-    repository.bus("init")
-    lines = path.read_text().splitlines()
-    assert lines[1:] == ["*", comment, "!/.gitignore", "!/.gitattributes", "!/bus.jsonl"]
-
-
 def test_doctor_says_what_to_add_to_an_edited_ignore_file(repository: Clone) -> None:
     path = ignoring(repository)
     assert "warn" not in repository.bus("doctor")
-    path.write_text(EARLIER + "mine\n")
+    path.write_text(PARTS + "mine\n")
     told = next(line for line in repository.try_bus("doctor").out.splitlines() if " git: " in line)
     assert told.startswith("warn  git: it would take crew.json, logs/worker.log, blobs/sha256-")
     assert "'*', '!/.gitignore', '!/.gitattributes', '!/bus.jsonl'" in told
-    path.write_text("*\n!/.gitignore\n!/.gitattributes\n!/bus.jsonl\n" + EARLIER + "mine\n")
+    path.write_text("*\n!/.gitignore\n!/.gitattributes\n!/bus.jsonl\n" + PARTS + "mine\n")
     assert "warn" not in repository.bus("doctor")
 
 
@@ -192,11 +156,3 @@ def test_stage_takes_the_blobs_that_lines_name_and_no_others(repository: Clone) 
     (ref,) = {name for name in names if name.startswith("sha256-")}
     assert names == {".gitignore", ".gitattributes", "bus.jsonl", ref}
     assert repository.try_bus("export", "--stage", "--follow").code == 2
-
-
-def test_all_forms_of_before_are_known(tmp_path: Path) -> None:
-    lines = EARLIER.splitlines()
-    for left_out in ({"archive/"}, {"archive/", "search.db*"}, {"bus.db.v*"}, {"bus.db.new*"}):
-        assert is_earlier_text("\n".join(line for line in lines if line not in left_out))
-    assert not is_earlier_text("")
-    assert not is_earlier_text(default_text(Layout(tmp_path / ".worker-state")))

@@ -30,13 +30,6 @@ pytestmark = pytest.mark.slow  # starts many processes
 #: A dispatcher, as pre-commit and others have: what it does it reads from its own name.
 DISPATCHER = 'echo "ran $(basename "$0") of $(dirname "$0") $*" >>"$LOG"\n'
 
-#: A hook of the guard of the first kind, so much of it as is looked at.
-RENAMER = (
-    "# The guard of ackbus: 'bus guard remove' takes it out and puts back what was here before.\n"
-    'former="$(dirname -- "$0")/pre-commit.before-guard"\n[ ! -x "$former" ] || "$former" "$@"\n'
-    "echo first kind --mode=warn >&2\n"
-)
-
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
@@ -391,67 +384,6 @@ def test_guard_that_another_tool_runs_does_not_run_for_ever(
     assert counts == (1, 1, 1)
     done = git.commit(agent="alice")
     assert (done.code, done.err.count("tool")) == (0, 2)
-
-
-# Hooks of the first kind, which renamed earlier ones.
-
-
-def first_kind(folder: Path, *, has_earlier: bool = True) -> None:
-    for name in ("pre-commit", "pre-push"):
-        script(folder / name, RENAMER)
-        if has_earlier:
-            script(folder / f"{name}.before-guard")
-
-
-@pytest.mark.parametrize("setting", [None, ".githooks"])
-@pytest.mark.parametrize("has_earlier", [False, True])
-def test_hooks_of_the_first_kind_are_replaced_or_undone(
-    setting: str | None, has_earlier: bool, git: Git, run_bus: RunBus, bus: Bus, log: Path
-) -> None:
-    folder = git.path / (setting or ".git/hooks")
-    if setting:
-        git.ok("config", "core.hooksPath", setting)
-    for act in ("install", "remove"):
-        first_kind(folder, has_earlier=has_earlier)
-        done = run_bus("guard", act)
-        state = "warn" if act == "install" else "removed"
-        assert [line.split()[1] for line in done.out.splitlines()] == [state] * 2
-        assert (folder / "pre-commit").exists() == has_earlier
-        assert not list(folder.glob("*.before-guard"))
-        done = git.commit(f"{act}.py", agent="bob")
-        assert (done.code, "first kind" in done.err) == (0, False)
-        assert ran(log) == ["pre-commit"] * has_earlier
-        run_bus("guard", "remove")
-        for path in folder.glob("pre-[cp]*[!e]"):
-            path.unlink()
-
-
-def test_hooks_of_the_first_kind_in_a_shared_folder_are_replaced_with_a_word(
-    git: Git, run_bus: RunBus, bus: Bus, tmp_path: Path
-) -> None:
-    first_kind(tmp_path / "everywhere")
-    git.ok("config", "core.hooksPath", str(tmp_path / "everywhere"))
-    assert "served other repositories too" in run_bus("guard", "install").err
-    assert sorted(path.name for path in (tmp_path / "everywhere").iterdir()) == [
-        "pre-commit",
-        "pre-push",
-    ]
-    assert run_bus("guard", "install").err == ""
-
-
-def test_hook_is_never_lost_between_two_guards(git: Git, run_bus: RunBus, bus: Bus) -> None:
-    """Somebody replaced one of the first kind: theirs and the one of before are kept."""
-    hook = git.path / ".git" / "hooks" / "pre-commit"
-    first_kind(hook.parent)
-    script(hook, "echo two\n")
-    assert_error(run_bus("guard", "install"), 3, "is not a hook of the guard", "before-guard")
-    assert [line.split()[0] for line in run_bus("guard", "remove").out.splitlines()] == ["pre-push"]
-    assert hook.read_text().endswith("two\n")
-    assert hook.with_name("pre-commit.before-guard").exists()
-    hook.with_name("pre-commit.before-guard").unlink()
-    script(hook.with_name("pre-commit.legacy"), RENAMER)
-    assert_error(run_bus("guard", "install"), 3, "pre-commit.legacy", "another tool has renamed")
-    assert not own(git).exists()
 
 
 INSTALLS = """

@@ -20,7 +20,7 @@ from ackbus.server.access.tokens import Tokens
 from ackbus.subscribers.overview.retention import Retention
 from ackbus.subscribers.queues.queues import Queues
 
-from ..migration.make_fixture import fill
+from ..migration.used_bus import fill
 from ..sizes import case
 from .corruption import doctor
 

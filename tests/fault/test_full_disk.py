@@ -21,7 +21,7 @@ from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup.backup import back_up
 from ackbus.schema.sqlite.upgrade import upgrade
 
-from ..migration.old_files import FIXTURES, restore, rows, version_of
+from ..migration.made_up import OLDER, make_older, rows, upgradable, version_of
 from ..programs import connect
 from ..sizes import case, size
 from .conftest import SmallDisk
@@ -268,21 +268,22 @@ def message_line(number: int) -> bytes:
 
 
 def test_an_upgrade_that_finds_the_disk_full_at_any_write_changes_nothing(
-    small_disk: SmallDisk,
+    small_disk: SmallDisk, tmp_path: Path
 ) -> None:
     """Promise 22."""
-    bus_dir = restore(FIXTURES["v1"].read_text("utf-8"), small_disk.path / "bus")
+    bus_dir = make_older(small_disk.path / "bus")
     with closing(connect(bus_dir)) as connection:
         before = rows(connection)
     for pages in count():
         small_disk.leave(pages)
         try:
-            upgrade(bus_dir)
+            with upgradable(tmp_path / str(pages)):
+                upgrade(bus_dir)
             break
         except BusUnusable as error:
             assert_says_what_to_do(error)
         small_disk.make_room()
-        assert version_of(bus_dir) == "1"
+        assert version_of(bus_dir) == str(OLDER)
         with closing(connect(bus_dir)) as connection:
             assert rows(connection) == before
         assert pages < ENOUGH

@@ -26,7 +26,7 @@ from ackbus.server.access.principals import Scope
 from ackbus.server.access.tokens import Tokens
 from ackbus.subscribers.jobs.errors import ClaimLost
 
-from ..migration.old_files import FIXTURES, restore
+from ..migration.made_up import OLDER, make_older, upgradable
 from ..sizes import case, size
 from .conftest import SmallDisk
 from .corruption import doctor, page_of_table
@@ -64,13 +64,25 @@ def said_by(directory: Path) -> set[str]:
 # What is whole -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FIXTURES)
-def test_a_whole_file_of_an_older_version_is_left_for_the_upgrade(
-    name: str, tmp_path: Path
-) -> None:
-    directory = restore(FIXTURES[name].read_text(), tmp_path / "old")
+def test_a_whole_file_of_an_older_version_is_left_for_the_upgrade(tmp_path: Path) -> None:
+    directory = make_older(tmp_path / "old")
     assert set(doctor(directory, "--full").bad) <= {"schema"}
-    with pytest.raises(BusUnusable, match="run 'bus upgrade'"):
+    with pytest.raises(BusUnusable, match="can't be upgraded: run 'bus export'"):
+        repaired(directory)
+    with (
+        upgradable(tmp_path / "migrations"),
+        pytest.raises(BusUnusable, match="run 'bus upgrade'"),
+    ):
+        repaired(directory)
+    assert not list(directory.glob("*.damaged-*"))
+
+
+def test_a_damaged_file_of_an_older_version_is_not_made_a_newer_one(tmp_path: Path) -> None:
+    directory = make_older(tmp_path / "old")
+    with (directory / "bus.db").open("r+b") as file:
+        file.seek(page_of_table(directory, "cursors"))
+        file.write(b"\xff" * 100)
+    with pytest.raises(BusUnusable, match=f"schema version {OLDER}, and only version"):
         repaired(directory)
     assert not list(directory.glob("*.damaged-*"))
 

@@ -153,7 +153,6 @@ class TestForms:
         options = ("--quiet", "--filter=blob:none", "--no-checkout")
         main.ok("clone", *options, f"file://{main.path}", tmp_path / "clone")
         trees = WorkTrees(Place.around(str(tmp_path / "clone")))
-        assert trees.place.is_partial
         assert Path(make(trees).path, "file").read_text() == "first\n"
 
     def test_symlinked(self, main: Git, tmp_path: Path) -> None:

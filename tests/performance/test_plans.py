@@ -27,7 +27,7 @@ GROWING = frozenset(
     | {"job_log", "plugin_facts", "circuit_breaker_transitions", "event_context"}
     | {"schedule_decisions", "tasks", "merge_forecasts", "landings"}
     | {"task_output", "task_progress", "autonomy_snapshots"}
-    | {"session_events", "handled_messages"}
+    | {"session_events"}
 )
 
 #: The others, and why they stay small.
@@ -62,7 +62,6 @@ SMALL = {
     "dispatch_lock": "one row",
     "task_sessions": "a row for each session",
     "session_approvals": "a row for each thing that a person was asked",
-    "session_cursors": "a row for each session of an agent",
     "autonomy_state": "a row for each session of a planner",
     "task_claims": "a row for each lease that is held, or that its holder died over",
 }

@@ -10,9 +10,9 @@ from ackbus.tasks.control.status import system_status
 from ackbus.tasks.control.sweep import Sweep
 from ackbus.tasks.control.worker_table import WorkerTable
 from ackbus.tasks.records.autonomy import Autonomy, DispatchLock
-from ackbus.tasks.records.handled_events import HandledEvents
 
 from ..subscribers.conftest import Clock
+from ..tasks.replay import replay
 
 
 def use_control(bus: Bus, clock: Clock) -> None:
@@ -43,7 +43,7 @@ def use_control(bus: Bus, clock: Clock) -> None:
 
 
 def _use_sessions(bus: Bus) -> None:
-    sessions, handled = Sessions(bus), HandledEvents.of(bus)
+    sessions = Sessions(bus)
     for name in ("s1", "s2"):
         sessions.create(name)
         call = {"toolCallId": name, "tool": "t", "args": {}, "requiresApproval": True}
@@ -54,13 +54,8 @@ def _use_sessions(bus: Bus) -> None:
         sessions.emit("s1", "status", {"agentId": agent, "state": "idle"})
     with bus.transaction():
         seqs = [sessions.emit("s1", "done", {"ok": True}).seq for _ in range(600)]
-    for seq in seqs:
-        with handled.handling("w1", "s1", seq, kept=500):
-            handled.move_cursor("w1", "s1", seq)
-    assert handled.cursor("w1", "s1") == seqs[-1]
-    assert handled.is_handled("w1", "s1", seqs[0])
     assert sessions.begin("s1", seqs[0]) == seqs[0]
-    assert len(list(sessions.replay("s1"))) > 600
+    assert len(list(replay(sessions, "s1"))) > 600
 
 
 def _use_autonomy(bus: Bus) -> None:

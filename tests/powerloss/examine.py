@@ -18,7 +18,7 @@ from typing import Any
 from disk import State
 from moments import Moments, digest_of
 from promises import Fact, broken, halves, last_claim, last_token
-from workloads import BUS, LARGE, SAVED
+from workloads import BUS, LARGE, SAVED, upgrade_older
 
 from ackbus import AckPastEnd, Bus, Draft, Exporter, IdConflict, Inbox, Queue, Refused, import_jsonl
 from ackbus.doctor.checks.bus import checks_of_bus
@@ -30,7 +30,6 @@ from ackbus.export.backup.backup import back_up
 from ackbus.schema.findings import examine
 from ackbus.schema.queries import file_of
 from ackbus.schema.sqlite.database import SCHEMA_VERSION, Database
-from ackbus.schema.sqlite.upgrade import upgrade
 from ackbus.subscribers.inboxes.cursors import Cursors
 
 
@@ -170,7 +169,7 @@ def _bring_up(directory: str, cut: Cut) -> bool:
     if version < SCHEMA_VERSION:
         if any(fact == ("version",) for fact, *_ in cut.told):
             raise Bad("the upgrade is lost")
-        upgrade(directory)
+        upgrade_older(directory)
     return version < SCHEMA_VERSION
 
 

@@ -11,12 +11,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import patch
 
 import apsw
 
 from ackbus import Bus, Draft, Exporter, Inbox, Message, Queue, Refused, import_jsonl
-from ackbus.blobs.store import BlobStore
 from ackbus.bus.maintenance import Maintenance
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup.backup import back_up
@@ -24,18 +25,21 @@ from ackbus.export.discarding import discard as discard_segments
 from ackbus.export.discarding import segments_upto
 from ackbus.export.jsonl import exporter as exporting
 from ackbus.schema.message.canonical_json import encode
+from ackbus.schema.sqlite import versions
+from ackbus.schema.sqlite.database import SCHEMA_VERSION
 from ackbus.schema.sqlite.upgrade import upgrade
 
 #: Where in the recorded folder the bus is, and where its backup goes.
 BUS, SAVED = "project/.worker-state", "saved"
 
-OLD_BUS = Path(__file__).parents[1] / "migration" / "fixtures" / "v1.sql"
+#: A made-up version before this one lacks an index; this leads on from it.
+ADD_INDEX = f"""
+CREATE INDEX idx_messages_payload_ref ON messages (payload_ref) WHERE payload_ref IS NOT NULL;
+UPDATE meta SET value = '{SCHEMA_VERSION}' WHERE key = 'schema_version';
+"""
 
 #: A payload that becomes a blob.
 LARGE = "x" * 5000
-
-#: What a message of the old bus has as its payload.
-OLD_BLOB = b'"' + b"x" * 5000 + b'"'
 
 #: The size over which `bus.jsonl` is cut, in bytes.
 PART_BYTES = exporting.MIN_ROTATE_BYTES = 4096
@@ -311,22 +315,32 @@ def checkpoint(scene: Scene) -> None:
 
 
 def upgraded(scene: Scene) -> None:
-    upgrade(scene.directory)
+    upgrade_older(scene.directory)
     scene.tell("version", firmly=True)
     with scene.open() as bus:
         for number in range(3):
             scene.publish(bus, f"new-{number}", number)
 
 
+def upgrade_older(directory: str) -> None:
+    """Upgrade a bus of the version before this one."""
+    with TemporaryDirectory() as folder:
+        Path(folder, f"{SCHEMA_VERSION:04}_add_index.sql").write_text(ADD_INDEX)
+        with patch.object(versions, "MIGRATIONS", folder):
+            upgrade(directory)
+
+
 def make_old(scene: Scene) -> None:
-    """Make a bus of the first version, with the blob that one of its messages names."""
-    os.makedirs(scene.directory)
-    BlobStore(os.path.join(scene.directory, "blobs")).put(OLD_BLOB)
+    """Make a bus of the version before this one, with a message that names a blob."""
+    make(scene)
+    with scene.open() as bus:
+        scene.publish(bus, "old", LARGE)
     connection = apsw.Connection(os.path.join(scene.directory, "bus.db"))
-    connection.execute(OLD_BUS.read_text("utf-8")).fetchall()
-    connection.execute("PRAGMA journal_mode = WAL").fetchall()
+    connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
+    connection.execute("DROP INDEX idx_messages_payload_ref")
+    older = str(SCHEMA_VERSION - 1)
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'schema_version'", (older,))
     connection.close()
-    Path(scene.directory, ".gitignore").write_text("bus.db\n")
 
 
 def backup(scene: Scene) -> None:

@@ -78,11 +78,12 @@ def test_every_file_is_for_its_user_alone(
 def test_copy_before_an_upgrade_is_for_its_user_alone(umask: int, tmp_path: Path) -> None:
     from ackbus.schema.sqlite.upgrade import upgrade
 
-    from ..migration.old_files import FIXTURES, restore
+    from ..migration.made_up import OLDER, make_older, upgradable
 
-    directory = restore(FIXTURES["v3"].read_text("utf-8"), tmp_path / "old")
-    upgrade(directory)
-    assert modes(directory)["old/bus.db.v3"] == "0600"
+    directory = make_older(tmp_path / "old")
+    with upgradable(tmp_path / "migrations"):
+        upgrade(directory)
+    assert modes(directory)[f"old/bus.db.v{OLDER}"] == "0600"
 
 
 @pytest.mark.parametrize(

@@ -90,28 +90,14 @@ def test_reserved_files_are_a_conflict_that_says_whose(one_client: httpx.Client)
     problem(again, 409, "lease-lost")
 
 
-def test_former_renewals_are_understood(one_client: httpx.Client) -> None:
-    """By name, or several at once; `ttl_s` for `lease_s`."""
-    wanted = {"paths": ["former/a", "former/b"], "agent": "a"}
-    granted = one_client.post("/v1/reservations", json=wanted).json()["reservations"]
-    named = {"agent": "a", "tokens": [each["token"] for each in granted]}
-    renewed = one_client.post("/v1/reservations/renew", json=named | {"lease_s": 7200}).json()
-    assert [each["token"] for each in renewed["reservations"]] == named["tokens"]
-    assert one_client.post("/v1/reservations/release", json=named).status_code == 204
-    granted = one_client.post("/v1/leases", json=WANTED | {"name": "old"}).json()
-    held = {"name": "old", "holder": "a", "token": granted["token"]}
-    renewed = one_client.post("/v1/leases/renew", json=held | {"ttl_s": 600}).json()
-    assert renewed["until"] > granted["until"]
-
-
 def test_unknown_field_is_answered_with_those_that_there_are(client: httpx.Client) -> None:
-    """In one way, however many fields there are; a former name is none of the unknown ones."""
+    """In one way, however many fields there are."""
     for path, given, takes in (
         ("/v1/leases/1/renew", {"holder": "h"}, "it takes lease_s"),
+        ("/v1/leases/1/renew", {"ttl_s": 5}, "it takes lease_s"),
         ("/v1/reservations/1/renew", {"lease_s": 5, "agent": "h"}, "it takes lease_s"),
         ("/v1/messages", {"type": "t", "from": "a", "thread": "c"}, "conversation"),
     ):
         refused = problem(client.post(path, json=given), 422, "invalid-input")
         assert f"there is no field '{list(given)[-1]}'; it takes" in refused
         assert takes in refused
-    problem(client.post("/v1/leases/1/renew", json={"ttl_s": 5}), 409, "lease-lost")

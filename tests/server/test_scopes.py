@@ -181,9 +181,11 @@ def test_who_asks_is_asked_before_the_request_is_read(guarded: tuple[Bus, httpx.
         ("/v1/inboxes/b/parked/drop", {"seqs": [1]}),
         ("/v1/agents/b/heartbeat", {}),
         ("/v1/leases", {"name": "n", "holder": "b"}),
-        ("/v1/leases/release", {"name": "n", "holder": "b", "token": 1}),
+        ("/v1/leases/1/renew", {}),
+        ("/v1/leases/1/release", {}),
         ("/v1/reservations", {"paths": ["x"], "agent": "b"}),
-        ("/v1/reservations/renew", {"agent": "b", "tokens": [1]}),
+        ("/v1/reservations/2/renew", {}),
+        ("/v1/reservations/2/release", {}),
         ("/v1/queues/q/claims", {"worker": "a", "group": "b"}),
         ("/v1/claims/1/complete", {}),
     ],
@@ -196,6 +198,10 @@ def test_bound_token_acts_for_no_other_agent(
         Queue.create(bus, "q", "q")
         bus.publish("q", from_agent="b")
         Queue.open(bus, "q").claim("b", lease_s=600)
+        lease = bus.leases.acquire("held", "b", lease_s=600)
+        (reserved,) = bus.reservations.reserve(["held"], "b").reservations
+        assert lease is not None
+        assert (lease.token, reserved.token) == (1, 2)
     headers = bearer(bus, f"a{path.replace('/', '.')}", Scope.MESSAGES_RW, Scope.WORK_RW, agent="a")
     newest = bus.log.newest_seq()
     problem(client.post(path, json=body, headers=headers), 403, "forbidden")
@@ -224,12 +230,12 @@ def test_bound_token_says_who_acts(guarded: tuple[Bus, httpx.Client]) -> None:
     assert (claim["group"], claim["worker"]) == ("me", "process-1")
     lease = post("/v1/leases", name="bound")
     assert lease["holder"] == "me"
-    post("/v1/leases/renew", name="bound", token=lease["token"])
-    post("/v1/leases/release", name="bound", token=lease["token"])
+    for act in ("renew", "release"):
+        post(f"/v1/leases/{lease['token']}/{act}")
     (held,) = post("/v1/reservations", paths=["bound"])["reservations"]
     assert held["agent"] == "me"
-    post("/v1/reservations/renew", tokens=[held["token"]])
-    post("/v1/reservations/release", tokens=[held["token"]])
+    for act in ("renew", "release"):
+        post(f"/v1/reservations/{held['token']}/{act}")
 
 
 def test_without_a_bound_token_a_body_says_who_acts(guarded: tuple[Bus, httpx.Client]) -> None:
@@ -371,7 +377,6 @@ def test_queues_and_leases_of_tasks_and_mail_of_others_are_out_of_reach(
         ("/v1/leases", {"name": "integrate.main@0"}),
         (f"/v1/leases/{lease.token}/renew", {}),
         (f"/v1/leases/{lease.token}/release", None),
-        ("/v1/leases/release", {"name": "task.fix", "token": lease.token}),
     ):
         refused = client.post(path, json=body, headers=headers)
         assert "'tasks:rw'" in problem(refused, 403, "forbidden"), path

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Self, TypeVar
 
 from anyio.from_thread import check_cancelled
-from pydantic import AliasChoices, Field
+from pydantic import Field
 
 from ....bus.bus import Bus
 from ....bus.doorbell import listen
@@ -46,11 +46,7 @@ Next = str | None
 Wait = Annotated[float, Field(ge=0, le=MAX_WAIT_S, description="Seconds to wait.")]
 Type = Annotated[str, Field(description="Dotted words, like review.done.")]
 Conversation = Annotated[str, Field(description="Its id, or the seq or id of any message in it.")]
-#: Its former name, `body`, is understood for one version more.
-Payload = Annotated[
-    Any,
-    Field(description="Text or any JSON.", validation_alias=AliasChoices("payload", "body")),
-]
+Payload = Annotated[Any, Field(description="Text or any JSON.")]
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import AliasChoices, BaseModel, Field
+from pydantic import BaseModel, Field
 
 from ....bus import tracing
 from ....bus.bus import Bus
@@ -50,14 +50,7 @@ class Send(Arguments):
         Recipients,
         Field(description="Agent, or several. Left out: everyone, or the sender of in_reply_to."),
     ] = None
-    in_reply_to: Annotated[
-        str | None,
-        Field(
-            description="seq or id that this answers.",
-            # Its former name is understood for one version more.
-            validation_alias=AliasChoices("in_reply_to", "reply_to"),
-        ),
-    ] = None
+    in_reply_to: Annotated[str | None, Field(description="seq or id that this answers.")] = None
     priority: Literal["interactive", "normal", "background"] = "normal"
     id: Annotated[str | None, Field(description="Sending it twice stores it once.")] = None
     again: Annotated[bool, Field(description="Answer once more.")] = False

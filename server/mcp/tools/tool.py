@@ -13,7 +13,6 @@ import orjson
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from ...records import former_names
 from ..session import Session
 from .quoted_messages import QUOTED, FramedMessage
 
@@ -39,15 +38,10 @@ class Arguments(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _without_absent(cls, given: dict[str, Any]) -> dict[str, Any]:
-        names = {
-            called: name
-            for name, field in cls.model_fields.items()
-            for called in (name, *former_names(field))
-        }
         return {
-            called: value
-            for called, value in given.items()
-            if called not in names or not cls._is_absent(names[called], value)
+            name: value
+            for name, value in given.items()
+            if name not in cls.model_fields or not cls._is_absent(name, value)
         }
 
     @classmethod

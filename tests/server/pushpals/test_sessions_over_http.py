@@ -11,13 +11,14 @@ from ackbus.server.access.tokens import Tokens
 from ackbus.tasks.control.sessions import Event, Sessions
 
 from ...conftest import RunBus
+from ...tasks.replay import replay
 from ..conftest import Serve
 from .client import Client
 from .conftest import get, post, told
 
 
 def events(bus: Bus, session: str = "s1") -> list[Event]:
-    return list(Sessions(bus).replay(session))
+    return list(replay(Sessions(bus), session))
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from ackbus.export.backup.backup import back_up
 from ackbus.server.client_timeouts import Patience
 from ackbus.tasks.control.sessions import Event, Sessions
 
+from ...tasks.replay import replay
 from ..conftest import BUS, serving
 from .client import Client, frames
 from .cutter import cutter
@@ -53,7 +54,7 @@ def took(client: Client, count: int) -> list[str]:
 def test_u_20_the_frames_are_those_of_pushpals(door: httpx.Client, sessions: Sessions) -> None:
     """U-20: `id: N`, `data: {envelope, cursor}`; an event id that comes back wins over `after`."""
     seqs = say(sessions, 3)
-    (event, *_) = sessions.replay("s1")
+    (event, *_) = replay(sessions, "s1")
     with door.stream("GET", "/sessions/s1/events") as response:
         assert response.headers["Content-Type"].startswith("text/event-stream")
         lines = response.iter_lines()
@@ -114,7 +115,7 @@ def test_u_20_a_quiet_stream_shows_that_it_lives(bus: Bus, sessions: Sessions) -
 
     comment, seqs = asyncio.run(follow())
     assert comment == b": keepalive\n\n"
-    assert seqs == [event.seq for event in sessions.replay("s1")]
+    assert seqs == [event.seq for event in replay(sessions, "s1")]
 
 
 @pytest.mark.parametrize("after", ["1000000000", "-5", "x", ""])
@@ -155,7 +156,7 @@ def test_u_21_both_transports_have_the_same(door: httpx.Client, sessions: Sessio
     for had, follower in zip(live, followers, strict=True):
         had += [next(follower) for _ in range(3)]
     again = [list(islice(client_of(door, transport).events(), 5)) for transport in BOTH]
-    stored = [event.envelope for event in sessions.replay("s1")]
+    stored = [event.envelope for event in replay(sessions, "s1")]
     assert live == again == [stored, stored]
     assert {client.cursor for client in streams} == {bus_end(sessions)}
     for follower in followers:

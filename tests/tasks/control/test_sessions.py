@@ -17,6 +17,7 @@ from ackbus.tasks.control.jobs import JobQueue
 from ackbus.tasks.control.requests import Requests
 from ackbus.tasks.control.sessions import READY, SessionNotFound, Sessions
 
+from ..replay import replay
 from .conftest import add, ask
 
 
@@ -41,7 +42,7 @@ def file(bus: Bus) -> Iterator[sqlite3.Connection]:
 
 
 def texts(sessions: Sessions, after: int = 0) -> list[str]:
-    return [event.envelope["payload"]["text"] for event in sessions.replay("s1", after)]
+    return [event.envelope["payload"]["text"] for event in replay(sessions, "s1", after)]
 
 
 def say(sessions: Sessions, *words: str) -> list[int]:
@@ -67,7 +68,7 @@ def test_u_11_views_have_the_columns_of_pushpals(
     columns = [each[0] for each in cursor.description]
     assert columns == ["event_id", "id", "session_id", "type", "ts", "envelope"]
     (row,) = cursor.fetchall()
-    (event,) = sessions.replay("s1")
+    (event,) = replay(sessions, "s1")
     assert row[:5] == (seq, event.id, "s1", "assistant_message", event.envelope["ts"])
     cursor = file.execute("SELECT * FROM pushpals_sessions")
     assert [each[0] for each in cursor.description] == ["session_id", "created_at", "label"]
@@ -99,8 +100,8 @@ def test_u_12_replay_goes_on_over_all_pages(sessions: Sessions) -> None:
     """U-12: 12,000 events; a page has 1,000 unless more are asked for, and 10,000 at most."""
     with sessions.bus.transaction():
         seqs = [sessions.emit("s1", "done", {"ok": True}).seq for _ in range(12_000)]
-    assert [event.seq for event in sessions.replay("s1")] == seqs
-    assert [event.seq for event in sessions.replay("s1", seqs[10_999])] == seqs[11_000:]
+    assert [event.seq for event in replay(sessions, "s1")] == seqs
+    assert [event.seq for event in replay(sessions, "s1", seqs[10_999])] == seqs[11_000:]
     page = sessions.page("s1")
     assert (len(page.events), page.upto, page.is_last) == (1000, seqs[999], False)
     assert len(sessions.page("s1", 0, 99_999).events) == 10_000
@@ -147,7 +148,7 @@ def test_u_15_an_error_is_stored_in_place_of_an_invalid_event(sessions: Sessions
         assert event.wrong
         assert event.envelope["type"] == "error"
         assert event.envelope["payload"]["message"] == "Failed to validate event"
-    found = list(sessions.replay("s1"))
+    found = list(replay(sessions, "s1"))
     assert [event.envelope["type"] for event in found] == ["error", "error"]
     assert "/payload/level must be one of" in found[1].envelope["payload"]["detail"]
 
@@ -181,7 +182,9 @@ def test_u_27_a_call_that_needs_approval_waits_for_one_word(
             posts.decide("c1", wrong)
     with pytest.raises(NotPending, match="not found"):
         posts.decide("c2", "deny")
-    found = [(event.envelope["type"], event.envelope["payload"]) for event in sessions.replay("s1")]
+    found = [
+        (event.envelope["type"], event.envelope["payload"]) for event in replay(sessions, "s1")
+    ]
     assert found == [
         (
             "approval_required",
@@ -208,7 +211,7 @@ def test_u_27_an_agent_decides_nothing_twice_by_an_event(posts: Posts, sessions:
     posts.command("s1", denied, sender="w1")
     with pytest.raises(NotPending):
         posts.command("s1", {"type": "approved", "payload": {"approvalId": "a1"}}, sender="w1")
-    assert [event.envelope["type"] for event in sessions.replay("s1")] == [
+    assert [event.envelope["type"] for event in replay(sessions, "s1")] == [
         "approval_required",
         "denied",
     ]
@@ -232,18 +235,18 @@ def test_u_27_an_id_that_was_asked_under_is_not_used_again(
     posts.decide("c1", "approve")
     with pytest.raises(InvalidInput, match="asked for before; use another id"):
         ask("s1", "c1")
-    told = [event.envelope["type"] for event in sessions.replay("s1")]
+    told = [event.envelope["type"] for event in replay(sessions, "s1")]
     assert told == ["approval_required", "tool_call"] * 2 + ["approved"]
-    assert list(sessions.replay("s2")) == []
+    assert list(replay(sessions, "s2")) == []
 
 
 def test_u_78_archived_events_are_replayed(sessions: Sessions) -> None:
     """U-78: a reader sees no difference between the log and its archive."""
     say(sessions, *(str(n) for n in range(200)))
-    before = [event.frame() for event in sessions.replay("s1")]
+    before = [event.frame() for event in replay(sessions, "s1")]
     with Archiver(sessions.bus) as archiver:
         assert archiver.archive(150)
-    assert [event.frame() for event in sessions.replay("s1")] == before
+    assert [event.frame() for event in replay(sessions, "s1")] == before
     say(sessions, "live")
     assert len(texts(sessions)) == 201
 
@@ -252,7 +255,7 @@ def test_a_call_that_is_invalid_asks_for_nothing(posts: Posts, sessions: Session
     """U-15, U-27: the error is all that is told."""
     call = {"tool": "git", "args": {}, "requiresApproval": True}
     assert posts.command("s1", {"type": "tool_call", "payload": call}, sender="w1").wrong
-    assert [event.envelope["type"] for event in sessions.replay("s1")] == ["error"]
+    assert [event.envelope["type"] for event in replay(sessions, "s1")] == ["error"]
 
 
 def test_u_83_ready_is_told_once(sessions: Sessions) -> None:
@@ -266,11 +269,11 @@ def test_u_83_ready_is_told_once(sessions: Sessions) -> None:
     report("localbuddy", "shutting_down")
     report("source_control_manager", "busy")
     report("worker-1")
-    assert READY not in [event.envelope["payload"].get("text") for event in sessions.replay("s1")]
+    assert READY not in [event.envelope["payload"].get("text") for event in replay(sessions, "s1")]
     for _ in range(2):
         for agent in ("localbuddy", "remotebuddy", "SourceControlManager"):
             report(agent)
-    told = [event.envelope["payload"].get("text") for event in sessions.replay("s1")]
+    told = [event.envelope["payload"].get("text") for event in replay(sessions, "s1")]
     assert told.count(READY) == 1
 
 
@@ -284,7 +287,7 @@ def test_u_76_events_join_the_conversation_of_what_they_tell_of(
     told = sessions.emit("s1", "job_claimed", {"jobId": job, "workerId": "w1"}, sender="w1")
     assert jobs.claim("w1") is not None
     jobs.fail(job, "it broke", agent="w1")
-    failed = list(sessions.replay("s1"))[-1]
+    failed = list(replay(sessions, "s1"))[-1]
     assert failed.envelope["type"] == "job_failed"
     chain = [step.message.id for step in Trace.of(bus, request).steps]
     assert set(chain) >= {request, job, told.id, failed.id}

@@ -15,8 +15,6 @@ from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.message.acted_types import ACTED_TYPES, UNPROVEN, acted_type
 from ackbus.subscribers.queues.queue_set import QueueSet
 from ackbus.tasks.control.completions import Completions
-from ackbus.tasks.control.entries import NotClaimed
-from ackbus.tasks.control.jobs import JobQueue
 from ackbus.tasks.steps.changes import Changes
 from ackbus.tasks.steps.messages import STATE_CHANGE, integrators_of
 
@@ -317,31 +315,6 @@ def test_an_approved_task_whose_entry_is_lost_enters_again_by_its_row(yard: Yard
     tamper(Path(yard.bus.directory), f"DELETE FROM jobs WHERE seq = {first}")
     assert yard.integrate() == {"one": "landed"}
     assert yard.integrate() == {}
-
-
-# The right of a claim ----------------------------------------------------------------------------
-
-
-def test_a_claim_is_the_right_to_a_completion(yard: Yard) -> None:
-    """PushPals' workers enqueue completions of jobs that they claimed, and of no others."""
-    jobs, completions = JobQueue(yard.bus), Completions(yard.bus)
-    job = jobs.enqueue({"taskId": "t", "kind": "task.execute", "params": {}})["jobId"]
-    with pytest.raises(NotClaimed, match="is no job that its worker claimed"):
-        completions.check_right(job, "w1")
-    with pytest.raises(NotClaimed):
-        completions.check_right("none", None)
-    assert jobs.claim("w1") is not None
-    completions.check_right(job, "w1")
-    completions.check_right(job, None)
-    with pytest.raises(NotClaimed, match="w1 has it"):
-        completions.check_right(job, "w2")
-    jobs.complete(job, {"summary": "done"}, agent="w1")
-    completions.check_right(job, "w1")
-    other = jobs.enqueue({"taskId": "u", "kind": "task.execute", "params": {}})["jobId"]
-    assert jobs.claim("w1") is not None
-    jobs.fail(other, "no", agent="w1")
-    with pytest.raises(NotClaimed):
-        completions.check_right(other, "w1")
 
 
 def test_no_completion_of_a_pushpals_worker_lands_a_task(yard: Yard, bus_dir: Path) -> None:

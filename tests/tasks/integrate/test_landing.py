@@ -21,6 +21,7 @@ from ackbus.tasks.integrate.requests import look
 from ackbus.tasks.integrate.rules import Rules, checks_of
 
 from ...cli.git import Git
+from ..replay import replay
 from .conftest import Yard, lines
 
 
@@ -110,7 +111,7 @@ def test_u_59_the_session_of_a_completion_hears_of_each_step(yard: Yard) -> None
         body = {"jobId": "j", "message": f"Mend {name}", "branch": name, "commitSha": head}
         ids.append(completions.enqueue({**body, "sessionId": session}))
     assert yard.integrate("true") == {"one": "landed", "two": "landed", "three": "conflict"}
-    events = list(sessions.replay("s1"))
+    events = list(replay(sessions, "s1"))
     assert {event.envelope["type"] for event in events} == {"assistant_message"}
     told: dict[str, list[str]] = {}
     for event in events:
@@ -140,7 +141,7 @@ def test_u_59_the_session_of_a_task_hears_of_each_step(yard: Yard, session: obje
     (completion,) = yard.said("task.completion")
     named = session if isinstance(session, str) and session else None
     assert completion.payload.get("sessionId") == named
-    events = [event.envelope for event in sessions.replay("s1")]
+    events = [event.envelope for event in replay(sessions, "s1")]
     assert [each["payload"]["text"].split()[0] for each in events] == (
         ["integrator", "Check", "Merged"] if session == "s1" else []
     )

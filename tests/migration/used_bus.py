@@ -1,15 +1,5 @@
-"""Prints, as SQL, a bus in which every table has rows: `python make_fixture.py > fixtures/v1.sql`.
+"""A bus in which every table has rows."""
 
-Run it with the ackbus whose schema version is to be kept, before that version is changed. The files
-of the archive are in it as comments, in base64.
-"""
-
-import base64
-import sqlite3
-import sys
-import tempfile
-import warnings
-from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
@@ -18,7 +8,6 @@ from ackbus.bus.log.catalog import Catalog
 from ackbus.export.archive_writer import Archiver
 from ackbus.schema.message.times import format_ts
 from ackbus.schema.queries import engine_of
-from ackbus.schema.sqlite.database import SCHEMA_VERSION
 from ackbus.server.access.principals import Scope
 from ackbus.server.access.tokens import Tokens
 from ackbus.subscribers.inboxes.cursors import Cursors
@@ -183,8 +172,6 @@ def work_on_branches(bus: Bus) -> None:
         ("task_sessions", "dev", at_ms, None, "[]", None),
         ("session_events", "dev", 5),
         ("session_approvals", "a-1", "dev", 5, None),
-        ("session_cursors", "erin", "dev", 5, 0),
-        ("handled_messages", "erin", "dev", 5, at_ms),
         ("dispatch_lock", "dispatch", "dev", "run", at_ms, at_ms + 5000, at_ms),
         ("autonomy_state", "dev", "{}", at_ms),
         ("autonomy_snapshots", "s-1", "dev", "run", at_ms, 1000, 0, "{}"),
@@ -197,21 +184,3 @@ def archive_first(bus: Bus) -> None:
     Cursors.of(bus).pass_over("eve", 1)
     with Archiver(bus) as archiver:
         archiver.archive(1)
-
-
-def dump(directory: Path) -> Iterator[str]:
-    """The bus as SQL, one statement for each row."""
-    connection = sqlite3.connect(directory / "bus.db")
-    yield from connection.iterdump()
-    connection.close()
-    for path in sorted(directory.glob("archive/*")):
-        content = base64.b64encode(path.read_bytes()).decode()
-        yield f"-- {path.relative_to(directory)}: {content}"
-
-
-if __name__ == "__main__":
-    warnings.simplefilter("ignore")  # of recipients that are new
-    with tempfile.TemporaryDirectory() as folder:
-        fill(Path(folder))
-        print(f"-- A bus of schema version {SCHEMA_VERSION}, made by make_fixture.py.")
-        sys.stdout.writelines(f"{line}\n" for line in dump(Path(folder)))

@@ -1,8 +1,7 @@
-"""The service of the demo in a thread of its own, on a clock that the demo moves."""
+"""The service of the demo in a thread of its own, on a clock that jumps."""
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,8 +11,8 @@ from ...automation.service import Service
 from ...automation.snapshots import examine_folder
 from ...bus.bus import Bus
 from ...bus.doorbell import ring
-from ...schema.errors import AckbusError
 from ...schema.processes import start_thread
+from ..stage import PATIENCE_S, wait_until
 from .proof import jobs_of
 
 TYPE_CHECKING = False
@@ -22,12 +21,6 @@ if TYPE_CHECKING:
     from threading import Thread
     from types import TracebackType
     from typing import TextIO
-
-#: How long anything may take, in seconds of the wall, before the demo gives up.
-_PATIENCE_S = 60.0
-
-#: How often the demo looks, in seconds.
-_LOOK_EVERY_S = 0.02
 
 
 @dataclass
@@ -54,7 +47,7 @@ class _Ending:
     errors: list[BaseException] = field(default_factory=list)
 
 
-class Stage:
+class JumpingService:
     """A running service; leaving the `with` block ends it.
 
     Args:
@@ -101,11 +94,7 @@ class Stage:
         Raises:
             AckbusError: it does not happen.
         """
-        until = time.monotonic() + _PATIENCE_S
-        while not is_done():
-            if self._ending.errors or time.monotonic() > until:
-                raise AckbusError(f"{what}: this does not happen; see {self._log_path}")
-            time.sleep(_LOOK_EVERY_S)
+        wait_until(is_done, f"{what} (see {self._log_path})", lambda: self._ending.errors)
 
     @property
     def ahead_s(self) -> float:
@@ -116,7 +105,7 @@ class Stage:
     def _log_path(self) -> Path:
         return self._folder / "service.jsonl"
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> JumpingService:
         self._by_the_host = Bus.init(self._directory)
         self._clock = Clock(self._by_the_host.now_ms)
         self.bus = Bus.open(self._directory, clock=self._clock)
@@ -150,7 +139,7 @@ class Stage:
         self._service.stop()
         if error is not None:
             self._service.stop()  # at once
-        self._thread.join(_PATIENCE_S)
+        self._thread.join(PATIENCE_S)
         self.bus.close()
         self._by_the_host.close()
         self._log.__exit__()

@@ -1,0 +1,50 @@
+"""Other versions of the tables: the scripts that lead on from them, and what to do otherwise."""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import BusUnusable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..directory.layout import Layout
+
+#: The folder of the scripts that lead from one version to the next: `0013_verb_noun.sql` leads from
+#: 12 to 13. There are none before the first release.
+MIGRATIONS = os.path.join(os.path.dirname(__file__), "migrations")
+
+#: The way from a version that no script leads on from.
+_GO_OVER = (
+    "it can't be upgraded: run 'bus export' with the ackbus that made it, copy bus*.jsonl and"
+    " blobs to a new directory, and run init and import there with this one; cursors, jobs and"
+    " tasks do not come along"
+)
+
+
+def other_version(layout: Layout, found: int, ours: int) -> BusUnusable:
+    """Return the error for a file of an older or newer version than ours."""
+    return BusUnusable(
+        f"the bus in {layout.directory} has schema version {found}, and this ackbus knows version"
+        f" {ours}; {way_over(found, ours)}"
+    )
+
+
+def way_over(found: int, ours: int) -> str:
+    """Return what to do with a file of an older or newer version than ours, in words."""
+    if found > ours:
+        return "use a newer ackbus"
+    return _GO_OVER if migrations(found, ours) is None else "run 'bus upgrade'"
+
+
+def migrations(found: int, ours: int) -> list[str] | None:
+    """Return the paths of the scripts that lead from a version to ours, in their order.
+
+    Returns:
+        None where a script on the way is missing, and for a newer version.
+    """
+    names = os.listdir(MIGRATIONS) if os.path.isdir(MIGRATIONS) else []
+    later = sorted(name for name in names if int(name[:4]) > found)
+    if found > ours or len(later) != ours - found:
+        return None
+    return [os.path.join(MIGRATIONS, name) for name in later]
