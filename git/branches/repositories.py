@@ -118,6 +118,12 @@ class Place:
         """Whether files are fetched when they are needed."""
         return any(name.endswith(".promisor") for name in self._settings)
 
+    @property
+    def merge_drivers(self) -> set[str]:
+        """The names of the merge drivers that git has here."""
+        names = (name.rpartition(".") for name in self._settings if name.startswith("merge."))
+        return {path.removeprefix("merge.") for path, _, variable in names if variable == "driver"}
+
     @cached_property
     def _settings(self) -> dict[str, list[str]]:
         """All settings of git here, each with its values, the last first."""
