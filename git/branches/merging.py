@@ -21,7 +21,7 @@ _LIMIT_S = 300.0
 
 _MERGE = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages")
 
-#: What git says of a driver that a signal ended, or that ended with a code above 128.
+#: Git says this of a driver that a signal ended, or that ended with a code above 128.
 _DRIVER_FAILED = "failed to execute internal merge"
 
 
@@ -66,7 +66,7 @@ class Merging:
         words, *names = said.split(b"\0")[:-1]
         pair = (ours, theirs)
         files = {plain_name(os.fsdecode(name), pair) for name in names}
-        # What drivers print to standard output stands before the id.
+        # Drivers may have printed something to standard output, before the id.
         return words[-len(ours) :].decode(), tuple(sorted(files))
 
     def by_drivers(self, onto: str, tree: str) -> frozenset[str]:
