@@ -129,13 +129,17 @@ class Candidates:
         """Whether candidates are signed: where that is configured."""
         return self._signs
 
-    def make(self, head: str, onto: str, strategy: Strategy, words: str) -> Candidate | Conflict:
+    def make(
+        self, head: str, onto: str, strategy: Strategy, words: str, target: str | None = None
+    ) -> Candidate | Conflict:
         """Return the candidate of a head.
 
         Args:
             head, onto: whole ids of commits that are there.
             strategy: how.
             words: the message of a merge commit.
+            target: the commit that the target is at, whose attributes say how files merge; None:
+                that is `onto`.
 
         Raises:
             NotSigned: it is to be signed, and can't be without a question to anybody.
@@ -150,17 +154,17 @@ class Candidates:
                 )
             return Candidate(head, self._tree(head), onto)
         if strategy == "cherry-pick":
-            return self._pick_all(head, onto)
-        tree = self._merged(onto, head)
+            return self._pick_all(head, onto, target or onto)
+        tree = self._merged(onto, head, target or onto)
         if isinstance(tree, Conflict):
             return tree
         commit = self._commit(tree, (onto, head), words.encode(), self._author(head))
-        return self._made(commit, tree, onto)
+        return self._made(commit, tree, onto, target or onto)
 
-    def _made(self, commit: str, tree: str, onto: str) -> Candidate:
-        return Candidate(commit, tree, onto, self._merging.by_drivers(onto, tree))
+    def _made(self, commit: str, tree: str, onto: str, target: str) -> Candidate:
+        return Candidate(commit, tree, onto, self._merging.by_drivers(onto, tree, target))
 
-    def _pick_all(self, head: str, onto: str) -> Candidate | Conflict:
+    def _pick_all(self, head: str, onto: str, target: str) -> Candidate | Conflict:
         answer = self.git.run(
             "rev-list", "--reverse", "--topo-order", "--parents", head, f"^{onto}"
         )
@@ -171,31 +175,31 @@ class Candidates:
                 return Conflict(
                     (), f"{commit[:12]} is no commit with one parent, and can't be picked"
                 )
-            files = self._picked(commit, parents[0], tree)
+            files = self._picked(commit, parents[0], tree, target)
             if isinstance(files, Conflict):
                 return files
             if files != tree:
                 words = self.git.run("log", "-1", "--no-show-signature", "--format=%B", commit)
                 tip = self._commit(files, (tip,), words[:-1], self._author(commit))
                 tree = files
-        return self._made(tip, tree, onto)
+        return self._made(tip, tree, onto, target)
 
-    def _picked(self, commit: str, parent: str, tree: str) -> str | Conflict:
+    def _picked(self, commit: str, parent: str, tree: str, target: str) -> str | Conflict:
         """Return the files of a tree with the change of a commit."""
         aside = self.git.with_variables(NOBODY_EVER)
         base = aside.run("commit-tree", tree, "-p", parent, "-m", "onto").decode().strip()
-        return self._merged(base, commit)
+        return self._merged(base, commit, target)
 
-    def _merged(self, ours: str, theirs: str) -> str | Conflict:
+    def _merged(self, ours: str, theirs: str, target: str) -> str | Conflict:
         """Return the files of a merge."""
         try:
-            tree, files = self._merging.merge(ours, theirs)
+            tree, files = self._merging.merge(ours, theirs, target)
         except NotMerged as error:
             return Conflict((), str(error))
         if not files:
             return tree
         if self._looking is not None:
-            by = merged_by(self._looking, {ours: files})[ours]
+            by = merged_by(self._looking, {target: files})[target]
             if foreign := by.ours | by.others:
                 return Conflict(tuple(sorted(foreign)), BY_OTHERS, is_known=False)
         return Conflict(files, "it conflicts with the target", is_conflict=True)

@@ -1,4 +1,4 @@
-"""Merging by the attributes that `git merge` would have in a checkout of the first commit."""
+"""Merging by the attributes that `git merge` would have in a checkout of the target."""
 
 from __future__ import annotations
 
@@ -49,15 +49,20 @@ class Merging:
         self._drivers = drivers
         self._check_out = check_out if drivers else None
 
-    def merge(self, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
+    def merge(self, ours: str, theirs: str, target: str) -> tuple[str, tuple[str, ...]]:
         """Return the files of a merge, as the id of a tree, and the names of those that conflict.
+
+        Args:
+            ours, theirs: the commits.
+            target: the commit that says by its attributes how, and whose files drivers may run:
+                what has not landed has no say in what is started.
 
         Raises:
             NotMerged: the commits can't be merged.
             GitFailed: git is too old, or failed.
         """
         try:
-            with self._onto(ours) as git:
+            with self._at(target) as git:
                 said = git.run(*_MERGE, ours, theirs, accepted=(0, 1), limit_s=_LIMIT_S)
         except OutOfTime as error:  # a merge driver of the repository
             raise NotMerged(str(error)) from error
@@ -69,12 +74,12 @@ class Merging:
         # Drivers may have printed something to standard output, before the id.
         return words[-len(ours) :].decode(), tuple(sorted(files))
 
-    def by_drivers(self, onto: str, tree: str) -> frozenset[str]:
-        """Return those files that differ between a commit and a tree which drivers merge."""
+    def by_drivers(self, onto: str, tree: str, target: str) -> frozenset[str]:
+        """Return the files that differ between a commit and a tree, and that drivers merge."""
         if not self._drivers:
             return frozenset()
         changed = self._git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", onto, tree)
-        with with_attributes(self._git, all_attribute_files(self._git, onto)) as git:
+        with with_attributes(self._git, all_attribute_files(self._git, target)) as git:
             raw = git.run("check-attr", "-z", "--stdin", "merge", stdin=changed)
         default = self._git.run("config", "--get", "merge.default", accepted=(0, 1)).strip()
         fields = os.fsdecode(raw).split("\0")[:-1]
@@ -86,7 +91,7 @@ class Merging:
         )
 
     @contextmanager
-    def _onto(self, commit: str) -> Iterator[Repository]:
+    def _at(self, commit: str) -> Iterator[Repository]:
         if self._check_out is not None:
             try:
                 folder = self._check_out(commit)

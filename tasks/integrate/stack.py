@@ -88,7 +88,7 @@ def _put_on(
     """Make the candidate of an entry onto the tip of a stack; return the tip then."""
     onto, tip = bottom_and_tip
     git = candidates.git
-    made = candidates.make(head, tip, strategy, entry.words)
+    made = candidates.make(head, tip, strategy, entry.words, onto)
     if isinstance(made, Conflict):
         _sort_out(stack, entry, made, is_first=tip == onto)
     elif made.commit == tip != onto:

@@ -78,6 +78,17 @@ def test_the_target_says_how_and_not_the_branch(yard: Yard) -> None:
     assert yard.integrate() == {"one": "landed", "two": "conflict"}
 
 
+def test_no_commit_that_has_not_landed_says_what_runs(yard: Yard, tmp_path: Path) -> None:
+    """A branch changes the script of a driver first, and has it called by its next commit."""
+    attributes(yard, "a merge=longer\n", longer="./longer %O %A %B %P")
+    first = yard.branch("aside", longer=f"#!/bin/sh\ntouch {tmp_path}/it-ran\n")
+    yard.task("one", a=lines(l5="five"))
+    yard.approve("two", yard.branch("w/two", first, a=lines(l5="five and more")))
+    assert set(yard.integrate(strategy="cherry-pick").values()) == {"landed"}
+    assert "five and more" in text(yard)
+    assert not (tmp_path / "it-ran").exists()
+
+
 @pytest.mark.parametrize(
     ("driver", "outcome", "words"),
     [
