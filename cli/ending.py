@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import sys
 
-from ..schema.errors import AckbusError
+from ..schema.errors import AckbusError, StatementRefused
 from .show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
+
+    from ..schema.errors import RowDamaged
 
 #: The exit codes after Ctrl-C, and after the reader of a pipe has left: 128 and the signal.
 INTERRUPTED, READER_LEFT = 130, 141
@@ -36,6 +38,8 @@ def guarded(call: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except AckbusError as error:
+        if isinstance(error, StatementRefused) and (damaged := _damage_behind(error)) is not None:
+            return _failed(str(damaged), error)
         output.error(str(error), error)
         return error.exit_code
     except OSError as error:
@@ -46,13 +50,17 @@ def guarded(call: Callable[[], int]) -> int:
         # The dynamic loader gives its reason in words: too many open files, for instance.
         return _failed(extras.of_missing(error) or str(error), error)
     except Exception as error:
-        from ..schema.sqlite.rules.damaged_rows import damage_behind
-
-        damaged = damage_behind(error)
+        damaged = _damage_behind(error)
         if damaged is not None:
             return _failed(str(damaged), error)
         hint = "" if output.is_verbose() else "; -v shows where"
         return _failed(f"unexpected {type(error).__name__}: {error}{hint}", error)
+
+
+def _damage_behind(error: Exception) -> RowDamaged | None:
+    from ..schema.sqlite.rules.damaged_rows import damage_behind
+
+    return damage_behind(error)
 
 
 def _in_words(error: OSError) -> str:

@@ -10,9 +10,9 @@ import os
 import re
 
 from ..schema.bounded_read import read_at_most
+from ..schema.directory.enclosure import Enclosure
 from ..schema.directory.layout import BUS_DIRECTORY
 from .sealed import is_plain_file
-from .text_file import replace_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ class ExcludeFile:
     def add(self) -> None:
         """Add the line where it is missing; a link or a pipe at its place is left alone."""
         if self.lacking() and (is_plain_file(self.path) or not os.path.lexists(self.path)):
-            os.makedirs(os.path.dirname(self.path), exist_ok=True)
             self._write([*self._lines(), *self.lacking()])
 
     def remove(self) -> list[str]:
@@ -64,4 +63,7 @@ class ExcludeFile:
             return read_at_most(file, self.path).splitlines()
 
     def _write(self, lines: list[str]) -> None:
-        replace_text(self.path, "".join(f"{line}\n" for line in lines), 0o644)
+        text = "".join(f"{line}\n" for line in lines)
+        own = Enclosure(os.path.dirname(os.path.dirname(self.path)))  # no link in it leads out
+        with own.spot(self.path, make=0o777) as spot:
+            spot.replace(text.encode("utf-8", "surrogateescape"), mode=0o644)

@@ -300,6 +300,11 @@ class Repository:
             self.folder, {**self._environment, **extra}, limit_s=self._limit_s, name=self._name
         )
 
+    def with_work_tree(self, folder: str) -> Repository:
+        """Return the same repository, with a folder for its work tree, in which git is run."""
+        environment = {**self._environment, "GIT_WORK_TREE": folder}
+        return Repository(folder, environment, limit_s=self._limit_s, name=self._name)
+
     def environment(self) -> dict[str, str]:
         """Return the variables of git here."""
         given: dict[str, str | None] = {**os.environ, **self._environment, **_ENVIRONMENT}

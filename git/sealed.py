@@ -4,6 +4,9 @@ A view is a folder of git's of our own. It shares the objects and the refs, and 
 configuration, so no driver, filter, hook, alias, pager, remote or file system monitor, and no
 attributes but those of the user and of the system, whose configuration counts. What git does not
 see it can't run. A partial clone lacks its remote there: what is missing is not fetched.
+
+A view for merging also has the attributes that the repository keeps for itself. Every merge driver
+that anybody has configured, the user too, says there that it can't merge.
 """
 
 from __future__ import annotations
@@ -59,8 +62,11 @@ _HARMLESS = {
 #: The content of `HEAD`: the name of a ref, or the id of a commit.
 _HEAD = re.compile(r"(ref: refs/[^\x00-\x20\x7f]{1,1000}|[0-9a-f]{40}|[0-9a-f]{64})\n?")
 
+#: The setting of a merge driver; its name may have any byte but a newline and NUL.
+_DRIVER = re.compile(r"merge\.(.+)\.driver")
+
 _lock = threading.Lock()
-_views: dict[tuple[int, str, str], str] = {}
+_views: dict[tuple[int, str, str, bool], str] = {}
 
 
 class SealedRepository(Repository):
@@ -71,13 +77,23 @@ class SealedRepository(Repository):
     """
 
     def __init__(
-        self, common_dir: str, head: str = "", extra: Mapping[str, str | None] | None = None
+        self,
+        common_dir: str,
+        head: str = "",
+        extra: Mapping[str, str | None] | None = None,
+        *,
+        merges_by: SealedRepository | None = None,
     ) -> None:
         self.common_dir = common_dir
-        view = _view_of(common_dir, head)
+        self._head, self._extra = head, extra or {}
+        view = _view_of(common_dir, head, merges_by)
         variables = {"GIT_DIR": view, "GIT_OBJECT_DIRECTORY": os.path.join(common_dir, "objects")}
-        environment = {**LOOKING, **variables, **(extra or {})}
+        environment = {**LOOKING, **variables, **self._extra}
         super().__init__(view, environment, limit_s=LIMIT_S, name=common_dir)
+
+    def for_merging(self) -> SealedRepository:
+        """Return the view in which git merges: no merge driver is run there."""
+        return SealedRepository(self.common_dir, self._head, self._extra, merges_by=self)
 
 
 def sealed_around(folder: str) -> SealedRepository:
@@ -127,14 +143,49 @@ def _head_in(git_dir: str) -> str:
     return match[1] if match else ""
 
 
-def _view_of(common_dir: str, head: str) -> str:
-    """Return the view of a repository, which lasts as long as this process."""
-    key = (os.getpid(), common_dir, head)
+def _view_of(common_dir: str, head: str, merges_by: SealedRepository | None) -> str:
+    """Return the view of a repository, which lasts as long as this process.
+
+    Args:
+        common_dir: the folder that its work trees share.
+        head: the content of `HEAD`; "": none.
+        merges_by: a view of it without drivers, where this one is for merging.
+    """
+    key = (os.getpid(), common_dir, head, merges_by is not None)
     with _lock:
         if key not in _views:
             settings = _storage_of(common_dir)
-            _views[key] = _make_view(common_dir, head, settings)
+            view = _make_view(common_dir, head, settings)
+            if merges_by is not None:
+                _prepare_merging(view, common_dir, merges_by)
+            _views[key] = view
         return _views[key]
+
+
+def _prepare_merging(view: str, common_dir: str, looking: Repository) -> None:
+    """Give a view the attributes of its repository, and drivers that merge nothing."""
+    own = os.path.join(common_dir, "info", "attributes")
+    if is_plain_file(own):
+        os.mkdir(os.path.join(view, "info"))
+        with open(os.path.join(view, "info", "attributes"), "wb") as file:
+            file.write(os.fsencode(read_small(own)))
+    raw = looking.run("config", "--null", "--name-only", "--list")
+    settings = [(name, "") for name in os.fsdecode(raw).split("\0")] + settings_in(common_dir)
+    with open(os.path.join(view, "config"), "ab") as config:
+        for name in sorted({name for name, _ in settings}):
+            if driver := _DRIVER.fullmatch(name):
+                config.write(_section(f'merge "{_escaped(driver[1])}"', "driver", "false"))
+        for name, value in settings:
+            if name == "merge.default" and value:
+                config.write(_section("merge", "default", f'"{_escaped(value)}"'))
+
+
+def _section(title: str, name: str, value: str) -> bytes:
+    return os.fsencode(f"[{title}]\n\t{name} = {value}\n")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _make_view(common_dir: str, head: str, settings: list[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import suppress
 
 from ..schema.bounded_read import read_plain_file
@@ -31,6 +32,15 @@ def read_small(path: str) -> str:
         raise GitFailed(str(error)) from error
     except OSError as error:
         raise GitFailed(f"{path} can't be read: {error.strerror}") from error
+
+
+def is_missing(path: str) -> bool:
+    """Whether there is nothing, or a file without anything in it; a link or a pipe is neither."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return True
+    return stat.S_ISREG(status.st_mode) and status.st_size == 0
 
 
 def replace_text(path: str, text: str, mode: int) -> None:

@@ -8,12 +8,13 @@ before anything is stored. The values of a right type are checked by the calls t
 from __future__ import annotations
 
 from functools import wraps
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 
-from .errors import AckbusError, InvalidInput, shown
+from .errors import AckbusError, InvalidInput, StatementRefused, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
     from typing import Any, TypeVar
 
     T = TypeVar("T")
@@ -28,7 +29,10 @@ _HAS_REST = 0x04
 _PACKAGE = __name__.partition(".")[0]
 
 #: The errors that code raises at a value which is not what it takes it for.
-_UNMEANT = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
+_UNMEANT = (
+    *(TypeError, ValueError, LookupError, AttributeError, ArithmeticError),
+    StatementRefused,
+)
 
 #: The types of which all values fit the annotation of that name: most arguments are such.
 _EXACT: dict[str, tuple[type, ...]] = {
@@ -92,6 +96,7 @@ def checked(call: Call) -> Call:
 
     Raises, when it is called:
         InvalidInput: an argument has another type.
+        RowDamaged: a row that no ackbus wrote made it fail, also later, where it is a generator.
     """
     known: _Parameters | None = None
 
@@ -102,10 +107,12 @@ def checked(call: Call) -> Call:
             known = _Parameters(call)
         known.check(args, named)
         try:
-            return call(*args, **named)
+            result = call(*args, **named)
         except _UNMEANT as error:
             _name_damage(error)
             raise
+        watch = _WATCHES.get(type(result))
+        return result if watch is None else watch(result)
 
     return begin  # type: ignore[return-value]
 
@@ -113,8 +120,9 @@ def checked(call: Call) -> Call:
 def _name_damage(error: Exception) -> None:
     """Raise `RowDamaged` where a row explains an error that a call did not mean to raise."""
     trace = error.__traceback__
-    if isinstance(error, AckbusError) or trace is None or trace.tb_next is None:
-        return  # it is meant, or the call had not even begun
+    is_meant = isinstance(error, AckbusError) and not isinstance(error, StatementRefused)
+    if is_meant or trace is None or trace.tb_next is None:
+        return  # or the call had not even begun
     from .sqlite.rules.damaged_rows import damage_behind
 
     damaged = damage_behind(error)
@@ -122,10 +130,49 @@ def _name_damage(error: Exception) -> None:
         raise damaged from error
 
 
+def _watch(items: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """Yield what a generator yields; an error of its own that a row explains names that row."""
+    try:
+        return (yield from items)
+    except _UNMEANT as error:
+        _name_damage(error)
+        raise
+
+
+async def _watch_async(items: AsyncGenerator[Any, Any]) -> AsyncGenerator[Any, Any]:
+    try:
+        async for item in items:
+            yield item
+    except _UNMEANT as error:
+        _name_damage(error)
+        raise
+    finally:
+        await items.aclose()
+
+
+async def _watch_coroutine(work: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        return await work
+    except _UNMEANT as error:
+        _name_damage(error)
+        raise
+
+
+#: The watches over results whose work begins later, by their type.
+_WATCHES: dict[type, Callable[[Any], Any]] = {
+    GeneratorType: _watch,
+    AsyncGeneratorType: _watch_async,
+    CoroutineType: _watch_coroutine,
+}
+
+#: The methods with a name of Python's that begin work.
+_SPECIAL = ("__init__", "__iter__", "__aiter__")
+
+
 def with_checked_arguments(kind: type[T]) -> type[T]:
-    """Check the arguments of all public methods of a class, and of its own constructor."""
+    """Check the arguments of all public methods of a class, of its constructor and iterators."""
     for name, member in [*vars(kind).items()]:
-        is_public = name == "__init__" or not name.startswith("_")
+        is_public = name in _SPECIAL or not name.startswith("_")
         if is_public and isinstance(member, classmethod):
             setattr(kind, name, classmethod(checked(member.__func__)))
         elif is_public and hasattr(member, "__code__"):

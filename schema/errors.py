@@ -104,6 +104,10 @@ class RowDamaged(BusUnusable):
         )
 
 
+class StatementRefused(AckbusError):
+    """SQLite refused a statement as it does for no row that an ackbus stores."""
+
+
 class BusBusy(AckbusError):
     """Another process held the write lock for longer than this write was ready to wait.
 

@@ -32,6 +32,7 @@ from ..schema.errors import (
     NotFound,
     Refused,
     RowDamaged,
+    StatementRefused,
     TimedOut,
     UnknownRecipient,
 )
@@ -192,6 +193,8 @@ def status_of(error: AckbusError) -> HTTPStatus:
 
 async def _of_ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, AckbusError)
+    if isinstance(error, StatementRefused):
+        error = await to_thread.run_sync(damage_behind, error) or error
     status = status_of(error)
     facts = {name: getattr(error, name) for name in _FACTS.get(type(error), ())}
     kind = re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()

@@ -113,7 +113,7 @@ def _run(integrator: Integrator, *, once: bool) -> None:
 
 
 def _has_failed(result: Result) -> bool:
-    return result.outcome not in ("landed", "requeued", "proposed", "would_land")
+    return result.outcome in ("conflict", "check_failed", "rejected")
 
 
 def _print(result: Result) -> None:
@@ -122,7 +122,9 @@ def _print(result: Result) -> None:
         said.append(result.reason)
     if result.files:
         said.append(", ".join(_with_other(result, file) for file in result.files))
-    outcome = "would land" if result.outcome == "would_land" else result.outcome
+    outcome = result.outcome
+    if outcome in ("would_land", "not_known"):
+        outcome = outcome.replace("_", " ")
     output.result(result.record(), f"{result.entry.name}: {outcome}  {': '.join(said)}")
     output.flush()
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
@@ -98,7 +99,9 @@ def back_up(
     _check_place(bus.layout, target, replace)
     fresh = target + UNFINISHED
     try:
-        os.makedirs(fresh, mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):
+            os.mkdir(fresh, 0o700)
+        _check_own(fresh)
         lock = _lock(fresh)
         try:
             _clear(fresh, Layout(fresh).write_lock)  # of a process that died here
@@ -144,6 +147,7 @@ def _check_place(layout: Layout, target: str, replace: bool) -> None:
         raise InvalidInput(f"there is no directory {os.path.dirname(target)}")
     # Both are cleared on the way: they must be remains of backups, not a person's folders.
     for path, has in ((target + UNFINISHED, Layout(target).write_lock), (target + REPLACED, MARK)):
+        _check_own(path)
         inside = os.path.join(path, os.path.basename(has))
         if os.path.lexists(path) and os.listdir(path) and not os.path.exists(inside):
             raise Refused(
@@ -151,6 +155,7 @@ def _check_place(layout: Layout, target: str, replace: bool) -> None:
             )
     if not os.path.lexists(target):
         return
+    _check_own(target)
     if not os.path.exists(os.path.join(target, MARK)):
         raise Refused(f"{target} is there, and is not a backup; choose another place")
     if not replace:
@@ -158,6 +163,21 @@ def _check_place(layout: Layout, target: str, replace: bool) -> None:
             f"{target} is a backup already; choose another place, or replace it (--force)"
         )
     _refuse_bus_in_use(target)
+
+
+def _check_own(path: str) -> None:
+    """Check that a directory which is cleared or filled is this user's, and no link to one.
+
+    A link would have another directory cleared, such as a bus; another user's has what that user
+    likes under the names that are written.
+    """
+    with suppress(FileNotFoundError):
+        found = os.lstat(path)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            raise Refused(
+                f"{path} is in the way: it is no directory of yours; move it, or choose another"
+                " place"
+            )
 
 
 def _refuse_bus_in_use(target: str) -> None:

@@ -1,18 +1,24 @@
-"""The attributes that say how git merges files at a commit, read as data: no driver is run."""
+"""The attributes that say how git merges files at a commit, read as data: no driver is run.
+
+`git merge` goes by the files `.gitattributes` of the commit that is checked out. Git merges without
+a work tree too, and then goes by those in the folder where it runs.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 
-from ..sealed import is_plain_file
 from ..view_folders import own_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
+    from ..repository import Repository
     from ..sealed import SealedRepository
 
     #: The files `.gitattributes` of a commit: each path with the id of its content.
@@ -22,7 +28,11 @@ if TYPE_CHECKING:
 _BUILT_IN = {"unspecified", "set", "unset", "text", "binary", "union"}
 OURS = "ackbus"
 
-_NAME = ".gitattributes"
+#: The name of the files that say it, for what is below their folder.
+ATTRIBUTES = ".gitattributes"
+
+#: The errors of a path at which no file can be, though a tree may have it.
+_NO_PLACE = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +60,12 @@ def merged_by(
     Raises:
         CommandFailed: an object is missing.
     """
-    files_of = _attribute_files(repository, wanted)
+    files_of = attribute_files(repository, wanted)
     asked: dict[AttributeFiles, set[str]] = {}
     for commit, files in wanted.items():
         asked.setdefault(files_of[commit], set()).update(files)
-    answers = {
-        attributes: _ask(repository, attributes, files) for attributes, files in asked.items()
-    }
+    merging = repository.for_merging()
+    answers = {attributes: _ask(merging, attributes, files) for attributes, files in asked.items()}
     found = {}
     for commit, files in wanted.items():
         answer = answers[files_of[commit]]
@@ -66,12 +75,12 @@ def merged_by(
     return found
 
 
-def _attribute_files(
+def attribute_files(
     repository: SealedRepository, wanted: Mapping[str, Collection[str]]
 ) -> dict[str, AttributeFiles]:
-    """Return the files of attributes that may say something of files of a commit."""
+    """Return the files of attributes that may say something of files of each commit."""
     asked = [
-        (commit, folder + _NAME)
+        (commit, folder + ATTRIBUTES)
         for commit, files in wanted.items()
         for folder in sorted({folder for file in files for folder in _folders(file)})
     ]
@@ -99,25 +108,58 @@ def _folders(file: str) -> Iterable[str]:
         yield f"{folder}/" if folder else ""
 
 
-def _ask(
-    repository: SealedRepository, attributes: AttributeFiles, files: Collection[str]
-) -> MergedBy:
-    """Return what files of attributes say of files, with what the repository says for itself."""
-    own = os.path.join(repository.common_dir, "info", "attributes")
-    is_own = is_plain_file(own)
-    if not (attributes or is_own) or not files:
+def all_attribute_files(repository: Repository, commit: str) -> AttributeFiles:
+    """Return all files of attributes that a commit has."""
+    raw = repository.run("ls-tree", "-r", "-z", "--full-tree", commit)
+    name = ATTRIBUTES.encode()
+    found = set()
+    for entry in raw.split(b"\0"):
+        if entry.endswith(name):
+            about, _, path = entry.partition(b"\t")
+            mode, _, id = about.split(b" ")
+            if mode.startswith(b"100") and path.rpartition(b"/")[2] == name:
+                found.add((os.fsdecode(path), id.decode()))
+    return frozenset(found)
+
+
+@contextmanager
+def with_attributes(repository: Repository, files: AttributeFiles) -> Iterator[Repository]:
+    """Give a repository with a work tree that has files of attributes alone, for the block."""
+    with TemporaryDirectory(prefix="attributes-", dir=own_folder()) as folder:
+        for path, id in sorted(files):
+            _write(folder, path, repository.run("cat-file", "blob", id))
+        index = {"GIT_INDEX_FILE": os.path.join(folder, ".index")}  # for drivers that run git
+        yield repository.with_work_tree(folder).with_variables(index)
+
+
+def _write(folder: str, path: str, content: bytes) -> None:
+    """Write a file of a tree, whose path anybody may have chosen, where git would take it."""
+    *above, name = path.split("/")
+    if any(part.lower() in ("", ".", "..", ".git") for part in above):
+        return
+    try:
+        os.makedirs(os.path.join(folder, *above), exist_ok=True)
+        with open(os.path.join(folder, *above, name), "xb") as file:
+            file.write(content)
+    except OSError as error:  # a file where the tree has a folder too, or a name that is too long
+        if error.errno not in _NO_PLACE:
+            raise
+
+
+def _ask(merging: Repository, attributes: AttributeFiles, files: Collection[str]) -> MergedBy:
+    """Return what files of attributes say of files, with what counts for the whole repository."""
+    if not files:
         return MergedBy()
     with TemporaryDirectory(prefix="attributes-", dir=own_folder()) as folder:
-        git = repository.with_variables(
-            {"GIT_INDEX_FILE": os.path.join(folder, "index"), "GIT_ATTR_NOSYSTEM": "1"}
-        )
+        git = merging.with_variables({"GIT_INDEX_FILE": os.path.join(folder, "index")})
         entries = (f"100644 {id}\t{path}\0" for path, id in sorted(attributes))
         git.run("update-index", "-z", "--index-info", stdin=os.fsencode("".join(entries)))
-        setting = f"core.attributesFile={own if is_own else os.devnull}"
         raw = git.run(
-            *("-c", setting, "check-attr", "--cached", "-z", "--stdin", "merge", "filter"),
+            *("check-attr", "--cached", "-z", "--stdin", "merge", "filter"),
             stdin=b"".join(os.fsencode(file) + b"\0" for file in sorted(files)),
         )
+    default = os.fsdecode(merging.run("config", "--get", "merge.default", accepted=(0, 1)))
+    built_in = _BUILT_IN if default.strip() in ("", *_BUILT_IN) else _BUILT_IN - {"unspecified"}
     fields = iter(os.fsdecode(raw).split("\0")[:-1])
     values: dict[str, dict[str, str]] = {}
     for file, name, value in zip(fields, fields, fields, strict=True):
@@ -127,6 +169,6 @@ def _ask(
         file
         for file, value in values.items()
         if file not in ours
-        and (value["merge"] not in _BUILT_IN or value["filter"] not in ("unspecified", "unset"))
+        and (value["merge"] not in built_in or value["filter"] not in ("unspecified", "unset"))
     }
     return MergedBy(frozenset(ours), frozenset(others))

@@ -10,15 +10,18 @@ from dataclasses import dataclass
 
 from ...schema.errors import Refused
 from ..repository import CommandFailed, GitFailed, OutOfTime
-from .forecast import CRASHES, UNRELATED, plain_name
+from .attributes import OURS, merged_by
+from .forecast import BY_OTHERS
+from .merging import Merging, NotMerged
 from .patches import contains
 from .repositories import NOBODY, NOBODY_EVER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Literal
 
-    from ..repository import Repository
+    from ..sealed import SealedRepository
     from .repositories import Place
 
     #: How a head becomes a candidate: a merge commit, its commits one by one, or as it is.
@@ -34,9 +37,6 @@ _NOT_WRITTEN = "fatal: failed to write commit object"
 
 #: How much of a signer's words is told, in characters.
 _SIGNER_CHARS = 500
-
-#: How long git, with the merge drivers of the repository, may take to merge, in seconds.
-_MERGING_S = 300.0
 
 #: Nobody is asked for the passphrase of a key.
 _NO_PROMPT: dict[str, str | None] = dict.fromkeys(
@@ -56,11 +56,13 @@ class Candidate:
         commit: its id; of what has nothing new, the commit that it was made onto.
         tree: the id of its files.
         onto: the commit that it was made onto.
+        by_drivers: the files that drivers merge which the user has configured.
     """
 
     commit: str
     tree: str
     onto: str
+    by_drivers: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +73,13 @@ class Conflict:
         files: those that conflict; none where something else is in the way.
         reason: what is in the way, in words.
         is_conflict: whether another target could take the head.
+        is_known: False where one looks, and does not run the drivers that merge these files.
     """
 
     files: tuple[str, ...]
     reason: str
     is_conflict: bool = False
+    is_known: bool = True
 
 
 class Candidates:
@@ -83,11 +87,12 @@ class Candidates:
 
     Args:
         place: the repository.
-        extra: variables of git, such as of a folder for objects.
-        looking: its sealed view, where candidates are made only to see: by nobody, and unsigned.
+        looking: its sealed view, where candidates are made only to see: by nobody, unsigned, and
+            without the drivers of anybody.
+        check_out: brings a work tree to a commit and returns its top; drivers run in it.
 
     Attributes:
-        git: git with those variables.
+        git: that of the repository, or its view.
 
     Raises:
         Refused: git does not know who commits here.
@@ -96,16 +101,20 @@ class Candidates:
     def __init__(
         self,
         place: Place,
-        extra: dict[str, str | None] | None = None,
         *,
-        looking: Repository | None = None,
+        looking: SealedRepository | None = None,
+        check_out: Callable[[str], str] | None = None,
     ) -> None:
         self._signs = False
         self._place = place
+        self._looking = looking
         if looking is not None:
-            self.git = looking.with_variables({**NOBODY, **(extra or {})})
+            self.git = looking.with_variables(NOBODY)
+            self._merging = Merging(looking.for_merging())
             return
-        self.git = place.git.with_variables(extra or {})
+        self.git = place.git
+        drivers = place.merge_drivers - {OURS}
+        self._merging = Merging(self.git, drivers, check_out)
         try:
             self.git.run("var", "GIT_COMMITTER_IDENT")
         except CommandFailed as error:
@@ -115,13 +124,17 @@ class Candidates:
             ) from error
         self._signs = self._is_to_sign()
 
-    def make(self, head: str, onto: str, strategy: Strategy, words: str) -> Candidate | Conflict:
+    def make(
+        self, head: str, onto: str, strategy: Strategy, words: str, target: str | None = None
+    ) -> Candidate | Conflict:
         """Return the candidate of a head.
 
         Args:
             head, onto: whole ids of commits that are there.
             strategy: how.
             words: the message of a merge commit.
+            target: the commit that the target is at, whose attributes say how files merge; None:
+                that is `onto`.
 
         Raises:
             NotSigned: it is to be signed, and can't be without a question to anybody.
@@ -136,14 +149,17 @@ class Candidates:
                 )
             return Candidate(head, self._tree(head), onto)
         if strategy == "cherry-pick":
-            return self._pick_all(head, onto)
-        tree = self._merged(onto, head)
+            return self._pick_all(head, onto, target or onto)
+        tree = self._merged(onto, head, target or onto)
         if isinstance(tree, Conflict):
             return tree
-        author = self._author(head)
-        return Candidate(self._commit(tree, (onto, head), words.encode(), author), tree, onto)
+        commit = self._commit(tree, (onto, head), words.encode(), self._author(head))
+        return self._made(commit, tree, onto, target or onto)
 
-    def _pick_all(self, head: str, onto: str) -> Candidate | Conflict:
+    def _made(self, commit: str, tree: str, onto: str, target: str) -> Candidate:
+        return Candidate(commit, tree, onto, self._merging.by_drivers(onto, tree, target))
+
+    def _pick_all(self, head: str, onto: str, target: str) -> Candidate | Conflict:
         answer = self.git.run(
             "rev-list", "--reverse", "--topo-order", "--parents", head, f"^{onto}"
         )
@@ -154,44 +170,34 @@ class Candidates:
                 return Conflict(
                     (), f"{commit[:12]} is no commit with one parent, and can't be picked"
                 )
-            files = self._picked(commit, parents[0], tree)
+            files = self._picked(commit, parents[0], tree, target)
             if isinstance(files, Conflict):
                 return files
             if files != tree:
                 words = self.git.run("log", "-1", "--no-show-signature", "--format=%B", commit)
                 tip = self._commit(files, (tip,), words[:-1], self._author(commit))
                 tree = files
-        return Candidate(tip, tree, onto)
+        return self._made(tip, tree, onto, target)
 
-    def _picked(self, commit: str, parent: str, tree: str) -> str | Conflict:
+    def _picked(self, commit: str, parent: str, tree: str, target: str) -> str | Conflict:
         """Return the files of a tree with the change of a commit."""
         aside = self.git.with_variables(NOBODY_EVER)
         base = aside.run("commit-tree", tree, "-p", parent, "-m", "onto").decode().strip()
-        return self._merged(base, commit)
+        return self._merged(base, commit, target)
 
-    def _merged(self, ours: str, theirs: str) -> str | Conflict:
+    def _merged(self, ours: str, theirs: str, target: str) -> str | Conflict:
         """Return the files of a merge."""
-        options = ("--write-tree", "-z", "--name-only", "--no-messages")
         try:
-            said = self.git.run(
-                "merge-tree", *options, ours, theirs, accepted=(0, 1), limit_s=_MERGING_S
-            )
-        except OutOfTime as error:  # a merge driver of the repository
+            tree, files = self._merging.merge(ours, theirs, target)
+        except NotMerged as error:
             return Conflict((), str(error))
-        except CommandFailed as error:
-            if error.reason == UNRELATED:
-                return Conflict((), "it has no commit in common with the target")
-            if error.code in CRASHES:
-                return Conflict((), "git fails at its renamed folders")
-            if "unknown option" in error.reason or "usage:" in error.reason:
-                raise GitFailed("merging needs git 2.38 or later: update git") from error
-            raise
-        tree, *names = said.split(b"\0")[:-1]
-        if not names:
-            return tree.decode()
-        pair = (ours, theirs)
-        files = {plain_name(os.fsdecode(name), pair) for name in names}
-        return Conflict(tuple(sorted(files)), "it conflicts with the target", is_conflict=True)
+        if not files:
+            return tree
+        if self._looking is not None:
+            by = merged_by(self._looking, {target: files})[target]
+            if foreign := by.ours | by.others:
+                return Conflict(tuple(sorted(foreign)), BY_OTHERS, is_known=False)
+        return Conflict(files, "it conflicts with the target", is_conflict=True)
 
     def _commit(
         self, tree: str, parents: tuple[str, ...], words: bytes, author: dict[str, str | None]

@@ -1,8 +1,8 @@
 """A forecast of conflicts: the pairs of commits that git could not merge by itself.
 
-Git merges them without a work tree, in a sealed view: it runs no driver and no filter, so that what
-these would make of a file is not known. What it writes goes into a folder of its own, which is
-removed: the repository stays as it is.
+Git merges them in a sealed view, by the attributes of the first commit. No driver and no filter is
+run, be it of the repository or of the user: what these would make of a file is not known. What git
+writes goes into a folder of its own, which is removed: the repository stays as it is.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from tempfile import TemporaryDirectory
 
 from ...schema.errors import InvalidInput
@@ -21,12 +21,13 @@ from ..drivers.merge_driver import merge
 from ..one_look import look_here, take_part
 from ..repository import CommandFailed, GitFailed, OutOfTime, Repository
 from ..view_folders import own_folder
-from .attributes import MergedBy, merged_by
+from .attributes import ATTRIBUTES, MergedBy, attribute_files, merged_by, with_attributes
 from .meeting import Pair, meeting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..sealed import SealedRepository
+    from .attributes import AttributeFiles
 
 #: How many processes of git merge at a time, and how many pairs each takes at most: its memory
 #: grows with every merge.
@@ -41,6 +42,9 @@ UNRELATED = "refusing to merge unrelated histories"
 
 #: How git ends at a few conflicts of renamed folders, also when it merges in a work tree.
 CRASHES = (-signal.SIGABRT, -signal.SIGSEGV)
+
+#: The reason why it is not known whether a file merges.
+BY_OTHERS = "a driver or a filter merges it, and is not run where one looks"
 
 #: How large a file of messages is merged here at most, in bytes.
 _MAX_BYTES = 64 * 1024 * 1024
@@ -91,8 +95,7 @@ def _forecasts(repository: SealedRepository, pairs: Sequence[Pair]) -> list[Fore
         for pair, shared in zip(pairs, meeting(repository, pairs), strict=True)
         if shared is not None
     }
-    tried = list(met)
-    merged = dict(zip(tried, _merge_all(repository, tried), strict=True))
+    merged = _merge_all(repository, met)
     wanted: dict[str, set[str]] = {}
     for pair, shared in met.items():
         for commit in pair:
@@ -117,7 +120,7 @@ def _judged(
     if foreign:
         return NotKnown(
             tuple(sorted(foreign)),
-            "a driver or a filter merges it, and is not run where one looks",
+            BY_OTHERS,
         )
     if not files:
         return files
@@ -141,16 +144,35 @@ def _unites(repository: SealedRepository, pair: Pair, file: str) -> bool:
         return False
 
 
-def _merge_all(repository: Repository, pairs: Sequence[Pair]) -> list[tuple[str, ...] | None]:
+def _merge_all(
+    repository: SealedRepository, met: Mapping[Pair, frozenset[str]]
+) -> dict[Pair, tuple[str, ...] | None]:
+    """Merge pairs, given with the files that both change; those of the same attributes at once."""
+    wanted: dict[str, set[str]] = {}
+    for pair, shared in met.items():
+        wanted.setdefault(pair[0], {ATTRIBUTES}).update(shared)
+    files_of = attribute_files(repository, wanted)
+    alike: dict[AttributeFiles, list[Pair]] = {}
+    for pair in met:
+        alike.setdefault(files_of[pair[0]], []).append(pair)
+    merging = repository.for_merging()
+    with ExitStack() as stack:
+        aside = TemporaryDirectory(prefix="forecast-", dir=own_folder())
+        git = merging.with_variables(objects_aside(repository, stack.enter_context(aside)))
+        jobs = [
+            (stack.enter_context(with_attributes(git, files)), batch)
+            for files, pairs in alike.items()
+            for batch in _batches(pairs)
+        ]
+        processes = ThreadPoolExecutor(_PROCESSES, initializer=take_part, initargs=(look_here(),))
+        found = stack.enter_context(processes).map(lambda job: _merge(*job), jobs)
+        results = [files for batch in found for files in batch]
+    return dict(zip((pair for _, batch in jobs for pair in batch), results, strict=True))
+
+
+def _batches(pairs: list[Pair]) -> list[list[Pair]]:
     size = max(1, min(_BATCH, -(-len(pairs) // _PROCESSES)))
-    batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
-    with TemporaryDirectory(prefix="forecast-", dir=own_folder()) as aside:
-        writing_aside = repository.with_variables(objects_aside(repository, aside))
-        with ThreadPoolExecutor(
-            _PROCESSES, initializer=take_part, initargs=(look_here(),)
-        ) as processes:
-            found = processes.map(partial(_merge, writing_aside), batches)
-            return [files for batch in found for files in batch]
+    return [pairs[start : start + size] for start in range(0, len(pairs), size)]
 
 
 def objects_aside(repository: Repository, folder: str) -> dict[str, str | None]:

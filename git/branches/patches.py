@@ -9,6 +9,8 @@ from ..repository import CommandFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ..repository import Repository
     from .repositories import Place
 
@@ -38,7 +40,12 @@ def _id_of(repository: Repository, diff: bytes) -> str:
     return answer.split()[0].decode() if answer else ""
 
 
-def is_part(repository: Repository, made: tuple[str, str], approved: tuple[str, str]) -> bool:
+def is_part(
+    repository: Repository,
+    made: tuple[str, str],
+    approved: tuple[str, str],
+    besides: Collection[str] = (),
+) -> bool:
     """Return whether a change has no line that another one has not, wherever in the files.
 
     It may have fewer: what the target has already. Git moves changes with a renamed file.
@@ -46,9 +53,12 @@ def is_part(repository: Repository, made: tuple[str, str], approved: tuple[str, 
     Args:
         repository: where the commits are.
         made, approved: each a commit before the change, and one after it.
+        besides: files that may have any change.
     """
+    left_out = [f":(top,literal,exclude){file}" for file in besides]
+    diff = (*_DIFF, "--find-renames", "-l0")
     one, other = (
-        _lines(repository.run(*_DIFF, "--find-renames", "-l0", *pair)) for pair in (made, approved)
+        _lines(repository.run(*diff, *pair, "--", *left_out)) for pair in (made, approved)
     )
     return one <= other
 

@@ -113,6 +113,12 @@ class Place:
             return os.path.realpath(os.path.join(self.common_dir, elsewhere))
         return os.path.dirname(self.common_dir)
 
+    @property
+    def merge_drivers(self) -> set[str]:
+        """The names of the merge drivers that git has here."""
+        names = (name.rpartition(".") for name in self._settings if name.startswith("merge."))
+        return {path.removeprefix("merge.") for path, _, variable in names if variable == "driver"}
+
     @cached_property
     def _settings(self) -> dict[str, list[str]]:
         """All settings of git here, each with its values, the last first."""

@@ -50,6 +50,7 @@ def is_derived(tree: str, file: str) -> bool:
     return (
         match is not None
         and match["name"] != IGNORING
+        and _is_within(tree, match["directory"])
         and os.path.isfile(os.path.join(tree, match["directory"], "bus.db"))
     )
 
@@ -104,9 +105,15 @@ def standing_aside(git: Repository, before: str, changed: Iterable[str]) -> Iter
             lock.close()
 
 
+def _is_within(tree: str, directory: str) -> bool:
+    """Whether a folder of a work tree is there, and not where a link of a commit leads."""
+    there = os.path.join(os.path.realpath(tree), directory).rstrip(os.sep)
+    return os.path.realpath(there) == there
+
+
 def _found(tree: str, path: str) -> _File | None:
     match = _DERIVED.fullmatch(path)
-    if match is None:
+    if match is None or not _is_within(tree, match["directory"]):
         return None
     layout = Layout(os.path.join(tree, match["directory"]))
     folder, name = layout.files, match["name"]

@@ -7,13 +7,12 @@ files were deleted comes back as it was staged.
 from __future__ import annotations
 
 import os
-import stat
 import tempfile
 from contextlib import suppress
 
 from ...schema.errors import Refused
 from ..repository import GitFailed
-from ..text_file import read_small
+from ..text_file import is_missing, read_small, replace_text
 from .tree_list import admin_folders, admin_of, read_lock
 from .tree_names import is_check, is_marked, mark_of
 from .tree_state import repository_of
@@ -53,7 +52,8 @@ def mend(tree: Tree, base: str, limit_s: float) -> None:
     if tree.is_there:
         return
     dot_git = os.path.join(tree.path, ".git")
-    if os.path.lexists(dot_git) or (os.path.lexists(tree.path) and not os.path.isdir(tree.path)):
+    is_folder = os.path.isdir(tree.path) and not os.path.islink(tree.path)
+    if os.path.lexists(dot_git) or (os.path.lexists(tree.path) and not is_folder):
         raise Refused(f"{tree.path} is not the work tree that git knows there any more; move it")
     is_empty = is_empty_folder(tree.path) or not os.path.lexists(tree.path)
     os.makedirs(tree.path, exist_ok=True)
@@ -69,7 +69,7 @@ def complete_begun(place: Place) -> None:
     """
     for admin in admin_folders(place.common_dir):
         lock = read_lock(admin)
-        if _is_missing(os.path.join(admin, "gitdir")):
+        if is_missing(os.path.join(admin, "gitdir")):
             continue
         if is_marked(lock) or is_check(lock):
             _write_missing(os.path.join(admin, "commondir"), "../..")
@@ -83,7 +83,7 @@ def drop_stubs(place: Place, task: str) -> None:
     They have no files but the lock, with which git keeps them for good.
     """
     for admin in admin_folders(place.common_dir):
-        if _is_missing(os.path.join(admin, "gitdir")) and read_lock(admin) == mark_of(task):
+        if is_missing(os.path.join(admin, "gitdir")) and read_lock(admin) == mark_of(task):
             for name in ("gitdir", "locked"):
                 with suppress(FileNotFoundError):
                     os.unlink(os.path.join(admin, name))
@@ -102,7 +102,7 @@ def drop_stump(place: Place, path: str) -> None:
     if os.path.isfile(dot_git):
         admin = admin_of(path)
         is_of_place = os.path.dirname(admin) == os.path.join(place.common_dir, "worktrees")
-        if is_of_place and _is_missing(os.path.join(admin, "gitdir")):
+        if is_of_place and is_missing(os.path.join(admin, "gitdir")):
             os.unlink(dot_git)
 
 
@@ -144,15 +144,5 @@ def is_empty_folder(path: str) -> bool:
 
 def _write_missing(path: str, line: str) -> None:
     """Write a file of git's that it would have written next, or had begun to."""
-    if _is_missing(path):
-        with open(path, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(line + "\n")
-
-
-def _is_missing(path: str) -> bool:
-    """Whether there is nothing, or a file without anything in it; a pipe is neither."""
-    try:
-        status = os.lstat(path)
-    except FileNotFoundError:
-        return True
-    return stat.S_ISREG(status.st_mode) and status.st_size == 0
+    if is_missing(path):
+        replace_text(path, line + "\n", 0o644)

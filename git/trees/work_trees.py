@@ -16,6 +16,7 @@ from functools import partial
 from ...schema.errors import InvalidInput, Refused, shown
 from ..branches.repositories import ALONE, NOTHING, Place, repository_at
 from ..repository import CommandFailed, GitFailed, OutOfTime
+from ..text_file import is_missing, replace_text
 from .tree_files import check_copies, copy_files, run_setup
 from .tree_list import Note, Tree, admin_of, checked_out_at, read_trees, write_note
 from .tree_locks import WAIT_S, NameTaken, TreeLocks
@@ -295,13 +296,18 @@ class WorkTrees:
 
     def make_folder(self, folder: str) -> None:
         """Make the folder of all trees; a work tree around it ignores what is in it."""
+        given = self.place.setting(FOLDER_SETTING)
+        main = os.path.realpath(self.place.main)
+        if given and not os.path.isabs(given) and _leaves(main, given, self.folder):
+            raise Refused(
+                f"{os.path.join(main, given)} leads out of {main} by a link: put a folder in its"
+                f" place, or name another one with 'git config {FOLDER_SETTING} FOLDER'"
+            )
         try:
             os.makedirs(folder, exist_ok=True)
             ignoring = os.path.join(folder, ".gitignore")
-            if folder == self.folder:
-                with open(ignoring, "a+", encoding="ascii") as file:
-                    if not file.tell():
-                        file.write("*\n")
+            if folder == self.folder and is_missing(ignoring):
+                replace_text(ignoring, "*\n", 0o644)
         except OSError as error:
             raise Refused(
                 f"{folder} can't be made for work trees: {error.strerror}; name another folder"
@@ -348,6 +354,14 @@ class WorkTrees:
             kept = {key: value for key, value in os.environ.items() if key not in ALONE}
             variables = {**kept, **new.environment}
             run_setup(new.setup, tree.path, variables, new.limit_s, new.stop)
+
+
+def _leaves(main: str, given: str, real: str) -> bool:
+    """Whether a folder that is given as one within a work tree is in truth elsewhere."""
+    within = os.path.join(main, "")
+    return os.path.normpath(os.path.join(main, given)).startswith(within) and not real.startswith(
+        within
+    )
 
 
 def _run_hook(git: Repository, new: NewTree) -> None:

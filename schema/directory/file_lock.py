@@ -20,6 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import IO
 
+    from .folder import Folder
+
 #: How long somebody who only looks has a lock at most, and between two tries, in seconds.
 _LOOK_S, _NAP_S = 0.2, 0.005
 
@@ -37,12 +39,18 @@ os.register_at_fork(after_in_child=_close_descriptors)
 
 
 class FileLock:
-    """An exclusive lock on a file, for one thread; freed by the kernel when the process dies."""
+    """An exclusive lock on a file, for one thread; freed by the kernel when the process dies.
 
-    __slots__ = ("_fd", "_path", "_pid", "_waiter")
+    Args:
+        path: the file; it is made where it is missing.
+        folder: the folder that it is in, where that is one within a bus directory.
+    """
 
-    def __init__(self, path: str) -> None:
+    __slots__ = ("_fd", "_folder", "_path", "_pid", "_waiter")
+
+    def __init__(self, path: str, folder: Folder | None = None) -> None:
         self._path = path
+        self._folder = folder
         self._pid = os.getpid()
         self._fd = -1  # for __del__, in case the next line raises
         self._waiter: _Waiter | None = None
@@ -104,7 +112,7 @@ class FileLock:
 
     def _open(self) -> int:
         folder, name = locate(self._path)
-        fd = folder.change(name)
+        fd = (self._folder or folder).change(name)
         _descriptors.add(fd)
         return fd
 

@@ -8,7 +8,16 @@ import apsw
 
 from ..directory.folder import Folder
 from ..directory.layout import Layout
-from ..errors import AckbusError, BusBusy, BusUnusable, InvalidInput, RowRefused, Unfinished, shown
+from ..errors import (
+    AckbusError,
+    BusBusy,
+    BusUnusable,
+    InvalidInput,
+    RowRefused,
+    StatementRefused,
+    Unfinished,
+    shown,
+)
 from ..system_errors import disk_full, means_full, why_not_opened
 from .hardening import harden
 
@@ -106,5 +115,7 @@ def translate(error: apsw.Error, layout: Layout) -> AckbusError:
         return BusUnusable(f"the file {layout.database} is damaged or is not a bus: {error}")
     if isinstance(error, apsw.IOError):
         return why_not_opened(where) or BusUnusable(f"the disk under {where} failed: {error}")
-    kind = RowRefused if isinstance(error, apsw.ConstraintError) else AckbusError
+    is_type = getattr(error, "extendedresult", 0) == apsw.SQLITE_CONSTRAINT_DATATYPE
+    is_row = isinstance(error, apsw.ConstraintError) and not is_type
+    kind = RowRefused if is_row else StatementRefused
     return kind(f"the bus in {where} refused a statement: {error}")

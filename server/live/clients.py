@@ -12,6 +12,7 @@ from starlette.requests import HTTPConnection
 from starlette.websockets import WebSocketDisconnect
 
 from ...schema.errors import AckbusError
+from ...schema.sqlite.rules.damaged_rows import damage_behind
 from ..access.access import still_allowed
 from ..access.rows import Row
 from ..client_timeouts import Patience
@@ -121,6 +122,11 @@ class Client:
                 await self._send(batch)
         except AckbusError as error:
             raise End.failed(str(error)) from error
+        except Exception as error:
+            damaged = await anyio.to_thread.run_sync(damage_behind, error)
+            if damaged is None:
+                raise
+            raise End.failed(str(damaged)) from error
         await self._wire.close(End.stopped())
 
     async def _send(self, batch: Batch) -> None:

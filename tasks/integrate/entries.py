@@ -14,9 +14,17 @@ if TYPE_CHECKING:
     from ...subscribers.jobs.claims import Claim
 
     #: The end of an entry. `proposed`: somebody else is asked to move the target.
-    #: `would_land`: it merges, and was only looked at.
+    #: `would_land`: it merges, and was only looked at; `not_known`: what is not run where one
+    #: looks would merge it.
     OutcomeKind = Literal[
-        "landed", "conflict", "check_failed", "requeued", "rejected", "proposed", "would_land"
+        "landed",
+        "conflict",
+        "check_failed",
+        "requeued",
+        "rejected",
+        "proposed",
+        "would_land",
+        "not_known",
     ]
 
 

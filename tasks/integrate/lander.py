@@ -74,7 +74,7 @@ class Lander:
         self._supervisors = supervisors
         self._stop = stop
         self._tell = tell
-        self._candidates = Candidates(place)
+        self._candidates = Candidates(place, check_out=tree.put)
         self._heads = DoneHeads(place)
         self._ownership = Ownership(bus, place)
         self._started: set[int] = set()

@@ -93,14 +93,16 @@ def waiting(bus: Bus, place: Place, rules: Rules) -> list[Entry]:
 def look(bus: Bus, place: Place, rules: Rules) -> Iterator[Result]:
     """Yield what an integration would give now but for checks; nothing is claimed or changed.
 
-    Git writes what it makes into a folder of its own, which is removed. No driver of the repository
-    is run: what it would make of a file is told as git merges it.
+    Git writes what it makes into a folder of its own, which is removed. No driver is run: what one
+    would make of a file is not known.
     """
     tasks = Tasks(bus)
     with TemporaryDirectory(prefix="dry-run-", dir=own_folder()) as aside:
         sealed = SealedRepository(place.common_dir)  # which refuses what would never end
         onto = place.commit(place.branch_ref(rules.target))
-        candidates = Candidates(place, objects_aside(sealed, aside), looking=sealed)
+        variables = objects_aside(sealed, aside)
+        looking = SealedRepository(place.common_dir, extra=variables)
+        candidates = Candidates(place, looking=looking)
         ownership = Ownership(bus, place, candidates.git)
         for entry in waiting(bus, place, rules):
             task = None if entry.task is None else tasks.get(entry.task)
@@ -133,4 +135,6 @@ def _refused(
         where, pair = (place.common_dir, rules.target), (onto, entry.head)
         others = authors_of(candidates.git, Landings.of(bus), where, pair, conflict.files)
     outcome: OutcomeKind = "conflict" if conflict.is_conflict else "rejected"
+    if not conflict.is_known:
+        outcome = "not_known"
     return Result(entry, outcome, None, conflict.files, conflict.reason, others)

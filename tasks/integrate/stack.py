@@ -88,7 +88,7 @@ def _put_on(
     """Make the candidate of an entry onto the tip of a stack; return the tip then."""
     onto, tip = bottom_and_tip
     git = candidates.git
-    made = candidates.make(head, tip, strategy, entry.words)
+    made = candidates.make(head, tip, strategy, entry.words, onto)
     if isinstance(made, Conflict):
         _sort_out(stack, entry, made, is_first=tip == onto)
     elif made.commit == tip != onto:
@@ -123,12 +123,15 @@ def _approved_id(git: Repository, head: str, candidate: Candidate) -> str | None
     """Return git's id of what a candidate changes; None: it is not what was approved.
 
     Approved is what the head changed since it left the target. A part of it is all right: the
-    target has the rest.
+    target has the rest. What the user's drivers make of files is the user's word.
     """
     id = patch_id(git, candidate.onto, candidate.commit)
     bases = merge_bases(git, candidate.onto, head)
     made = (candidate.onto, candidate.commit)
-    if any(patch_id(git, base, head) == id or is_part(git, made, (base, head)) for base in bases):
+    if any(
+        patch_id(git, base, head) == id or is_part(git, made, (base, head), candidate.by_drivers)
+        for base in bases
+    ):
         return id
     return None
 

@@ -7,6 +7,7 @@ import select
 from dataclasses import replace
 
 from ...git.trees.tree_state import read_state
+from ...schema.directory.enclosure import Enclosure
 from ...workers.commands.environment import trace_variables
 from ..programs.agent_program import environment_of_task, run_program
 from ..steps.messages import ANSWER
@@ -98,10 +99,8 @@ class JobRun:
         environment: dict[str, str],
         what: str,
     ) -> ProgramEnd:
-        means, file = self._means, os.path.join(scratch, "prompt.md")
-        if means.program.wants_file:
-            with open(file, "wb") as written:
-                written.write(prompt.encode(errors="surrogateescape"))
+        means = self._means
+        file = write_prompt(scratch, prompt) if means.program.wants_file else ""
         self._say("working", what)
         with StoredOutput(means.bus, self._claim.message.seq) as stored:
             end = run_program(
@@ -143,3 +142,14 @@ def pause(switch: StopSwitch, pause_s: float) -> None:
     """
     if select.select([switch], [], [], pause_s)[0]:
         raise Interrupted
+
+
+def write_prompt(scratch: str, prompt: str) -> str:
+    """Write a prompt into the scratch folder of a job, and return the path of the file.
+
+    The program of an earlier attempt may have left a link there: that is removed.
+    """
+    path = os.path.join(scratch, "prompt.md")
+    with Enclosure(scratch).spot(path) as spot:
+        spot.replace(prompt.encode(errors="surrogateescape"))
+    return path

@@ -53,7 +53,7 @@ class WorkerName:
         """
         self._folder.make()
         path = self._folder.path_of(f"{self._id}.lock")
-        lock, end = FileLock(path), time.monotonic() + _PATIENCE_S
+        lock, end = FileLock(path, self._folder), time.monotonic() + _PATIENCE_S
         while not lock.try_acquire():
             if time.monotonic() > end:
                 who = next(map(str, holders(path)), "another process")

@@ -6,7 +6,7 @@
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from .rooms import Module
@@ -86,8 +86,8 @@ class Site:
 
 def sites(module: Module) -> Iterator[Site]:
     """Yield the places of a module that start something, or hand on what does."""
-    names = _imported(module.tree)
-    for node, function in _expressions(module.tree, ""):
+    names = imported(module.tree)
+    for node, function in expressions(module.tree, ""):
         if (name := _starter(node, names)) is not None:
             yield Site(module.path.as_posix(), function, node.lineno, name)
 
@@ -120,10 +120,12 @@ def rows_of(text: str) -> dict[Place, set[str]]:
     return rows
 
 
-def differences(modules: list[Module], text: str) -> list[str]:
-    """Return where source and document disagree, a line each."""
+def differences(
+    modules: list[Module], text: str, sites_of: Callable[[Module], Iterable[Site]] = sites
+) -> list[str]:
+    """Return where source and document disagree about places of a kind, a line each."""
     rows = rows_of(text)
-    found = [site for module in modules for site in sites(module)]
+    found = [site for module in modules for site in sites_of(module)]
     there = by_place(found, set(rows))
     wrong = []
     for site in found:
@@ -137,7 +139,7 @@ def differences(modules: list[Module], text: str) -> list[str]:
     return wrong
 
 
-def _imported(tree: ast.Module) -> dict[str, str]:
+def imported(tree: ast.Module) -> dict[str, str]:
     """Return what the imported names of a module stand for."""
     names = {}
     for node in ast.walk(tree):
@@ -152,7 +154,7 @@ def _imported(tree: ast.Module) -> dict[str, str]:
     return names
 
 
-def _expressions(node: ast.AST, function: str) -> Iterator[tuple[ast.expr, str]]:
+def expressions(node: ast.AST, function: str) -> Iterator[tuple[ast.expr, str]]:
     """Yield the expressions of a tree, each with its function; annotations start nothing."""
     for field, value in ast.iter_fields(node):
         if field in ("annotation", "returns"):
@@ -163,14 +165,14 @@ def _expressions(node: ast.AST, function: str) -> Iterator[tuple[ast.expr, str]]
             if isinstance(child, ast.expr):
                 yield child, function
             is_function = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef))
-            yield from _expressions(child, child.name if is_function else function)
+            yield from expressions(child, child.name if is_function else function)
 
 
 def _starter(node: ast.expr, names: dict[str, str]) -> str | None:
     """Return the starter that an expression is, or None."""
     if not isinstance(node, (ast.Name, ast.Attribute)):
         return None
-    full, is_of_module = _dotted(node, names)
+    full, is_of_module = dotted(node, names)
     if (is_of_module or isinstance(node, ast.Name)) and STARTERS.fullmatch(full):
         return full
     if isinstance(node, ast.Attribute) and node.attr in METHODS and not full.endswith(_OF_A_FILE):
@@ -179,10 +181,10 @@ def _starter(node: ast.expr, names: dict[str, str]) -> str | None:
     return own[1] if own else None
 
 
-def _dotted(node: ast.expr, names: dict[str, str]) -> tuple[str, bool]:
+def dotted(node: ast.expr, names: dict[str, str]) -> tuple[str, bool]:
     """Return the full name of an expression, and whether it begins with an imported name."""
     if isinstance(node, ast.Attribute):
-        before, is_of_module = _dotted(node.value, names)
+        before, is_of_module = dotted(node.value, names)
         return f"{before}.{node.attr}", is_of_module
     if isinstance(node, ast.Name):
         return names.get(node.id, node.id), node.id in names

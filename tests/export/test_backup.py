@@ -133,6 +133,27 @@ def test_a_folder_in_the_way_of_a_backup_is_left_alone(
     assert not (tmp_path / "copy").exists()
 
 
+@pytest.mark.parametrize("ending", ["", ".unfinished", ".replaced"])
+@pytest.mark.parametrize("of", ["a bus", "a backup", "another user"])
+def test_a_directory_of_others_and_a_link_are_not_cleared(
+    ending: str, of: str, full_bus: Bus, bus_dir: Path, tmp_path: Path
+) -> None:
+    """In a folder for all, or in a clone, somebody else may have put one there."""
+    planted, elsewhere = tmp_path / f"copy{ending}", tmp_path / "elsewhere"
+    back_up(full_bus, elsewhere)
+    if of == "another user":
+        if os.geteuid():
+            pytest.skip("only root can give a directory away")
+        elsewhere.rename(planted)
+        os.chown(planted, 4321, 4321)
+    else:
+        planted.symlink_to(bus_dir if of == "a bus" else elsewhere)
+    before = sorted(os.listdir(planted))
+    with pytest.raises((Refused, InvalidInput)):
+        back_up(full_bus, tmp_path / "copy", replace=True)
+    assert sorted(os.listdir(planted)) == before
+
+
 @pytest.mark.parametrize("place", [".", "sub", ".."])
 def test_a_place_in_or_around_the_bus_is_refused(place: str, bus: Bus, bus_dir: Path) -> None:
     with pytest.raises(InvalidInput, match="within the bus, or holds it"):

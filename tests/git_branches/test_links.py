@@ -1,16 +1,26 @@
 """Links that a branch or a clone brings: what writes beside git follows none of them out."""
 
 import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from ackbus.git.branches.repositories import Place
 from ackbus.git.drivers.driver_setup import _append, _lines, _take_out
+from ackbus.git.exclude_file import ExcludeFile
 from ackbus.git.guard.guard_hooks import GuardHooks
+from ackbus.git.targets import bus_files
+from ackbus.git.targets.bus_files import is_derived
 from ackbus.git.text_file import FRESH, replace_text
 from ackbus.git.trees.tree_files import copy_files
+from ackbus.git.trees.tree_list import read_trees
+from ackbus.git.trees.tree_mending import mend
+from ackbus.git.trees.work_trees import WorkTrees
 from ackbus.git.work_tree import WorkTree
 from ackbus.schema.errors import Refused
+from ackbus.tasks.roles.job_run import write_prompt
 
 from .plain_git import git
 
@@ -72,6 +82,84 @@ def test_file_beside_its_place_is_not_written_through_a_link(tmp_path: Path) -> 
     replace_text(str(main / "hook"), "ours\n", 0o755)
     assert ((outside / "x").read_text(), (main / "hook").read_text()) == ("theirs\n", "ours\n")
     assert not (main / "hook").is_symlink()
+
+
+@pytest.mark.parametrize("given", ["trees", "trees/below", "sub/../trees"])
+def test_folder_of_trees_that_a_link_leads_out_of_the_project_is_refused(
+    tmp_path: Path, given: str
+) -> None:
+    main, _, outside = folders(tmp_path)
+    git(main, "init", "--quiet")
+    git(main, "config", "ackbus.trees", given)
+    (main / "trees").symlink_to(outside)
+    trees = WorkTrees(Place.around(str(main)))
+    with pytest.raises(Refused, match="leads out of"):
+        trees.make_folder(trees.folder)
+    assert os.listdir(outside) == ["x"]
+
+
+def test_gitignore_of_the_trees_is_written_through_no_link(tmp_path: Path) -> None:
+    main, _, outside = folders(tmp_path)
+    git(main, "init", "--quiet")
+    folder = tmp_path / "main.trees"
+    folder.mkdir()
+    (outside / "x").write_text("")
+    (folder / ".gitignore").symlink_to(outside / "x")
+    WorkTrees(Place.around(str(main))).make_folder(str(folder))
+    assert (outside / "x").read_text() == ""
+
+
+def test_exclude_file_of_git_is_written_through_no_link(tmp_path: Path) -> None:
+    main, _, outside = folders(tmp_path)
+    git(main, "init", "--quiet")
+    (main / ".worker-state").mkdir()
+    shutil.rmtree(main / ".git" / "info")
+    (main / ".git" / "info").symlink_to(outside)
+    (outside / "exclude").write_text("")
+    with pytest.raises(Refused, match="info is a link to"):
+        ExcludeFile(WorkTree.around(str(main)), str(main / ".worker-state")).add()
+    assert (outside / "exclude").read_text() == ""
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_a_tree_is_not_mended_where_a_link_leads(tmp_path: Path, is_folder: bool) -> None:
+    main, _, outside = folders(tmp_path)
+    git(main, "init", "--quiet")
+    git(main, "commit", "--quiet", "--allow-empty", "--message", "first")
+    git(main, "worktree", "add", "--quiet", str(tmp_path / "task"))
+    (tree,) = [each for each in read_trees(Place.around(str(main))) if each.path.endswith("task")]
+    shutil.rmtree(tree.path)
+    if is_folder:
+        Path(tree.path).symlink_to(outside)
+    else:
+        Path(tree.path).mkdir()
+        Path(tree.path, ".git").symlink_to(outside / "made")
+    with pytest.raises(Refused, match="is not the work tree"):
+        mend(tree, "0" * 40, 10)
+    assert os.listdir(outside) == ["x"]
+
+
+def test_prompt_is_written_through_no_link_of_an_earlier_attempt(tmp_path: Path) -> None:
+    main, _, outside = folders(tmp_path)
+    for target in (outside / "x", outside / "made", "inside"):
+        (main / "inside").write_text("")
+        (main / "prompt.md").symlink_to(target)
+        with suppress(Refused):
+            write_prompt(str(main), "text")
+        assert (outside / "x").read_text() == "theirs\n"
+        assert os.listdir(outside) == ["x"]
+        assert (main / "prompt.md").unlink() is None
+
+
+def test_files_of_a_bus_behind_a_link_of_a_commit_are_none_of_the_tree(tmp_path: Path) -> None:
+    """A commit may have a link where another has the folder of a bus."""
+    main, tree, outside = folders(tmp_path)
+    (outside / "bus.db").touch()
+    (main / "bus.db").touch()
+    (tree / "sub").symlink_to(outside)
+    assert not is_derived(str(tree), "sub/bus.jsonl")
+    assert bus_files._found(str(tree), "sub/bus.jsonl") is None
+    assert is_derived(str(main), "bus.jsonl")
 
 
 @pytest.mark.parametrize("is_outside", [False, True])

@@ -16,7 +16,7 @@ from threading import Lock
 import apsw
 
 from ...directory.folder import Folder
-from ...errors import AckbusError, RowDamaged, shown
+from ...errors import AckbusError, RowDamaged, StatementRefused, shown
 from ..foreign_objects import our_table_texts
 from ..forks import let_go
 from ..sqlite_errors import BUS_FILE, open_file, opened_last
@@ -83,7 +83,8 @@ def damage_behind(error: Exception) -> RowDamaged | None:
     It takes up to 3 s. Where another thread looks already, None: requests that fail one after the
     other are not to keep a server busy.
     """
-    if isinstance(error, (AckbusError, OSError, ImportError, MemoryError)):
+    is_meant = isinstance(error, (AckbusError, OSError, ImportError, MemoryError))
+    if is_meant and not isinstance(error, StatementRefused):
         return None
     if not _looking.acquire(blocking=False):
         return None
@@ -138,6 +139,8 @@ def _first_of_table(
 ) -> tuple[str, str, str] | None:
     """Return the first damaged row of a table: its key, the column, and what is wrong there."""
     columns: list[Any] = connection.execute(f"PRAGMA table_info({table})").fetchall()
+    if not columns:  # it is not there
+        return None
     faults = [*_faults(table, text, columns)]
     conditions = [fault.condition for fault in faults]
     kinds = [f"typeof({fault.column})" for fault in faults]

@@ -98,26 +98,6 @@ def test_what_a_driver_would_make_is_not_known_and_nothing_is_run(workshop: Work
     assert not trap.exists()
 
 
-@pytest.mark.parametrize(
-    ("attribute", "is_known"),
-    [
-        ("merge=evil", False),
-        ("filter=evil", False),
-        ("merge=union", True),
-        ("-merge", True),
-        ("merge=text", True),
-        ("diff=evil", True),
-        ("text=auto", True),
-    ],
-)
-def test_attributes_of_the_branches_say_what_is_known(
-    workshop: Workshop, attribute: str, is_known: bool
-) -> None:
-    two_that_clash(workshop, **{".gitattributes": f"a {attribute}\n"})
-    (clash,) = forecast_of_tasks(workshop.bus)
-    assert (clash.not_known is None) == is_known
-
-
 def test_a_file_of_messages_is_merged_by_this_program(workshop: Workshop) -> None:
     attributes = {"bus/.gitattributes": "bus.jsonl merge=ackbus filter=ackbus\n"}
     for name in ("one", "two"):

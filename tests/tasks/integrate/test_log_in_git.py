@@ -71,6 +71,16 @@ def test_lines_that_a_commit_brings_come_beside_those_of_the_bus(shared: Yard) -
     assert "foreign" in shared.git.ok("show", "main:.worker-state/bus.jsonl")
 
 
+def test_lines_of_two_branches_are_united(shared: Yard) -> None:
+    """As the forecast says: by the driver that `.worker-state/.gitattributes` names."""
+    path = ".worker-state/bus.jsonl"
+    before = shared.git.ok("show", f"main:{path}")
+    for name in ("one", "two"):
+        shared.task(name, **{path: f"{before}\n{FOREIGN.replace('foreign', name)}"})
+    assert shared.integrate() == {"one": "landed", "two": "landed"}
+    assert {"one", "two"} < ids(shared.git.ok("show", f"main:{path}"))
+
+
 def test_lines_that_the_bus_has_leave_its_file_as_it_is(shared: Yard) -> None:
     shared.bus.publish("note", "two", from_agent="ann")
     Exporter(shared.bus).export_once()
