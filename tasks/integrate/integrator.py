@@ -9,6 +9,7 @@ from ...bus.doorbell import listen
 from ...git.targets.check_tree import CheckTree
 from ...git.targets.pushing import RemoteUnreachable
 from ...git.targets.refs import TargetBusy
+from ...git.trees.done_heads import DoneHeads
 from ...git.trees.tree_locks import TreeBusy, TreeLocks
 from ...git.trees.work_trees import WorkTrees
 from ...git.trusted import named_repository
@@ -137,6 +138,7 @@ class Integrator:
             listen(self._bus) as listener,
         ):
             Tasks(self._bus).enter_again(repository, rules.target, agent=rules.agent)
+            self._keep_heads(repository)
             book = Book(self._bus, queue, holding, repository, rules.target, rules.agent)
             lander = Lander(
                 *(self._bus, self._place, rules, book, target, tree, supervisors),
@@ -145,6 +147,12 @@ class Integrator:
             )
             desk = Desk(queue, group, rules, holding, book, heart)
             self._serve(desk, lander, listener, once)
+
+    def _keep_heads(self, repository: str) -> None:
+        """Keep approved heads that were done where nobody could: away from the repository."""
+        approved = Tasks(self._bus).list(states=["APPROVED"])
+        heads = [(task.task, task.head) for task in approved if task.repository == repository]
+        DoneHeads(self._place).keep_missing((name, head) for name, head in heads if head)
 
     def _serve(self, desk: Desk, lander: Lander, listener: Listener, once: bool) -> None:
         self._settle_at = 0.0
