@@ -161,6 +161,29 @@ def test_a_closed_output_is_an_error(
     assert (done.returncode, done.stderr) == (1, b"bus: the standard output is closed\n")
 
 
+#: What the parser of the command line prints by itself, and what programs take over.
+TOLD = [
+    *(["--help"], ["--version"], ["task", "-h"], ["publish", "--help"]),
+    *(["completion", "bash"], ["prime"], ["where"], ["prompt", "reader"]),
+]
+
+
+@pytest.mark.parametrize("words", TOLD, ids=" ".join)
+@pytest.mark.parametrize(
+    ("sink", "why"),
+    [(">&-", "the standard output is closed"), (">/dev/full", "No space left on device")],
+)
+def test_help_that_reaches_nobody_is_an_error(
+    words: list[str], sink: str, why: str, place: Path, bus_env: dict[str, str]
+) -> None:
+    """`bus --help >&-` ended with 0: the parser takes a stream that is not there for none."""
+    command = ["sh", "-c", f'exec "$@" {sink}', "sh", BUS, *words]
+    done = subprocess.run(
+        command, cwd=place, env=bus_env, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, f"bus: {why}\n")
+
+
 @each_writer
 @each_buffer
 def test_a_reader_that_left_ends_the_writer(
