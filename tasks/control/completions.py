@@ -54,7 +54,7 @@ class Completions:
         return entry.id
 
     def keep_head(self, body: Mapping[str, Any]) -> None:
-        """Give the commit that a completion names a ref of its own, where a trusted repository has it.
+        """Give the commit that a completion names a ref, where a trusted repository has it.
 
         `enqueue` does so too, but within a transaction, in which git may not run. Safe to repeat.
 

@@ -233,7 +233,9 @@ def test_git_runs_in_no_repository_that_only_a_row_names(
     assert yard.git.ok("for-each-ref", "refs/ackbus") == ""
 
 
-@pytest.mark.parametrize("sha", ["", "main", "--all", "HEAD~0", "0" * 40, "1" * 39, "e\0", "é" * 40])
+@pytest.mark.parametrize(
+    "sha", ["", "main", "--all", "HEAD~0", "0" * 40, "1" * 39, "e\0", "é" * 40]
+)
 def test_a_completion_names_its_commit_by_its_whole_id(
     yard: Yard, monkeypatch: pytest.MonkeyPatch, sha: str
 ) -> None:

@@ -174,11 +174,13 @@ def test_over_is_over(bus: Bus, main: Git) -> None:
     trees = WorkTrees(Place.around(str(main.path)))
     main.ok("worktree", "unlock", task.path)
     main.ok("worktree", "remove", task.path)
-    with pytest.raises(WrongTaskState, match="is CANCELLED.* 'bus task clean fix' removes its tree"):
+    with pytest.raises(
+        WrongTaskState, match=r"is CANCELLED.* 'bus task clean fix' removes its tree"
+    ):
         spawned(bus, main)
     assert trees.of("fix") is None
     ackbus.Clean(bus).clean(["fix"])
-    with pytest.raises(WrongTaskState, match="choose another name$"):
+    with pytest.raises(WrongTaskState, match=r"choose another name$"):
         spawned(bus, main)
 
 
