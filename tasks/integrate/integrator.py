@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from math import inf
 from time import monotonic
 
 from ...bus.doorbell import listen
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 #: How long the lock of another integrator is waited for, in seconds: one may be about to end.
 _PATIENCE_S = 0.5
+
+#: How long a run that is to end waits for a git that a killed integrator has left, in seconds.
+_LEFT_S = 120.0
 
 #: The longest wait for news, and how often what was lost is looked for, in seconds.
 _LOOK_S, _SETTLE_S = 1.0, 5.0
@@ -94,14 +98,17 @@ class Integrator:
         """Integrate what is in the queue; without `once` also what comes, until it is stopped.
 
         Raises:
-            Refused: another integrator works on the target, or there is no such branch.
+            Refused: another integrator works on the target, or there is no such branch; or, with
+                `once`, a git that a killed one left works there for two minutes still.
             TargetBusy: with `once`: a work tree of the target is not clean.
             RemoteUnreachable, BusBusy, TreeBusy, NotStarted: with `once`: what failed for the
                 moment, after the last attempt.
         """
         Changes(self._bus).create_queues()
         with ExitStack() as stack:
-            held = self._lock(stack)
+            held = self._lock(stack, once)
+            if held is None:
+                return
             supervisors = stack.enter_context(Supervisors())
             tree = CheckTree(WorkTrees(self._place), self._rules.target)
             stack.callback(tree.remove)
@@ -112,15 +119,25 @@ class Integrator:
                 except LeaseLost as error:  # the machine slept, or somebody ended it
                     self._warn(f"{error}; beginning again")
 
-    def _lock(self, stack: ExitStack) -> int:
+    def _lock(self, stack: ExitStack, once: bool) -> int | None:
+        """Take the lock of the target; None: it was stopped before a git that was left had ended.
+
+        A killed integrator leaves one that is at work, with a hook of the repository perhaps.
+        """
         locks = TreeLocks(self._place.common_dir, wait_s=_PATIENCE_S)
-        try:
-            return stack.enter_context(locks.of_target(self._rules.target))
-        except TreeBusy as error:
-            raise Refused(
-                f"another integrator works on {shown(self._rules.target)} of {self._place.main}, or"
-                f" a git that it started: {error}"
-            ) from error
+        ends = monotonic() + (_LEFT_S if once else inf)
+        while True:
+            try:
+                return stack.enter_context(locks.of_target(self._rules.target))
+            except TreeBusy as error:
+                if not error.is_left or monotonic() > ends:
+                    raise Refused(
+                        f"another integrator works on {shown(self._rules.target)} of"
+                        f" {self._place.main}, or a git that it started: {error}"
+                    ) from error
+                if self._stop.is_thrown:
+                    return None
+                self._warn_once(f"a killed integrator has left a git that is at work: {error}")
 
     def _run_held(self, held: int, supervisors: Supervisors, tree: CheckTree, once: bool) -> None:
         rules, repository = self._rules, self._place.common_dir
