@@ -15,6 +15,7 @@ from ...git.trees.tree_locks import TreeBusy, TreeLocks
 from ...git.trees.work_trees import WorkTrees
 from ...git.trusted import named_repository
 from ...schema.errors import BusBusy, LeaseLost, Refused, shown
+from ...subscribers.queues.clock_back import ClockBack
 from ...subscribers.queues.queue import Queue
 from ...workers.processes.stop_switch import StopSwitch
 from ...workers.processes.supervisors import Supervisors
@@ -89,6 +90,7 @@ class Integrator:
         self._later_attempts = BoundedAttempts(retries, cooldown_ms)
         self._warned = ""
         self._settle_at = 0.0
+        self._clock = ClockBack(bus)
 
     def stop(self, grace_s: float = 5.0) -> None:
         """End soon, from any thread or a signal handler: a check is stopped, and nothing lands."""
@@ -206,6 +208,7 @@ class Integrator:
         """Settle what was lost, now and then: holders, questions, and what was intended."""
         if monotonic() < self._settle_at:
             return
+        self._clock.look()
         lander.recover()
         tasks = Tasks(self._bus)
         tasks.settle_lost()
