@@ -399,9 +399,17 @@ def remark(text: str) -> None:
 
 
 def error(text: str, cause: BaseException | None = None) -> None:
-    """Print an error as one line, cut where it is long; with -v, its causes too."""
+    """Print an error as one line, cut where it is long; with -v, its causes too.
+
+    With --json the line is an object: `error` is the text, `code` the exit code, and `context` has
+    the kind of error, with its facts.
+    """
     half = ERROR_CHARS // 2
-    note(text if len(text) <= ERROR_CHARS else f"{text[:half]} … {text[-half:]}")
+    text = text if len(text) <= ERROR_CHARS else f"{text[:half]} … {text[-half:]}"
+    if _wants_json():
+        json_note(_error_record(hints.completed(text), cause))
+    else:
+        note(text)
     if not _verbose or cause is None:
         return
     import traceback
@@ -409,6 +417,22 @@ def error(text: str, cause: BaseException | None = None) -> None:
     for trace in traceback.format_exception(cause):
         for part in trace.splitlines():
             _complain(f"  {visible(part)}")
+
+
+def _wants_json() -> bool:
+    """Whether --json was given: in a line that can't be parsed too, which sets nothing."""
+    return _as_json or "--json" in itertools.takewhile(lambda word: word != "--", sys.argv[1:])
+
+
+def _error_record(text: str, cause: BaseException | None) -> dict[str, object]:
+    facts = vars(cause) if isinstance(cause, AckbusError) else {}
+    plain = {
+        name: value
+        for name, value in facts.items()
+        if isinstance(value, (str, int, float, type(None))) and not name.startswith("_")
+    }
+    context = {} if cause is None else {"kind": type(cause).__name__, **plain}
+    return {"error": text, "code": getattr(cause, "exit_code", 1), "context": context}
 
 
 def _complain(text: str, end: str = "\n") -> None:
