@@ -217,6 +217,24 @@ SELECT task_id, claimed_by, token, claimed_at_ms, lease_until_ms FROM task_claim
 -- name: forget_ended_leases
 DELETE FROM task_claims WHERE task_id BETWEEN ? AND ? AND lease_until_ms <= ?;
 
+-- name: newest_lease_time
+SELECT max(claimed_at_ms) FROM task_claims;
+
+-- name: bring_lease_nearer
+-- One that was acquired by a clock which was ahead of now, ?1, is held since now, as long as it was
+-- to be; one that was renewed since ends when it says.
+UPDATE task_claims SET lease_until_ms = iif(lease_until_ms > claimed_at_ms,
+                                            lease_until_ms - (claimed_at_ms - ?1), lease_until_ms),
+                       claimed_at_ms = ?1
+ WHERE task_id = ?2 AND claimed_at_ms > ?1 RETURNING lease_until_ms;
+
+-- name: bring_leases_nearer
+-- The same of all.
+UPDATE task_claims SET lease_until_ms = iif(lease_until_ms > claimed_at_ms,
+                                            lease_until_ms - (claimed_at_ms - ?1), lease_until_ms),
+                       claimed_at_ms = ?1
+ WHERE claimed_at_ms > ?1;
+
 -- name: renew_lease
 UPDATE task_claims SET lease_until_ms = ?
  WHERE task_id = ? AND claimed_by = ? AND token = ? AND lease_until_ms > ? RETURNING token;
@@ -245,6 +263,13 @@ SELECT path, agent_id, mode, r.token, reserved_at_ms, until_ms, reason, claimed_
 SELECT path, agent_id, mode, r.token, reserved_at_ms, until_ms, reason, claimed_by
   FROM reservations r LEFT JOIN task_claims ON task_id = 'reservation ' || r.token
  WHERE r.token = ?;
+
+-- name: bring_reservations_nearer
+-- Those made by a clock that was ahead of now, ?1, are as if they had been made now.
+UPDATE reservations SET until_ms = iif(until_ms > reserved_at_ms,
+                                       until_ms - (reserved_at_ms - ?1), until_ms),
+                        reserved_at_ms = ?1
+ WHERE reserved_at_ms > ?1;
 
 -- name: extend_reservation
 -- Reserving again what one has, in the same mode: it never ends sooner for that.

@@ -93,8 +93,12 @@ class TrustedRepositories:
         """Whether git may be started in a repository."""
         if repository in _named or repository in self._around:
             return True
+        return repository in self.around() or _is_listed(repository)
+
+    def around(self) -> set[str]:
+        """Return the repositories around the bus, the working directory and the named folders."""
         self._around.update(self._found_around())
-        return repository in self._around or _is_listed(repository)
+        return self._around
 
     def _found_around(self) -> Iterator[str]:
         for folder in dict.fromkeys(self._folders):

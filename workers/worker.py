@@ -23,6 +23,7 @@ from ..schema.errors import (
 from ..schema.queries import engine_of
 from ..subscribers.jobs.errors import ClaimLost
 from ..subscribers.jobs.hops import MAX_HOPS, WARN_HOPS
+from ..subscribers.queues.clock_back import ClockBack
 from ..subscribers.queues.queue import MAX_CLAIMS, Queue
 from ..subscribers.queues.worker_groups import QueueWorkers
 from .claim_keeper import Keeper
@@ -233,7 +234,9 @@ class Worker:
 
     def _loop(self, executor: Executor, listener: Listener, once: bool, drain: bool) -> int:
         has_begun = False
+        clock = ClockBack(self.bus)
         while True:
+            clock.look()
             self._keeper.check()
             self._write()
             is_last = self._is_stopping or (once and has_begun)

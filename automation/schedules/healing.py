@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from ...schema.paging import NoProgress
+from ...subscribers.jobs.claims import Claims
 from ...subscribers.jobs.jobs import Jobs
 from ..jobs.plugin_queues import queues_of_plugins
 from .firing import with_due
@@ -43,7 +44,7 @@ class Healing:
     def __init__(self, bus: Bus, chance: Callable[[], float]) -> None:
         self._schedules = Schedules.of(bus)
         self._decisions = Decisions.of(bus)
-        self._bus, self._jobs = bus, Jobs.of(bus)
+        self._bus, self._jobs, self._claims = bus, Jobs.of(bus), Claims.of(bus)
         self._chance = chance
 
     def heal(self, entries: Mapping[tuple[str, str], ScheduleEntry], now_ms: int) -> None:
@@ -64,6 +65,7 @@ class Healing:
                     continue
         self._schedules.correct(now_ms)
         for info in queues_of_plugins(self._bus):
+            self._claims.follow_clock_back(info, now_ms)
             self._jobs.follow_clock_back(info, now_ms)
 
     def _bring_nearer(

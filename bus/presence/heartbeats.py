@@ -143,7 +143,9 @@ class Heartbeats(Table):
         self, row: tuple[str, int, str, str | None, float | None, int | None]
     ) -> Heartbeat:
         _, ts_ms, status, *_ = row
-        age_s = max(0, self._engine.now_ms() - ts_ms) / 1000
+        age_s = (self._engine.now_ms() - ts_ms) / 1000
+        if age_s < 0:  # the next one would have come soon: that far ahead, it is of a wrong clock
+            age_s = -age_s if -age_s >= WARN_AFTER_S else 0.0
         return Heartbeat(*row, age_s, _liveness(status, age_s))
 
 

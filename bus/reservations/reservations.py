@@ -146,7 +146,10 @@ class Reservations(Table):
             check_line(reason, "a reason", MAX_REASON_CHARS)
         duration_ms = duration_of(lease_s)
         mode = SHARED if shared else EXCLUSIVE
-        before = self._live(self._engine.now_ms())
+        before = self._live(now_ms := self._engine.now_ms())
+        if any(each.reserved_at_ms > now_ms for each in before):
+            self.follow_clock_back()
+            before = self._live(now_ms)
         if conflicts := _conflicts(wanted, agent, mode, before):
             return ReserveResult(False, [], conflicts)
         with self._engine.write():
@@ -236,6 +239,13 @@ class Reservations(Table):
         own = (held for held in (Reservation(*row) for row in rows) if held.agent == agent)
         is_over = ended_sessions()
         return [held for held in own if is_over(held.session)]
+
+    def follow_clock_back(self) -> None:
+        """Have what was reserved by a clock that was ahead be reserved now; safe to repeat."""
+        with self._engine.write():
+            now_ms = self._engine.now_ms()
+            self._engine.rows(SQL["bring_reservations_nearer"], (now_ms,))
+            self._leases.follow_clock_back(now_ms)  # of the sessions that they are tied to
 
     def end(self, held: Reservation) -> None:
         """End a reservation, whoever has it: its token counts no more. Safe to repeat."""

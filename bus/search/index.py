@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 PAGE_MESSAGES = 2000
 
 #: The form of the index; one of another form is built again.
-_FORM = 3
+_FORM = 4
 
 #: The name of the file.
 _NAME = "search.db"

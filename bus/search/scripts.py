@@ -32,6 +32,9 @@ _RANGES = (
 #: Scripts with blanks whose vowels are marks: those of India, and Tibetan.
 _WITH_MARKS = ((0x0900, 0x0DFF), (0x0F00, 0x0FFF))
 
+#: Kana in halves, and Latin letters and digits as wide as Kana: other forms of the usual ones.
+_OTHER_WIDTHS = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uff9f]+")
+
 _PLAIN = r"[^\W_]"
 _PLAIN_WORD = re.compile(f"{_PLAIN}+")
 
@@ -61,8 +64,10 @@ def letter(text: str) -> str:
 
 
 def spread(text: str) -> str:
-    """Return a text as it is indexed: with its runs without blanks as pairs."""
-    return text if text.isascii() else _run().sub(lambda run: f" {_pairs(run[0])} ", text)
+    """Return a text as it is indexed: in the usual widths, its runs without blanks as pairs."""
+    if text.isascii():
+        return text
+    return _run().sub(lambda run: f" {_pairs(run[0])} ", _in_usual_widths(text))
 
 
 def spread_part(text: str) -> tuple[str, bool]:
@@ -72,11 +77,16 @@ def spread_part(text: str) -> tuple[str, bool]:
         The text, and whether its last word must be taken as a beginning. A run at its end may go on
         in the text that is searched: its last character stands there alone only if it does not.
     """
+    text = _in_usual_widths(text)
     found = words(text)
     if not found or not is_run(found[-1][0]):
         return spread(text), False
     before, last = text[: found[-1].start()], found[-1][0]
     return f"{spread(before)} {_pairs(last, inner=True)}", len(last) == 1
+
+
+def _in_usual_widths(text: str) -> str:
+    return _OTHER_WIDTHS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
 
 
 def _pairs(run: str, *, inner: bool = False) -> str:

@@ -20,7 +20,7 @@ from ..definition import Commands, optional
 from ..logs import show_logs
 from ..options.common import HERE, Place, PlaceOnly, since_time
 from ..options.metadata import META, parse_meta
-from ..options.payload import STDIN, payload_of
+from ..options.payload import STDIN, payload_of, wait_for_input
 from ..show import output
 from .publish import Content, Meta, PriorityName, WaitForRoom
 
@@ -219,8 +219,10 @@ def _or_stdin(content: Content) -> str | None:
     if is_given or sys.stdin is None:
         return content.body
     mode = os.fstat(sys.stdin.fileno()).st_mode
-    is_led_there = stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
-    return STDIN if is_led_there else None
+    if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)):
+        return None
+    wait_for_input()
+    return STDIN
 
 
 def _tell_ids(sent: Request, type: str) -> None:

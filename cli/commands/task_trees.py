@@ -13,7 +13,6 @@ from ...git.trusted import NotTrusted
 from ...schema.errors import InvalidInput
 from ...tasks.board.reserved import reserved_by_others
 from ...tasks.programs.agent_program import environment_of_task
-from ...tasks.steps.errors import WrongTaskState
 from ...tasks.steps.tasks import Tasks
 from ...tasks.trees.clean import Clean
 from ...tasks.trees.diff import TaskDiff
@@ -72,13 +71,6 @@ def spawn(
     spec = spec_of(name, worker, task, tree)
     with place.open() as bus:
         made = Spawn(bus).spawn(spec, agent=agent, lease_s=lease_s)
-        if made.state in ("CANCELLED", "FAILED"):
-            raise WrongTaskState(
-                made.task,
-                made.state,
-                f"task {made.task!r} is {made.state}, which is final; choose another name, or see"
-                f" 'bus task show {made.task}'",
-            )
         print_task(made, made.path)
     return 0
 

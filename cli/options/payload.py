@@ -71,10 +71,19 @@ def _is_piped() -> bool:
 
 
 def _piped() -> object:
-    """Return the text that is piped in, or ABSENT where there is none.
+    """Return the text that is piped in, or ABSENT where there is none."""
+    wait_for_input()
+    content = _limited(sys.stdin.buffer.read(MAX_PAYLOAD_BYTES + 1))
+    return _text(content, "the standard input") if content else ABSENT
 
-    Nobody asked for it, and some programs leave a pipe open that they never write to: the wait for
-    its first byte is bounded.
+
+def wait_for_input() -> None:
+    """Wait for the first byte of a standard input that no argument asks for, or for its end.
+
+    Some programs leave a pipe open that they never write to.
+
+    Raises:
+        InvalidInput: nothing came within `PATIENCE_S`.
     """
     readable, _, _ = select.select([0], [], [], PATIENCE_S)
     if not readable:
@@ -82,8 +91,6 @@ def _piped() -> object:
             f"nothing came on the standard input for {PATIENCE_S:g} s; give BODY, - to wait for"
             " longer, or '' for no text"
         )
-    content = _limited(sys.stdin.buffer.read(MAX_PAYLOAD_BYTES + 1))
-    return _text(content, "the standard input") if content else ABSENT
 
 
 def open_input(name: str) -> BinaryIO:

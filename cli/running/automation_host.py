@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import sys
 from contextlib import ExitStack
 from functools import partial
 
@@ -51,7 +52,7 @@ def serve(folder: Path, bus_directory: str, origin: Origin, demands: Demands) ->
     with ExitStack() as stack:
         lock = stack.enter_context(ServiceLock(state_dir_of(folder, origin)))
         lock.acquire()
-        log = stack.enter_context(ServiceLog())
+        log = stack.enter_context(ServiceLog(sys.stderr if output.is_closed() else None))
         examine = partial(examine_folder, folder, os.environ, origin, demands)
         first = examine()
         if not os.path.exists(os.path.join(bus_directory, "bus.db")):

@@ -72,12 +72,27 @@ def is_json() -> bool:
     return _as_json
 
 
+class ClosedOutput(io.TextIOBase):
+    """The standard output where the parent has closed it: nothing can be written, nor lost."""
+
+    @property
+    def buffer(self) -> BinaryIO:
+        """The stream of its bytes, which it has not."""
+        raise AckbusError("the standard output is closed")
+
+    def write(self, text: str) -> int:
+        """Refuse a text, be it ours or that of a library, which takes None for nobody's stream."""
+        raise AckbusError("the standard output is closed")
+
+
 def write_whole() -> None:
     """Make each write to stdout and stderr whole from now on, or an error.
 
     Python's own streams lose the rest of a write of which the system takes a part: where they have
     no buffer (PYTHONUNBUFFERED, as in many containers), and where the descriptor doesn't block.
     """
+    if sys.stdout is None:
+        sys.stdout = ClosedOutput()
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None or stream is not getattr(sys, f"__{name}__"):  # closed, or taken already
@@ -292,13 +307,17 @@ def _cell(cell: object) -> str:
 
 def flush() -> None:
     """Write all buffered output."""
-    if sys.stdout is not None:
-        sys.stdout.flush()
+    sys.stdout.flush()
 
 
 def is_terminal() -> bool:
     """Whether data goes to a person's screen."""
-    return sys.stdout is not None and sys.stdout.isatty()
+    return sys.stdout.isatty()
+
+
+def is_closed() -> bool:
+    """Whether the parent has closed the standard output."""
+    return isinstance(sys.stdout, ClosedOutput)
 
 
 def stream() -> BinaryIO:
@@ -307,8 +326,6 @@ def stream() -> BinaryIO:
     Raises:
         AckbusError: it is closed.
     """
-    if sys.stdout is None:
-        raise AckbusError("the standard output is closed")
     return sys.stdout.buffer
 
 
@@ -382,9 +399,17 @@ def remark(text: str) -> None:
 
 
 def error(text: str, cause: BaseException | None = None) -> None:
-    """Print an error as one line, cut where it is long; with -v, its causes too."""
+    """Print an error as one line, cut where it is long; with -v, its causes too.
+
+    With --json the line is an object: `error` is the text, `code` the exit code, and `context` has
+    the kind of error, with its facts.
+    """
     half = ERROR_CHARS // 2
-    note(text if len(text) <= ERROR_CHARS else f"{text[:half]} … {text[-half:]}")
+    text = text if len(text) <= ERROR_CHARS else f"{text[:half]} … {text[-half:]}"
+    if _wants_json():
+        json_note(_error_record(hints.completed(text), cause))
+    else:
+        note(text)
     if not _verbose or cause is None:
         return
     import traceback
@@ -392,6 +417,22 @@ def error(text: str, cause: BaseException | None = None) -> None:
     for trace in traceback.format_exception(cause):
         for part in trace.splitlines():
             _complain(f"  {visible(part)}")
+
+
+def _wants_json() -> bool:
+    """Whether --json was given: in a line that can't be parsed too, which sets nothing."""
+    return _as_json or "--json" in itertools.takewhile(lambda word: word != "--", sys.argv[1:])
+
+
+def _error_record(text: str, cause: BaseException | None) -> dict[str, object]:
+    facts = vars(cause) if isinstance(cause, AckbusError) else {}
+    plain = {
+        name: value
+        for name, value in facts.items()
+        if isinstance(value, (str, int, float, type(None))) and not name.startswith("_")
+    }
+    context = {} if cause is None else {"kind": type(cause).__name__, **plain}
+    return {"error": text, "code": getattr(cause, "exit_code", 1), "context": context}
 
 
 def _complain(text: str, end: str = "\n") -> None:

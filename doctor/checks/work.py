@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ...schema.findings import bad, ok, warn
+from ...schema.message.times import format_ts
 from ...subscribers.inboxes.failed_deliveries import Deliveries
 from ...subscribers.jobs.jobs import DEAD, Jobs
+from ...subscribers.queues.clock_back import newest_ms
 from ...subscribers.queues.queues import Queues
 from ...subscribers.views import Views
 from ..recovery.damage import ranges
@@ -28,6 +30,9 @@ _MISFITS = {
 #: The age from which a lost claim is history, in milliseconds: a day.
 _RECENT_MS = 86_400_000
 
+#: How far a clock that is slewed may be from another one, in milliseconds.
+_SLEW_MS = 60_000
+
 #: Among how many of a queue's newest claims lost ones are looked for.
 _MAX_WALKED = 10_000
 
@@ -39,7 +44,27 @@ def checks_of_work(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Fi
         "claims": lambda: _claims(bus),
         "dead letters": lambda: _dead_letters(bus),
         "parked": lambda: _parked(bus),
+        "clock": lambda: _clock(bus),
     }
+
+
+def _clock(bus: Bus) -> Finding:
+    """Look for times that are still to come: a clock was ahead when they were stored."""
+    last = bus.log.readable(bus.log.newest_seq())
+    newest = {
+        "claim or lease": newest_ms(bus),
+        "message": 0 if last is None else last.ts_ms,
+        "heartbeat": max((beat.ts_ms for beat in bus.heartbeats.list()), default=0),
+    }
+    now_ms = bus.now_ms()
+    ahead = [f"{what} {format_ts(at)}" for what, at in newest.items() if at > now_ms + _SLEW_MS]
+    if ahead:
+        return warn(
+            f"the clock shows {format_ts(now_ms)}, and there are of later: {', '.join(ahead)}",
+            "if the clock is right now, it was ahead: workers that begin bring retries and leases"
+            " back; see 'bus job list' for jobs that senders have delayed by it",
+        )
+    return ok("nothing is of a time that is still to come")
 
 
 def _work(bus: Bus, full: bool) -> Finding:

@@ -13,7 +13,7 @@ import time
 from contextlib import contextmanager
 
 from ...schema.directory.file_lock import is_locked
-from ...schema.directory.lock_holders import holders
+from ...schema.directory.lock_holders import holders, is_inherited
 from ...schema.errors import Refused, TimedOut
 from ..repository import GitFailed
 from .tree_names import safe_name
@@ -39,7 +39,15 @@ _NO_FILE = (errno.EISDIR, errno.ELOOP, errno.ENXIO)
 
 
 class TreeBusy(TimedOut):
-    """Another process is making or removing the tree, or integrates into the branch."""
+    """Another process is making or removing the tree, or integrates into the branch.
+
+    Attributes:
+        is_left: whether that process has ended, and a git that it had started has not.
+    """
+
+    def __init__(self, text: str, *, is_left: bool = False) -> None:
+        self.is_left = is_left
+        super().__init__(text)
 
 
 class NameTaken(Refused):
@@ -152,7 +160,8 @@ class TreeLocks:
                 if time.monotonic() > deadline:
                     raise TreeBusy(
                         f"{path} has been held for {self._wait_s:g} s by {holders_of(path)}; wait,"
-                        " or end that if it hangs"
+                        " or end that if it hangs",
+                        is_left=is_inherited(path),
                     ) from None
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

@@ -50,6 +50,15 @@ def holders(path: str) -> list[Holder]:
     return [holder(pid) for pid in sorted(takers)]
 
 
+def is_inherited(path: str) -> bool:
+    """Whether who took such a lock has ended, and what it had started holds it still.
+
+    False too where the system does not tell, and where who took it can't be seen from here.
+    """
+    takers = {pid for pid, kind, _ in _locks_on(path) if kind == "FLOCK"}
+    return bool(takers) and all(pid > 0 and not started(pid) for pid in takers)
+
+
 def openers(database: str) -> list[int]:
     """Return the ids of the processes that have a database open, and have read in it."""
     return sorted({pid for pid, kind, _ in _locks_on(database) if kind == "POSIX" and pid > 0})

@@ -32,11 +32,12 @@ def enqueue(
     body: TheBody, bus: TheBus, jobs: TheJobs, trace: TheTrace, worker: TheClient
 ) -> Response:
     """Publish a completion; without `tasks:rw`, one of a job which the client has or completed."""
-    sender = sender_in(body, worker)
+    sender, job, completions = sender_in(body, worker), name_in(body, "jobId"), Completions(bus)
+    check_own_claim(jobs.entries, job, worker, (ACTIVE, COMPLETED))
+    completions.keep_head(body)
     with bus.transaction():  # so that the claim is not lost between
-        job = name_in(body, "jobId")
         check_own_claim(jobs.entries, job, worker, (ACTIVE, COMPLETED))
-        return ok(201, completionId=Completions(bus).enqueue(body, agent=sender, trace=trace))
+        return ok(201, completionId=completions.enqueue(body, agent=sender, trace=trace))
 
 
 @router.post("/claim")

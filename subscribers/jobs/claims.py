@@ -214,6 +214,18 @@ class Claims(Table):
         at_ms: int | None = self._engine.value(SQL["last_claim_at"], (info.id,))
         return at_ms
 
+    def follow_clock_back(self, info: QueueInfo, now_ms: int) -> None:
+        """Have what was claimed by a clock that was ahead be claimed now; safe to repeat.
+
+        A worker that is there renews its claim in time; one that is gone is lost after its lease.
+        """
+        self._engine.rows(SQL["bring_claims_nearer"], (info.id, now_ms))
+
+    def newest_ms(self) -> int:
+        """Return when the newest claim of all queues was made or ended; 0 before the first."""
+        newest_ms: int | None = self._engine.value(SQL["newest_claim_time"])
+        return newest_ms or 0
+
     def count_active(self, info: QueueInfo, limit: int) -> int:
         """Return how many claims are active, counted up to a limit."""
         count: int = self._engine.value(SQL["count_active"], (info.id, limit))

@@ -101,6 +101,14 @@ UPDATE jobs SET available_at_ms = ?2 + max(0, available_at_ms - (
    AND (SELECT max(ended_at_ms) FROM claims
          WHERE claims.queue_id = jobs.queue_id AND claims.seq = jobs.seq) > ?2;
 
+-- name: bring_claims_nearer
+-- What is claimed by such a clock is so since now, for as long as it was to be.
+UPDATE claims INDEXED BY idx_claims_one_active
+   SET lease_until_ms = iif(lease_until_ms > claimed_at_ms,
+                            lease_until_ms - (claimed_at_ms - ?2), lease_until_ms),
+       claimed_at_ms = ?2
+ WHERE queue_id = ?1 AND status = 'active' AND claimed_at_ms > ?2;
+
 -- name: end_no_later
 -- What succeeded by such a clock keeps others with its key out from now on, and no longer.
 UPDATE jobs INDEXED BY idx_jobs_key_done
@@ -236,6 +244,11 @@ SELECT token FROM claims WHERE queue_id = ? AND seq = ? AND status = 'active';
 -- A walk over the queue's part of an index, without a sort and without reading the claims.
 SELECT claimed_at_ms FROM claims
  WHERE token = (SELECT max(token) FROM claims WHERE queue_id = ?);
+
+-- name: newest_claim_time
+-- When the newest claim of all was made, or ended.
+SELECT max(claimed_at_ms, ifnull(ended_at_ms, 0)) FROM claims
+ WHERE token = (SELECT max(token) FROM claims);
 
 -- name: count_active
 -- Counted up to a limit.

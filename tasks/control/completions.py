@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...subscribers.jobs.claims import Outcome
 from ..records.entry import Entry
+from ..steps.kept_heads import KeptHeads
 from ..steps.messages import COMPLETIONS
 from .client_values import text_of
 from .entries import Entries, failed
@@ -29,6 +30,7 @@ class Completions:
 
     def __init__(self, bus: Bus) -> None:
         self.entries = Entries(bus, COMPLETIONS)
+        self._heads = KeptHeads(bus)
 
     def enqueue(
         self,
@@ -41,13 +43,25 @@ class Completions:
 
         Raises:
             InvalidInput: job, session or message is missing.
+            GitFailed: as for `keep_head`.
         """
         job, session, message = required(body, "jobId", "sessionId", "message")
         texts = {name: text_of(body.get(name)) for name in _OPTIONAL}
         more = {name: text for name, text in texts.items() if text}
+        self.keep_head(body)
         payload = {"jobId": job, "sessionId": session, "message": message, **more}
         entry, _ = self.entries.add(payload, agent=agent, parent=job, trace=trace)
         return entry.id
+
+    def keep_head(self, body: Mapping[str, Any]) -> None:
+        """Give the commit that a completion names a ref, where a trusted repository has it.
+
+        `enqueue` does so too, but within a transaction, in which git may not run. Safe to repeat.
+
+        Raises:
+            GitFailed: git, or a hook of the repository, refuses the ref.
+        """
+        self._heads.keep_asked(text_of(body.get("commitSha")))
 
     def claim(self, agent: str) -> tuple[dict[str, Any], int] | None:
         """Claim the oldest completion: its row, and the token of the claim; None without one."""
@@ -62,7 +76,9 @@ class Completions:
         Raises:
             NotClaimed: it is not claimed.
         """
-        return self.entries.end(id, Outcome(), agent=agent)
+        ended = self.entries.end(id, Outcome(), agent=agent)
+        self._heads.drop_asked(ended.text("commitSha"))
+        return ended
 
     def fail(self, id: str, error: object = None, *, agent: str | None = None) -> Entry:
         """End a claimed completion for good: its commit is not in the target.

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ...schema.message.times import format_ts
 from ...subscribers.jobs.jobs import RUNNING
+from ...subscribers.queues.clock_back import ClockBack
 from ...subscribers.queues.job_control import JobControl
 from ...subscribers.views import Views
 from ..records.entry import Entry
@@ -70,6 +71,7 @@ class Sweep:
         self._jobs = jobs
         self._stale_after_ms = stale_after_ms
         self._looked_at_ms: int | None = None
+        self._clock = ClockBack(bus)
 
     def when_due(self) -> list[Recovered]:
         """Run, unless this has within the last 5,000 ms; old output of jobs goes as well."""
@@ -77,6 +79,7 @@ class Sweep:
         if self._looked_at_ms is not None and 0 <= now_ms - self._looked_at_ms < EVERY_MS:
             return []
         self._looked_at_ms = now_ms
+        self._clock.look()
         found = self.run()
         self._jobs.output.prune(now_ms - KEPT_MS)
         return found

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from math import inf
 from time import monotonic
 
 from ...bus.doorbell import listen
 from ...git.targets.check_tree import CheckTree
 from ...git.targets.pushing import RemoteUnreachable
 from ...git.targets.refs import TargetBusy
+from ...git.trees.done_heads import DoneHeads
 from ...git.trees.tree_locks import TreeBusy, TreeLocks
 from ...git.trees.work_trees import WorkTrees
 from ...git.trusted import named_repository
 from ...schema.errors import BusBusy, LeaseLost, Refused, shown
+from ...subscribers.queues.clock_back import ClockBack
 from ...subscribers.queues.queue import Queue
 from ...workers.processes.stop_switch import StopSwitch
 from ...workers.processes.supervisors import Supervisors
@@ -37,6 +40,9 @@ if TYPE_CHECKING:
 
 #: How long the lock of another integrator is waited for, in seconds: one may be about to end.
 _PATIENCE_S = 0.5
+
+#: How long a run that is to end waits for a git that a killed integrator has left, in seconds.
+_LEFT_S = 120.0
 
 #: The longest wait for news, and how often what was lost is looked for, in seconds.
 _LOOK_S, _SETTLE_S = 1.0, 5.0
@@ -84,6 +90,7 @@ class Integrator:
         self._later_attempts = BoundedAttempts(retries, cooldown_ms)
         self._warned = ""
         self._settle_at = 0.0
+        self._clock = ClockBack(bus)
 
     def stop(self, grace_s: float = 5.0) -> None:
         """End soon, from any thread or a signal handler: a check is stopped, and nothing lands."""
@@ -93,14 +100,17 @@ class Integrator:
         """Integrate what is in the queue; without `once` also what comes, until it is stopped.
 
         Raises:
-            Refused: another integrator works on the target, or there is no such branch.
+            Refused: another integrator works on the target, or there is no such branch; or, with
+                `once`, a git that a killed one left works there for two minutes still.
             TargetBusy: with `once`: a work tree of the target is not clean.
             RemoteUnreachable, BusBusy, TreeBusy, NotStarted: with `once`: what failed for the
                 moment, after the last attempt.
         """
         Changes(self._bus).create_queues()
         with ExitStack() as stack:
-            held = self._lock(stack)
+            held = self._lock(stack, once)
+            if held is None:
+                return
             supervisors = stack.enter_context(Supervisors())
             tree = CheckTree(WorkTrees(self._place), self._rules.target)
             stack.callback(tree.remove)
@@ -111,15 +121,25 @@ class Integrator:
                 except LeaseLost as error:  # the machine slept, or somebody ended it
                     self._warn(f"{error}; beginning again")
 
-    def _lock(self, stack: ExitStack) -> int:
+    def _lock(self, stack: ExitStack, once: bool) -> int | None:
+        """Take the lock of the target; None: it was stopped before a git that was left had ended.
+
+        A killed integrator leaves one that is at work, with a hook of the repository perhaps.
+        """
         locks = TreeLocks(self._place.common_dir, wait_s=_PATIENCE_S)
-        try:
-            return stack.enter_context(locks.of_target(self._rules.target))
-        except TreeBusy as error:
-            raise Refused(
-                f"another integrator works on {shown(self._rules.target)} of {self._place.main}, or"
-                f" a git that it started: {error}"
-            ) from error
+        ends = monotonic() + (_LEFT_S if once else inf)
+        while True:
+            try:
+                return stack.enter_context(locks.of_target(self._rules.target))
+            except TreeBusy as error:
+                if not error.is_left or monotonic() > ends:
+                    raise Refused(
+                        f"another integrator works on {shown(self._rules.target)} of"
+                        f" {self._place.main}, or a git that it started: {error}"
+                    ) from error
+                if self._stop.is_thrown:
+                    return None
+                self._warn_once(f"a killed integrator has left a git that is at work: {error}")
 
     def _run_held(self, held: int, supervisors: Supervisors, tree: CheckTree, once: bool) -> None:
         rules, repository = self._rules, self._place.common_dir
@@ -137,6 +157,7 @@ class Integrator:
             listen(self._bus) as listener,
         ):
             Tasks(self._bus).enter_again(repository, rules.target, agent=rules.agent)
+            self._keep_heads(repository)
             book = Book(self._bus, queue, holding, repository, rules.target, rules.agent)
             lander = Lander(
                 *(self._bus, self._place, rules, book, target, tree, supervisors),
@@ -145,6 +166,12 @@ class Integrator:
             )
             desk = Desk(queue, group, rules, holding, book, heart)
             self._serve(desk, lander, listener, once)
+
+    def _keep_heads(self, repository: str) -> None:
+        """Keep approved heads that were done where nobody could: away from the repository."""
+        approved = Tasks(self._bus).list(states=["APPROVED"])
+        heads = [(task.task, task.head) for task in approved if task.repository == repository]
+        DoneHeads(self._place).keep_missing((name, head) for name, head in heads if head)
 
     def _serve(self, desk: Desk, lander: Lander, listener: Listener, once: bool) -> None:
         self._settle_at = 0.0
@@ -181,6 +208,7 @@ class Integrator:
         """Settle what was lost, now and then: holders, questions, and what was intended."""
         if monotonic() < self._settle_at:
             return
+        self._clock.look()
         lander.recover()
         tasks = Tasks(self._bus)
         tasks.settle_lost()

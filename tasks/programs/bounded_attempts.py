@@ -79,4 +79,5 @@ class BoundedAttempts:
 
     def offline_ms(self, now_ms: int) -> int:
         """Return how long the rest lasts from now, in milliseconds; 0 outside of one."""
-        return max(0, self._offline_until_ms - now_ms)
+        # No longer than a whole rest: the clock may have been set back since it began.
+        return max(0, min(self._offline_until_ms - now_ms, self._cooldown_ms))

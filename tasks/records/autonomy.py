@@ -40,6 +40,11 @@ class Held:
     expires_at_ms: int
     updated_at_ms: int
 
+    def since(self, now_ms: int) -> Held:
+        """Return the lock of a clock that was ahead as it is held from now on, as long."""
+        ends_ms = now_ms + self.expires_at_ms - self.updated_at_ms
+        return Held(self.session, self.run, min(self.acquired_at_ms, now_ms), ends_ms, now_ms)
+
 
 class DispatchLock(Table):
     """The table `dispatch_lock`: one row while a run may dispatch work, and none else."""
@@ -47,9 +52,14 @@ class DispatchLock(Table):
     def holder(self) -> Held | None:
         """Return the lock as it is held now, or None. A lock that has expired is dropped."""
         with self._engine.write():
-            self._engine.change(CONTROL["drop_expired_lock"], (self._engine.now_ms(),))
+            now_ms = self._engine.now_ms()
+            self._engine.change(CONTROL["drop_expired_lock"], (now_ms,))
             row = self._engine.row(CONTROL["dispatch_lock"])
-            return None if row is None else Held(*row)
+            held = None if row is None else Held(*row)
+            if held is not None and held.updated_at_ms > now_ms:
+                held = held.since(now_ms)
+                self._store(held)
+            return held
 
     def acquire(
         self,

@@ -13,6 +13,7 @@ from ...bus.doorbell import listen
 from ...bus.presence.heartbeats import OFFLINE
 from ...schema.errors import AckbusError, BusBusy, InvalidInput, LimitReached, Refused
 from ...schema.message.names import check_agent
+from ...subscribers.queues.clock_back import ClockBack
 from ...subscribers.queues.worker_groups import QueueWorkers
 from ...subscribers.views import Views
 from ...workers.processes.supervisors import Supervisors
@@ -193,14 +194,15 @@ class TaskWorker:
 
     def _loop(self, means: Means, once: bool, drain: bool) -> int:
         assert self._listener is not None
-        count, settled_at = 0, 0
+        count, settle_at = 0, 0.0
+        clock = ClockBack(self._bus)
         while not self._is_stopping:
+            clock.look()
             if not self._is_ready(means, is_last=once or drain):
                 continue
-            now_ms = self._bus.now_ms()
-            if now_ms - settled_at >= _SETTLE_S * 1000:
+            if monotonic() >= settle_at:
                 self._settle()
-                settled_at = now_ms
+                settle_at = monotonic() + _SETTLE_S
             claim = self._claim()
             if claim is not None:
                 self._work(means, claim)

@@ -8,6 +8,7 @@ from ...schema.arguments import with_checked_arguments
 from ...schema.errors import Refused
 from ...schema.message.names import check_agent
 from ...subscribers.queues.job_control import JobControl
+from .kept_heads import KeptHeads
 from .messages import JOBS, completion_of, reviewed, told
 from .queues import open_queue
 from .steps import Steps
@@ -32,8 +33,10 @@ class ReviewSteps(Steps):
         Raises:
             Refused: the review must be another agent's than the worker's.
             WrongTaskState: it is not IN_REVIEW.
+            GitFailed: git, or a hook of the repository, refuses the ref that keeps the commit.
         """
         check_agent(agent)
+        self._keep_head(name)
         with self.bus.transaction():
             task = self._changes.proven(name)
             if task.state == "APPROVED":
@@ -51,10 +54,18 @@ class ReviewSteps(Steps):
         Raises:
             Refused: as for `approve`.
             WrongTaskState: there is nothing to approve, or it is over without having landed.
+            GitFailed: as for `approve`.
         """
+        self._keep_head(name)
         with self.bus.transaction():
             task = self._changes.proven(name)
             return task if task.state == "COMPLETED" else self.approve(name, agent=agent)
+
+    def _keep_head(self, name: str) -> None:
+        """Keep the head of a task that could not be kept when it was done."""
+        task = self._changes.proven(name)
+        if task.state in ("IN_REVIEW", "APPROVED") and task.head is not None:
+            KeptHeads(self.bus).keep(task, task.head)
 
     def _approve(self, task: Task, agent: str, words: str | None = None) -> Task:
         mails: Sequence[Draft] = [completion_of(replace(task, state="APPROVED"), agent)]

@@ -9,6 +9,7 @@ from ...schema.errors import InvalidInput, Refused
 from ...schema.message.names import check_agent
 from ..records.task import LEASE_S, Blocked, NewTask, Task
 from .errors import TaskExists
+from .kept_heads import Earlier, KeptHeads
 from .messages import ANSWER, BLOCKED, completion_of, done, state_change, told
 from .names import check_task_name
 from .steps import Steps
@@ -135,12 +136,25 @@ class WorkerSteps(Steps):
         """Pin the commit that is done: WORKING becomes IN_REVIEW, and the lease ends.
 
         A task that needs no review is APPROVED, and waits for the integrator, at once. Whether the
-        commit is clean and beyond the base is for the caller to check.
+        commit is clean and beyond the base is for the caller to check. It gets a ref of its own
+        where the repository is trusted, unless this is within a transaction.
 
         Raises:
             LeaseLost: it is not held with this token any more.
             WrongTaskState: it is not WORKING.
+            GitFailed: git, or a hook of the repository, refuses the ref that keeps the commit.
         """
+        task = self._changes.proven(name)
+        if task.state == "WORKING" and task.blocked is None:
+            self._changes.hold(task, agent, token)
+            earlier = KeptHeads(self.bus).keep(task, head)
+        else:
+            earlier = Earlier(None, [])
+        ended = self._done(name, agent, token, head)
+        earlier.drop()
+        return ended
+
+    def _done(self, name: str, agent: str, token: int, head: str) -> Task:
         with self.bus.transaction():
             task = self._changes.proven(name)
             if task.state in ("IN_REVIEW", "APPROVED") and (task.token, task.head) == (token, head):

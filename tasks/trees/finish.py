@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...bus.leases import Lease
-from ...git.trees.done_heads import DoneHeads
 from ...git.trees.tree_state import read_state
 from ...git.trees.work_trees import WorkTrees
 from ...git.trusted import TrustedRepositories
@@ -46,11 +45,7 @@ def finish_task(bus: Bus, name: str, *, agent: str, token: int) -> Task:
         return tasks.done(name, agent=agent, token=token, head=task.head or task.base)
     bus.leases.check(Lease(task.lease_name, agent, token, 0, 0))
     head = checked_head(bus, task)
-    heads = DoneHeads(TrustedRepositories(bus.layout.directory).place(task.repository))
-    earlier = heads.keep(name, head)
-    ended = tasks.done(name, agent=agent, token=token, head=head)
-    heads.drop(earlier)
-    return ended
+    return tasks.done(name, agent=agent, token=token, head=head)
 
 
 def checked_head(bus: Bus, task: Task) -> str:

@@ -19,7 +19,7 @@ from ...schema.errors import AckbusError, LeaseLost, Refused, shown
 from ...schema.message.names import check_agent
 from ..records.task import LEASE_S, PRIORITIES, NewTask, TaskTerms, lease_of
 from ..records.task_table import TaskTable
-from ..steps.errors import TaskExists
+from ..steps.errors import TaskExists, WrongTaskState
 from ..steps.names import check_task_name
 from ..steps.tasks import Tasks
 from .remains import clear_remains
@@ -112,6 +112,7 @@ class Spawn:
         Raises:
             TaskExists: there is a task of this name, of another worker, branch or repository, with
                 other terms.
+            WrongTaskState: it is CANCELLED or FAILED, unless it came from the queue.
             Refused: the branch or the path is somebody else's, or the base is no commit.
             LeaseLost: another worker has the lease of this name.
             GitFailed: git, a hook or the set-up failed; a repetition goes on from there.
@@ -174,6 +175,7 @@ class Spawn:
                 f" {there.repository}; choose another name"
             )
         if not spec.from_queue:  # a job says what its task is; the worker's own settings don't
+            _refuse_ended(there)
             _refuse_other_terms(there, spec, trees.place)
         if there.is_live and not there.unproven:
             self.mend(there, spec)
@@ -261,6 +263,22 @@ class Spawn:
             "BUS_TASK_BASE": task.base,
             "BUS_TASK_TARGET": task.target,
         }
+
+
+def _refuse_ended(there: Task) -> None:
+    """Refuse to make a task again that has ended without landing: its name stays taken.
+
+    Raises:
+        WrongTaskState: it is CANCELLED or FAILED.
+    """
+    if there.is_live or there.state == "COMPLETED":
+        return
+    tree = "" if there.cleaned_at_ms else f", and 'bus task clean {there.task}' removes its tree"
+    raise WrongTaskState(
+        there.task,
+        there.state,
+        f"task {there.task!r} is {there.state}, which is final; choose another name{tree}",
+    )
 
 
 def _refuse_other_terms(there: Task, spec: TaskSpec, place: Place) -> None:

@@ -1,5 +1,6 @@
 """Fixtures of the command: a terminal, and processes that run beside the test."""
 
+import json
 import os
 import pty
 import select
@@ -140,8 +141,18 @@ def assert_error(ended: Ended, code: int, *words: str) -> None:
     assert ended.out == "", ended
     lines = ended.err.splitlines()
     assert len(lines) == 1, ended
-    assert lines[0].startswith("bus: "), ended
     assert lines[0].isprintable(), ended
     assert "Traceback" not in ended.err
+    text = error_of(ended.err)
     for word in words:
-        assert word in lines[0], ended
+        assert word in text, ended
+
+
+def error_of(err: str) -> str:
+    """The text of an error: of the line for people, or of the object that --json asks for."""
+    if err.startswith("{"):
+        told = json.loads(err)
+        assert list(told) == ["error", "code", "context"], err
+        return str(told["error"])
+    assert err.startswith("bus: "), err
+    return err.removeprefix("bus: ").removesuffix("\n")

@@ -15,7 +15,7 @@ from ackbus.schema.message.limits import MAX_PAYLOAD_BYTES, MAX_TYPE_CHARS
 from ackbus.schema.sqlite.database import SCHEMA_VERSION
 
 from ..conftest import Ended, RunBus
-from .conftest import BUS, assert_error
+from .conftest import BUS, assert_error, error_of
 
 PUBLISH = ("publish", "t", "--from", "a")
 
@@ -132,7 +132,7 @@ def test_errors_name_the_word_that_is_wrong_and_its_rule(
 ) -> None:
     ended = run_bus(*line.split())
     assert_error(ended, 2)
-    assert ended.err.startswith(f"bus: {error}"), ended
+    assert error_of(ended.err).startswith(error), ended
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from ackbus import Bus, Lease
 from ackbus.cli.commands.lease import refusal
 
 from ..conftest import RunBus
-from .conftest import StartBus, assert_error
+from .conftest import StartBus, assert_error, error_of
 
 pytestmark = pytest.mark.usefixtures("bus_dir")
 
@@ -29,7 +29,7 @@ def test_lease_is_granted_once_and_its_token_rules(run_bus: RunBus, bus: Bus) ->
         "token": lease["token"],
         "until": lease["until"],
     }
-    assert refused.err.startswith("bus: lease 'deploy' is held by a until ")
+    assert error_of(refused.err).startswith("lease 'deploy' is held by a until ")
     assert_error(run_bus("lease", "acquire", "deploy", "--agent", "a"), 3, "held by a")
 
     token = str(lease["token"])

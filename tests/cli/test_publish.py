@@ -2,8 +2,10 @@
 
 import json
 import os
+import socket
 import subprocess
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -73,18 +75,36 @@ def test_the_rest_of_a_file_that_a_shell_reads_is_left_to_it(
 def test_a_pipe_that_nothing_comes_from_is_not_waited_for_for_ever(
     bus: Bus, bus_env: dict[str, str]
 ) -> None:
-    """A program may leave its command a pipe that it never writes to: 10 s, then one clear line."""
+    """A program may leave its command a pipe that it never writes to: 10 s, then one clear line.
+
+    Node gives its children sockets instead; those that `request` reads as well.
+    """
     kept_open, theirs = os.pipe()
-    try:
-        command = ["bus", "publish", "t", "--from", "a", "--dir", str(bus.layout.directory)]
-        done = subprocess.run(
-            command, stdin=kept_open, env=bus_env, capture_output=True, text=True, timeout=60
+    own, of_node = socket.socketpair()
+    named = ("t", "--from", "a", "--dir", str(bus.layout.directory))
+    commands = [
+        (("publish", *named), kept_open),
+        (("request", *named, "--timeout", "1m"), kept_open),
+        (("request", *named, "--timeout", "1m"), of_node.fileno()),
+    ]
+    started = [
+        subprocess.Popen(
+            ["bus", *words], stdin=stdin, env=bus_env, stdout=PIPE, stderr=PIPE, text=True
         )
+        for words, stdin in commands
+    ]
+    try:
+        ended = [(*process.communicate(timeout=60), process.returncode) for process in started]
     finally:
+        for process in started:
+            process.kill()
         os.close(theirs)
         os.close(kept_open)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "nothing came on the standard input for 10 s; give BODY, -" in done.stderr
+        own.close()
+        of_node.close()
+    for out, err, code in ended:
+        assert (code, out) == (2, "")
+        assert "nothing came on the standard input for 10 s; give BODY, -" in err
     assert next(bus.read(), None) is None
 
 

@@ -17,7 +17,7 @@ import pytest
 from ackbus import Bus, Draft, Exporter
 
 from ..conftest import wait_until
-from .conftest import BUS
+from .conftest import BUS, error_of
 
 #: How many messages there are: their lines are far more than a pipe takes at once.
 MESSAGES = 2000
@@ -138,7 +138,7 @@ def test_a_full_disk_is_an_error(
         running(words, place, bus_env | buffer, full.fileno()) as process,
     ):
         _, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (1, b"bus: No space left on device\n")
+    assert (process.returncode, error_of(err.decode())) == (1, "No space left on device")
 
 
 @each_writer
@@ -158,7 +158,31 @@ def test_a_closed_output_is_an_error(
             timeout=60,
             check=False,
         )
-    assert (done.returncode, done.stderr) == (1, b"bus: the standard output is closed\n")
+    told = error_of(done.stderr.decode())
+    assert (done.returncode, told) == (1, "the standard output is closed")
+
+
+#: What the parser of the command line prints by itself, and what programs take over.
+TOLD = [
+    *(["--help"], ["--version"], ["task", "-h"], ["publish", "--help"]),
+    *(["completion", "bash"], ["prime"], ["where"], ["prompt", "reader"]),
+]
+
+
+@pytest.mark.parametrize("words", TOLD, ids=" ".join)
+@pytest.mark.parametrize(
+    ("sink", "why"),
+    [(">&-", "the standard output is closed"), (">/dev/full", "No space left on device")],
+)
+def test_help_that_reaches_nobody_is_an_error(
+    words: list[str], sink: str, why: str, place: Path, bus_env: dict[str, str]
+) -> None:
+    """`bus --help >&-` ended with 0: the parser takes a stream that is not there for none."""
+    command = ["sh", "-c", f'exec "$@" {sink}', "sh", BUS, *words]
+    done = subprocess.run(
+        command, cwd=place, env=bus_env, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (1, f"bus: {why}\n")
 
 
 @each_writer

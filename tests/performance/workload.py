@@ -74,6 +74,7 @@ from ackbus.subscribers.overview.forgetting import forget_agent
 from ackbus.subscribers.overview.notices import Notices
 from ackbus.subscribers.overview.reservation_holders import take_over
 from ackbus.subscribers.overview.retention import Retention
+from ackbus.subscribers.queues.clock_back import follow_clock_back, newest_ms
 from ackbus.subscribers.queues.policy_change import change_policy
 from ackbus.subscribers.queues.queue_set import QueueSet
 from ackbus.subscribers.queues.queues import Queues
@@ -254,6 +255,8 @@ def use_queues(bus: Bus, clock: Clock) -> None:
     queue.status(claims[5])
     queue.claim("worker", limit=2)
     queue.next_change_ms()
+    newest_ms(bus)
+    follow_clock_back(bus)
     for key in ("a", "a", "b"):
         bus.publish("review.request", from_agent="x", headers=work_headers(dedupe_key=key))
     wanted = work_headers(dedupe_key="a", dedupe_window_s=60)

@@ -27,6 +27,7 @@ STATES = (
 
 #: The arguments of each command after the name of the task.
 COMMANDS: dict[str, tuple[str, ...]] = {
+    "spawn": ("--worker", "worker-1", "--agent", "lead"),
     "show": (),
     "log": (),
     "start": ("--agent", "worker-1"),
@@ -148,6 +149,11 @@ EACH = NEXT | NO_TASK | UNPROVEN
 NO_TREE = cells((*LIVE, "unproven"), 3, "brings it back") | cells(FINAL, 3, "bus task log")
 
 TABLE: dict[str, Cells] = {
+    "spawn": cells(STATES, 0)
+    | cells(NOT_BEGUN, 3, "'bus task cancel")
+    | cells("dead", 0)
+    | UNPROVEN
+    | cells(("cancelled", "failed"), 3, "choose another name, and 'bus task clean"),
     "show": cells(STATES, 0) | cells("none", 4, "there is no task"),
     "log": cells(STATES, 0) | NO_TASK,
     "start": EACH
@@ -230,6 +236,6 @@ def test_every_command_of_one_task_has_a_row() -> None:
     """A new command of a task comes with its cells."""
     from ackbus.cli.commands.task import task as group
 
-    without = {"spawn", "list", "settle", "board", "forecast", "work", "plan", "request"}
+    without = {"list", "settle", "board", "forecast", "work", "plan", "request"}
     names = set(group.names()) if hasattr(group, "names") else set(group._makers)
     assert names - without == set(TABLE) == set(COMMANDS)

@@ -64,6 +64,20 @@ def test_u_65_an_expired_row_is_dropped_as_it_is_read(
         )
 
 
+def test_a_lock_of_a_clock_that_was_ahead_ends_in_its_time(
+    lock: DispatchLock, clock: Clock
+) -> None:
+    """Issue 30, item 2: it kept all others out until the date that the clock had shown."""
+    clock.advance(86_400)
+    lock.acquire("a", "run-a", ttl_ms=10_000)
+    clock.advance(-86_400)
+    assert not lock.acquire("b", "run-b")[0]
+    clock.advance(9)
+    assert not lock.acquire("b", "run-b")[0]
+    clock.advance(1)
+    assert lock.acquire("b", "run-b")[0]
+
+
 def test_u_64_of_many_at_once_one_gets_it(bus: Bus) -> None:
     """U-64, U-65: taken in one write transaction."""
     with ThreadPoolExecutor(8) as pool:

@@ -2,10 +2,13 @@
 
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from ackbus.git.trees.done_heads import DONE, DoneHeads
+from ackbus.git.targets.refs import TargetBusy
+from ackbus.git.trees.done_heads import ASKED, DONE, DoneHeads
+from ackbus.tasks.control.completions import Completions
 from ackbus.tasks.records.task import Task
 from ackbus.tasks.steps.tasks import Tasks
 from ackbus.tasks.trees.clean import Clean
@@ -152,3 +155,106 @@ def test_a_commit_outside_the_sparse_checkout_of_the_target_lands(yard: Yard, co
     assert (yard.git.path / "in/a").read_text() == "2\n"
     assert not (yard.git.path / "out").exists()
     assert yard.git.ok("diff", "--name-only", "HEAD", task.head or "") == ""
+
+
+def _by_python(yard: Yard, head: str) -> None:
+    yard.approve("fix", head)
+
+
+def _by_another_review(yard: Yard, head: str) -> None:
+    """The worker was elsewhere, so that the head could not be kept when it was done."""
+    with yard.bus.transaction():
+        yard.approve("fix", head, review="required")
+    assert DoneHeads(yard.place).of_task("fix") == []
+    yard.tasks.approve("fix", agent="rita")
+
+
+def _by_merge(yard: Yard, head: str) -> None:
+    with yard.bus.transaction():
+        yard.approve("fix", head, review="required")
+    yard.tasks.merge("fix", agent="rita")
+
+
+def _by_pushpals(yard: Yard, head: str) -> None:
+    body = {"jobId": "j", "sessionId": "s", "message": "m", "branch": "w/fix", "commitSha": head}
+    Completions(yard.bus).enqueue(body)
+
+
+#: The doors by which a head comes that waits to land, besides those above.
+DOORS: dict[str, Callable[[Yard, str], None]] = {
+    "Tasks.done": _by_python,
+    "Tasks.approve": _by_another_review,
+    "Tasks.merge": _by_merge,
+    "a completion of PushPals": _by_pushpals,
+}
+
+
+@pytest.mark.parametrize("door", DOORS.values(), ids=DOORS)
+def test_a_head_is_kept_whatever_door_it_came_by(
+    yard: Yard, door: Callable[[Yard, str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(yard.git.path)
+    head = yard.branch("w/fix", new="x\n")
+    door(yard, head)
+    yard.git.ok("branch", "-D", "w/fix")
+    _sweep(yard)
+    assert list(yard.integrate("true").values()) == ["landed"]
+    assert (yard.git.path / "new").exists()
+    assert yard.git.ok("for-each-ref", "refs/ackbus") == ""
+
+
+def test_an_integrator_keeps_what_could_not_be_kept_before(yard: Yard) -> None:
+    """Its user has named the repository; whoever was done was away from it."""
+    head = yard.branch("w/fix", new="x\n")
+    yard.approve("fix", head)
+    assert yard.git.ok("for-each-ref", "refs/ackbus") == ""
+    yard.git.write("a", text="dirty\n")
+    with pytest.raises(TargetBusy):
+        yard.integrate("true")
+    assert yard.git.ok("for-each-ref", "refs/ackbus", "--format=%(objectname)") == head
+
+
+def test_git_runs_in_no_repository_that_only_a_row_names(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Neither where a step stands in a transaction: git would hold up all writers."""
+    head = yard.branch("w/fix", new="x\n")
+    hooks = yard.git.path / ".git/hooks"
+    hooks.mkdir(exist_ok=True)
+    (hooks / "reference-transaction").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    (hooks / "reference-transaction").chmod(0o755)
+    yard.approve("fix", head, review="required")
+    yard.tasks.approve("fix", agent="rita")
+    monkeypatch.chdir(yard.git.path)
+    with yard.bus.transaction():
+        yard.approve("other", head)
+        _by_pushpals(yard, head)
+    assert not (tmp_path / "ran").exists()
+    assert yard.git.ok("for-each-ref", "refs/ackbus") == ""
+
+
+@pytest.mark.parametrize(
+    "sha", ["", "main", "--all", "HEAD~0", "0" * 40, "1" * 39, "e\0", "é" * 40]
+)
+def test_a_completion_names_its_commit_by_its_whole_id(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, sha: str
+) -> None:
+    monkeypatch.chdir(yard.git.path)
+    _by_pushpals(yard, sha)
+    assert yard.git.ok("for-each-ref", "refs/ackbus") == ""
+
+
+def test_the_ref_of_a_completion_goes_once_it_is_processed(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that has failed keeps it: no commit is lost."""
+    monkeypatch.chdir(yard.git.path)
+    completions = Completions(yard.bus)
+    heads = [yard.branch("one", new="x\n"), yard.branch("two", new="y\n")]
+    for head in heads:
+        _by_pushpals(yard, head)
+    ids = [str(found[0]["id"]) for _ in heads if (found := completions.claim("p"))]
+    completions.processed(ids[0])
+    completions.fail(ids[1], "conflict")
+    kept = yard.git.ok("for-each-ref", "refs/ackbus", "--format=%(refname)")
+    assert kept == f"{ASKED}/-/{heads[1]}"

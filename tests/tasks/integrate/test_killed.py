@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -39,16 +40,8 @@ def doomed(yard: Yard, fatal: int, remote: str = "") -> int:
 
 
 def again(yard: Yard, **rules: object) -> None:
-    """Integrates as soon as a git that a killed integrator had started has ended."""
-
-    def is_done() -> bool:
-        try:
-            yard.integrate(**rules)
-        except Refused:
-            return False
-        return True
-
-    wait_until(is_done)
+    """Integrates at once: a git that a killed integrator had started is waited for."""
+    yard.integrate(**rules)
 
 
 @pytest.mark.slow
@@ -111,6 +104,39 @@ def test_killed_during_a_check_takes_the_check_along(yard: Yard, tmp_path: Path)
     again(yard)
     assert yard.tasks.get("one").state == "COMPLETED"
     assert yard.bus.leases.list() == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_git_that_a_killed_integrator_left_is_waited_for(
+    yard: Yard, tmp_path: Path, is_stopped: bool
+) -> None:
+    """It was refused after half a second, so that an integrator that was started again ended."""
+    yard.task("one", a=lines(l5="five"))
+    hook = yard.git.path / ".git/hooks/reference-transaction"
+    hook.parent.mkdir(exist_ok=True)
+    wait = f"touch {tmp_path}/told; while [ ! -e {tmp_path}/go ]; do sleep 0.02; done"
+    hook.write_text(
+        f'#!/bin/sh\n[ "$1" = prepared ] && grep -q refs/heads/main && {{ {wait}; }}\n:\n'
+    )
+    hook.chmod(0o755)
+    command = [BUS, "integrate", "--repo", yard.git.path, "--dir", yard.bus.directory]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_until((tmp_path / "told").exists)
+    process.kill()
+    process.wait()
+    integrator = yard.integrator()
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(integrator.run, once=not is_stopped)
+        wait_until(lambda: yard.warnings)
+        if is_stopped:
+            integrator.stop()
+            running.result(60)
+        (tmp_path / "go").touch()
+        running.result(60)
+    assert len(yard.warnings) == 1
+    assert "a killed integrator has left a git that is at work" in yard.warnings[0]
+    assert yard.tasks.get("one").state == ("APPROVED" if is_stopped else "COMPLETED")
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from ackbus.git.branches.repositories import Place
 from ackbus.git.repository import GitFailed
 from ackbus.git.trees.work_trees import WorkTrees
 from ackbus.schema.errors import InvalidInput, LeaseLost, Refused
-from ackbus.tasks.steps.errors import TaskExists
+from ackbus.tasks.steps.errors import TaskExists, WrongTaskState
 from ackbus.tasks.steps.tasks import Tasks
 from ackbus.tasks.trees.spawn import Spawn
 
@@ -174,8 +174,14 @@ def test_over_is_over(bus: Bus, main: Git) -> None:
     trees = WorkTrees(Place.around(str(main.path)))
     main.ok("worktree", "unlock", task.path)
     main.ok("worktree", "remove", task.path)
-    assert spawned(bus, main).state == "CANCELLED"
+    with pytest.raises(
+        WrongTaskState, match=r"is CANCELLED.* 'bus task clean fix' removes its tree"
+    ):
+        spawned(bus, main)
     assert trees.of("fix") is None
+    ackbus.Clean(bus).clean(["fix"])
+    with pytest.raises(WrongTaskState, match=r"choose another name$"):
+        spawned(bus, main)
 
 
 def test_program_of_a_user_needs_public_names_alone(bus: Bus, main: Git) -> None:

@@ -1,0 +1,71 @@
+"""A clock that was ahead and was set back: what was stored by it comes back to the present time.
+
+Retries, claims, leases, reservations and dedupe windows would stand still until the date at which
+they were stored. No hot act looks for that: the loops of workers do, when they begin and when they
+see the clock go back.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+
+from ...schema.errors import BusBusy
+from ..jobs.claims import Claims
+from ..jobs.jobs import Jobs
+from .queues import Queues
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...bus.bus import Bus
+
+#: By how much a clock goes back at once that is set, and not slewed, in milliseconds.
+_STEP_MS = 1_000.0
+
+
+class ClockBack:
+    """Looks whether the clock of a bus has gone back, for one loop.
+
+    Args:
+        bus: an open bus.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._offset_ms: float | None = None
+
+    def look(self) -> bool:
+        """Bring back what a clock that was ahead has stored, where there may be any.
+
+        At first that is where the newest claim or lease is of the future; later, once this clock
+        has gone back against one that never does. Else no statement is run.
+
+        Returns:
+            Whether it was done; False where the bus was busy too: the next look tries again.
+        """
+        offset_ms = self._bus.now_ms() - monotonic() * 1000
+        try:
+            if self._offset_ms is None:
+                is_back = newest_ms(self._bus) > self._bus.now_ms()
+            else:
+                is_back = offset_ms < self._offset_ms - _STEP_MS
+            if is_back:
+                follow_clock_back(self._bus)
+        except BusBusy:
+            return False
+        self._offset_ms = offset_ms
+        return is_back
+
+
+def newest_ms(bus: Bus) -> int:
+    """Return the time of the newest claim or lease, in epoch milliseconds; 0 without one."""
+    return max(Claims.of(bus).newest_ms(), bus.leases.newest_ms())
+
+
+def follow_clock_back(bus: Bus) -> None:
+    """Bring what was stored by a clock that was ahead to the present time; safe to repeat."""
+    bus.reservations.follow_clock_back()
+    jobs, claims = Jobs.of(bus), Claims.of(bus)
+    for info in Queues(bus).list():
+        with bus.transaction():
+            claims.follow_clock_back(info, bus.now_ms())
+            jobs.follow_clock_back(info, bus.now_ms())
