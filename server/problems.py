@@ -194,7 +194,9 @@ def status_of(error: AckbusError) -> HTTPStatus:
 async def _of_ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, AckbusError)
     if isinstance(error, StatementRefused):
-        error = await to_thread.run_sync(damage_behind, error) or error
+        damaged = await to_thread.run_sync(damage_behind, error)
+        if damaged is not None:
+            return await _of_ours(request, damaged)
     status = status_of(error)
     facts = {name: getattr(error, name) for name in _FACTS.get(type(error), ())}
     kind = re.sub(r"(?<!^)(?=[A-Z])", "-", type(error).__name__).lower()
