@@ -122,8 +122,8 @@ def _print(result: Result) -> None:
         said.append(result.reason)
     if result.files:
         said.append(", ".join(_with_other(result, file) for file in result.files))
-    is_in_words = result.outcome in ("would_land", "not_known")
-    outcome = result.outcome.replace("_", " ") if is_in_words else result.outcome
+    looked_at = result.outcome in ("would_land", "not_known")
+    outcome = result.outcome.replace("_", " ") if looked_at else result.outcome
     output.result(result.record(), f"{result.entry.name}: {outcome}  {': '.join(said)}")
     output.flush()
 

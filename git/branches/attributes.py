@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 
+from ..repository import CommandFailed
 from ..view_folders import own_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from ..repository import Repository
     from ..sealed import SealedRepository
@@ -126,10 +127,32 @@ def all_attribute_files(repository: Repository, commit: str) -> AttributeFiles:
 def with_attributes(repository: Repository, files: AttributeFiles) -> Iterator[Repository]:
     """Give a repository with a work tree that has files of attributes alone, for the block."""
     with TemporaryDirectory(prefix="attributes-", dir=own_folder()) as folder:
-        for path, id in sorted(files):
-            _write(folder, path, repository.run("cat-file", "blob", id))
+        ordered = sorted(files)
+        contents = _contents(repository, [id for _, id in ordered])
+        for (path, _), content in zip(ordered, contents, strict=True):
+            _write(folder, path, content)
         index = {"GIT_INDEX_FILE": os.path.join(folder, ".index")}  # for drivers that run git
         yield repository.with_work_tree(folder).with_variables(index)
+
+
+def _contents(repository: Repository, ids: Sequence[str]) -> Iterator[bytes]:
+    """Yield the contents of blobs, in order.
+
+    Raises:
+        CommandFailed: one is missing.
+    """
+    if not ids:
+        return
+    stdin = "".join(f"{id}\n" for id in ids).encode()
+    raw = repository.run("cat-file", "--batch=%(objectsize)", stdin=stdin)
+    begin = 0
+    for id in ids:
+        end = raw.index(b"\n", begin)
+        if not raw[begin:end].isdigit():
+            raise CommandFailed("cat-file", f"fatal: the object {id} is missing".encode())
+        begin = end + 1 + int(raw[begin:end])
+        yield raw[end + 1 : begin]
+        begin += 1
 
 
 def _write(folder: str, path: str, content: bytes) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from ackbus.git.branches.attributes import attribute_files, with_attributes
 from ackbus.git.branches.forecast import Forecast, NotKnown, conflicts
+from ackbus.git.repository import CommandFailed
 from ackbus.git.sealed import sealed_around
 
 from .plain_git import git
@@ -94,6 +95,17 @@ def test_attributes_say_what_is_known(repository: Path, where: str) -> None:
         wanted["merge=evil"] = SAID["merge=text"]
     assert dict(zip(SAID, zip(found[::2], found[1::2], strict=True), strict=True)) == wanted
     assert not (repository.parent / "it-ran").exists()
+
+
+def test_attributes_whose_object_is_missing_leave_it_unknown(repository: Path) -> None:
+    """As in a partial clone: nothing is fetched, and other pairs are told."""
+    write_commits(repository, "f0 merge=union\n")
+    sealed = sealed_around(str(repository))
+    with (
+        pytest.raises(CommandFailed, match="is missing"),
+        with_attributes(sealed, frozenset({(".gitattributes", "1" * 40)})),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("place", ["mine", "repository/.git/config"])
