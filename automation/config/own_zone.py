@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ...schema.errors import InvalidInput
 from .files.reading import read_bytes
+from .named_zone import named_zone, refuse_leap_seconds
 
 #: The zone of the machine: a link to a file of the database, or a copy of one.
 _LOCALTIME = "/etc/localtime"
@@ -50,15 +51,16 @@ def _own_zone(text: str | None) -> ZoneInfo:
 def _of_file(path: str) -> ZoneInfo:
     named = os.path.realpath(path).partition("/zoneinfo/")[2]
     try:
-        return ZoneInfo(named)  # by its name, where it has one
+        return named_zone(named)  # by its name, where it has one
     except _UNREADABLE:
-        pass  # it is a copy
-    return ZoneInfo.from_file(io.BytesIO(read_bytes(path)), key=path)
+        data = read_bytes(path)  # it is a copy
+    refuse_leap_seconds(data)
+    return ZoneInfo.from_file(io.BytesIO(data), key=path)
 
 
 def _of_name(named: str) -> ZoneInfo:
     try:
-        return ZoneInfo(named)
+        return named_zone(named)
     except _UNREADABLE:
         rule = _RULE.fullmatch(named)
         if rule is None:

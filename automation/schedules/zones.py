@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import lru_cache
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfoNotFoundError
 
 from ...schema.errors import InvalidInput
+from ..config.named_zone import named_zone
 from ..config.own_zone import own_zone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import tzinfo
+    from zoneinfo import ZoneInfo
 
 
 def local_time(at_ms: int, zone: tzinfo) -> datetime:
@@ -31,7 +33,7 @@ def zone_of(name: str | None) -> ZoneInfo:
 @lru_cache(maxsize=256)
 def _named(name: str) -> ZoneInfo:
     try:
-        return ZoneInfo(name)
+        return named_zone(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         raise InvalidInput(
             f"there is no time zone {name!a}; give one like Europe/Berlin"

@@ -266,6 +266,7 @@ def public_calls(bus: Bus) -> Calls:
         bus.leases.check: {"lease": lease},
         bus.leases.get: {"name": "n"},
         bus.leases.forget_ended: {"first": "n", "last": "n"},
+        bus.leases.follow_clock_back: {"now_ms": 1},
         bus.reservations.reserve: {"paths": ["a"], "agent": "a"},
         bus.reservations.renew: {"token": 1, "agent": "a"},
         bus.reservations.release: {"token": 1, "agent": "a"},

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import available_timezones
 
 from ..faults import near
+from ..named_zone import named_zone
 
 
 @cache
@@ -16,7 +17,7 @@ def check_timezone(name: str) -> str:
         ValueError: there is no such zone.
     """
     try:
-        ZoneInfo(name)
+        named_zone(name)
     except (
         KeyError,
         OSError,

@@ -1,11 +1,14 @@
 """The machine's own time zone: each form of TZ, and no UTC in silence."""
 
 from datetime import datetime, timedelta
+from importlib import resources
 from pathlib import Path
+from zoneinfo import TZPATH
 
 import pytest
 
 from ackbus.automation.config import own_zone as own_zone_module
+from ackbus.automation.config.settings.timezones import check_timezone
 from ackbus.automation.config.snapshot import ScheduleEntry
 from ackbus.automation.schedules.windows import why_not
 from ackbus.automation.schedules.zones import zone_of
@@ -22,6 +25,9 @@ BAD = [
     "CET-1CEST,bad",
     "Foo",
     "../../etc/passwd",
+    "right/Europe/Berlin",  # by clocks that count leap seconds: Python shows it two hours ahead
+    ":right/UTC",
+    "/usr/share/zoneinfo/right/Europe/Berlin",
 ]
 
 
@@ -94,3 +100,35 @@ def test_schedule_that_goes_by_an_unreadable_clock_is_refused(
     (told,) = folder.told()
     assert "schedules[2]" in told
     assert "TZ='Europe/Berlni'" in told
+
+
+def test_a_copy_that_counts_leap_seconds_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its header tells; the rest is a zone that could be read."""
+    data = bytearray(read_zone("Europe/Berlin"))
+    copy = tmp_path / "zone"
+    monkeypatch.setenv("TZ", str(copy))
+    copy.write_bytes(data)
+    assert zone_of(None).key == str(copy)
+    data[31] = 27
+    copy.write_bytes(data)
+    monkeypatch.setenv("TZ", f":{copy}")
+    with pytest.raises(InvalidInput, match="no time zone that can be read"):
+        zone_of(None)
+
+
+@pytest.mark.parametrize("name", ["right/Europe/Berlin", "right/UTC"])
+def test_zones_with_leap_seconds_are_refused_by_name(name: str) -> None:
+    with pytest.raises(ValueError, match="is no time zone"):
+        check_timezone(name)
+    with pytest.raises(InvalidInput, match="there is no time zone"):
+        zone_of(name)
+
+
+def read_zone(name: str) -> bytes:
+    """The file of a zone, of the system or of the package tzdata."""
+    for folder in TZPATH:
+        if (path := Path(folder, name)).exists():
+            return path.read_bytes()
+    return (resources.files("tzdata.zoneinfo") / name).read_bytes()
