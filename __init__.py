@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from .schema.choices import Durability as Durability
     from .schema.errors import AckbusError as AckbusError
     from .schema.errors import AckPastEnd as AckPastEnd
+    from .schema.errors import AnsweredAgainWarning as AnsweredAgainWarning
     from .schema.errors import BlobAltered as BlobAltered
     from .schema.errors import BlobMissing as BlobMissing
     from .schema.errors import BusBusy as BusBusy
@@ -78,10 +79,10 @@ if TYPE_CHECKING:
     from .schema.message.message import Message as Message
     from .schema.message.message import Receipt as Receipt
     from .schema.message.priority import Priority as Priority
+    from .schema.message.reply_types import ReplyTypes as ReplyTypes
     from .schema.sqlite.settings import Settings as Settings
     from .subscribers.conversations.answers import Answer as Answer
     from .subscribers.conversations.answers import check as check
-    from .subscribers.conversations.reply_types import ReplyTypes as ReplyTypes
     from .subscribers.inboxes.failed_deliveries import Parked as Parked
     from .subscribers.inboxes.inbox import Inbox as Inbox
     from .subscribers.inboxes.session import Session as Session
@@ -180,7 +181,7 @@ _NAMES = {
             "Request as_completed as_completed_async request request_async wait_all wait_all_async "
         ),
         "subscribers.conversations.answers": "Answer check",
-        "subscribers.conversations.reply_types": "ReplyTypes",
+        "schema.message.reply_types": "ReplyTypes",
         "subscribers.overview.trace": "Step Trace Work",
     },
     "Queues and workers": {
@@ -255,7 +256,9 @@ _NAMES = {
         "export.jsonl.replaced_file": "NotImported",
     },
     "Warnings": {
-        "schema.errors": "NotActedUponWarning SecondLoopWarning UnknownRecipientWarning",
+        "schema.errors": (
+            "AnsweredAgainWarning NotActedUponWarning SecondLoopWarning UnknownRecipientWarning"
+        ),
         "subscribers.jobs.errors": "HopsWarning UnservedRequestWarning",
     },
 }

@@ -265,6 +265,11 @@ class Bus:
                 warnings.warn(UnknownRecipientWarning(str(stranger)), stacklevel=4)
         for words in {w for d in drafts if (w := not_acted_upon(d.type)) is not None}:
             warnings.warn(NotActedUponWarning(words), stacklevel=4)
+        replies = [draft for draft in drafts if draft.in_reply_to is not None]
+        if replies:
+            from .own_answers import warn_of_second_answers
+
+            warn_of_second_answers(self, replies, stacklevel=4)
         if not wait_s or self._engine.writing:  # waiting would keep those out who make room
             return self.log.append(drafts)
         from .waiting_limits import publish_when_there_is_room

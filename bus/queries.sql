@@ -214,6 +214,10 @@ SELECT task_id, claimed_by, token, claimed_at_ms, lease_until_ms FROM task_claim
 SELECT task_id, claimed_by, token, claimed_at_ms, lease_until_ms FROM task_claims
  WHERE lease_until_ms > ? ORDER BY task_id;
 
+-- name: leases_between
+SELECT task_id, claimed_by, token, claimed_at_ms, lease_until_ms FROM task_claims
+ WHERE task_id BETWEEN ? AND ? ORDER BY task_id;
+
 -- name: forget_ended_leases
 DELETE FROM task_claims WHERE task_id BETWEEN ? AND ? AND lease_until_ms <= ?;
 

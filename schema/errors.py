@@ -196,6 +196,10 @@ class NotActedUponWarning(UserWarning):
     """A message was stored of a type that is acted upon, and nothing acts upon this one."""
 
 
+class AnsweredAgainWarning(UserWarning):
+    """A second answer of an agent to the same request was stored."""
+
+
 class SecondLoopWarning(UserWarning):
     """A loop delivers to an agent that another living process delivers to."""
 

@@ -12,7 +12,12 @@ from ipaddress import ip_address
 from prometheus_client import disable_created_metrics
 
 from ..bus.bus import Bus
-from ..schema.errors import NotActedUponWarning, Refused, UnknownRecipientWarning
+from ..schema.errors import (
+    AnsweredAgainWarning,
+    NotActedUponWarning,
+    Refused,
+    UnknownRecipientWarning,
+)
 from ..schema.processes import raise_open_files
 from ..schema.stop_limit import obeyed
 from ..subscribers.jobs.errors import UnservedRequestWarning
@@ -82,6 +87,7 @@ def serve(
         raise Refused(f"others can reach {options.host}: make a token first, 'bus token create'")
     pushpals = _access_of_pushpals(bus, options) if options.pushpals else None
     # The answer to the publisher says it; the server's own output need not.
+    warnings.simplefilter("ignore", AnsweredAgainWarning)
     warnings.simplefilter("ignore", UnknownRecipientWarning)
     warnings.simplefilter("ignore", NotActedUponWarning)
     warnings.simplefilter("ignore", UnservedRequestWarning)

@@ -122,27 +122,34 @@ def _without(text: str, container: Node, child: Child) -> Iterator[str]:
     is_last = index == len(container.children) - 1
     after = container.trailing_comma if is_last else _comma_after(text, container, index)
     before = len(text[: child.start].rstrip(" \t\r\n"))
+    starts = (before, child.start)
+    behind = _behind_comment(text, before)
     if after is not None:
-        yield from _valid(text[:start] + text[after:] for start in (before, child.start))
+        yield from _valid((text[:start] + text[after:] for start in starts), behind)
     elif index:  # the comma before it goes too
         comma = _comma_after(text, container, index - 1)
         head = text[: comma - 1]
-        yield from _valid(
-            head + text[comma:start] + text[child.end :] for start in (before, child.start)
-        )
+        made = (head + text[comma:start] + text[child.end :] for start in starts)
+        yield from _valid(made, behind)
     else:
         if text[child.start - 1] == text[child.end] == " ":
             yield text[: child.start - 1] + text[child.end + 1 :]
-        yield from _valid(text[:start] + text[child.end :] for start in (before, child.start))
+        yield from _valid((text[:start] + text[child.end :] for start in starts), behind)
 
 
-def _valid(texts: Iterable[str]) -> Iterator[str]:
+def _behind_comment(text: str, end: int) -> bool:
+    """Whether what stands before a place may be a comment up to the end of its line."""
+    return "//" in text[text.rfind("\n", 0, end) + 1 : end]
+
+
+def _valid(texts: Iterable[str], behind_comment: bool) -> Iterator[str]:
     """Leave out texts that are not JSON: a comment without its line end runs into the next line."""
     for text in texts:
-        try:
-            parse(text)
-        except InvalidInput:
-            continue
+        if behind_comment:  # only then: a text of megabytes takes a second
+            try:
+                parse(text)
+            except InvalidInput:
+                continue
         yield text
 
 

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -33,7 +32,7 @@ class TomlServer:
 
     def put(self, text: str) -> str:
         """Return the text with the server; of a table that is there, only our values change."""
-        found = self._servers(text).get(ENTRY)
+        found = self._parsed(text)[self.table].get(ENTRY)
         if found is None:
             added = _appended(text, _block(self._name(), self.entry))
             advice = f"give each server in it a table of its own, like [{self.table}.NAME]"
@@ -92,7 +91,8 @@ class TomlServer:
         return f"{self.table}.{ENTRY}"
 
     def _servers(self, text: str) -> dict[str, Any]:
-        servers: dict[str, Any] = self._parsed(text)[self.table]
+        """Return the servers that a text names; other tables of it are not looked at."""
+        servers: dict[str, Any] = self._parsed(_about(text, self.table))[self.table]
         return servers
 
     def _parsed(self, text: str) -> dict[str, Any]:
@@ -237,17 +237,43 @@ _TOKEN = re.compile(
 )
 
 
-def _statements(text: str) -> Iterator[int]:
-    """Yield where each line of TOML begins that is not inside of a value."""
-    depth, at = 0, 0
-    yield at
+@lru_cache(maxsize=4)
+def _statements(text: str) -> tuple[int, ...]:
+    """Return where each line of TOML begins that is not inside of a value."""
+    depth, starts = 0, [0]
     for token in _TOKEN.finditer(text):
-        if token[0] in "[{":
+        kind = token[0]
+        if kind == "\n":
+            if not depth:
+                starts.append(token.end())
+        elif kind in "[{":
             depth += 1
-        elif token[0] in "]}":
+        elif kind in "]}":
             depth -= 1
-        elif token[0] == "\n" and not depth:
-            yield token.end()
+    return tuple(starts)
+
+
+#: The header of a table or a list of tables, and the first part of its name where that is bare.
+_HEADER = re.compile(r"[ \t]*\[\[?[ \t]*([\w-]*)")
+
+
+@lru_cache(maxsize=4)
+def _about(text: str, table: str) -> str:
+    """Return what a text says at its top, and in a table and those in it.
+
+    The rest may be megabytes, which the parser would take seconds for.
+    """
+    kept, begin, is_kept = [], 0, True
+    for at in _statements(text):
+        header = _HEADER.match(text, at)
+        if header is None:
+            continue
+        first = header[1] or next(iter(_header(text, at)), "")  # a quoted one
+        if (first == table) != is_kept:
+            if is_kept:
+                kept.append(text[begin:at])
+            begin, is_kept = at, not is_kept
+    return "".join([*kept, text[begin:] if is_kept else ""])
 
 
 @lru_cache(maxsize=4)

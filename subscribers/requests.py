@@ -13,8 +13,8 @@ from ..bus.in_thread import in_thread
 from ..schema.arguments import checked, with_checked_arguments
 from ..schema.errors import InvalidInput, TimedOut
 from ..schema.message.draft import ABSENT
+from ..schema.message.reply_types import ReplyTypes
 from .conversations.answers import PENDING, RECEIVE_WITHIN_S, Answer, answers_to, receive
-from .conversations.reply_types import ReplyTypes
 from .jobs.errors import UnservedRequestWarning
 from .queues.worker_groups import QueueWorkers
 

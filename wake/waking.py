@@ -11,10 +11,10 @@ from time import monotonic
 from typing import Protocol
 
 from ..bus.doorbell import listen
+from ..bus.own_answers import own_answer
 from ..schema.message.priority import PRIORITY_NAMES, Priority
+from ..schema.message.reply_types import REQUEST
 from ..schema.paging import pages, seq_of
-from ..subscribers.conversations.own_answers import own_answer
-from ..subscribers.conversations.reply_types import REQUEST
 from ..subscribers.inboxes.polling_pace import POLL_LIMIT, Pace
 from ..subscribers.inboxes.session_inbox import inbox_of
 from .errors import NotWoken

@@ -8,7 +8,7 @@ from ..bus import tracing
 from ..schema.errors import InvalidInput
 from ..schema.message.acted_types import not_acted_upon
 from ..schema.message.names import check_type
-from ..subscribers.conversations.reply_types import ReplyTypes
+from ..schema.message.reply_types import ReplyTypes
 from ..subscribers.jobs.job_replies import answer_to, last_words
 from .work import Result
 

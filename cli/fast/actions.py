@@ -64,19 +64,10 @@ def publish(
             payload_ref=payload_ref,
         )
         drafts = draft.to_each(to_agents) if to_agents else [draft]
-        again = _answers_again(bus, drafts) if reply_to else None
         receipts = bus.publish_many(drafts, strict=strict, wait_s=wait_s)
-    if again is not None:
-        output.note(f"warning: {again}")
     for receipt in receipts:
         print_receipt(receipt)
     return 0
-
-
-def _answers_again(bus: Bus, drafts: Sequence[Draft]) -> str | None:
-    from ...subscribers.conversations.own_answers import answered_before
-
-    return next(filter(None, (answered_before(bus, each) for each in drafts)), None)
 
 
 def id_named(bus: Bus, key: str) -> str:

@@ -68,6 +68,8 @@ def hook(
     told = _told()
     if told.get("agent_id") or (event == "stop" and _has_gone_on(told)):
         return 0  # a sub-agent has no mail of its own, and would keep it from the agent
+    if is_quiet and (program, told.get("trigger")) in _LOOKS:
+        return 0
     found = user_bus() if user else directory if directory is not None else find_bus()
     begins = event == "start"
     look = look_in(
@@ -171,6 +173,10 @@ WAIT, WAITERS = "wait", ("claude", "opencode")
 #: The event that the conversation of an agent was replaced by a summary, of programs that then
 #: begin no session: nothing is said, and nothing counts as shown any more.
 COMPACT = "compact"
+
+#: The programs, and their words, that only look if a summary is needed: Gemini does so
+#: before each request to its model, and tells nothing when it makes one.
+_LOOKS = frozenset({("gemini", "auto")})
 
 #: The text of each event, or None, for a look and a bus.
 EVENTS: dict[str, Callable[[Look, str], str | None]] = {

@@ -115,7 +115,7 @@ def _answered(bus: Bus, message: Message, look: Look) -> str:
     answer = answer_of(bus, message, look.agent)
     if answer is None:
         return ""
-    from ...subscribers.conversations.own_answers import ANSWERED_AS
+    from ...bus.own_answers import ANSWERED_AS
 
     return f", {ANSWERED_AS} [{answer.seq}]"
 

@@ -22,7 +22,7 @@ def about_answer(bus: Bus, message: Message, agent: str) -> str | None:
     how = how_to_answer(message, agent)
     if how is None:
         return None
-    from ...subscribers.conversations.own_answers import ANSWERED_AS
+    from ...bus.own_answers import ANSWERED_AS
 
     answer = answer_of(bus, message, agent)
     return f"Answer it by {how}." if answer is None else f"Note: {ANSWERED_AS} [{answer.seq}]."
@@ -32,7 +32,7 @@ def answer_of(bus: Bus, message: Message, agent: str | None) -> Message | None:
     """Return the answer of an agent to a request; None for other messages, and for nobody's."""
     if agent is None or not message.type.endswith(".request"):
         return None
-    from ...subscribers.conversations.own_answers import own_answer
+    from ...bus.own_answers import own_answer
 
     return own_answer(bus, message, agent)
 
@@ -48,7 +48,7 @@ def how_to_answer(message: Message, agent: str | None = None) -> str | None:
         return None
     from shlex import join
 
-    from ...subscribers.conversations.reply_types import ReplyTypes
+    from ...schema.message.reply_types import ReplyTypes
 
     types, sender = ReplyTypes.of(message.type), agent or message.to_agent
     words = ["bus", "publish", str(types.success), *(("--from", sender) if sender else ())]

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from ...bus import tracing
 from ...bus.bus import Bus
 from ...bus.leases import DEFAULT_LEASE_S, MAX_LEASE_S
+from ...bus.own_answers import answered_before
 from ...schema.message.limits import MAX_SEQ
 from ...schema.message.message import Message
 from ...schema.message.patterns import TypePattern
@@ -245,5 +246,6 @@ def _end(
     queue, claim = _held(bus, token, worker)
     message: Message = claim.message
     drafts = reply_drafts(replies, message, claim.group, worker, key)
+    again = [draft.to_agent and answered_before(bus, draft) for draft in drafts]
     receipts = queue.end(claim, outcome, tracing.traced(drafts, trace))
-    return EndRecord(receipts=[ReceiptRecord.of(receipt, None) for receipt in receipts])
+    return EndRecord(receipts=[*map(ReceiptRecord.of, receipts, again)])

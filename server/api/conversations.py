@@ -14,8 +14,8 @@ from ...bus.bus import Bus
 from ...schema.errors import InvalidInput, NotFound
 from ...schema.message.limits import MAX_SEQ
 from ...schema.message.names import check_agent
+from ...schema.message.reply_types import ReplyTypes
 from ...subscribers.conversations.answers import Answer, check, receive
-from ...subscribers.conversations.reply_types import ReplyTypes
 from ...subscribers.jobs.json_records import claim_record, job_record
 from ...subscribers.overview.trace import Trace, Work
 from ...subscribers.requests import Request

@@ -10,10 +10,10 @@ from fastapi import Response
 
 from ...bus import tracing
 from ...bus.bus import Bus
+from ...bus.own_answers import answered_before
 from ...schema.errors import LimitReached
 from ...schema.message.acted_types import not_acted_upon
 from ...schema.message.draft import Draft
-from ...subscribers.conversations.own_answers import answered_before
 from ..records import ReceiptRecord
 from ..threads import in_thread
 from ..waiting import Waiter

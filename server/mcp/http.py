@@ -20,9 +20,9 @@ from starlette.types import Message, Receive, Send
 from starlette.types import Scope as Connection
 
 from ...bus.bus import Bus
+from ...bus.presence.session_name import by_connection
 from ...schema.errors import AckbusError, InvalidInput
 from ...schema.process_table import process
-from ...subscribers.inboxes.session_name import by_connection
 from ..access.access import allowed, known
 from ..access.principals import Principal
 from ..access.rows import Row

@@ -14,7 +14,12 @@ from mcp.server.stdio import stdio_server
 from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCRequest
 
 from ...bus.reservations.project_paths import project_root
-from ...schema.errors import InvalidInput, NotActedUponWarning, UnknownRecipientWarning
+from ...schema.errors import (
+    AnsweredAgainWarning,
+    InvalidInput,
+    NotActedUponWarning,
+    UnknownRecipientWarning,
+)
 from ...subscribers.jobs.errors import UnservedRequestWarning
 from .front import Front
 from .joined_agents import Home
@@ -55,6 +60,7 @@ def go_on(
         profile: which tools it is offered.
     """
     # The result says it, and the client would show it to nobody.
+    warnings.simplefilter("ignore", AnsweredAgainWarning)
     warnings.simplefilter("ignore", UnknownRecipientWarning)
     warnings.simplefilter("ignore", NotActedUponWarning)
     warnings.simplefilter("ignore", UnservedRequestWarning)

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable
 
 from ...bus.bus import Bus
+from ...bus.presence.session_name import process_of
 from ...schema.errors import BusUnusable, InvalidInput, Refused
 from ...schema.message.names import check_agent
-from ...subscribers.inboxes.session_name import process_of
 from ...subscribers.inboxes.session_names import LEASE_S, SessionNames
 from ..access.principals import LOCAL, Principal, Scope
 from .joined_agents import Home

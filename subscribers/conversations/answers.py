@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...bus.log.finding import find_message
+from ...bus.own_answers import request_meant
 from ...schema.arguments import checked
 from ...schema.errors import AckbusError, InvalidInput
+from ...schema.message.reply_types import REQUEST, ReplyTypes
 from .asked import Asked
-from .reply_types import REQUEST, ReplyTypes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def answered(bus: Bus, requests: Iterable[Message]) -> set[int]:
             if _state_by(message, reply_types) is None:
                 found.update(each.seq for each in together if asked.said(each, message))
             else:
-                meant = _request_meant(bus, message, type)
+                meant = request_meant(bus, message, type)
                 before = (each.seq for each in together if each.seq < message.seq)
                 found.update(seq for seq in before if meant in (None, seq))
     return found
@@ -241,27 +242,11 @@ def _answers_and_words(
     for message in bus.read(conversation=conversation, after_seq=request_seq):
         state = _state_by(message, reply_types)
         if state is not None:
-            if _request_meant(bus, message, request.type) in (None, request_seq):
+            if request_meant(bus, message, request.type) in (None, request_seq):
                 yield Answer(state, conversation, message, asker), True
         elif asked.said(request, message):
             state = _BY_ENDING.get(message.type.rpartition(".")[2], ANSWERED)
             yield Answer(state, conversation, message, asker), False
-
-
-def is_answer(bus: Bus, request: Message, message: Message) -> bool:
-    """Whether a message after a request answers it, by the convention of types."""
-    if _state_by(message, ReplyTypes.of(request.type)) is None:
-        return False
-    return _request_meant(bus, message, request.type) in (None, request.seq)
-
-
-def _request_meant(bus: Bus, reply: Message, request_type: str) -> int | None:
-    """Return the seq of the one request of a type that a message answers, if it names one.
-
-    None: it is for every request of that type before it in its conversation.
-    """
-    parent = None if reply.in_reply_to is None else bus.get(reply.in_reply_to)
-    return parent.seq if parent is not None and parent.type == request_type else None
 
 
 def _state_by(message: Message, reply_types: ReplyTypes) -> AnswerState | None:

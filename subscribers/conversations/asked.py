@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ...bus.leases import Leases
+from ...bus.own_answers import is_asked
+from ...schema.message.reply_types import is_word
 from ...schema.queries import Queries, Table
-from ..inboxes.session_names import SessionNames
-from .reply_types import is_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,25 +32,7 @@ class Asked(Table):
             return False
         if self._has_worked(message.from_agent, request):
             return message.to_agent is not None
-        return self.is_asked(request, message.from_agent)
-
-    def names(self, request: Message, agent: str) -> set[str]:
-        """Return the names under which the reader of a request may have answered it.
-
-        Where it is one who was asked, these are the recipient and all sessions under its name.
-        """
-        base = request.to_agent
-        if base is None or not self.is_asked(request, agent):
-            return {agent}
-        sessions = SessionNames(self._engine).list(base)
-        return {agent, base, *(each.name for each in sessions)}
-
-    def is_asked(self, request: Message, agent: str) -> bool:
-        """Whether a request names an agent, or the base name of its session, as its recipient."""
-        if request.to_agent is None or agent == request.to_agent:
-            return agent == request.to_agent
-        session = SessionNames(self._engine).named(agent)
-        return session is not None and session.base == request.to_agent
+        return is_asked(Leases(self._engine), request, message.from_agent)
 
     def _has_worked(self, agent: str, request: Message) -> bool:
         return bool(self._engine.value(SQL["has_worked"], (request.seq, agent)))

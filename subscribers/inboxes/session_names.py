@@ -14,12 +14,7 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import count
 
-from ...schema.errors import BusBusy, BusUnusable, LeaseLost, Refused
-from ...schema.message.names import check_agent
-from ...schema.process_table import runs
-from ...schema.queries import Table
-from .cursors import Cursors
-from .session_name import (
+from ...bus.presence.session_name import (
     ALL,
     SessionName,
     is_id,
@@ -30,13 +25,18 @@ from .session_name import (
     suffix_of,
     with_id,
 )
+from ...schema.errors import BusBusy, BusUnusable, LeaseLost, Refused
+from ...schema.message.names import check_agent
+from ...schema.process_table import runs
+from ...schema.queries import Table
+from .cursors import Cursors
 from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from .session_name import Span
+    from ...bus.presence.session_name import Span
 
 #: How long a name is held whose process can't be seen from here, in seconds, unless it is renewed
 #: or the heart of its session beats: the age at which an agent is taken for dead.

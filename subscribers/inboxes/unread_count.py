@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
 
-    from .session_name import SessionName
+    from ...bus.presence.session_name import SessionName
 
 
 class Look:

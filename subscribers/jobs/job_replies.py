@@ -16,9 +16,9 @@ from ...schema.message.draft import TRACE_STATE, Draft
 from ...schema.message.limits import MAX_AGENT_CHARS, MAX_HEADERS_BYTES
 from ...schema.message.names import check_agent, check_id, check_type
 from ...schema.message.patterns import TypePattern
+from ...schema.message.reply_types import ReplyTypes
 from ...schema.queries import engine_of
 from ..conversations.answers import answered
-from ..conversations.reply_types import ReplyTypes
 from .hops import MAX_HOPS, one_hop_on, refusal
 from .jobs import CANCELLED
 from .output_limits import kept_error

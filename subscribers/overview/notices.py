@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 
 from ...bus.errors import SegmentMissing
+from ...schema.message.reply_types import request_type_of
 from ...schema.paging import further
 from ...schema.queries import engine_of
-from ..conversations.reply_types import request_type_of
 from ..jobs.statements import SQL
 
 TYPE_CHECKING = False

@@ -9,7 +9,7 @@ from ...schema.queries import engine_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...bus.bus import Bus
-    from ..inboxes.session_name import SessionName
+    from ...bus.presence.session_name import SessionName
 
 
 def outsider(bus: Bus, session: SessionName) -> Process | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cached_property
 from itertools import islice
 
 from ...bus import tracing
 from ...bus.leases import DEFAULT_LEASE_S, duration_of
+from ...bus.own_answers import first_answered_before
 from ...schema.arguments import with_checked_arguments
-from ...schema.errors import InvalidInput
+from ...schema.errors import AnsweredAgainWarning, InvalidInput
 from ...schema.message.names import check_agent
 from ..jobs.claims import Claim, Claims, Outcome
 from ..jobs.errors import QueueStuck
@@ -303,9 +305,13 @@ class Queue:
             LimitReached: a reply is for a queue or an inbox that is full; nothing was changed.
             As for `Bus.publish`; nothing was changed.
         """
+        to_asker = [draft for draft in replies if draft.to_agent is not None]  # no events to all
+        again = first_answered_before(self.bus, to_asker)
         ((receipts, error),) = self.end_many([(claim, outcome, replies)])
         if error is not None:
             raise error
+        if receipts and again is not None:
+            warnings.warn(AnsweredAgainWarning(again), stacklevel=3)
         return receipts
 
     def end_many(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+
+from ...bus.own_answers import first_answered_before
 from ...schema.errors import InvalidInput
-from ...subscribers.conversations.reply_types import ReplyTypes
+from ...schema.message.reply_types import ReplyTypes
 from ...subscribers.jobs.claims import Outcome
 from ...subscribers.jobs.job_replies import answer_to
 from ..records.aliases import priority_of
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from .events import Tell
+
+_log = logging.getLogger("ackbus.tasks")
 
 _ANSWERS = ReplyTypes.of(QUEUES[REQUESTS])
 
@@ -115,7 +120,11 @@ class Requests:
             headers: dict[str, object] = {"status": outcome.status}
             reply = answer_to(entry.message, type, answer, sender=claim.group, headers=headers)
             replies = [] if reply is None else [reply]
-            return self.entries.end(id, outcome, agent=agent, replies=replies)
+            again = first_answered_before(self._bus, replies)
+            ended = self.entries.end(id, outcome, agent=agent, replies=replies)
+        if again is not None:  # the clients of this door know no warnings
+            _log.warning("request %s was answered once more: %s", id, again)
+        return ended
 
 
 def row(entry: Entry) -> dict[str, Any]:

@@ -23,7 +23,7 @@ Said = pytest.CaptureFixture[bytes]
 
 
 def test_there_are_fifty_in_every_place() -> None:
-    assert len(set(INJECTIONS)) == 50
+    assert len(set(INJECTIONS)) >= 50
     assert all(MARK in text for text in INJECTIONS)
     for place in ("sender", "type", "id", "line", "body"):
         assert sum(MARK in getattr(each, place) for each in ALL) >= 45, place
@@ -81,8 +81,9 @@ def test_no_hook_hands_over_a_senders_text(
         assert MARK not in text
         assert json.loads(text)
         named |= {int(seq) for seq in re.findall(r"\[(\d+)\] a message from a sender", text)}
-    older = {2, 4, 6, 8, 10}  # broadcasts before the last 20, which are only counted
-    assert named == set(range(1, 51)) - older
+    seqs = range(1, len(ALL) + 1)
+    older = seqs[1::2][:-20]  # broadcasts before the last 20, which are only counted
+    assert named == {*seqs} - {*older}
 
 
 def test_known_senders_are_named_only_if_their_names_are_plain(
@@ -106,7 +107,7 @@ def test_known_senders_are_named_only_if_their_names_are_plain(
             assert type == (each.type if is_plain(each.type) else "a message")
             assert sender == (each.sender if is_plain(each.sender) else "a sender")
             shown.add(int(seq))
-    assert len(shown) == 50
+    assert len(shown) == len(ALL)
 
 
 @pytest.mark.parametrize("program", hooks.WAITERS)

@@ -181,7 +181,8 @@ def test_few_messages_are_named_however_many_wait(bus: Bus, run_bus: RunBus) -> 
         ("start", {"source": "resume"}),
         ("start", {"source": "compact"}),
         ("start", {"source": "clear"}),
-        ("compact", {"trigger": "auto"}),
+        ("compact", {"trigger": "manual"}),
+        ("compact", {}),
     ],
 )
 def test_nothing_counts_as_shown_after_it(
@@ -196,6 +197,18 @@ def test_nothing_counts_as_shown_after_it(
     assert (agent.hears(event, told) == "") == (event == "compact")
     assert [seq for seq, _, _ in Unseen(bus, "me", 3, 9).first] == [1, 2, 3]
     assert seqs_in(agent.hears("tool")) == ([1, 2, 3] if event == "compact" else [])
+
+
+def test_gemini_that_looks_if_a_summary_is_needed_forgets_nothing(
+    bus: Bus, run_bus: RunBus
+) -> None:
+    """It does so before each request to its model; its agents could acknowledge nothing."""
+    bus.publish("t", 1, from_agent="a", to_agent="me")
+    Shown(bus, "me").note([(1, 0, None)], upto=1)
+    assert Agent(run_bus, "gemini").hears("compact", {"trigger": "auto"}) == ""
+    assert Unseen(bus, "me", 1, 9).first == []
+    Agent(run_bus, "codex").hears("compact", {"trigger": "auto"})
+    assert [seq for seq, _, _ in Unseen(bus, "me", 1, 9).first] == [1]
 
 
 @pytest.mark.parametrize("event", ["start", "tool", "stop"])

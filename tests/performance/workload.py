@@ -2,12 +2,14 @@
 
 import io
 import os
+import warnings
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from ackbus import (
     AckbusError,
+    AnsweredAgainWarning,
     Bus,
     DeadLetters,
     Draft,
@@ -46,6 +48,7 @@ from ackbus.automation.schedules.tables import Decisions, Schedules
 from ackbus.bus.errors import SegmentMissing
 from ackbus.bus.log.archive_records import Segment
 from ackbus.bus.log.catalog import Catalog
+from ackbus.bus.presence.session_name import by_connection
 from ackbus.bus.trust.verification import Verification
 from ackbus.doctor.checks.bus import checks_of_bus
 from ackbus.doctor.checks.export import checks_of_export
@@ -63,7 +66,6 @@ from ackbus.subscribers.inboxes.cursors import Cursors
 from ackbus.subscribers.inboxes.failed_deliveries import Deliveries
 from ackbus.subscribers.inboxes.seen_mail import Unseen
 from ackbus.subscribers.inboxes.session_inbox import inbox_of, passing
-from ackbus.subscribers.inboxes.session_name import by_connection
 from ackbus.subscribers.inboxes.session_names import SessionNames
 from ackbus.subscribers.jobs.claims import Claims, Outcome
 from ackbus.subscribers.jobs.job_lists import list_jobs
@@ -328,7 +330,8 @@ def use_conversations(bus: Bus) -> None:
     bus.publish("note", from_agent="agent-2", in_reply_to=loose.id)
     loose.wait()
     list(Notices(bus).news(first_since_ms=0))
-    bus.publish("ask.done", from_agent="agent-2", in_reply_to=request.id)
+    with warnings.catch_warnings(action="ignore", category=AnsweredAgainWarning):
+        bus.publish("ask.done", from_agent="agent-2", in_reply_to=request.id)
     list(Notices(bus).news(first_since_ms=0))
 
 

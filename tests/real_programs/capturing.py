@@ -25,10 +25,11 @@ SHOWN = {
 }
 
 
-#: Words of what each hook says: at the start, after a tool, and at the end of a turn.
+#: Words of what each hook says: at the start, after a tool, and at the end of a turn. Each is new
+#: in the request that comes after it: the first, the second, the third.
 HOOKS = {
     "start": "You are the agent me here.",
-    "tool": "1 unread on the bus for me.",
+    "tool": "2 unread on the bus for me:",
     "stop": "Before you end:",
 }
 
@@ -52,14 +53,13 @@ def capture_of(program: str, version: str, model: str, requests: list[Json]) -> 
         "model": model,
         "named": tool.name,
         "deferred": tool.by_code,
-        "hooks": {hook: _roles_of(words, requests) for hook, words in HOOKS.items()},
+        "hooks": {
+            hook: sorted({*roles_of(words, request)})
+            for (hook, words), request in zip(HOOKS.items(), requests, strict=True)
+        },
         "offered": _named("bus_inbox", requests[0].get("tools")) or tool.name,
         "results": results_in(requests[1]),
     }
-
-
-def _roles_of(words: str, requests: list[Json]) -> list[str]:
-    return sorted({role for request in requests for role in roles_of(words, request)})
 
 
 #: What a person or a model would notice: a version that changes one of these is reported.
@@ -67,17 +67,23 @@ TELLING = ("named", "deferred", "hooks")
 
 
 def changes_of(capture: Json, known: list[Json]) -> list[str]:
-    """The differences from the newest version that is known, of the same program and model."""
+    """The differences from what is known of the program and model: by its version, or the last."""
     same = [
         each for each in known if all(each[key] == capture[key] for key in ("program", "model"))
     ]
     if not same:
         return ["nothing is known of it"]
-    last = max(same, key=lambda each: [int(number) for number in each["version"].split(".")])
+    last = max(
+        same,
+        key=lambda each: (
+            each["version"] == capture["version"],
+            [int(number) for number in each["version"].split(".")],
+        ),
+    )
     return [
         f"{key} was {last[key]} in {last['version']}, and is {capture[key]}"
         for key in TELLING
-        if key in last and capture[key] != last[key]
+        if capture[key] != last[key]
     ]
 
 

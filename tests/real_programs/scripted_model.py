@@ -68,6 +68,7 @@ class ScriptedModel:
         heard: all requests, in order; the tool may not be there yet.
         failure: why the script can't go on, or None.
         before_call: called before the first tool is.
+        before_last: called before the last one is.
     """
 
     def __init__(self, url: str, *script: Call) -> None:
@@ -77,6 +78,7 @@ class ScriptedModel:
         self.heard: list[Json] = []
         self.failure: str | None = None
         self.before_call: Callable[[], None] = lambda: None
+        self.before_last: Callable[[], None] = lambda: None
         self._lock = threading.Lock()  # programs ask for titles meanwhile
 
     def answer(self, path: str, request: Json) -> str:
@@ -98,6 +100,8 @@ class ScriptedModel:
             return None
         if not done:
             self.before_call()
+        if done == len(self.script) - 1:
+            self.before_last()
         call = self.script[done]
         tool = offered(call.tool, request)
         try:

@@ -44,8 +44,7 @@ def test_version_that_changes_something_is_reported() -> None:
 def row_of(capture: dict[str, Any]) -> str:
     """The line of the document that says what a version does."""
     tool = f"`{capture['named']}`" + (", deferred" if capture["deferred"] else "")
-    hooks = capture.get("hooks", {})
-    roles = (", ".join(hooks.get(hook, ["not captured"])) for hook in ("start", "tool", "stop"))
+    roles = (", ".join(capture["hooks"][hook]) for hook in ("start", "tool", "stop"))
     model = "its own" if capture["model"] == "default" else "the tests'"
     cells = (capture["program"], capture["version"], model, tool, *roles)
     return f"| {' | '.join(cells)} |"

@@ -15,6 +15,7 @@ from ackbus.tasks.steps.tasks import Tasks
 
 from ..cli.git import Git, git_env
 from ..conftest import RunBus
+from ..tasks.conftest import enter
 from .person import Person
 from .scripted_model import Call, ScriptedModel
 
@@ -56,7 +57,7 @@ def test_program_takes_a_task_to_a_merged_commit(
     draft = Draft(
         "task.job", {"prompt": "write new.txt", "task": "t"}, from_agent="me", to_agent="tasks"
     )
-    (job,) = bus.log.append([draft])
+    (job,) = enter(bus, draft)
     said = person.run([BUS, "task", "work", "--worker", "w", "--program", name, "--once"])
     task = Tasks(bus).get("t")
     assert (task.state, task.reason) == ("APPROVED", None), said

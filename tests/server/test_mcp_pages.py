@@ -240,3 +240,46 @@ def test_mailbox_full_of_long_messages_is_emptied_in_two_calls_each(
 
     assert in_process(bus_dir, act) <= 60
     assert len(Inbox(bus, "me").parked()) == 30
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("known", [True, False])
+def test_answer_to_a_message_for_many_names_the_first(
+    program: str, known: bool, bus: Bus, bus_dir: Path
+) -> None:
+    """Issue 32, item 4: no result grows with what was asked for."""
+    names = [f"{number} {'工' * 120}" for number in range(100)]
+    for name in names if known else ():
+        bus.heartbeats.beat(name)
+
+    async def act(me: Agent) -> CallToolResult:
+        return await me.try_to("bus_send", type="t", payload=1, to=names)
+
+    result = in_process(bus_dir, act, program=program)
+    record = result.structured_content or {}
+    assert sent(result) <= Room.of(program).bytes
+    assert bus.log.newest_seq() == 100
+    named = len(record["seqs"])
+    assert 5 <= named <= 20
+    assert record["seqs"] == dict(zip(names, range(1, named + 1), strict=False))
+    assert f"it went to {100 - named} more, who are not named here" in record["warning"]
+
+
+def test_what_is_reserved_and_wanted_fits(bus: Bus, bus_dir: Path) -> None:
+    """Paths and reasons as long as they may be, by who holds them and by who wants them."""
+    paths = [str(number) + "/" + "é" * 100 + "/" + '"' * 100 for number in range(60)]
+
+    async def act(me: Agent) -> list[CallToolResult]:
+        mine = [f"mine/{each}" for each in paths]
+        return [
+            await me.try_to("bus_reserve", paths=mine, reason='"\\' * 90),
+            await me.try_to("bus_reserve", paths=paths),
+            await me.try_to("bus_status"),
+            await me.try_to("bus_reserve", paths=mine[:50], mode="release"),
+            await me.try_to("bus_join"),
+        ]
+
+    bus.reservations.reserve(paths, "工" * 128, reason='"\\' * 90)
+    results = in_process(bus_dir, act)
+    assert [each.is_error for each in results] == [False, True, False, False, False]
+    assert [size for size in map(sent, results) if size > DEFAULT_BYTES] == []

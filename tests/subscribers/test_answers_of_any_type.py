@@ -6,13 +6,16 @@ from collections.abc import Callable
 import pytest
 
 from ackbus import Bus, Draft, Inbox, check
-from ackbus.subscribers.conversations.own_answers import own_answer
-from ackbus.subscribers.inboxes.session_name import by_connection
+from ackbus.bus.own_answers import own_answer
+from ackbus.bus.presence.session_name import by_connection
 from ackbus.subscribers.inboxes.session_names import SessionNames
 from ackbus.subscribers.jobs.claims import Claim
 from ackbus.subscribers.jobs.job_replies import tell_cancelled
 from ackbus.subscribers.queues.queue import Queue
 from ackbus.subscribers.requests import Request, wait_all
+
+#: Some say several words, of which publishing warns.
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.AnsweredAgainWarning")
 
 REQUEST = "review.request"
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Inbox, InvalidInput
+from ackbus.bus.presence.session_name import by_connection
 from ackbus.export.backup.backup import back_up
 from ackbus.schema.errors import BusBusy
 from ackbus.schema.process_table import Process, ancestors, process, program, runs, system
 from ackbus.subscribers.inboxes.session_inbox import inbox_of
-from ackbus.subscribers.inboxes.session_name import by_connection
 from ackbus.subscribers.inboxes.session_names import SessionNames
 from ackbus.subscribers.inboxes.unread_count import look_in
 from ackbus.subscribers.overview.agents import agent_records

@@ -38,7 +38,7 @@ READ_IT = "bus_inbox shows what waits."
 #: Names of nothing: a client that writes one for an absent recipient means no agent of that name.
 _NOBODY = frozenset({"null", "none", "nil", "undefined"})
 
-#: How many agents that are there a warning names.
+#: How many agents a warning names: of those that are there, and of those that were never seen.
 _NAMED = 5
 
 Limit = Annotated[int, Field(ge=1, le=MAX_PAGE)]
@@ -137,7 +137,8 @@ def stranger(bus: Bus, *recipients: str | None, me: str) -> str | None:
     there = [each.agent for each in beats if each.liveness is Liveness.ALIVE and each.agent != me]
     more = f" and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
     alive = f"alive now: {', '.join(map(named, there[:_NAMED]))}{more}"
-    told = "; ".join(map(str, unknown))
+    others = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
+    told = "; ".join(map(str, unknown[:_NAMED])) + others
     return shown(f"{told}; {alive if there else 'no other agent is alive'}")
 
 

@@ -10,12 +10,12 @@ from typing import Annotated
 from pydantic import Field
 
 from ....bus.bus import Bus
+from ....bus.own_answers import own_answer
 from ....schema.errors import LimitReached, Refused
 from ....schema.message.message import Message
 from ....schema.message.patterns import TypePattern, check_pattern
+from ....schema.message.reply_types import REQUEST
 from ....schema.paging import pages, seq_of
-from ....subscribers.conversations.own_answers import own_answer
-from ....subscribers.conversations.reply_types import REQUEST
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.seen_mail import Shown, Unseen
 from ....subscribers.inboxes.session_inbox import inbox_of

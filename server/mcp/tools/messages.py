@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
 from ....bus import tracing
 from ....bus.bus import Bus
+from ....bus.own_answers import first_answered_before
 from ....bus.search.search import Found
 from ....schema.errors import InvalidInput, Refused
 from ....schema.message.acted_types import not_acted_upon
@@ -16,7 +18,6 @@ from ....schema.message.draft import ABSENT, Draft
 from ....schema.message.message import Message
 from ....schema.message.patterns import check_pattern
 from ....schema.message.priority import parse_priority
-from ....subscribers.conversations.own_answers import answered_before
 from ....subscribers.overview.read_receipts import read_receipts
 from ...records import Recipients
 from ..session import Session
@@ -37,6 +38,10 @@ from .quoted_messages import FramedMessage, body_of, exact, named, text_of
 from .tool import Arguments, Reply, Result, Tool
 
 # bus_send ------------------------------------------------------------------------------------
+
+
+#: How many recipients of a message are named with their seqs.
+MAX_SENT = 20
 
 
 class Send(Arguments):
@@ -99,20 +104,27 @@ def _send(session: Session, given: Send) -> Reply:
     stored = bus.get(receipts[0].seq)
     pairs = zip(drafts, receipts, strict=True)
     seqs = {str(each.to_agent): receipt.seq for each, receipt in pairs}
-    sent = Sent(
-        seq=receipts[0].seq,
-        id=receipts[0].id,
-        to=drafts[0].to_agent if len(drafts) == 1 else None,
-        seqs=seqs if len(drafts) > 1 else None,
-        conversation=stored.conversation if stored and stored.conversation != stored.id else None,
-        duplicate=all(receipt.duplicate for receipt in receipts),
-        warning=warning,
-    )
-    return Reply(sent, sent.text())
+    within = stored.conversation if stored and stored.conversation != stored.id else None
+
+    def reply(number: int) -> Reply:
+        left = len(seqs) - number
+        not_named = f"it went to {left} more, who are not named here" if left else None
+        sent = Sent(
+            seq=receipts[0].seq,
+            id=receipts[0].id,
+            to=drafts[0].to_agent if len(drafts) == 1 else None,
+            seqs=dict(islice(seqs.items(), number)) if len(drafts) > 1 else None,
+            conversation=within,
+            duplicate=all(receipt.duplicate for receipt in receipts),
+            warning="; ".join(each for each in (warning, not_named) if each) or None,
+        )
+        return Reply(sent, sent.text())
+
+    return fitted(min(len(seqs), MAX_SENT), reply, session.room)[0]
 
 
 def _refuse_second_answer(bus: Bus, drafts: Sequence[Draft], parent: Message | None) -> None:
-    again = next(filter(None, (answered_before(bus, each) for each in drafts)), None)
+    again = first_answered_before(bus, drafts)
     if again is not None and parent is not None:
         raise Refused(
             f"nothing was sent: {again}. If all of it is done, bus_ack(seq={parent.seq});"

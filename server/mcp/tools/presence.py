@@ -15,12 +15,10 @@ from ..session import NAMES, Session
 from .common import READ_IT, Next, counted, unread_of
 from .pages import MAX_PAGE, fitted, next_page
 from .quoted_messages import NOTICE, barred, exact, named
+from .reservations import first_of
 from .tool import Arguments, Reply, Result, Tool
 
 JOIN = "bus_join"
-
-#: How many ended reservations a warning names.
-_NAMED_PATHS = 5
 
 # bus_join, bus_status ------------------------------------------------------------------------
 
@@ -133,9 +131,8 @@ def _ended(bus: Bus, agent: str) -> str | None:
     ended = bus.reservations.ended_with_sessions(agent)
     if not ended:
         return None
-    paths = ", ".join(exact(each.path) for each in ended[:_NAMED_PATHS])
-    more = f" and {len(ended) - _NAMED_PATHS} more" if len(ended) > _NAMED_PATHS else ""
-    return f"your reservations of {paths}{more} ended with the program that made them"
+    paths = first_of([each.path for each in ended])
+    return f"your reservations of {paths} ended with the program that made them"
 
 
 # bus_agents ----------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ from pydantic_core import PydanticCustomError
 from ....schema.errors import InvalidInput, NotFound
 from ....schema.message.draft import ABSENT
 from ....schema.message.priority import parse_priority
+from ....schema.message.reply_types import ReplyTypes
 from ....subscribers.conversations.answers import Answer, check, double_answers, receive
 from ....subscribers.conversations.answers import named as conversation_named
-from ....subscribers.conversations.reply_types import ReplyTypes
 from ....subscribers.inboxes.seen_mail import Shown
 from ....subscribers.requests import Request
 from ..session import Session

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import accumulate
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
@@ -20,8 +21,8 @@ from .tool import Arguments, Reply, Result, Tool
 #: How many conflicts are shown.
 MAX_CONFLICTS = 10
 
-#: How many paths that were given back are named.
-MAX_NAMED = 20
+#: How many paths that are held no more are named, and of how many characters.
+MAX_NAMED, MAX_NAMED_CHARS = 20, 1_000
 
 #: The next step with reserved files, and with those of others.
 RELEASE = "When done: bus_reserve again with mode='release'."
@@ -162,17 +163,19 @@ def _release(session: Session, agent: str, paths: Sequence[str]) -> Reply:
             conflicts=[],
             warning="; ".join(each for each in (none, more) if each) or None,
         )
-        back = f"Given back: {_some([each.path for each in own])}." if own else ""
+        back = f"Given back: {first_of([each.path for each in own])}." if own else ""
         left_ones = f"Reserved for {named(agent)}: {record.listed() or 'nothing'}."
         return Reply(record, record.lines(" ".join(each for each in (back, left_ones) if each)))
 
     return fitted(len(held), released, session.room)[0]
 
 
-def _some(paths: Sequence[str]) -> str:
-    """Return the first paths that were given back, and how many others were."""
-    first = ", ".join(map(exact, paths[:MAX_NAMED]))
-    return f"{first} and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else first
+def first_of(paths: Sequence[str]) -> str:
+    """Return the first of some paths, and how many others there are."""
+    sizes = accumulate(map(len, paths[:MAX_NAMED]))
+    number = max(1, sum(size <= MAX_NAMED_CHARS for size in sizes))
+    first = ", ".join(map(exact, paths[:number]))
+    return f"{first} and {len(paths) - number} more" if len(paths) > number else first
 
 
 TOOLS = (

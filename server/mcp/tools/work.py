@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from ....bus.bus import Bus
+from ....bus.own_answers import first_answered_before
 from ....schema.errors import InvalidInput
 from ....schema.message.draft import ABSENT, Draft
 from ....schema.message.message import Message
+from ....schema.message.reply_types import ReplyTypes
 from ....schema.message.times import format_ts
-from ....subscribers.conversations.reply_types import ReplyTypes
 from ....subscribers.jobs.claims import Claim, Claims, Outcome
 from ....subscribers.jobs.errors import ClaimLost, QueueNotFound
 from ....subscribers.jobs.job_replies import answer_to
@@ -136,17 +137,19 @@ def _finish(session: Session, given: Finish) -> Reply:
     queue, claim = _own_claim(session, given.token, agent)
     if given.outcome == "failed" and not given.error:
         raise InvalidInput("say in error why it failed")
-    answer = None
+    answer = again = None
+    is_new = False
     if given.outcome == "released":
         _released(queue, claim, given.error or f"handed back by {agent}")
     else:
         outcome, replies = _end(claim.message, agent, given)
         for reply in replies:
             session.principal.check_may_send(reply.type)
-        answer = _ended(queue, claim, outcome, replies)
+        again = first_answered_before(bus, replies)
+        answer, is_new = _ended(queue, claim, outcome, replies)
     state = Jobs.of(bus).get(queue.info, claim.message.seq).state
     told = f" The answer is seq {answer}." if answer else ""
-    record = Finished(job=state, answer_seq=answer)
+    record = Finished(job=state, answer_seq=answer, warning=again if is_new else None)
     return Reply(record, record.lines(f"The job is {state} now.{told}"))
 
 
@@ -160,29 +163,33 @@ def _released(queue: Queue, claim: Claim, why: str) -> None:
             raise
 
 
-def _ended(queue: Queue, claim: Claim, outcome: Outcome, replies: list[Draft]) -> int | None:
-    """End a claim, and return the seq of its answer; repeating it returns the same."""
+def _ended(
+    queue: Queue, claim: Claim, outcome: Outcome, replies: list[Draft]
+) -> tuple[int | None, bool]:
+    """End a claim; return the seq of its answer, and whether it is new: a repeat gives the same."""
     try:
         receipts = queue.end(claim, outcome, replies)
     except ClaimLost as error:
         if error.ended_as != outcome.status:
             raise
-        return _answer_before(queue.bus, claim.message, replies)
-    return receipts[0].seq if receipts else None
+        return _answer_before(queue.bus, claim.message, replies), False
+    return (receipts[0].seq, True) if receipts else (None, False)
 
 
 def _answer_before(bus: Bus, message: Message, replies: list[Draft]) -> int | None:
     """Return the seq of the answer that an earlier call published, or None."""
-    for reply in replies:
+    seqs = [
+        each.seq
+        for reply in replies
         for each in bus.read(
             conversation=message.conversation,
             after_seq=message.seq,
             type=reply.type,
             from_agent=reply.from_agent,
-        ):
-            if each.in_reply_to == message.id:
-                return each.seq
-    return None
+        )
+        if each.in_reply_to == message.id
+    ]
+    return max(seqs, default=None)  # it may have answered by mail before
 
 
 def _end(message: Message, agent: str, given: Finish) -> tuple[Outcome, list[Draft]]:

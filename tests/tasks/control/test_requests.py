@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, Draft, InvalidInput
+from ackbus import AnsweredAgainWarning, Bus, Draft, InvalidInput
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.jobs.errors import QueueMismatch
 from ackbus.subscribers.queues.policy_change import change_policy
@@ -209,3 +209,19 @@ def test_rules_that_a_person_has_set_stay_and_another_queue_is_named(bus: Bus) -
     Queue.create(bus, "jobs", "something.else")
     with pytest.raises(QueueMismatch, match=r"takes in something\.else, not task\.job"):
         open_queue(bus, "jobs")
+
+
+def test_a_second_answer_is_logged(
+    requests: Requests, bus: Bus, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Issue 32, 6: a planner answered by mail before it ended its claim."""
+    id = ask(requests)
+    claimed = requests.claim("planner")
+    request = bus.get(id)
+    assert claimed is not None
+    assert request is not None
+    bus.publish("task.done", 1, from_agent="planner", in_reply_to=id)
+    with pytest.warns(AnsweredAgainWarning):
+        requests.complete(id, {}, agent="planner")
+    told = f"message {request.seq} has an answer of 'planner' already, {request.seq + 1}"
+    assert caplog.messages == [f"request {id} was answered once more: {told}"]

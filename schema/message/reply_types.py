@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...schema.arguments import with_checked_arguments
-from ...schema.errors import InvalidInput
+from ..arguments import with_checked_arguments
+from ..errors import InvalidInput
 
 #: How the type of a message ends that asks for an answer.
 REQUEST = ".request"

@@ -1,0 +1,148 @@
+"""The answers that an agent has given: a request that it has answered is done with.
+
+An answer is one of the convention's types, or another direct reply to the asker; news of the
+progress is none. Where a request names who is asked, the word of each of its sessions counts.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from ..schema.errors import AnsweredAgainWarning
+from ..schema.message.reply_types import REQUEST, ReplyTypes, is_word
+from ..schema.paging import seq_of
+from .presence.session_name import ALL, SessionName, spans_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ..schema.message.draft import Draft
+    from ..schema.message.message import Message
+    from .bus import Bus
+    from .leases import Leases
+    from .presence.session_name import Span
+
+#: The words of mail about a request that its reader has answered; the seq of the answer follows.
+ANSWERED_AS = "you answered this as"
+
+
+def own_answer(bus: Bus, request: Message, agent: str) -> Message | None:
+    """Return the message by which an agent has answered a request; None: it has not.
+
+    Of several it is the first of a type that ends the request, else the first.
+
+    Args:
+        bus: an open bus.
+        request: any message; one that is no request, by its type, has no answer.
+        agent: the agent, or one of the sessions of the agent that was asked.
+    """
+    if not request.type.endswith(REQUEST):
+        return None
+    endings: list[Message] = []
+    words: list[Message] = []
+    for name in _names_of(bus.leases, request, agent):
+        is_first = True
+        said = bus.read(conversation=request.conversation, after_seq=request.seq, from_agent=name)
+        for message in said:
+            if is_answer(bus, request, message):
+                endings.append(message)
+                break
+            if is_first and _is_word_to(request, message):
+                words.append(message)
+                is_first = False
+    return min(endings or words, key=seq_of, default=None)
+
+
+# a second answer -----------------------------------------------------------------------------
+
+
+def answered_before(bus: Bus, draft: Draft) -> str | None:
+    """Return the warning about a draft that answers a request once more; None: it does not.
+
+    A draft with an id that is stored repeats that message, or is refused for its content.
+
+    Args:
+        bus: an open bus.
+        draft: what is about to be published.
+    """
+    if draft.in_reply_to is None or not is_word(draft.type):
+        return None
+    request = bus.get(draft.in_reply_to)
+    if request is None or not request.type.endswith(REQUEST):
+        return None
+    if draft.id is not None and bus.get(draft.id) is not None:
+        return None
+    if draft.to_agent not in (None, request.from_agent):
+        return None
+    answer = own_answer(bus, request, draft.from_agent)
+    if answer is None:
+        return None
+    return f"message {request.seq} has an answer of {answer.from_agent!a} already, {answer.seq}"
+
+
+def first_answered_before(bus: Bus, drafts: Iterable[Draft]) -> str | None:
+    """Return the first warning of `answered_before` about some drafts, or None."""
+    return next(filter(None, (answered_before(bus, each) for each in drafts)), None)
+
+
+def warn_of_second_answers(bus: Bus, drafts: Iterable[Draft], stacklevel: int) -> None:
+    """Issue the warnings of `answered_before`, each once, from the caller at a level above this."""
+    for words in dict.fromkeys(answered_before(bus, each) for each in drafts):
+        if words is not None:
+            warnings.warn(AnsweredAgainWarning(words), stacklevel=stacklevel + 1)
+
+
+# who has answered, and what ------------------------------------------------------------------
+
+
+def is_answer(bus: Bus, request: Message, message: Message) -> bool:
+    """Whether a message after a request answers it, by the convention of types."""
+    if message.type not in ReplyTypes.of(request.type).all():
+        return False
+    return request_meant(bus, message, request.type) in (None, request.seq)
+
+
+def request_meant(bus: Bus, reply: Message, request_type: str) -> int | None:
+    """Return the seq of the one request of a type that a message answers, if it names one.
+
+    None: it is for every request of that type before it in its conversation.
+    """
+    parent = None if reply.in_reply_to is None else bus.get(reply.in_reply_to)
+    return parent.seq if parent is not None and parent.type == request_type else None
+
+
+def is_asked(leases: Leases, request: Message, agent: str) -> bool:
+    """Whether a request names an agent, or the base name of its session, as its recipient."""
+    if request.to_agent is None or agent == request.to_agent:
+        return agent == request.to_agent
+    had = [each for each in _sessions(leases, spans_of(agent)) if each.name == agent]
+    last = max(had, key=lambda each: each.until_ms, default=None)
+    return last is not None and last.base == request.to_agent
+
+
+def _names_of(leases: Leases, request: Message, agent: str) -> set[str]:
+    """Return the names under which the reader of a request may have answered it.
+
+    Where it is one who was asked, these are the recipient and all sessions under its name.
+    """
+    base = request.to_agent
+    if base is None or not is_asked(leases, request, agent):
+        return {agent}
+    sessions = _sessions(leases, [ALL])
+    return {agent, base, *(each.name for each in sessions if each.base == base)}
+
+
+def _sessions(leases: Leases, spans: Iterable[Span]) -> Iterator[SessionName]:
+    """Yield the sessions that have names between others, or had them last."""
+    for span in spans:
+        for lease in leases.between(*span):
+            found = SessionName.parse(lease.name, lease.holder, lease.token, lease.until_ms)
+            if found is not None:
+                yield found
+
+
+def _is_word_to(request: Message, message: Message) -> bool:
+    """Whether a message is a direct reply to who asked, or to all, and no question or news."""
+    is_direct = message.in_reply_to == request.id and is_word(message.type)
+    return is_direct and message.to_agent in (None, request.from_agent)
