@@ -35,7 +35,7 @@ MAX_P50_MS = 10
 def calls(text: str) -> dict[str, tuple[str, dict[str, Any]]]:
     """Return the calls that are timed, by what they are named in the record."""
     return {
-        "bus_send": ("bus_send", {"type": "bench.note", "body": text}),
+        "bus_send": ("bus_send", {"type": "bench.note", "payload": text}),
         "bus_inbox, one waits": ("bus_inbox", {"limit": 1}),
         "bus_ack": ("bus_ack", {"seq": 1}),
         "bus_status": ("bus_status", {}),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 
-from ..schema.errors import AnsweredAgainWarning
+from ..schema.errors import AnsweredAgainWarning, InvalidInput
 from ..schema.message.reply_types import REQUEST, ReplyTypes, is_word
 from ..schema.paging import seq_of
 from .presence.session_name import ALL, SessionName, spans_of
@@ -68,7 +68,10 @@ def answered_before(bus: Bus, draft: Draft) -> str | None:
     """
     if draft.in_reply_to is None or not is_word(draft.type):
         return None
-    request = bus.get(draft.in_reply_to)
+    try:
+        request = bus.get(draft.in_reply_to)
+    except InvalidInput:  # it is refused when it is published
+        return None
     if request is None or not request.type.endswith(REQUEST):
         return None
     if draft.id is not None and bus.get(draft.id) is not None:

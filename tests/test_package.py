@@ -154,6 +154,7 @@ SURFACE = {
         "HopsWarning",
         "NotActedUponWarning",
         "SecondLoopWarning",
+        "AnsweredAgainWarning",
         "UnknownRecipientWarning",
         "UnservedRequestWarning",
     },

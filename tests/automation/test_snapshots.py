@@ -72,14 +72,3 @@ def test_a_pipeline_that_calls_itself_refuses_the_whole(folder: Folder) -> None:
     with pytest.raises(ConfigFaults) as refused:
         examine_folder(folder.path, {})
     assert {fault.line for fault in refused.value.faults} <= {2, 3}
-
-
-def test_the_cache_is_in_the_users_own_folder(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache = folder.path / "cache"
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    routes = "".join(f"  - {{from: a, event_type: e{n}, to: b}}\n" for n in range(200))
-    with pytest.raises(ConfigFaults, match="there is no plugin 'a'"):
-        read(folder, f"routes:\n{routes}")
-    assert len(list((cache / "ackbus/config").iterdir())) == 1

@@ -61,7 +61,7 @@ def test_second_session_is_an_agent_of_its_own(bus: Bus, start: Start) -> None:
     refused = second.call("bus_reserve", paths=["lexer.py"])
     assert refused == {"refused": True}
     assert {each.agent for each in bus.reservations.list()} == {"reviewer"}
-    second.call("bus_send", type="t", body="hi")
+    second.call("bus_send", type="t", payload="hi")
     newest = bus.get(bus.log.newest_seq())
     assert newest is not None
     assert newest.from_agent == "reviewer-2"

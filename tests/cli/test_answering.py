@@ -11,6 +11,9 @@ from ackbus import Bus, check
 from .conftest import RunBus
 from .test_hooks import Agent
 
+#: Requests are answered more than once here.
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.AnsweredAgainWarning")
+
 HOW = (
     "Answer it by 'bus publish review.done --from ann --to lead --reply-to 1 --file -'"
     "; after a failure by review.failed."

@@ -14,7 +14,12 @@ from ackbus.subscribers.queues.worker_groups import QueueWorkers
 from ..conftest import RunBus, wait_until
 from .conftest import StartBus, assert_error
 
-pytestmark = pytest.mark.usefixtures("bus_dir")
+pytestmark = [
+    pytest.mark.usefixtures("bus_dir"),
+    pytest.mark.filterwarnings(
+        "ignore::ackbus.AnsweredAgainWarning"
+    ),  # requests are answered more than once here
+]
 
 ME = ("--from", "me")
 

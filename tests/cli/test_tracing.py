@@ -15,7 +15,12 @@ from ..conftest import RunBus
 from ..programs import raw_sql
 from .conftest import assert_error
 
-pytestmark = pytest.mark.usefixtures("bus_dir")
+pytestmark = [
+    pytest.mark.usefixtures("bus_dir"),
+    pytest.mark.filterwarnings(
+        "ignore::ackbus.AnsweredAgainWarning"
+    ),  # requests are answered more than once here
+]
 
 EVIL = "\x1b[31m\u202eevil\x07"
 

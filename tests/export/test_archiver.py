@@ -20,6 +20,9 @@ from ackbus.subscribers.overview.notices import Notices
 
 from ..conftest import wait_until
 
+#: Requests are answered more than once here.
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.AnsweredAgainWarning")
+
 
 @pytest.fixture
 def filled(bus: Bus) -> Bus:

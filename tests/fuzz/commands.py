@@ -277,6 +277,8 @@ def check_ended(line: Line, ended: Ended) -> None:
         return
     said = [text for text in ended.err.splitlines() if not text.startswith("bus: warning: ")]
     assert len(said) == 1, ended.err
+    if said[0].startswith("{"):
+        said[0] = "bus: " + json.loads(said[0])["error"]
     assert said[0].startswith("bus: "), ended.err
     named = {shlex.quote(arg) for arg in line.args}  # a hint names the directory, however long
     told = re.sub(r" --dir (.*)(?='$)", lambda hint: "" if hint[1] in named else hint[0], said[0])

@@ -8,8 +8,6 @@ from ackbus.bus.log.catalog import Catalog
 from ackbus.export.archive_writer import Archiver
 from ackbus.schema.message.times import format_ts
 from ackbus.schema.queries import engine_of
-from ackbus.server.access.principals import Scope
-from ackbus.server.access.tokens import Tokens
 from ackbus.subscribers.inboxes.cursors import Cursors
 from ackbus.subscribers.overview.notices import Notices
 from ackbus.subscribers.queues.worker_groups import QueueWorkers
@@ -97,6 +95,10 @@ def work(bus: Bus) -> None:
 
 def trust(bus: Bus) -> None:
     """Leaves a hash chain over what is in the log by now, and a token of the server."""
+    # Loaded here, as tests of the core alone import this module.
+    from ackbus.server.access.principals import Scope
+    from ackbus.server.access.tokens import Tokens
+
     bus.chain.switch_on()
     bus.chain.catch_up()
     Tokens.of(bus).create("ci", [Scope.MESSAGES_RO], agent="alice", ttl_s=3600)

@@ -208,7 +208,7 @@ def test_first_call_is_answered_once_and_so_are_those_that_came_with_it(
     bus: Bus, bus_dir: Path, bus_env: dict[str, str]
 ) -> None:
     """All in one write, and the last request in two."""
-    calls = [call(10, "bus_send", type="t", body=1), call(11, "bus_send", type="t", body=2)]
+    calls = [call(10, "bus_send", type="t", payload=1), call(11, "bus_send", type="t", payload=2)]
     last = lines_of({"id": 12, "method": "tools/list"})
     with started(bus_dir, bus_env, "--agent", "me") as server:
         server.send(lines_of(*LISTING, *calls) + last[:20])

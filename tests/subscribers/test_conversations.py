@@ -19,6 +19,9 @@ from ackbus.subscribers.requests import Request, request
 from ..conftest import wait_until
 from ..programs import held_write_lock, run_program, running_program
 
+#: Requests are answered more than once here.
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.AnsweredAgainWarning")
+
 #: Answers every request of a type as soon as it hears of it.
 RESPONDER = """
 import sys

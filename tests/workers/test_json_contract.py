@@ -421,7 +421,7 @@ def test_state_above_a_megabyte_fails_the_job_and_stays_as_it_was(bus: Bus) -> N
 
 
 def test_outcome_follow_ups_and_state_are_one_transaction(bus: Bus, bus_dir: Path) -> None:
-    """U-61, U-62, P-86: all that comes of an attempt is stored, or nothing of it.
+    """U-61, U-62, U-79, P-86: all that comes of an attempt is stored, or nothing of it.
 
     What marks a message as handled is the end of its claim. Here the file refuses the last write.
     """
