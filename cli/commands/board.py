@@ -127,9 +127,9 @@ def forecast(
         else:
             found = forecast_of_tasks(bus, lookout)
             reserved = reserved_by_others(bus, Tasks(bus).list(is_live=True), lookout)
-    for clash in found:
-        output.result(clash.record(), f"{clash.a}  {clash.b}  {_what_clashes(clash)}")
-    note_reserved(reserved)
+        for clash in found:
+            output.result(clash.record(), f"{clash.a}  {clash.b}  {_what_clashes(clash)}")
+        note_reserved(bus, reserved)
     for reason in lookout.not_looked_into.values():
         output.note(reason)
     return 0

@@ -89,7 +89,7 @@ def done(name: Name, agent: Actor = None, token: Token = None, place: Place = HE
     with place.open() as bus:
         finished = finish_task(bus, name, agent=agent, token=wanted_token(token))
         print_task(finished)
-        note_reserved(reserved_by_others(bus, [finished]))
+        note_reserved(bus, reserved_by_others(bus, [finished]))
     return 0
 
 

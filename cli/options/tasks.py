@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ...bus.bus import Bus
     from ...tasks.board.reserved import Reserved
     from ...tasks.records.task import Task
     from ...tasks.steps.task_jobs import TaskJob
@@ -107,13 +108,13 @@ def print_tasks(tasks: Sequence[Task], now_ms: int, jobs: Sequence[TaskJob] = ()
     return output.results(records, rows, _HEADINGS)
 
 
-def note_reserved(found: Iterable[Reserved]) -> None:
-    """Tell of files that tasks change, and that others have reserved."""
-    from ..show.reservations import describe
+def note_reserved(bus: Bus, reserved: Iterable[Reserved]) -> None:
+    """Tell of files that tasks change, and that others have reserved: do these still live?"""
+    from ..show.reservations import describe, state_of_holder
 
-    for each in found:
-        told = describe(each.conflict)
-        output.note(f"task {each.task} changes a file that is not its own: {told}")
+    for file in reserved:
+        conflict = describe(file.conflict, f"; {state_of_holder(bus, file.conflict)}")
+        output.note(f"task {file.task} changes a file that is not its own: {conflict}")
 
 
 def note_of(task: Task) -> str:

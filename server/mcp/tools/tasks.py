@@ -9,6 +9,7 @@ from pydantic import Field
 from ....bus.bus import Bus
 from ....schema.errors import InvalidInput
 from ....schema.message.times import format_ts
+from ....subscribers.overview.reservation_holders import holder_of
 from ....tasks.board.comments import Comment, comment, comments, place_in
 from ....tasks.board.reserved import reserved_by_others
 from ....tasks.records.task import Blocked, Task
@@ -104,10 +105,11 @@ def _step(tasks: Tasks, given: Act, name: str, agent: str) -> Task:
 
 def _done(session: Session, task: Task, agent: str) -> Reply:
     """Return a task that is done, with the changed files that others have reserved."""
-    lines = [
-        f"{exact(each.conflict.path)} is reserved by {named(each.conflict.held.agent)}: tell it"
-        for each in reserved_by_others(session.bus, [task])[:MAX_WARNINGS]
-    ]
+    lines = []
+    for file in reserved_by_others(session.bus, [task])[:MAX_WARNINGS]:
+        held = file.conflict.held
+        holder = f"{named(held.agent)} ({holder_of(session.bus, held)})"
+        lines.append(f"{exact(file.conflict.path)} is reserved by {holder}: tell it")
     return _listed(session, [task], agent, warning="; ".join(lines) or None)
 
 
