@@ -51,6 +51,10 @@ COLLECT_AFTER_S = 86_400.0
 _COLLECT_BATCH = 100
 
 
+def _is_reply_or_acted_upon(draft: Draft) -> bool:
+    return draft.in_reply_to is not None or not_acted_upon(draft.type) is not None
+
+
 @with_checked_arguments
 class Bus:
     """An open bus. Share it between threads freely; after a fork, open it again in the child.
@@ -263,18 +267,23 @@ class Bus:
             stranger = self.agents.check_recipient(recipient, strict=strict, repeat=False)
             if stranger is not None:  # attributed to whoever called publish or publish_many
                 warnings.warn(UnknownRecipientWarning(str(stranger)), stacklevel=4)
-        for words in {w for d in drafts if (w := not_acted_upon(d.type)) is not None}:
-            warnings.warn(NotActedUponWarning(words), stacklevel=4)
-        replies = [draft for draft in drafts if draft.in_reply_to is not None]
-        if replies:
-            from .own_answers import warn_of_second_answers
-
-            warn_of_second_answers(self, replies, stacklevel=4)
+        if any(map(_is_reply_or_acted_upon, drafts)):
+            self._warn(drafts)
         if not wait_s or self._engine.writing:  # waiting would keep those out who make room
             return self.log.append(drafts)
         from .waiting_limits import publish_when_there_is_room
 
         return publish_when_there_is_room(lambda: self.log.append(drafts), wait_s)
+
+    def _warn(self, drafts: list[Draft]) -> None:
+        """Warn of types that nothing acts upon when they are published, and of second answers."""
+        for words in {w for d in drafts if (w := not_acted_upon(d.type)) is not None}:
+            warnings.warn(NotActedUponWarning(words), stacklevel=5)
+        replies = [draft for draft in drafts if draft.in_reply_to is not None]
+        if replies:
+            from .own_answers import warn_of_second_answers
+
+            warn_of_second_answers(self, replies, stacklevel=5)
 
     def transaction(self) -> AbstractContextManager[object]:
         """Run all calls of this thread inside the block in one transaction.

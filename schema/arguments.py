@@ -107,14 +107,28 @@ def checked(call: Call) -> Call:
             known = _Parameters(call)
         known.check(args, named)
         try:
-            result = call(*args, **named)
+            return call(*args, **named)
         except _UNMEANT as error:
             _name_damage(error)
             raise
+
+    return _watched(begin) if _works_later(call) else begin  # type: ignore[return-value]
+
+
+def _works_later(call: Callable[..., Any]) -> bool:
+    """Whether a call may return a generator or a coroutine, by its code or its annotation."""
+    result = str(call.__annotations__.get("return", ""))
+    return bool(call.__code__.co_flags & _GENERATES) or any(word in result for word in _LATER)
+
+
+def _watched(call: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(call)
+    def begin(*args: Any, **named: Any) -> Any:
+        result = call(*args, **named)
         watch = _WATCHES.get(type(result))
         return result if watch is None else watch(result)
 
-    return begin  # type: ignore[return-value]
+    return begin
 
 
 def _name_damage(error: Exception) -> None:
@@ -164,6 +178,12 @@ _WATCHES: dict[type, Callable[[Any], Any]] = {
     AsyncGeneratorType: _watch_async,
     CoroutineType: _watch_coroutine,
 }
+
+#: The flags of the code of generators, coroutines, and those that are both.
+_GENERATES = 0x20 | 0x80 | 0x200
+
+#: Words in the annotation of what is returned, where the work begins later.
+_LATER = ("Iterator", "Iterable", "Generator", "Awaitable", "Coroutine")
 
 #: The methods with a name of Python's that begin work.
 _SPECIAL = ("__init__", "__iter__", "__aiter__")

@@ -53,8 +53,7 @@ def acted_type(type: str) -> ActedType | None:
 
 def not_acted_upon(type: object) -> str | None:
     """Return the warning for whoever only publishes a message of a type; None: none is needed."""
-    acted = acted_type(type) if isinstance(type, str) else None
-    if acted is None:
+    if not isinstance(type, str) or "." not in type or (acted := acted_type(type)) is None:
         return None
     return (
         f"nothing acts upon a message of type {type!r} that is only published: what"

@@ -60,6 +60,7 @@ def test_done_tells_of_files_that_others_have_reserved(
             return await me.read("bus_task", action="done", task="fix", token=task["token"])
 
         told = in_process(bus_dir, act)
-        assert re.search(r"a is reserved by alice \(it may live, silent since \S+\): tell it\.", told)
+        words = r"a is reserved by alice \(it may live, silent since \S+\): tell it\."
+        assert re.search(words, told)
     with Bus.open(bus_dir) as bus:
         assert json.loads(run_bus("task", "show", "fix", "--json").out)["state"] == "IN_REVIEW"
