@@ -17,37 +17,36 @@ if TYPE_CHECKING:
     from .blobs.store import BlobStore as BlobStore
     from .bus.bus import Bus as Bus
     from .bus.errors import SegmentMissing as SegmentMissing
+    from .bus.heartbeat_thread import Heart as Heart
+    from .bus.heartbeats import Heartbeat as Heartbeat
+    from .bus.heartbeats import Heartbeats as Heartbeats
+    from .bus.heartbeats import Liveness as Liveness
     from .bus.leases import Lease as Lease
     from .bus.leases import Leases as Leases
+    from .bus.log.log import Stats as Stats
     from .bus.options import BusOptions as BusOptions
     from .bus.options import LimitKind as LimitKind
     from .bus.options import ReadFilters as ReadFilters
     from .bus.options import ReservationMode as ReservationMode
     from .bus.options import SearchFilters as SearchFilters
-    from .bus.presence.heartbeat_thread import Heart as Heart
-    from .bus.presence.heartbeats import Heartbeat as Heartbeat
-    from .bus.presence.heartbeats import Heartbeats as Heartbeats
-    from .bus.presence.heartbeats import Liveness as Liveness
     from .bus.reservations.reservations import Conflict as Conflict
     from .bus.reservations.reservations import Reservation as Reservation
     from .bus.reservations.reservations import Reservations as Reservations
     from .bus.reservations.reservations import ReserveResult as ReserveResult
     from .bus.search.search import Found as Found
-    from .bus.stats import Stats as Stats
-    from .bus.trust.chain import Chain as Chain
-    from .bus.trust.chain import Link as Link
+    from .bus.verification import Chain as Chain
+    from .bus.verification import Link as Link
     from .bus.waiting_limits import WaitingLimit as WaitingLimit
     from .bus.waiting_limits import WaitingLimits as WaitingLimits
-    from .export.jsonl.conflict_markers import ConflictMarkers as ConflictMarkers
     from .export.jsonl.exporter import Exporter as Exporter
     from .export.jsonl.exporter import ExporterRunning as ExporterRunning
-    from .export.jsonl.field_map import FieldMap as FieldMap
+    from .export.jsonl.importer import FieldMap as FieldMap
     from .export.jsonl.importer import ImportReport as ImportReport
     from .export.jsonl.importer import import_jsonl as import_jsonl
+    from .export.jsonl.replaced_file import ConflictMarkers as ConflictMarkers
     from .export.jsonl.replaced_file import NotImported as NotImported
     from .git.repository import GitFailed as GitFailed
     from .git.trusted import NotTrusted as NotTrusted
-    from .schema.choices import Durability as Durability
     from .schema.errors import AckbusError as AckbusError
     from .schema.errors import AckPastEnd as AckPastEnd
     from .schema.errors import AnsweredAgainWarning as AnsweredAgainWarning
@@ -75,6 +74,7 @@ if TYPE_CHECKING:
     from .schema.errors import WrongProcess as WrongProcess
     from .schema.message.draft import ABSENT as ABSENT
     from .schema.message.draft import Draft as Draft
+    from .schema.message.fields import Durability as Durability
     from .schema.message.fields import MessageFields as MessageFields
     from .schema.message.message import Message as Message
     from .schema.message.message import Receipt as Receipt
@@ -103,7 +103,7 @@ if TYPE_CHECKING:
     from .subscribers.jobs.jobs import Job as Job
     from .subscribers.jobs.manual_acts import Act as Act
     from .subscribers.jobs.policy import Policy as Policy
-    from .subscribers.jobs.work_headers import work_headers as work_headers
+    from .subscribers.jobs.policy import work_headers as work_headers
     from .subscribers.options import AnswerState as AnswerState
     from .subscribers.options import ClaimStatus as ClaimStatus
     from .subscribers.options import EndStatus as EndStatus
@@ -113,12 +113,12 @@ if TYPE_CHECKING:
     from .subscribers.options import PolicyRules as PolicyRules
     from .subscribers.options import ReadState as ReadState
     from .subscribers.options import Start as Start
-    from .subscribers.overview.read_receipts import ReadReceipt as ReadReceipt
-    from .subscribers.overview.read_receipts import read_receipts as read_receipts
+    from .subscribers.overview.trace import ReadReceipt as ReadReceipt
     from .subscribers.overview.trace import Step as Step
     from .subscribers.overview.trace import Trace as Trace
     from .subscribers.overview.trace import Work as Work
-    from .subscribers.queues.dead_letters import DeadLetters as DeadLetters
+    from .subscribers.overview.trace import read_receipts as read_receipts
+    from .subscribers.queues.job_control import DeadLetters as DeadLetters
     from .subscribers.queues.job_control import JobControl as JobControl
     from .subscribers.queues.queue import Queue as Queue
     from .subscribers.queues.queues import QueueInfo as QueueInfo
@@ -131,26 +131,26 @@ if TYPE_CHECKING:
     from .subscribers.requests import request_async as request_async
     from .subscribers.requests import wait_all as wait_all
     from .subscribers.requests import wait_all_async as wait_all_async
+    from .tasks.finish import Clean as Clean
+    from .tasks.finish import Cleaned as Cleaned
+    from .tasks.finish import NothingDone as NothingDone
+    from .tasks.finish import finish_task as finish_task
     from .tasks.options import OnLost as OnLost
     from .tasks.options import Review as Review
     from .tasks.options import TaskState as TaskState
-    from .tasks.records.planned_jobs import PlannedJob as PlannedJob
     from .tasks.records.task import Blocked as Blocked
     from .tasks.records.task import NewTask as NewTask
     from .tasks.records.task import Task as Task
-    from .tasks.steps.errors import TaskBlocked as TaskBlocked
-    from .tasks.steps.errors import TaskExists as TaskExists
-    from .tasks.steps.errors import TaskNotFound as TaskNotFound
-    from .tasks.steps.errors import WrongTaskState as WrongTaskState
+    from .tasks.records.task_table import PlannedJob as PlannedJob
+    from .tasks.spawn import Spawn as Spawn
+    from .tasks.spawn import TaskSpec as TaskSpec
+    from .tasks.steps.messages import TaskBlocked as TaskBlocked
+    from .tasks.steps.messages import TaskExists as TaskExists
+    from .tasks.steps.messages import TaskNotFound as TaskNotFound
+    from .tasks.steps.messages import WrongTaskState as WrongTaskState
     from .tasks.steps.planning import NewJob as NewJob
-    from .tasks.steps.task_jobs import TaskJob as TaskJob
+    from .tasks.steps.planning import TaskJob as TaskJob
     from .tasks.steps.tasks import Tasks as Tasks
-    from .tasks.trees.clean import Clean as Clean
-    from .tasks.trees.clean import Cleaned as Cleaned
-    from .tasks.trees.finish import NothingDone as NothingDone
-    from .tasks.trees.finish import finish_task as finish_task
-    from .tasks.trees.spawn import Spawn as Spawn
-    from .tasks.trees.spawn import TaskSpec as TaskSpec
     from .workers.commands.json_contract import JsonCommand as JsonCommand
     from .workers.commands.raw_contract import RawCommand as RawCommand
     from .workers.worker import Worker as Worker
@@ -166,15 +166,15 @@ _NAMES = {
         "schema.message.priority": "Priority",
         "blobs.store": "BlobStore",
         "bus.search.search": "Found",
-        "bus.stats": "Stats",
+        "bus.log.log": "Stats",
         "schema.sqlite.settings": "Settings",
-        "bus.trust.chain": "Chain Link",
+        "bus.verification": "Chain Link",
     },
     "Reading with acknowledgement": {
         "subscribers.inboxes.inbox": "Inbox",
         "subscribers.inboxes.session": "Session",
         "subscribers.inboxes.failed_deliveries": "Parked",
-        "subscribers.overview.read_receipts": "ReadReceipt read_receipts",
+        "subscribers.overview.trace": "ReadReceipt read_receipts",
     },
     "Requests and their answers": {
         "subscribers.requests": (
@@ -187,21 +187,19 @@ _NAMES = {
     "Queues and workers": {
         "subscribers.queues.queue": "Queue",
         "subscribers.queues.queues": "QueueInfo",
-        "subscribers.jobs.policy": "Policy",
+        "subscribers.jobs.policy": "Policy work_headers",
         "subscribers.jobs.claims": "Claim ClaimRecord Outcome",
         "subscribers.jobs.jobs": "Job",
         "subscribers.jobs.manual_acts": "Act",
-        "subscribers.jobs.work_headers": "work_headers",
-        "subscribers.queues.job_control": "JobControl",
-        "subscribers.queues.dead_letters": "DeadLetters",
+        "subscribers.queues.job_control": "JobControl DeadLetters",
         "subscribers.queues.statistics": "QueueStats Spread",
         "workers.worker": "Worker",
         "workers.commands.json_contract": "JsonCommand",
         "workers.commands.raw_contract": "RawCommand",
     },
     "Agents, leases, reservations and limits": {
-        "bus.presence.heartbeats": "Heartbeat Heartbeats Liveness",
-        "bus.presence.heartbeat_thread": "Heart",
+        "bus.heartbeats": "Heartbeat Heartbeats Liveness",
+        "bus.heartbeat_thread": "Heart",
         "bus.leases": "Lease Leases",
         "bus.reservations.reservations": "Conflict Reservation Reservations ReserveResult",
         "bus.waiting_limits": "WaitingLimit WaitingLimits",
@@ -209,17 +207,14 @@ _NAMES = {
     "Tasks on git branches": {
         "tasks.steps.tasks": "Tasks",
         "tasks.records.task": "Blocked NewTask Task",
-        "tasks.steps.planning": "NewJob",
-        "tasks.steps.task_jobs": "TaskJob",
-        "tasks.records.planned_jobs": "PlannedJob",
-        "tasks.trees.spawn": "Spawn TaskSpec",
-        "tasks.trees.finish": "finish_task",
-        "tasks.trees.clean": "Clean Cleaned",
+        "tasks.steps.planning": "NewJob TaskJob",
+        "tasks.records.task_table": "PlannedJob",
+        "tasks.spawn": "Spawn TaskSpec",
+        "tasks.finish": "finish_task Clean Cleaned",
     },
     "Export and import": {
         "export.jsonl.exporter": "Exporter",
-        "export.jsonl.field_map": "FieldMap",
-        "export.jsonl.importer": "ImportReport import_jsonl",
+        "export.jsonl.importer": "FieldMap ImportReport import_jsonl",
     },
     "Types of arguments": {
         "bus.options": "BusOptions ReadFilters SearchFilters",
@@ -227,7 +222,7 @@ _NAMES = {
         "subscribers.options": "InboxOptions PolicyRules",
     },
     "Words of arguments and states": {
-        "schema.choices": "Durability",
+        "schema.message.fields": "Durability",
         "bus.options": "LimitKind ReservationMode",
         "subscribers.options": "AnswerState ClaimStatus EndStatus JobGate JobState ReadState Start",
         "tasks.options": "OnLost Review TaskState",
@@ -239,25 +234,24 @@ _NAMES = {
         "bus.errors": "SegmentMissing",
         "schema.errors": (
             "AckPastEnd AckbusError BlobAltered BlobMissing BusBusy BusMoved BusNotFound "
-            "BusUnusable IdConflict InvalidInput LeaseLost LimitReached MailArchived "
-            "NotFound ReadOnlyBackup Refused RowDamaged TimedOut UnknownParent UnknownRecipient "
+            "BusUnusable IdConflict InvalidInput LeaseLost LimitReached MailArchived NotFound "
+            "ReadOnlyBackup Refused RowDamaged TimedOut UnknownParent UnknownRecipient "
             "WrongProcess "
         ),
         "subscribers.jobs.errors": (
             "ClaimLost JobNotFound QueueMismatch QueueNotFound QueueStuck TooManyHops "
             "WrongJobState "
         ),
-        "tasks.steps.errors": "TaskBlocked TaskExists TaskNotFound WrongTaskState",
-        "tasks.trees.finish": "NothingDone",
+        "tasks.steps.messages": "TaskBlocked TaskExists TaskNotFound WrongTaskState",
+        "tasks.finish": "NothingDone",
         "git.repository": "GitFailed",
         "git.trusted": "NotTrusted",
         "export.jsonl.exporter": "ExporterRunning",
-        "export.jsonl.conflict_markers": "ConflictMarkers",
-        "export.jsonl.replaced_file": "NotImported",
+        "export.jsonl.replaced_file": "ConflictMarkers NotImported",
     },
     "Warnings": {
         "schema.errors": (
-            "AnsweredAgainWarning NotActedUponWarning SecondLoopWarning UnknownRecipientWarning"
+            "AnsweredAgainWarning NotActedUponWarning SecondLoopWarning UnknownRecipientWarning "
         ),
         "subscribers.jobs.errors": "HopsWarning UnservedRequestWarning",
     },

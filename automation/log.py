@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import TextIO
 
-    from .config.records import Secret
+    from .config.flows import Secret
     from .config.snapshot import ServiceConfig
 
 #: Our loggers begin with it; the component of a line is the rest.

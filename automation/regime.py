@@ -1,4 +1,4 @@
-"""The regime of a service: all that it goes by, made of one configuration.
+"""The regime of a service: all that it goes by, made of one snapshot of its configuration.
 
 It is made whole before anything goes by it. What is stored of it is one transaction, so that a
 service that fails or is killed meanwhile leaves the regime before it as it was.
@@ -7,26 +7,200 @@ service that fails or is killed meanwhile leaves the regime before it as it was.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+import os
+import threading
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 
-from ..schema.errors import Refused
+from ..schema.errors import AckbusError, Refused, TimedOut
 from ..schema.queries import engine_of
 from ..subscribers.queues.queue_set import QueueSet
-from .jobs import plugin_queues
+from .config.checksums import ACCESS, hashes_of, read_seal
+from .config.faults import ConfigFaults, without_values
+from .config.flows import Frozen
+from .config.load import TO_ACT, load
+from .config.sources import NAMED, gather
+from .jobs import submission as plugin_queues
 from .jobs.dispatcher import Rules
-from .jobs.job_request import JobRequest
-from .records.inits import Inits
-from .routes.contexts import Contexts
+from .jobs.submission import JobRequest
+from .plugins.discovery import check_references, discover
+from .records.facts import Inits
+from .routes.conditions import faults_of_pipelines
+from .routes.flow import Contexts
 from .routes.router import Router
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from ..bus.bus import Bus
+    from .config.faults import Fault
+    from .config.load import Demands
+    from .config.snapshot import Config
+    from .config.sources import Origin
     from .jobs.submission import Submission
+    from .plugins.discovery import Plugin, Registry
     from .schedules.scheduler import Scheduler
-    from .snapshots import Snapshot
+    from .service import Service
+
+# Snapshots: a configuration that was taken whole, with its plugins, and what is wrong with them.
+#
+# A check, a start and a reload refuse the same faults. A plugin that can't be loaded is left out,
+# and the rest runs, unless all plugins are demanded; to a check that is a fault all the same.
+
+_plugin_log = logging.getLogger("ackbus.automation.plugins")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A configuration that was taken whole, and what was made of it.
+
+    Attributes:
+        config: the configuration.
+        registry: its plugins.
+        faults: of plugins that can't be loaded, and are left out.
+        left_out: those of them that the configuration names, and why each one is.
+        warnings: what an operator should hear of.
+    """
+
+    config: Config
+    registry: Registry
+    faults: tuple[Fault, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=Frozen)
+    warnings: tuple[Fault, ...] = ()
+
+    @property
+    def plugins(self) -> Mapping[str, Plugin]:
+        """The plugins that run, by name."""
+        return self.registry.plugins
+
+    def tell(self) -> None:
+        """Log what is wrong with it."""
+        for fault in self.faults:
+            _plugin_log.error("%s", fault)
+        for warning in self.warnings:
+            _plugin_log.warning("%s", warning)
+
+
+def examine_folder(
+    directory: Path,
+    environ: Mapping[str, str],
+    origin: Origin = NAMED,
+    demands: Demands = TO_ACT,
+) -> Snapshot:
+    """Return the configuration of a folder with its plugins; nothing is logged.
+
+    Args:
+        directory: the folder.
+        environ: where its variables are looked for.
+        origin: how far it is this user's own.
+        demands: what is refused, and not only told.
+
+    Raises:
+        ConfigFaults: something is wrong that refuses the whole.
+    """
+    read = partial(load, directory, demands=demands)
+    config = read(environ=environ, origin=origin)
+    snapshot, refusing = _examined(config)
+    told = (*refusing, *snapshot.faults, *snapshot.registry.warnings)
+    if told and config.variables:
+        values = [each.reveal() for each in config.variables.values()]
+        plain = _plain(lambda: read(environ={}, origin=replace(origin, may_act=False)))
+        refusing = tuple(without_values(refusing, plain, values))
+        faults = without_values(snapshot.faults, plain, values)
+        hidden = dict(zip(snapshot.faults, faults, strict=True))
+        snapshot = replace(
+            snapshot,
+            faults=tuple(faults),
+            left_out=_why(snapshot.registry, hidden),
+            warnings=tuple(without_values(snapshot.warnings, plain, values)),
+        )
+    if refusing:
+        raise ConfigFaults((*refusing, *snapshot.faults), snapshot.warnings)
+    is_strict = demands.plugins or config.service.admission.validate_config_on_boot
+    if snapshot.faults and is_strict:
+        raise ConfigFaults(snapshot.faults, snapshot.warnings)
+    return snapshot
+
+
+def _examined(config: Config) -> tuple[Snapshot, tuple[Fault, ...]]:
+    """Return what is made of a configuration, and the faults that refuse the whole."""
+    registry = discover(config)
+    wrong, waiting = check_references(config, registry)
+    warnings = tuple(sorted({*config.warnings, *registry.warnings, *waiting}))
+    snapshot = Snapshot(config, registry, registry.faults, _why(registry), warnings)
+    refusing = (*registry.missing, *wrong, *faults_of_pipelines(config))
+    return snapshot, tuple(dict.fromkeys(refusing))
+
+
+def _why(registry: Registry, hidden: Mapping[Fault, Fault] | None = None) -> Frozen[str]:
+    """Return why each configured plugin is left out, with faults as they may be told."""
+    shown = hidden or {}
+    return Frozen({name: str(shown.get(f, f)) for name, f in registry.left_out.items()})
+
+
+def _plain(read: Callable[[], Config]) -> list[Fault]:
+    """Return what is told of a configuration whose variables are left as they stand."""
+    try:
+        config = read()
+    except ConfigFaults as error:
+        return [*error.faults, *error.warnings]
+    snapshot, refusing = _examined(config)
+    return [*refusing, *snapshot.faults, *snapshot.warnings]
+
+
+# Differences between a folder of configuration, its seal, and the service that runs.
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A file that is not as it was sealed.
+
+    Attributes:
+        file: its absolute path; with `#access` what all files say of tokens and webhooks.
+        state: `new`, `changed`, `unused` where nothing includes it any more, or `gone`.
+        sealed, now: its BLAKE3 hashes; None where it was not sealed, or is not there.
+    """
+
+    file: str
+    state: str
+    sealed: str | None
+    now: str | None
+
+
+def files_of(directory: Path) -> tuple[Path, dict[str, str]]:
+    """Return the folder of a configuration, and the hash of each file that a seal has.
+
+    Raises:
+        ConfigFaults: a file can't be read; what variables hold does not matter.
+    """
+    sources = gather(directory)
+    sources.refuse_faults()
+    return sources.directory, hashes_of(sources.files, sources.directory)
+
+
+def from_seal(directory: Path) -> list[Difference]:
+    """Return the files of a configuration that are not as they were sealed.
+
+    Raises:
+        ConfigFaults: a file can't be read.
+    """
+    folder, now = files_of(directory)
+    sealed, _ = read_seal(folder)
+    now = {path: hash for path, hash in now.items() if path in sealed or ACCESS not in path}
+    return [
+        Difference(path, _state(path, sealed, now), sealed.get(path), now.get(path))
+        for path in sorted({*sealed, *now})
+        if sealed.get(path) != now.get(path)
+    ]
+
+
+def _state(path: str, sealed: Mapping[str, str], now: Mapping[str, str]) -> str:
+    if path in now:
+        return "changed" if path in sealed else "new"
+    return "unused" if os.path.exists(path) else "gone"
+
 
 _log = logging.getLogger("ackbus.automation.service")
 
@@ -114,3 +288,65 @@ def _begin_inits(inits: Inits, snapshot: Snapshot, submission: Submission) -> No
             submission.submit(request)
         except Refused as error:  # its queue is full: the next start or reload tries again
             _log.error("init can't be submitted: %s", error, extra={"plugin": plugin.name})
+
+
+# Readings of a configuration for a service, which others can order and wait for.
+
+#: How long a configuration may take to come into force, in seconds.
+_WITHIN_S = 30.0
+
+
+class Loads:
+    """Reads the configuration of a service, and remembers what came of the last reading.
+
+    Args:
+        read: reads it whole.
+    """
+
+    def __init__(self, read: Callable[[], Snapshot]) -> None:
+        self._read = read
+        self._change = threading.Condition()
+        self._begun = self._ended = 0
+        self._error: AckbusError | None = None
+
+    def __call__(self) -> Snapshot:
+        """Read the configuration, for the service.
+
+        Raises:
+            ConfigFaults: it is refused.
+            Refused: it can't be read, for a reason that no check of ours foresees.
+        """
+        with self._change:
+            self._begun += 1
+        try:
+            return self._read()
+        except AckbusError:
+            raise
+        except Exception as error:  # whatever it is, the service that runs must go on
+            _log.exception("the configuration can't be read")
+            raise Refused(f"the configuration can't be read: {error}; see the log") from error
+
+    def end(self, error: AckbusError | None) -> None:
+        """Note, for the service, that what was read is in force, or why it is refused."""
+        with self._change:
+            self._error, self._ended = error, self._begun
+            self._change.notify_all()
+
+    def reload(self, service: Service) -> None:
+        """Have a service take its configuration again, and wait until it has.
+
+        Raises:
+            ConfigFaults: it is refused, and the one before it stays in force.
+            Refused: likewise, for what the bus has.
+            TimedOut: the service has not taken it yet.
+        """
+        with self._change:
+            before = self._begun  # a reading that goes on may have missed the newest change
+            service.reload()
+            if not self._change.wait_for(lambda: self._ended > before, _WITHIN_S):
+                raise TimedOut("the service has not taken its configuration yet; see its log")
+            error = self._error
+        if isinstance(error, ConfigFaults):
+            raise error
+        if error is not None:
+            raise Refused(f"the configuration is refused: {error}") from error

@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from ..schema.errors import InvalidInput
 from .config.flows import SWITCH
 from .jobs.submission import Submission
-from .records.job_log import JobLog
-from .routes.contexts import Contexts
-from .routes.sources import origin_of
+from .records.facts import JobLog
+from .routes.flow import Contexts, origin_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
     from ..bus.bus import Bus
-    from .jobs.job_request import SubmittedBy
-    from .routes.compiled import CompiledPipeline
+    from .jobs.submission import SubmittedBy
+    from .routes.conditions import CompiledPipeline
     from .routes.router import Router
     from .routes.tree import RunJob, Tree
 

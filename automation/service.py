@@ -14,40 +14,112 @@ import time
 
 from ..bus.doorbell import listen
 from ..schema.errors import AckbusError, BusMoved, InvalidInput, NotFound, Refused
+from ..schema.message.times import format_ts
 from ..schema.queries import engine_of
-from ..workers.processes.end_deadlines import GRACE_S
+from ..subscribers.jobs.claims import Claims
+from ..subscribers.jobs.jobs import Jobs
+from ..workers.processes.stop_switch import GRACE_S
 from ..workers.processes.supervisors import Supervisors
-from .attention.watch import Watch
+from .attention import Watch
 from .config.faults import ConfigFaults
-from .ended_runs import EndedRuns
-from .housekeeping import Housekeeping
-from .jobs import plugin_queues
-from .jobs.alarms import TIMES_MISSED, Alarms
-from .jobs.dispatcher import Dispatcher
-from .jobs.endings import Endings
-from .jobs.live_output import LiveOutput
-from .jobs.recovery import recover
-from .jobs.submission import Submission
-from .notify import Notifier
-from .orders import Orders
+from .jobs import submission
+from .jobs.dispatcher import Dispatcher, recover
+from .jobs.endings import TIMES_MISSED, Alarms, Endings
+from .jobs.plugin_run import LiveOutput
+from .jobs.submission import Submission, queues_of_plugins
 from .records.breakers import Breakers
-from .records.facts import Facts
-from .records.fence import Fence, ServiceFenced
-from .records.job_log import JobLog
-from .records.takings import Takings
+from .records.facts import Facts, JobLog
+from .records.fence import Fence, ServiceFenced, Takings
 from .regime import establish
+from .routes.flow import Contexts
 from .schedules.scheduler import Scheduler
 from .schedules.tables import Decisions
+from .service_lock import Notifier, Orders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from typing import Protocol
 
     from ..bus.bus import Bus
     from ..bus.doorbell import Listener
     from .config.snapshot import Config, ScheduleEntry, ServiceConfig
+    from .regime import Snapshot
     from .schedules.tables import Decision
-    from .snapshots import Snapshot
+
+    class Records(Protocol):
+        """A table whose rows go when they are old."""
+
+        def prune(self, before: str, limit: int) -> int:
+            """Delete rows of before a time, at most so many; return how many went."""
+
+# Contexts of runs that have ended, which go when they are old; those of live runs stay.
+
+
+class EndedRuns:
+    """The contexts of runs of which no job waits or runs."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._contexts = Contexts.of(bus)
+
+    def prune(self, before: str, limit: int) -> int:
+        """Delete contexts of before a time, at most so many; return how many went."""
+        if not self._contexts.has_older(before):
+            return 0
+        with self._bus.transaction():  # no run goes on meanwhile
+            live = self._contexts.runs_of(self._live())
+            return self._contexts.delete(before, limit, live)
+
+    def _live(self) -> list[int]:
+        """Return the seqs of all jobs of plugins that wait or run."""
+        jobs, claims = Jobs.of(self._bus), Claims.of(self._bus)
+        seqs = []
+        for info in queues_of_plugins(self._bus):
+            seqs += jobs.queued_seqs(info)
+            seqs += [seq for _, seq in claims.active(info)]
+        return seqs
+
+
+# Housekeeping: what a service does from time to time beside its jobs.
+
+#: Seconds between two notes that the service is there.
+_BEAT_S = 60.0
+
+#: How many rows of old records one statement deletes.
+_PRUNED_AT_ONCE = 500
+
+
+class Housekeeping:
+    """Notes that the service is there, and deletes old records.
+
+    Args:
+        bus: the bus; its clock counts.
+        records: the tables that are pruned.
+        beat: notes that the service is there.
+    """
+
+    def __init__(self, bus: Bus, records: Sequence[Records], beat: Callable[[], None]) -> None:
+        self._bus = bus
+        self._records = records
+        self._beat = beat
+        self._next_prune = self._next_beat = 0.0
+
+    def step(self, service: ServiceConfig) -> None:
+        """Do what is due."""
+        now = time.monotonic()
+        if now >= self._next_beat:
+            self._next_beat = now + _BEAT_S
+            self._beat()
+        if now >= self._next_prune:
+            self._next_prune = now + service.tick_interval_s
+            self._prune(service.job_log_retention_s)
+
+    def _prune(self, kept_s: float) -> None:
+        before = format_ts(max(0, self._bus.now_ms() - round(kept_s * 1000)))
+        for records in self._records:
+            while records.prune(before, _PRUNED_AT_ONCE) == _PRUNED_AT_ONCE:
+                pass
 
 
 #: The longest sleep without a look whether others have stored anything, in seconds: what a writer
@@ -208,7 +280,7 @@ class Service:
 
     def _settle(self) -> None:
         """Do what follows when a configuration has come into force; twice is as good as once."""
-        plugin_queues.bury_removed(self.bus, self._regime.in_use)
+        submission.bury_removed(self.bus, self._regime.in_use)
         snapshot = self._regime.snapshot
         with self.bus.transaction():
             self._check()

@@ -1,4 +1,4 @@
-"""The lock of a service: one for a state directory, and one for a bus, freed by the kernel.
+"""The places and the locks of a service, and the orders that it takes while it runs.
 
 It is taken before anything is opened, so that a second service neither upgrades the bus of a live
 one nor takes its jobs for lost.
@@ -7,18 +7,166 @@ one nor takes its jobs for lost.
 from __future__ import annotations
 
 import os
+import socket
+import time
 from contextlib import suppress
+from pathlib import Path
 
 from ..schema.directory.file_lock import FileLock, is_locked
 from ..schema.directory.folder import locate
-from ..schema.directory.layout import Layout
-from ..schema.directory.lock_holders import holders, is_known
-from ..schema.directory.lock_signals import holding_process, signal_holder, unseen
+from ..schema.directory.layout import Layout, expanded
+from ..schema.directory.lock_holders import (
+    holders,
+    holding_process,
+    is_known,
+    signal_holder,
+    unseen,
+)
 from ..schema.errors import AckbusError, NotFound, Refused
+from .config.shapes import StateShape
+from .config.sources import NAMED, gather, graft
+from .config.yaml_tree import Map
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
+
+    from .config.sources import Origin
+
+# Places of a service: its state directory, and its bus, as a configuration says.
+#
+# Only what stands in the files is read, without variables or a check, so that a service can be
+# found whose secrets this process does not have.
+
+#: The bus of a service, in its state directory, unless another one is named.
+BUS = ".worker-state"
+
+
+def state_dir_of(directory: Path, origin: Origin = NAMED) -> Path:
+    """Return the state directory of a folder of configuration.
+
+    Raises:
+        ConfigFaults: there is no configuration, or its file is not trusted.
+    """
+    folder, tree = _read(directory, origin)
+    state = tree.get("state")
+    path = state.get("path") if isinstance(state, Map) else None
+    named = StateShape().path if path is None else str(path)
+    return (folder / expanded(named)).parent
+
+
+def plugins_of(directory: Path) -> set[str]:
+    """Return the names of the plugins of a folder of configuration that are not disabled.
+
+    Raises:
+        ConfigFaults: there is no configuration.
+    """
+    plugins = _read(directory)[1].get("plugins")
+    if not isinstance(plugins, Map):
+        return set()
+    return {
+        name
+        for name, each in plugins.items()
+        if not isinstance(each, Map) or str(each.get("enabled", "true")).lower() != "false"
+    }
+
+
+def bus_of(directory: Path, origin: Origin = NAMED) -> str:
+    """Return the bus directory of a folder of configuration, there or not."""
+    return str((state_dir_of(directory, origin) / BUS).absolute())
+
+
+def _read(directory: Path, origin: Origin = NAMED) -> tuple[Path, Map]:
+    """Return the folder of a configuration, and all that stands in its files."""
+    sources = gather(directory, origin)
+    if not sources.files:
+        sources.refuse_faults()
+    tree = Map()
+    for source in sources.files:
+        graft(tree, source.tree, [])
+    return sources.directory, tree
+
+
+# Orders to a service, which may come before it has begun and at any moment later.
+
+
+class Orders:
+    """Orders that a service obeys between two steps.
+
+    Orders may be given in any thread and in a signal handler, and are kept until they are obeyed.
+
+    Attributes:
+        is_stopping: whether it is to begin nothing more, and to end.
+        is_in_a_hurry: whether it is to end what runs at once.
+        is_to_reload: whether it is to take its configuration again.
+    """
+
+    def __init__(self) -> None:
+        self.is_stopping = self.is_in_a_hurry = self.is_to_reload = False
+        self._wake: Callable[[], None] = lambda: None
+
+    def stop(self) -> None:
+        """Order the end; the second time in a hurry."""
+        self.is_in_a_hurry = self.is_stopping
+        self.is_stopping = True
+        self._wake()
+
+    def reload(self) -> None:
+        """Order that the configuration is taken again."""
+        self.is_to_reload = True
+        self._wake()
+
+    def take_reload(self) -> bool:
+        """Return whether the configuration is to be taken again; the order is obeyed by that."""
+        is_to_reload, self.is_to_reload = self.is_to_reload, False
+        return is_to_reload
+
+    def on_order(self, wake: Callable[[], None]) -> None:
+        """Have each later order call this, from the thread or the handler in which it comes."""
+        self._wake = wake
+
+
+# Telling systemd how the service is: a datagram to the socket that it names.
+
+#: The variables by which systemd says what it wants.
+_SOCKET, _WATCHDOG, _WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
+
+
+class Notifier:
+    """Tells a service manager; without one it does nothing."""
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        self._address = environ.get(_SOCKET, "")
+        if self._address.startswith("@"):
+            self._address = "\0" + self._address[1:]  # of the abstract namespace
+        usec = environ.get(_WATCHDOG, "")
+        is_ours = environ.get(_WATCHDOG_PID, "") in ("", str(os.getpid()))
+        #: How often the watchdog is to hear of the service, in seconds; None: there is none.
+        self.every_s = int(usec) / 2_000_000 if usec.isdecimal() and is_ours else None
+
+    def ready(self, status: str) -> None:
+        """Tell that the service is ready."""
+        self._tell("READY=1", f"STATUS={status}")
+
+    def reloading(self) -> None:
+        """Tell that a configuration is about to be taken; `ready` ends that."""
+        now_us = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+        self._tell("RELOADING=1", f"MONOTONIC_USEC={now_us}")
+
+    def alive(self) -> None:
+        """Tell the watchdog that the service goes on."""
+        self._tell("WATCHDOG=1")
+
+    def stopping(self) -> None:
+        """Tell that the service is about to end."""
+        self._tell("STOPPING=1")
+
+    def _tell(self, *lines: str) -> None:
+        if not self._address:
+            return
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+            out.sendto("\n".join(lines).encode(), self._address)
+
 
 #: The name of the lock file, in the state directory; its text is the number of the process.
 LOCK = "ductile.lock"

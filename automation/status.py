@@ -9,20 +9,16 @@ from ..schema.message.times import format_ts
 from ..schema.queries import engine_of
 from ..subscribers.jobs import jobs as states
 from ..subscribers.jobs.errors import QueueNotFound
-from ..subscribers.jobs.job_lists import list_jobs
 from ..subscribers.jobs.jobs import Jobs
 from ..subscribers.jobs.json_records import plugin_job_record
 from ..subscribers.queues.queue import Queue
 from ..subscribers.queues.statistics import SATURATED_AFTER_S, QueueStats
-from .attention.measures import starving_schedules
-from .jobs.plugin_queues import queues_of_plugins
-from .jobs.submission import PREFIX
+from ..subscribers.views import list_jobs
+from .attention import starving_schedules
+from .jobs.submission import PREFIX, queues_of_plugins
 from .records.breakers import CLOSED, Breaker, Breakers
-from .records.facts import Facts
-from .records.fence import Fence
-from .records.inits import Inits
-from .records.job_log import JobLog, LogEntry
-from .records.takings import Takings
+from .records.facts import Facts, Inits, JobLog, LogEntry
+from .records.fence import Fence, Takings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from pathlib import Path
 from measure import Contender, at_most, compare, options, record, spreads, summary
 
 from ackbus import Bus
-from ackbus.git.branches.forecast import conflicts
-from ackbus.git.branches.meeting import Pair
+from ackbus.git.branches.forecast import Pair, conflicts
 from ackbus.git.sealed import sealed_around
 from ackbus.tasks.board.forecast import forecast_of_refs
 

@@ -22,8 +22,7 @@ from ackbus import Bus
 from ackbus.git.repository import Repository
 from ackbus.tasks.integrate import lander
 from ackbus.tasks.integrate.checks import Check
-from ackbus.tasks.integrate.integrator import Integrator
-from ackbus.tasks.integrate.rules import Rules
+from ackbus.tasks.integrate.integrator import Integrator, Rules
 from ackbus.tasks.records.task import NewTask
 from ackbus.tasks.steps.tasks import Tasks
 

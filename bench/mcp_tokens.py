@@ -20,9 +20,8 @@ from mcp_types import Implementation
 from measure import Options, at_most, options, record, summary
 
 from ackbus import Bus
-from ackbus.server.mcp.joined_agents import Home
 from ackbus.server.mcp.protocol import Protocol
-from ackbus.server.mcp.session import Session
+from ackbus.server.mcp.session import Home, Session
 
 #: The estimates of before, with ids, times and tools as here.
 BEFORE = {

@@ -32,12 +32,10 @@ from measure import (
 )
 
 from ackbus import Bus
-from ackbus.automation.jobs.job_request import JobRequest, Submitted
-from ackbus.automation.jobs.submission import Submission
-from ackbus.automation.jobs.waiting import job_of
+from ackbus.automation.jobs.submission import JobRequest, Submission, Submitted, job_of
+from ackbus.automation.regime import examine_folder
 from ackbus.automation.schedules.tables import Decisions
 from ackbus.automation.service import Service
-from ackbus.automation.snapshots import examine_folder
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.jobs.claims import Claims
 from ackbus.subscribers.queues.queues import Queues

@@ -15,13 +15,11 @@ from pathlib import Path
 from measure import Contender, at_most, compare, options, record, spreads, summary
 
 from ackbus import Bus
-from ackbus.automation.config.flows import Pipeline, Route, Step
-from ackbus.automation.config.records import Frozen
+from ackbus.automation.config.flows import Frozen, Pipeline, Route, Step
 from ackbus.automation.config.snapshot import Config, PluginConfig
 from ackbus.automation.jobs.endings import JobEnd
 from ackbus.automation.jobs.events import EventOut, event_draft, event_out
-from ackbus.automation.jobs.job_request import JobRequest
-from ackbus.automation.jobs.submission import Submission
+from ackbus.automation.jobs.submission import JobRequest, Submission
 from ackbus.automation.routes.router import Router
 from ackbus.schema.message.message import Message
 from ackbus.subscribers.queues.queue import Queue

@@ -14,8 +14,8 @@ from generator import AGENTS, agent, conversation, drafts, texts
 
 from ackbus import Bus, Exporter, Inbox, Queue
 from ackbus.export.archive_writer import Archiver
-from ackbus.export.jsonl.export_position import Position
 from ackbus.export.jsonl.jsonl_file import stamp_of
+from ackbus.export.jsonl.writer import Position
 from ackbus.subscribers.overview.retention import Retention
 
 #: How often an act is done in a round.

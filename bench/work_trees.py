@@ -21,7 +21,7 @@ from measure import Contender, at_most, compare, options, ratio, record, spread
 from ackbus import Bus
 from ackbus.git.branches.repositories import Place
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
-from ackbus.tasks.trees.spawn import Spawn, TaskSpec
+from ackbus.tasks.spawn import Spawn, TaskSpec
 
 #: How many trees are made at once.
 AT_ONCE = 48
@@ -38,7 +38,7 @@ ALONE = {
 SPAWN = """
 import sys
 from ackbus import Bus
-from ackbus.tasks.trees.spawn import Spawn, TaskSpec
+from ackbus.tasks.spawn import Spawn, TaskSpec
 _, bus_dir, folder, task = sys.argv
 with Bus.open(bus_dir) as bus:
     Spawn(bus).spawn(TaskSpec(task=task, worker="w", folder=folder), agent="bench")

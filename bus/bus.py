@@ -8,16 +8,16 @@ from ..blobs.store import BlobStore
 from ..schema.arguments import with_checked_arguments
 from ..schema.directory.discovery import find_bus
 from ..schema.errors import NotActedUponWarning, UnknownRecipientWarning
-from ..schema.message.acted_types import not_acted_upon
 from ..schema.message.draft import ABSENT, Draft
+from ..schema.message.patterns import not_acted_upon
 from ..schema.message.priority import Priority
 from ..schema.sqlite.database import Database
 from .doorbell import Doorbell, listen
+from .heartbeats import Agents
 from .log.archive_reader import Archive
 from .log.catalog import Catalog
 from .log.filters import Wanted
 from .log.log import Log
-from .presence.known_agents import Agents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from ..schema.message.fields import MessageFields
     from ..schema.message.message import Message, Receipt
     from ..schema.sqlite.settings import Settings
+    from .heartbeat_thread import Heart
+    from .heartbeats import Heartbeats
     from .leases import Leases
+    from .log.log import Stats
     from .options import BusOptions, ReadFilters, SearchFilters
-    from .presence.heartbeat_thread import Heart
-    from .presence.heartbeats import Heartbeats
     from .reservations.reservations import Reservations
     from .search.search import Found
-    from .stats import Stats
-    from .trust.chain import Chain
+    from .verification import Chain
     from .waiting_limits import WaitingLimits
 
 #: How long a waiter trusts the doorbell before it looks for itself, in seconds.
@@ -142,7 +142,7 @@ class Bus:
     @property
     def heartbeats(self) -> Heartbeats:
         """The heartbeats of the agents."""
-        from .presence.heartbeats import Heartbeats
+        from .heartbeats import Heartbeats
 
         return Heartbeats(self._engine)
 
@@ -156,7 +156,7 @@ class Bus:
     @property
     def chain(self) -> Chain:
         """The hash chain over the log."""
-        from .trust.chain import Chain
+        from .verification import Chain
 
         return Chain(self._engine, self.log)
 
@@ -171,7 +171,7 @@ class Bus:
 
     def heart(self, agent: str, *, interval_s: float = 10.0) -> Heart:
         """Return a heart for an agent, not yet started: `with bus.heart("me") as heart: …`."""
-        from .presence.heartbeat_thread import Heart
+        from .heartbeat_thread import Heart
 
         return Heart(self, agent, interval_s=interval_s)
 
@@ -370,7 +370,7 @@ class Bus:
         The first call after many messages counts them, in short transactions; later calls only
         new ones.
         """
-        from .stats import Stats
+        from .log.log import Stats
 
         return Stats.of(self)
 

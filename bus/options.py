@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, TypedDict
 
-from ..schema.choices import Durability
+from ..schema.message.fields import Durability
 
 #: Whether other agents may reserve the same file.
 ReservationMode = Literal["exclusive", "shared"]

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from ..schema.arguments import with_checked_arguments
 from ..schema.errors import InvalidInput, LimitReached, NotFound, shown
-from ..schema.message.limits import MAX_COUNT
-from ..schema.message.names import check_agent
+from ..schema.message.names import MAX_COUNT, check_agent
 from ..schema.message.patterns import TypePattern
 from ..schema.queries import Table
 from .statements import SQL

@@ -38,7 +38,7 @@ def main() -> int:
 
         code = 2 if code == GOES_ON else 0
     if "--exit-code" in arguments:
-        from .options.monitoring import exit_code, is_check
+        from .options.service import exit_code, is_check
 
         code = exit_code(code) if is_check(arguments) else code
     if is_all_ended():

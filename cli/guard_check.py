@@ -96,7 +96,7 @@ def check(
 
 def _pushed_refs() -> bytes:
     """Return git's lines about what is pushed."""
-    from .fast.event_input import all_input
+    from .fast.agent_hooks import all_input
 
     return all_input()
 

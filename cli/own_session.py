@@ -1,8 +1,10 @@
-"""The session that a command belongs to: that of the agent's program above it."""
+"""The session and the path that a command has by itself: those of the program above it."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 
 from ..schema.process_table import SESSION_VARIABLE, ancestors, program
 
@@ -43,3 +45,12 @@ def name_here(bus: Bus, agent: str | None) -> str | None:
         return agent
     session = SessionNames.of(bus).above(map(str, ancestors()), agent)
     return agent if session is None else session.name
+
+
+# The path of this command, for other programs that run it.
+
+
+def own_path() -> str:
+    """Return the path of this command: the PATH of other programs may find another, or none."""
+    name = sys.argv[0]
+    return os.path.abspath(name) if os.path.dirname(name) else shutil.which(name) or name

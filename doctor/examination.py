@@ -8,22 +8,18 @@ from functools import partial
 
 import apsw
 
-from ..automation.attention.findings import checks_of
+from ..automation.attention import checks_of
 from ..bus.bus import Bus
+from ..schema.directory.discovery import refuse_place
 from ..schema.directory.layout import Layout, without_file
-from ..schema.directory.opening_checks import refuse_place
 from ..schema.errors import AckbusError, BusUnusable, Unfinished
 from ..schema.findings import bad, examine
 from ..schema.sqlite.database import SCHEMA_VERSION, Database
 from ..schema.sqlite.file_checks import REPAIR
 from ..schema.sqlite.rules.state_rules import check_state
-from .checks.bus import checks_of_bus
-from .checks.content import check_contents
-from .checks.directory import checks_of_place
+from .checks.bus import checks_of_bus, checks_of_tasks, checks_of_work
+from .checks.directory import check_contents, checks_of_file, checks_of_place
 from .checks.export import checks_of_export
-from .checks.file import checks_of_file
-from .checks.tasks import checks_of_tasks
-from .checks.work import checks_of_work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..export.jsonl.parts import PART_GLOB
 from ..schema.directory.layout import BUS_DIRECTORY
 from ..schema.errors import NotFound
-from .drivers.git_lines import records
+from .drivers import records
 from .repository import CommandFailed, GitFailed, Repository
 from .sealed import LIMIT_S, LOOKING, sealed_around
 

@@ -1,22 +1,125 @@
-"""A program with a time limit: at the limit it is ended, with all that it started."""
+"""Programs and looks with a time limit: at the limit all that was started is ended."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-from contextlib import suppress
+import threading
+import time
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 from ..schema.children import ReapedChild
 from ..schema.errors import AckbusError
-from .starting import starting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from typing import IO
 
     from ..workers.processes.stop_switch import StopSwitch
+
+# The limit of a look: how long one command that looks may wait for git, over all its calls.
+#
+# The thing at the place of a file of git's may be a pipe, to which nobody writes, or a device,
+# which has no end; and a repository may be too large to look into. Whoever asked is told, in
+# time.
+
+#: How long a look may wait for git in all, in seconds. A command that looks ends within 20.
+LOOK_S = 15.0
+
+
+class Look:
+    """A look that is under way; its time begins with the first call of git."""
+
+    def __init__(self) -> None:
+        self._end_s: float | None = None
+
+    def seconds_left(self) -> float:
+        """Return how long git may still take; 0 when the time is over."""
+        now_s = time.monotonic()
+        if self._end_s is None:
+            self._end_s = now_s + LOOK_S
+        return max(0.0, self._end_s - now_s)
+
+
+_look: ContextVar[Look | None] = ContextVar("look", default=None)
+
+
+@contextmanager
+def one_look() -> Iterator[None]:
+    """Within the block git has one limit for all its calls; it is also a decorator.
+
+    A look within a look is a part of it. Threads that are started within the block take part by
+    `take_part`. A generator can't hold the block open: whoever runs through it does.
+    """
+    if _look.get() is not None:
+        yield
+        return
+    token = _look.set(Look())
+    try:
+        yield
+    finally:
+        _look.reset(token)
+
+
+def seconds_left() -> float | None:
+    """Return how long git may still take, 0 when the time is over; None: nobody looks."""
+    look = _look.get()
+    return None if look is None else look.seconds_left()
+
+
+def look_here() -> Look | None:
+    """Return the look that is under way in this thread, or None."""
+    return _look.get()
+
+
+def take_part(look: Look | None) -> None:
+    """Have this thread take part in the look of the thread that started it."""
+    _look.set(look)
+
+
+# A signal that ends a command that looks waits while a git is being started.
+#
+# An exception in the middle of a start would leave a git behind that nobody knows, which may wait
+# for ever.
+
+#: Whether the main thread, which alone hears signals, starts a git now.
+_is_starting = False
+
+#: The ends that came meanwhile.
+_put_off: list[Callable[[], object]] = []
+
+
+def unless_starting(end: Callable[[], object]) -> None:
+    """Call what raises the end of the command: now, or once the git is started."""
+    if _is_starting:
+        _put_off.append(end)
+    else:
+        end()
+
+
+@contextmanager
+def starting() -> Iterator[None]:
+    """Within the block a git is started; its end may raise, so it stands where git is ended then.
+
+    In other threads, where no signal is heard, it does nothing.
+    """
+    global _is_starting
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _is_starting = True
+    try:
+        yield
+    finally:
+        _is_starting = False
+    if _put_off:
+        end = _put_off[0]
+        _put_off.clear()
+        end()
+
 
 #: How long a program at its limit may take to remove its locks, in seconds.
 _ENDING_S = 5.0

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 
 from ..schema.children import ReapedChild
 from ..schema.errors import AckbusError
-from .one_look import LOOK_S, seconds_left
-from .starting import starting
+from .limited import LOOK_S, seconds_left, starting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

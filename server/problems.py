@@ -38,7 +38,7 @@ from ..schema.errors import (
 )
 from ..schema.sqlite.rules.damaged_rows import damage_behind
 from ..subscribers.jobs.errors import ClaimLost, QueueStuck
-from .access.errors import Forbidden, Held, Reserved, TooManyRequests, Unauthorized
+from .access.tokens import Forbidden, Held, Reserved, TooManyRequests, Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
 

@@ -1,33 +1,336 @@
-"""Running the server until it is told to stop."""
+"""The application of a server: every door of one bus; and running it until it is to stop."""
 
 from __future__ import annotations
 
 import logging
 import signal
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from ipaddress import ip_address
+from threading import Event, Thread
+from types import TracebackType
+from typing import Any
 
+from anyio import CapacityLimiter
+from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
+from fastapi.telemetry import TelemetryConfig
 from prometheus_client import disable_created_metrics
+from starlette.applications import Starlette
+from starlette.responses import RedirectResponse
 
+from ..bus import tracing
 from ..bus.bus import Bus
 from ..schema.errors import (
+    AckbusError,
     AnsweredAgainWarning,
     NotActedUponWarning,
     Refused,
     UnknownRecipientWarning,
 )
-from ..schema.processes import raise_open_files
+from ..schema.processes import raise_open_files, start_thread
 from ..schema.stop_limit import obeyed
 from ..subscribers.jobs.errors import UnservedRequestWarning
-from .access.access import Access
-from .access.origins import LOOPBACK_NAMES, check_origin
+from .access.access import LOOPBACK_NAMES, Access, OwnOrigins, check_origin
 from .access.tokens import Tokens
-from .app import create_app, end_streams
-from .body_limit import MAX_BLOB_BYTES
-from .client_timeouts import Patience
-from .listening import Server, listen_on, server_config, url_of
+from .api.routers import ROUTERS
+from .health import Readiness
+from .health import router as health
+from .listening import (
+    MAX_BLOB_BYTES,
+    MAX_BODY_BYTES,
+    BodyLimit,
+    Patience,
+    Server,
+    listen_on,
+    server_config,
+    url_of,
+)
+from .live.feed import Feed
+from .live.sessions import ROUTERS as LIVE_ROUTERS
+from .live.streams import nowhere
+from .mcp.route import McpMount
+from .metrics import Measured, Metrics
+from .metrics import router as metrics
+from .page.files import ROUTERS as PAGE_ROUTERS
+from .problems import Problem, handle_problems
+from .waiting import DOWNLOADS, UPLOADS, Waiting, bound_threads
+
+# The application: every door of one bus that speaks HTTP.
+
+#: The request headers that operations read; a browser's preflight asks whether they are allowed.
+_HEADERS_READ = (
+    *("Authorization", "Content-Type", "If-None-Match", "If-Range", "Last-Event-ID", "Range"),
+    *("Idempotency-Key", "traceparent", "tracestate"),
+)
+
+#: Where the operations are described; /v1 itself leads there.
+_DOCUMENT = "/v1/openapi.json"
+
+
+def create_app(
+    bus: Bus,
+    access: Access,
+    *,
+    hosts: Collection[str] | None = None,
+    origins: Collection[str] = (),
+    max_blob_bytes: int = MAX_BLOB_BYTES,
+    patience: Patience | None = None,
+    pushpals: Access | None = None,
+) -> FastAPI:
+    """Return the application that serves a bus, which stays open as long as it is used.
+
+    Args:
+        bus: what is served.
+        access: authenticates requests.
+        hosts: the host names that requests may use; None: any.
+        origins: the origins whose pages may send requests, besides the server's own.
+        max_blob_bytes: the longest blob that a client may store.
+        patience: the timeouts of clients; None: the defaults.
+        pushpals: authenticates requests in PushPals' forms; None: there are none.
+    """
+    mcp = McpMount(bus.layout.directory, MAX_BODY_BYTES)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        bound_threads()
+        app.state.uploads = CapacityLimiter(UPLOADS)
+        app.state.downloads = CapacityLimiter(DOWNLOADS)
+        app.state.feed = feed = Feed(bus)
+        app.state.waiting = Waiting(feed)
+        async with mcp.lifespan(app):
+            try:
+                yield
+            finally:
+                await feed.close()
+
+    app = FastAPI(
+        title="ackbus",
+        summary="A local-first message bus for coding agents.",
+        version=version("ackbus"),
+        servers=[{"url": "/", "description": "The server that this document comes from."}],
+        redirect_slashes=False,  # a path with a slash at its end is another path, of nothing
+        docs_url=None,  # its page loads scripts from elsewhere
+        redoc_url=None,
+        openapi_url=_DOCUMENT,
+        telemetry=_telemetry(),
+        generate_unique_id_function=lambda route: route.name,
+        lifespan=lifespan,
+    )
+    app.state.bus = bus
+    app.state.access = access
+    app.state.patience = patience or Patience()
+    app.state.hang_up = lambda client: None  # a server that can sets this
+    app.state.metrics = Metrics(bus)
+    app.state.readiness = Readiness(bus)
+    app.state.protocol = None
+    _add_middleware(app, hosts, origins, max_blob_bytes)
+    handle_problems(app)
+    for router in (*PAGE_ROUTERS, health, metrics, *ROUTERS, *LIVE_ROUTERS):
+        app.include_router(router)
+    app.state.mcp = mcp
+    app.add_route("/v1", lambda request: RedirectResponse(_DOCUMENT))
+    mcp.add_to(app)
+    _document_bus(app)
+    if pushpals is not None:
+        from .pushpals.app import add_door, create_door
+
+        add_door(app, create_door(bus, pushpals))
+    app.include_router(nowhere)
+    return app
+
+
+def _add_middleware(
+    app: FastAPI, hosts: Collection[str] | None, origins: Collection[str], max_blob_bytes: int
+) -> None:
+    """Add the middleware of every request; the last that is added runs first."""
+    app.add_middleware(BodyLimit, max_blob_bytes=max_blob_bytes)
+    if origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=["*"],
+            allow_headers=_HEADERS_READ,
+            expose_headers=["Content-Range", "ETag", "Location", "Retry-After"],
+        )
+    app.add_middleware(OwnOrigins, hosts=hosts, origins=origins)
+    app.add_middleware(Measured, metrics=app.state.metrics)
+
+
+def _telemetry() -> TelemetryConfig:
+    """Return FastAPI's telemetry settings: one span a request, if this process makes spans."""
+    return {
+        "tracing": tracing.is_used(),
+        "operation_spans": False,
+        "metrics": False,
+        "logs": False,
+        "auto_configure": False,
+    }
+
+
+def end_streams(app: FastAPI) -> None:
+    """End the streams and the waiting tools of an application, so that its server can stop.
+
+    A signal handler may call it at any time, also before the application has started.
+    """
+    feed: Feed | None = getattr(app.state, "feed", None)
+    if feed is None:
+        return
+    feed.stop_soon()
+    mcp: McpMount = app.state.mcp
+    mcp.end_waiting()
+
+
+def _document_bus(app: FastAPI) -> None:
+    """Add to the document the form of problems, and whether this bus asks for a token."""
+    own = app.openapi
+
+    def document() -> dict[str, Any]:
+        made = own()
+        schemas = made.setdefault("components", {}).setdefault("schemas", {})
+        schemas["Problem"] = _schema_of_problems()
+        _allow_no_token(made, is_optional=not app.state.access.is_required())
+        return made
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def _schema_of_problems() -> dict[str, Any]:
+    """Return the schema of problems, whole: it refers to no other one."""
+    made = Problem.model_json_schema()
+    parts = made.pop("$defs")
+    (either, nothing) = made["properties"]["errors"]["anyOf"]
+    made["properties"]["errors"]["anyOf"] = [either | {"items": parts["Amiss"]}, nothing]
+    return made
+
+
+def _allow_no_token(document: dict[str, Any], *, is_optional: bool) -> None:
+    """Say of each operation whether it may be asked for without a token."""
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            if needs := [each for each in operation.get("security", ()) if each]:
+                operation["security"] = [{}, *needs] if is_optional else needs
+
+
+# The HTTP listeners of a service: each serves an application beside the service's own loop.
+#
+# An address is taken before the service begins, so that one that can't be had keeps it from
+# starting; requests are answered as soon as jobs can run, and until the service has ended.
+
+
+@dataclass(frozen=True)
+class Door:
+    """An application, and where it is to be served.
+
+    Attributes:
+        name: for people and the log.
+        listen: the address, HOST:PORT as in a configuration; the port 0 takes a free one.
+        app: the application; its `state.hang_up` becomes the way to drop a client.
+        patience: the timeouts of clients.
+        on_stop: ends what waits in the application, from any thread, so that it can stop.
+    """
+
+    name: str
+    listen: str
+    app: Starlette
+    patience: Patience = field(default_factory=Patience)
+    on_stop: Callable[[], object] = lambda: None
+
+
+class Listeners:
+    """The listeners of some doors, from `start` to the end of the `with` block.
+
+    Args:
+        doors: what is served; their addresses are taken at once.
+
+    Raises:
+        AckbusError: an address can't be had; none is taken then.
+    """
+
+    def __init__(self, doors: Iterable[Door]) -> None:
+        self._listeners: list[_Listener] = []
+        try:
+            for door in doors:
+                self._listeners.append(_Listener(door))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def urls(self) -> dict[str, str]:
+        """The URL of each door, by its name."""
+        return {each.door.name: each.url for each in self._listeners}
+
+    def start(self) -> None:
+        """Answer requests from now on; those that came before have waited.
+
+        Raises:
+            AckbusError: an application can't be served; its log says why.
+        """
+        for listener in self._listeners:
+            listener.start()
+
+    def close(self) -> None:
+        """End the requests that run, and free the addresses. Safe to repeat."""
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener.stop_soon()
+        for listener in listeners:
+            listener.close()
+
+    def __enter__(self) -> Listeners:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Listener:
+    """One door: its socket, and the thread that serves it."""
+
+    def __init__(self, door: Door) -> None:
+        self.door = door
+        host, _, port = door.listen.rpartition(":")
+        host = host.strip("[]")
+        self._socket = listen_on(host, int(port))
+        self.url = url_of(host, self._socket)
+        self._settled = Event()
+        config = server_config(door.app, door.patience)
+        self._server = Server(config, self._settled.set, door.on_stop, door.patience)
+        door.app.state.hang_up = self._server.hang_up
+        self._thread: Thread | None = None
+
+    def start(self) -> None:
+        self._thread = start_thread(self._serve, f"{self.door.name} listener")
+        self._settled.wait()
+        if not self._server.started:
+            raise AckbusError(f"{self.door.name} can't be served on {self.door.listen}")
+
+    def stop_soon(self) -> None:
+        if self._thread is not None and self._thread.is_alive():
+            self._server.stop()
+            self.door.on_stop()
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+        self._socket.close()
+
+    def _serve(self) -> None:
+        try:
+            # It exits where its application can't start, as if the process were its own.
+            with suppress(SystemExit):
+                self._server.run(sockets=[self._socket])
+        finally:
+            self._settled.set()
 
 
 @dataclass(frozen=True)

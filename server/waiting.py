@@ -8,17 +8,87 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from typing import TypeVar
 
 import anyio
+import anyio.to_thread
 from starlette.requests import Request
+from starlette.types import Receive
 
+from ..bus.bus import Bus
 from ..bus.log.filters import Wanted
-from ..schema.errors import BusBusy
+from ..schema.errors import BusBusy, InvalidInput
 from ..schema.message.message import Message
-from .disconnects import until_gone
-from .threads import in_thread
+from .access.tokens import AfterTheEnd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .live.feed import Feed
+
+# The threads in which the server uses the library.
+#
+# Each thread that touches the bus has a connection, with its files and its memory, so each kind
+# is bounded, and has its own bound where one kind would block another: operations, blobs that
+# come in and that go out (each has a thread as long as its client takes), the log reads of
+# streams (`live.history`) and tools (`mcp.protocol`). Operations that wait (for room, for an
+# answer) wait in the event loop, and take a thread only to look; tools that wait keep theirs.
+# Besides, there is one thread for each of the live feed, the hearts of agents and the health
+# check.
+
+#: How many operations run at a time; those that come meanwhile wait for a thread.
+THREADS = 16
+#: How many blobs come in at a time, and how many go out.
+UPLOADS = DOWNLOADS = 8
+
+#: How long a write waits for other writers, in seconds; the client is then told to try again. While
+#: it waits it holds a thread, and those who only read need one too.
+WRITE_TIMEOUT_S = 5.0
+
+T = TypeVar("T")
+
+
+def bound_threads() -> None:
+    """Bound the threads of the event loop that runs; FastAPI runs plain functions in them too."""
+    anyio.to_thread.current_default_thread_limiter().total_tokens = THREADS
+
+
+async def in_thread(act: Callable[[], T]) -> T:
+    """Run a function that uses the library in one of the threads."""
+    return await anyio.to_thread.run_sync(act)
+
+
+# Clients that disconnect before their response.
+
+
+async def until_gone(receive: Receive) -> None:
+    """Return when a client has disconnected. Data that it still sends is discarded."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+# The seq at which a stream begins.
+
+
+def begin_after(bus: Bus, after: int | None, last_event_id: str | None) -> int:
+    """Return the seq after which a stream begins.
+
+    Args:
+        bus: the bus.
+        after: the seq that the client asked for; None: new messages only.
+        last_event_id: the last event of a client that reconnects; it wins over `after`.
+
+    Raises:
+        InvalidInput: the last event's id is not a seq.
+        AfterTheEnd: the seq is beyond the end of the log.
+    """
+    newest = bus.log.newest_seq()
+    if last_event_id:
+        if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) < 19):
+            raise InvalidInput(f"Last-Event-ID must be a seq, not {last_event_id[:40]!r}")
+        after = int(last_event_id)
+    if after is None:
+        return newest
+    if after > newest:
+        raise AfterTheEnd(after, newest)
+    return after
+
 
 #: How many clients may wait at a time.
 MAX_WAITING = 500
@@ -29,8 +99,6 @@ _RECHECK_S = 2.0
 #: The time between two tries of clients that wait for room, in seconds: making room rings no bell.
 #: A try is work, so the clients share this interval: the more of them, the rarer each one's tries.
 _TRY_EVERY_S, _TRIES_APART_S = 0.05, 0.004
-
-T = TypeVar("T")
 
 
 class Waiting:

@@ -14,8 +14,8 @@ from itertools import chain, count
 from typing import Any, Protocol
 
 from . import json_edits
-from .json_text import Node
-from .ours import (
+from .json_edits import Node
+from .record import (
     ENTRY,
     SERVER_REFUSAL,
     bus_of,

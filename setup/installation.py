@@ -10,10 +10,8 @@ from ..schema.directory.enclosure import Enclosure
 from ..schema.errors import AckbusError, InvalidInput, Refused
 from .edits import Edit
 from .files import Change, ConfigFile
-from .ours import hook_mark, option_in
-from .parts import GLOBAL, LOCAL, PROJECT, WAIT, Scope, Wanted
-from .plugin import WAKES
-from .programs import PROGRAMS, enclosure_of, path_of
+from .programs import GLOBAL, LOCAL, PROGRAMS, PROJECT, WAIT, Scope, Wanted, enclosure_of, path_of
+from .record import WAKES, hook_mark, option_in
 from .text_edits import Section
 
 #: The section about the bus in AGENTS.md, for any agent.

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from ..schema.errors import InvalidInput, Refused
-from .ours import ENTRY, SERVER_REFUSAL, is_server_of_setup, words_of
+from .record import ENTRY, SERVER_REFUSAL, is_server_of_setup, words_of
 
 #: The beginnings of the hashes of what each version has written into a section.
 _BODIES = frozenset({"9804e899819ff464", "436a04595ffde775"})

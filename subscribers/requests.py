@@ -16,7 +16,7 @@ from ..schema.message.draft import ABSENT
 from ..schema.message.reply_types import ReplyTypes
 from .conversations.answers import PENDING, RECEIVE_WITHIN_S, Answer, answers_to, receive
 from .jobs.errors import UnservedRequestWarning
-from .queues.worker_groups import QueueWorkers
+from .queues.queue_set import QueueWorkers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

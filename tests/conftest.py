@@ -74,7 +74,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure() -> None:
     """Removes this process's views of git: a worker of xdist ends without its exit handlers."""
-    views = sys.modules.get("ackbus.git.view_folders")
+    views = sys.modules.get("ackbus.git.sealed")
     if views is not None:
         views.remove_folder()
 

@@ -6,19 +6,60 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 
-from .history import path_of
-from .plan import ENDING, cast_of, named
+from .history import ENDING, cast_of, named, path_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from .place import Place
-    from .plan import Plan
+    from .history import Place, Plan
+
+# The lifeline of an agent's process: a pipe by which its parent tells it to end.
+#
+# A byte asks the agent to end in good order. The end of the pipe, which the kernel brings about
+# when the parent is gone, ends it at once.
+
+_STDIN = 0
+
+#: The exit code of a process that lost its parent: that of an interrupted one.
+INTERRUPTED = 130
+
+
+class Lifeline:
+    """Listens to the parent in a thread of its own."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self._then: list[Callable[[], object]] = []
+        threading.Thread(target=self._listen, name="lifeline", daemon=True).start()
+
+    @property
+    def ending(self) -> bool:
+        """Whether the agent is to come to an end."""
+        return self._asked.is_set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait, but no longer than until the agent is to end."""
+        self._asked.wait(seconds)
+
+    def call_at_end(self, act: Callable[[], object]) -> None:
+        """Do something as soon as the agent is to end, for one that waits in its own way."""
+        self._then.append(act)
+        if self.ending:
+            act()
+
+    def _listen(self) -> None:
+        while os.read(_STDIN, 1):
+            self._asked.set()
+            for act in self._then:
+                act()
+        os._exit(INTERRUPTED)
+
 
 #: How long agents of one kind get to end by themselves, in seconds: they do what is left, and jobs
 #: of the dead come back when their leases end.
@@ -149,7 +190,7 @@ class Crew:
         with open(self._place.errors, "ab") as errors:
             self._processes[name] = subprocess.Popen(
                 [
-                    *(sys.executable, "-P", "-m", f"{__package__}.roles.agent"),
+                    *(sys.executable, "-P", "-m", f"{__package__}.roles"),
                     *(*arguments, str(self._lives[name]), seed),
                 ],
                 stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Histories: the intents of each process and their results, line by line.
+"""The plan of a run, and its histories: the intents of each process and their results.
 
 A line is one `write` to the process's own file, so written lines survive SIGKILL. An act has a line
 before it, its intent, and one after it: the result from the bus, or the error. An intent as the
@@ -8,18 +8,176 @@ last line leaves open whether the act took place: a killed process knows no more
 from __future__ import annotations
 
 import os
+import random
+import shutil
+import tempfile
 import time
 from dataclasses import dataclass
+from functools import cache
+from itertools import chain, cycle, islice
+from zlib import crc32
 
 import orjson
 
 from ..schema.descriptors import write_all
+from ..schema.errors import InvalidInput, Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from types import TracebackType
     from typing import Any
+
+# The plan of a run: its agents by role, its length, and the rate of kills.
+
+#: The roles; `roles/` has a module for each.
+PUBLISHER, READER, WORKER, HOLDER = "publisher", "reader", "worker", "holder"
+EXPORTER, KEEPER = "exporter", "keeper"
+
+#: The first agents of every run: one of each kind, and two where two are needed to compete.
+_FIRST = (EXPORTER, KEEPER, PUBLISHER, READER, WORKER, WORKER, HOLDER, HOLDER)
+
+#: The others, over and over. A bus has one exporter and one archiver at a time.
+_OTHERS = (PUBLISHER, READER, PUBLISHER, WORKER, READER, PUBLISHER, HOLDER)
+
+#: The fewest agents that a run can have.
+MIN_AGENTS = len(_FIRST)
+
+#: The order in which agents are told to end: what one leaves is there for those after it.
+ENDING = ((PUBLISHER, HOLDER), (WORKER,), (READER,), (KEEPER,), (EXPORTER,))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run.
+
+    Attributes:
+        agents: how many processes, at least `MIN_AGENTS`.
+        minutes: for how long they are killed; ending and proving come on top.
+        kill_every_s: the mean time between two kills, in seconds; 0: no kills.
+        seed: the seed of all random choices. It fixes the choices, not their times.
+    """
+
+    agents: int
+    minutes: float
+    kill_every_s: float
+    seed: int
+
+
+def cast_of(agents: int) -> dict[str, str]:
+    """Return the roles of the agents, by name."""
+    roles = chain(_FIRST, cycle(_OTHERS))
+    return {f"{role}-{number:03}": role for number, role in enumerate(islice(roles, agents), 1)}
+
+
+def named(cast: dict[str, str], role: str) -> list[str]:
+    """Return the agents that have a role."""
+    return [name for name, its_role in cast.items() if its_role == role]
+
+
+# The texts of messages: each follows from the message's id, so that the proof can check it.
+
+#: The sizes of texts in characters, and how often each is taken, of 100. Agents mostly say little;
+#: the last becomes a blob.
+SIZES = {40: 40, 300: 42, 4000: 15, 8000: 3}
+
+#: The types of messages: a note, a question that its reader answers, a job, and what comes of them;
+#: and what a holder of a lease writes under it.
+NOTE, ASK, ANSWER = "note", "ask", "answer"
+JOB, JOB_DONE, JOB_FAILED = "job", "job.done", "job.failed"
+TURN = "turn"
+
+#: The queue that workers share.
+QUEUE = "jobs"
+
+_WORDS = 4096
+
+
+def text_of(id: str, size: int) -> str:
+    """Return the text of a message, of `size` characters: its id, then words chosen by it."""
+    words = _words()
+    start = crc32(id.encode()) % (len(words) - size)
+    return f"{id} {words[start : start + size]}"[:size]
+
+
+@cache
+def _words() -> str:
+    """Return a long text; the same in every process."""
+    chance = random.Random(0)
+    return " ".join(
+        "".join(chance.choices("abcdefghiklmnoprstu", k=chance.randint(3, 9)))
+        for _ in range(_WORDS)
+    )
+
+
+# The directory of a run, which is removed when all went well.
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A directory for a run.
+
+    Attributes:
+        directory: the directory.
+        made: whether it was made for the run.
+    """
+
+    directory: str
+    made: bool
+
+    @property
+    def bus(self) -> str:
+        """The bus."""
+        return os.path.join(self.directory, "bus")
+
+    @property
+    def histories(self) -> str:
+        """The folder of the histories."""
+        return os.path.join(self.directory, "histories")
+
+    @property
+    def errors(self) -> str:
+        """The file with the output of the processes."""
+        return os.path.join(self.directory, "errors.txt")
+
+    @property
+    def exported(self) -> str:
+        """The folder of the exported files that are compared with a rebuild."""
+        return os.path.join(self.directory, "exported")
+
+    def remove(self) -> None:
+        """Remove the files of the run, and nothing else."""
+        for path in (self.bus, self.histories, self.exported):
+            shutil.rmtree(path, ignore_errors=True)
+        if os.path.exists(self.errors):
+            os.unlink(self.errors)
+        if self.made:
+            os.rmdir(self.directory)
+
+
+def choose_place(directory: str | None) -> Place:
+    """Return the place of the run; None makes a directory in the working directory.
+
+    Raises:
+        Refused: something is in it, which might be a bus that is in use.
+        InvalidInput: it can't be made.
+    """
+    try:
+        if directory is None:
+            made = tempfile.mkdtemp(prefix="bus-torture-", dir=os.getcwd())
+            return Place(made, made=True)
+        real = os.path.realpath(directory)
+        there = os.path.exists(real)
+        os.makedirs(real, mode=0o700, exist_ok=True)
+        if os.listdir(real):
+            raise Refused(
+                f"{directory} is not empty, and the torture takes a directory of its own;"
+                " name one that is empty, or not there yet"
+            )
+        return Place(real, made=not there)
+    except OSError as error:
+        raise InvalidInput(f"can't use {directory or '.'}: {error.strerror}") from error
+
 
 #: The end of a history that holds its last line, in bytes.
 _TAIL_BYTES = 4096

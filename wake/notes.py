@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..schema.directory.folder import Obstructed
 from ..schema.directory.ignoring import keep_out_of_git
-from .errors import NotWoken
+from .terminals import NotWoken
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

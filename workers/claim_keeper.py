@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 
 from ..schema.errors import AckbusError
-from ..schema.message.limits import MAX_TYPE_CHARS
+from ..schema.message.names import MAX_TYPE_CHARS
 from ..schema.processes import start_thread
 from ..schema.queries import engine_of
 from ..subscribers.jobs.errors import ClaimLost
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import Event, Thread
 
-    from ..bus.presence.heartbeat_thread import Heart
+    from ..bus.heartbeat_thread import Heart
     from ..subscribers.jobs.claims import Claim
     from ..subscribers.queues.queue import Queue
 

@@ -6,18 +6,19 @@ its own thread, so that results of about the same time are written in one transa
 
 from __future__ import annotations
 
+import asyncio
 import time
 from functools import partial
 from queue import Empty, SimpleQueue
 
 from ..bus import tracing
 from ..schema.callbacks import refuse_unrun
+from ..schema.processes import start_thread
 from ..subscribers.jobs.claims import Outcome
 from .work import Result, do, result_of, result_of_error, unless_writing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Awaitable, Callable, Sequence
     from concurrent.futures import Executor as PythonExecutor
     from concurrent.futures import Future
@@ -47,6 +48,42 @@ if TYPE_CHECKING:
 
         def close(self) -> None:
             """Release all resources; no work runs any more."""
+
+# Awaiting what blocks, in a thread of its own.
+
+
+async def in_thread(call: Callable[[], int], name: str, stop: Callable[[], None]) -> int:
+    """Call something in a thread, and return what it returns, or raise what it raises.
+
+    Args:
+        call: what blocks.
+        name: the thread's.
+        stop: makes `call` return soon: when this is cancelled, it still waits for that.
+    """
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+
+    def settle(how: Callable[[], None]) -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(lambda: None if ended.done() else how())
+
+    def run() -> None:
+        try:
+            value = call()
+        except BaseException as error:  # the awaiting coroutine is to have it
+            failure = error
+            settle(lambda: ended.set_exception(failure))
+        else:
+            settle(lambda: ended.set_result(value))
+
+    thread = start_thread(run, name)
+    try:
+        return await ended
+    except asyncio.CancelledError:
+        stop()
+        raise
+    finally:
+        await loop.run_in_executor(None, thread.join)
 
 
 #: For how long ends wait for others before they are written together, in seconds; and so much

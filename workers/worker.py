@@ -5,12 +5,19 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import warnings
 from contextlib import nullcontext
 
+from ..bus import tracing
 from ..bus.doorbell import listen
 from ..bus.leases import DEFAULT_LEASE_S, duration_of
 from ..schema.arguments import with_checked_arguments
-from ..schema.callbacks import check_coroutine_function, check_plain, is_coroutine_function
+from ..schema.callbacks import (
+    Failures,
+    check_coroutine_function,
+    check_plain,
+    is_coroutine_function,
+)
 from ..schema.errors import (
     AckbusError,
     BusBusy,
@@ -20,35 +27,190 @@ from ..schema.errors import (
     NotFound,
     Refused,
 )
+from ..schema.message.names import check_type
+from ..schema.message.patterns import not_acted_upon
+from ..schema.message.reply_types import ReplyTypes
 from ..schema.queries import engine_of
-from ..subscribers.jobs.errors import ClaimLost
-from ..subscribers.jobs.hops import MAX_HOPS, WARN_HOPS
+from ..subscribers.jobs import jobs as states
+from ..subscribers.jobs.errors import ClaimLost, HopsWarning
+from ..subscribers.jobs.outcomes import (
+    MAX_HOPS,
+    WARN_HOPS,
+    answer_to,
+    end_state,
+    hops_of,
+    is_tried_again,
+    last_words,
+)
 from ..subscribers.queues.clock_back import ClockBack
 from ..subscribers.queues.queue import MAX_CLAIMS, Queue
-from ..subscribers.queues.worker_groups import QueueWorkers
+from ..subscribers.queues.queue_set import QueueWorkers
 from .claim_keeper import Keeper
-from .commands.saved_state import WorkerStates
+from .commands.json_contract import WorkerStates
 from .executors import Inline, Tasks, Threads
-from .log_messages import Reports
-from .processes.end_deadlines import GRACE_S
-from .work import Function, not_storable
-from .worker_replies import Answers
+from .processes.stop_switch import GRACE_S
+from .work import Function, Result, not_storable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from ..bus.bus import Bus
     from ..bus.doorbell import Listener
-    from ..schema.message.message import Message
-    from ..subscribers.jobs.claims import Claim
+    from ..schema.message.draft import Draft
+    from ..schema.message.message import Message, Receipt
+    from ..subscribers.jobs.claims import Claim, Outcome
+    from ..subscribers.jobs.policy import Policy
     from .executors import Ended, Executor
-    from .work import Result, Work
+    from .work import Work
+
+# The log messages of a worker: failed attempts, and conversations that look like loops.
+
+#: How much of an error is told in a line of the log; the claim has more.
+_MAX_TOLD_CHARS = 300
+
+#: Of how many conversations a worker remembers that it has warned.
+_MAX_REMEMBERED = 1000
+
+_log = logging.getLogger("ackbus.worker")
+
+
+class Reports:
+    """Tells of the ends that one worker has written down.
+
+    Args:
+        warn_hops: from how many hops on it warns of a conversation, once for each.
+        max_hops: how many are refused.
+
+    Raises:
+        InvalidInput: one of them is less than 1.
+    """
+
+    def __init__(self, warn_hops: int, max_hops: int) -> None:
+        if warn_hops < 1 or max_hops < 1:
+            raise InvalidInput("warn_hops and max_hops must be at least 1")
+        self.max_hops = max_hops
+        self._warn_hops = warn_hops
+        self._warned: dict[str, None] = {}
+        self._failures = Failures()
+
+    def ended(
+        self, policy: Policy, claim: Claim, result: Result, error: AckbusError | None
+    ) -> None:
+        """Tell how an attempt failed, or why its end was not written down as it was.
+
+        The first failure of each kind of a handler comes with its traceback.
+        """
+        raised, outcome = result.error, result.outcome
+        if error is not None:
+            text = str(error)
+        elif outcome is not None and outcome.error is not None:
+            why = outcome.error.partition("\n")[0][:_MAX_TOLD_CHARS]
+            text = f"message {claim.message.seq}: {why} ({_what_follows(policy, claim, outcome)})"
+        else:
+            return
+        if raised is None:
+            _log.warning("%s", text)
+        else:
+            self._failures.tell(_log, text, raised, logging.WARNING)
+
+    def held_up(self, is_new: bool, text: str, *values: object) -> None:
+        """Warn of what holds the worker up; once, since it will be tried again and again."""
+        _log.log(logging.WARNING if is_new else logging.DEBUG, text, *values)
+
+    def followed(self, message: Message, receipts: Sequence[Receipt]) -> None:
+        """Warn if what has followed from a message has come far; once for its conversation.
+
+        Args:
+            message: whose job has ended.
+            receipts: of what was published then, which may be conversations of their own.
+        """
+        hops = hops_of(message) + 1
+        if not receipts or hops < self._warn_hops:
+            return
+        is_known = message.conversation in self._warned
+        self._remember(message.conversation, *(receipt.id for receipt in receipts))
+        if is_known:
+            return
+        warnings.warn(
+            f"conversation {message.conversation}: what followed from message {message.seq} is"
+            f" {hops} hops from its start, and the limit is {self.max_hops}. See whether an answer,"
+            " or an event, feeds the queue that it came from",
+            HopsWarning,
+            stacklevel=2,
+        )
+
+    def _remember(self, *conversations: str) -> None:
+        self._warned |= dict.fromkeys(conversations)
+        while len(self._warned) > _MAX_REMEMBERED:
+            del self._warned[next(iter(self._warned))]
+
+
+def _what_follows(policy: Policy, claim: Claim, outcome: Outcome) -> str:
+    """Return what becomes of a job after a failed attempt, and the command for a person."""
+    attempt = f"attempt {claim.attempt} of {claim.max_attempts}"
+    if is_tried_again(policy, claim, outcome):
+        return f"{attempt}; another follows"
+    seq = claim.message.seq
+    if end_state(policy, outcome) == states.DEAD:
+        return f"{attempt}; the job is dead: see 'bus dead show {seq}'"
+    return f"no other follows; 'bus job retry {seq}' tries the job again"
+
+
+# The answers of a worker: one message for each job that is over, in its conversation.
+
+
+class Answers:
+    """Makes the messages that tell how a job ended.
+
+    Args:
+        group: who answers.
+        success, failure: the types of the answers; None follows the convention of `ReplyTypes`.
+        is_silent: answers nothing, so that others can.
+
+    Attributes:
+        is_silent: as given.
+
+    Raises:
+        InvalidInput: a type is none.
+    """
+
+    def __init__(
+        self, group: str, success: str | None, failure: str | None, *, is_silent: bool = False
+    ) -> None:
+        if is_silent and (success or failure):
+            raise InvalidInput("a worker that does not answer has no types of answers")
+        for type in (success, failure):
+            if type is not None:
+                check_type(type)
+        self._group = group
+        self._success, self._failure = success, failure
+        self.is_silent = is_silent
+        self._last_words = last_words(group, failure)
+
+    def to(self, message: Message, result: Result) -> list[Draft]:
+        """Return what is to be published if the job is over by this result."""
+        assert result.outcome is not None
+        types = ReplyTypes.of(message.type, self._success, self._failure)
+        by_status = {"completed": types.success, "timed_out": types.timed_out}
+        type = by_status.get(result.outcome.status, types.failure)
+        drafts = tracing.traced(result.drafts, tracing.child_trace(message.headers))
+        for words in filter(None, (not_acted_upon(draft.type) for draft in drafts)):
+            _log.warning("what follows from message %s: %s", message.seq, words)
+        if type is None or self.is_silent:
+            return drafts
+        answer = answer_to(
+            message, type, result.payload, sender=self._group, headers=result.headers
+        )
+        return drafts if answer is None else [*drafts, answer]
+
+    def last_words(self, message: Message, state: str, why: str) -> Iterable[Draft]:
+        """Return what is to be published when the job is over because its workers were lost."""
+        return () if self.is_silent else self._last_words(message, state, why)
+
 
 #: The longest wait for work, in seconds: what a writer that never rings the bell has to wait.
 RECHECK_S = 0.25
-
-_log = logging.getLogger("ackbus.worker")
 
 
 @with_checked_arguments
@@ -175,7 +337,7 @@ class Worker:
         """
         import asyncio
 
-        from .in_thread import in_thread
+        from .executors import in_thread
 
         check_coroutine_function(handler, "run_async", instead="run takes plain functions")
         loop = asyncio.get_running_loop()

@@ -3,35 +3,50 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .demands import TO_ACT
+from .access_settings import Access, webhooks
+from .checksums import access_fault, compare, is_secure, read_seal, unsealed
 from .faults import ConfigFaults, Fault, without_values
-from .files.checksums import access_fault, compare, is_secure, read_seal, unsealed
-from .files.merge import graft
-from .files.reading import hash_of, path_from
-from .files.sources import ROOT, gather
-from .files.variables import environment_of, fill
-from .files.yaml_tree import Map
-from .origin import NAMED
-from .records import Frozen, Secret
-from .settings.access_settings import Access
-from .settings.flow_settings import pipelines, routes
-from .settings.plugin_settings import plugin_settings
-from .settings.shapes import ServiceShape, StateShape
-from .settings.validation import Validation
-from .settings.webhook_settings import webhooks
+from .flows import Frozen, Secret
+from .plugin_settings import pipelines, plugin_settings, routes
+from .reading import hash_of, path_from
+from .shapes import ServiceShape, StateShape, Validation
 from .snapshot import AdmissionConfig, AmendmentsConfig, Config, ServiceConfig
+from .sources import NAMED, ROOT, gather, graft
+from .yaml_tree import Map, environment_of, fill
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .demands import Demands
-    from .files.sources import Sources
-    from .files.variables import Filling
-    from .origin import Origin
+    from .sources import Origin, Sources
+    from .yaml_tree import Filling
+
+# Demands on a configuration: what must hold of it before it is taken, beside its form.
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """Things that are refused, and not only told.
+
+    Attributes:
+        variables: a variable that is not defined.
+        seal: tokens, scopes and webhooks that are not as they were sealed.
+        plugins: a plugin that can't be loaded.
+    """
+
+    variables: bool = True
+    seal: bool = True
+    plugins: bool = False
+
+
+#: For what acts by a configuration, and for a check.
+TO_ACT = Demands()
+
+#: For what only looks: it has no secrets, and shows what is there.
+TO_LOOK = Demands(variables=False, seal=False)
 
 #: The keys of the top. Those of Ductile that have no effect here are warned of.
 _KEYS = (

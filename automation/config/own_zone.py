@@ -10,8 +10,38 @@ from functools import lru_cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ...schema.errors import InvalidInput
-from .files.reading import read_bytes
-from .named_zone import named_zone, refuse_leap_seconds
+from .reading import read_bytes
+
+# Time zones by their names, but for those that no clock of ours goes by.
+
+#: The zones of clocks that count leap seconds, which Python reads, and shows at wrong hours.
+_WITH_LEAP_SECONDS = "right/"
+
+#: Where a file of a zone tells how many leap seconds it has: four bytes of its header.
+_LEAPS = slice(28, 32)
+
+
+def named_zone(name: str) -> ZoneInfo:
+    """Return a zone of the IANA database.
+
+    Raises:
+        ZoneInfoNotFoundError: there is none of this name, or it counts leap seconds.
+        ValueError, OSError: the name leads out of the database, or to a folder.
+    """
+    if name.startswith(_WITH_LEAP_SECONDS):
+        raise ZoneInfoNotFoundError(name)
+    return ZoneInfo(name)
+
+
+def refuse_leap_seconds(data: bytes) -> None:
+    """Refuse the content of a file of a zone that counts leap seconds.
+
+    Raises:
+        ValueError: it does.
+    """
+    if any(data[_LEAPS]):
+        raise ValueError("it counts leap seconds")
+
 
 #: The zone of the machine: a link to a file of the database, or a copy of one.
 _LOCALTIME = "/etc/localtime"

@@ -1,4 +1,4 @@
-"""A configuration that was taken: frozen records, which a running job may keep for its life.
+"""A configuration as frozen records, with its webhooks; and the part that may be shown.
 
 Nothing of the libraries that read and check a configuration is in here, so that who only uses one
 loads none of them. Times are seconds, sizes bytes, and each name says so.
@@ -6,20 +6,135 @@ loads none of them. Times are seconds, sizes bytes, and each name says so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import base64
+import binascii
+import re
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Literal
 
 from ...schema.directory.file_trust import Owners
-from .records import NOWHERE, Frozen, Place, Secret
+from .faults import shares_piece
+from .flows import NOWHERE, Frozen, Place, Secret
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Any
 
     from .faults import Fault
     from .flows import Pipeline, Route
-    from .webhooks import WebhooksConfig
+
+# The key that a secret of a webhook stands for.
+
+#: The beginning of secrets of the standard form; the rest is the key, in base64.
+_STANDARD_PREFIX = "whsec_"
+
+
+def key_of(secret: str, form: str) -> bytes:
+    """Return the key of a secret: its bytes, but in the standard form, which has it in base64.
+
+    Raises:
+        ValueError: it has another form; the secret is not repeated.
+    """
+    if form != "standard":
+        return secret.encode(errors="surrogateescape")  # a variable may be any bytes
+    text = secret.removeprefix(_STANDARD_PREFIX)
+    try:
+        key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise ValueError("a secret of the standard form is whsec_ and base64") from error
+    if not key:
+        raise ValueError("a secret of the standard form is whsec_ and base64")
+    return key
+
+
+# Webhooks in, as a configuration has them: the listener, and the paths that it takes.
+
+#: The forms of signatures: `automation/webhooks.py` says what each signs.
+SignatureFormat = Literal["plain", "standard", "stripe"]
+
+#: How far a signed time may be from now, in seconds, as senders' documents ask for.
+REPLAY_WINDOW_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class PartOf:
+    """A part of a request: a header, or a field of the JSON object that its body is."""
+
+    where: Literal["header", "body"]
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.where}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A count of requests in a time; as many may come at once."""
+
+    count: int
+    per_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookEndpoint:
+    """A path that takes signed requests.
+
+    Each is a job of its plugin, a run of its pipeline, or else an event that begins pipelines.
+
+    Attributes:
+        path, name: where it listens; the name is the path unless it has one.
+        plugin, command: the job.
+        pipeline: the run.
+        event_type, event_type_from: the type of the event, and a part of the request that is added
+            to it after a dot, or is the type where there is no other.
+        secret_ref, previous_secret_ref: the tokens with the secret, and with the one before it.
+        signature_prefix: what a plain signature begins with; None takes bare ones and ``sha256=``.
+        replay_window_s: how far a signed time may be from now.
+        max_body_bytes: a longer body is refused.
+        delivery_id: the part of the request that is the same when a delivery is repeated.
+        rate: how many signed requests are taken; None is no limit.
+    """
+
+    path: str
+    name: str = ""
+    plugin: str | None = None
+    command: str = "handle"
+    pipeline: str | None = None
+    event_type: str | None = None
+    event_type_from: PartOf | None = None
+    secret_ref: str
+    secret: Secret
+    previous_secret_ref: str | None = None
+    previous_secret: Secret | None = None
+    signature_header: str
+    signature_prefix: str | None = None
+    signature_format: SignatureFormat = "plain"
+    replay_window_s: float = REPLAY_WINDOW_S
+    max_body_bytes: int = 1_048_576
+    delivery_id: PartOf | None = None
+    rate: Rate | None = None
+    place: Place = field(default=NOWHERE, compare=False)
+
+    @property
+    def target(self) -> str:
+        """A word for what a request becomes: a job, a run, or an event."""
+        if self.plugin is not None:
+            return f"{self.plugin}.{self.command}"
+        if self.pipeline is not None:
+            return f"pipeline {self.pipeline}"
+        parts = [self.event_type, self.event_type_from and f"<{self.event_type_from}>"]
+        return f"event {'.'.join(part for part in parts if part)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhooksConfig:
+    """The listener of webhooks, and its paths."""
+
+    listen: str = "127.0.0.1:8081"
+    endpoints: tuple[WebhookEndpoint, ...] = ()
+
 
 #: The seconds that each command may take, unless its plugin's `timeouts` say otherwise.
 TIMEOUTS_S = {"poll": 60.0, "handle": 120.0, "health": 10.0, "init": 30.0}
@@ -258,3 +373,152 @@ class Config:
         """Return the schedules of the plugins that are enabled, by plugin and id."""
         enabled = [plugin for plugin in self.plugins.values() if plugin.enabled]
         return {(each.plugin, each.id): each for plugin in enabled for each in plugin.schedules}
+
+
+# Redaction: the part of a configuration that may be shown.
+
+REDACTED = "[REDACTED]"
+
+#: The settings whose inner names are no settings of ours.
+_FREE = ("config", "payload")
+
+#: Fields that are no settings, and the units in the names of fields, which settings have not.
+_NOT_SHOWN = ("variables", "unfilled", "owners")
+_UNIT = re.compile(r"_(s|ms|bytes|minute)$")
+
+#: Fields that stand elsewhere in the files.
+_MOVED = {"service.state_path": "state.path"}
+
+#: Words in the name of a setting that make its value a secret.
+_SECRET = re.compile(
+    r"secret|passw|passphrase|token|credential|private|bearer|authori[sz]ation|cookie"
+    r"|webhook_url|dsn"
+    r"|(^|[_\-.])(key|keys|auth|pwd|pat)([_\-.]|$)|api_?key",
+    re.IGNORECASE,
+)
+#: Names that only sound like it: they say where a secret is.
+_HARMLESS = re.compile(
+    r"(previous_)?secret_ref|tokens?_file|.*_env|.*_header|key_id|scopes_(file|hash)"
+)
+
+
+def is_secret_key(name: str) -> bool:
+    """Tell whether the value of a setting of this name is a secret."""
+    return _SECRET.search(name) is not None and _HARMLESS.fullmatch(name) is None
+
+
+def shown(config: Config) -> dict[str, Any]:
+    """Return a configuration as JSON has it, with no secret in it.
+
+    Secrets, and the values of settings whose names say that they are, become [REDACTED]; what came
+    from a variable is shown as it stands in the files, also where it is a number by now.
+    """
+    variables = {secret.reveal(): name for name, secret in config.variables.items()}
+    return _Shown(variables, config.unfilled).record(config, "")
+
+
+class _Shown:
+    """Shows values, and knows which of them come from variables."""
+
+    def __init__(self, variables: Mapping[str, str], unfilled: Mapping[str, str]) -> None:
+        self._variables = variables
+        self._unfilled = unfilled
+        self._long = sorted(filter(_is_long, variables), key=len, reverse=True)
+
+    def record(self, record: Any, path: str) -> dict[str, Any]:
+        """Return a record that stands under a path of the configuration."""
+        place = getattr(record, "place", None)
+        if place and place.path and not place.path.startswith(f"{path}."):  # of a part of it
+            path = place.path
+        names = [each.name for each in fields(record) if each.type != "Place"]
+        names = [name for name in names if name not in _NOT_SHOWN]
+        keys = {name: self._path_of(name, path) for name in names}
+        is_elsewhere = self._has_other(path, set(keys.values()))
+        found = {}
+        for name, inner in keys.items():
+            value = getattr(record, name)
+            is_derived = path != "" and self._has_under(path) and self._is_derived(name, value)
+            if (is_derived and inner not in self._unfilled) or (
+                is_elsewhere and name != "name" and not self._is_whole(value)
+            ):
+                found[name.rstrip("_")] = self._unfilled.get(inner, REDACTED)
+            else:
+                found[name.rstrip("_")] = self._value(value, name, inner)
+        return found
+
+    def _path_of(self, name: str, path: str) -> str:
+        """Return the path of the setting that a field is made of."""
+        key = name.rstrip("_")
+        short = _UNIT.sub("", key)
+        above = f"{path}." if path else ""
+        paths = [f"{above}{each}" for each in (key, short, key.replace("_", "-"))]
+        paths.append(_MOVED.get(f"{above}{key}", paths[0]))
+        return next((each for each in paths if self._has_under(each)), paths[0])
+
+    def _has_under(self, path: str) -> bool:
+        inner = (f"{path}.", f"{path}[")
+        return any(each == path or each.startswith(inner) for each in self._unfilled)
+
+    def _has_other(self, path: str, known: set[str]) -> bool:
+        """Whether a setting of a record came from a variable, and is none of its fields."""
+        ends = tuple(f"{each}{end}" for each in known for end in (".", "["))
+        return bool(path) and any(
+            each.startswith(f"{path}.") and each not in known and not each.startswith(ends)
+            for each in self._unfilled
+        )
+
+    def _is_derived(self, name: str, value: Any) -> bool:
+        """Whether a field may be made of a value that came from a variable: it shows a part."""
+        if name == "hash":
+            return True
+        if not isinstance(value, str) or not value or name == "name":
+            return False
+        return any(value in each or shares_piece(value, each) for each in self._variables)
+
+    @staticmethod
+    def _is_whole(value: Any) -> bool:
+        """Whether a value has parts, each of which is looked at by itself."""
+        return value is None or isinstance(value, dict | list | tuple) or is_dataclass(value)
+
+    def _value(self, value: Any, name: str, path: str, is_free: bool = False) -> Any:
+        """Return a value as it is shown; in a free one, the names of settings are the author's."""
+        has_parts = isinstance(value, dict | list | tuple)
+        is_secret = is_free and is_secret_key(name) and value and not has_parts
+        if isinstance(value, Secret) or is_secret:
+            return REDACTED
+        if path in self._unfilled:
+            return self._unfilled[path]
+        return self._inner(value, name, path, is_free)
+
+    def _inner(self, value: Any, name: str, path: str, is_free: bool) -> Any:
+        if is_dataclass(value):
+            return self.record(value, path)
+        if isinstance(value, dict):
+            free = is_free or name in _FREE
+            return {
+                str(key): self._value(each, str(key), f"{path}.{key}", free)
+                for key, each in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [
+                self._value(each, name, f"{path}[{number}]", is_free)
+                for number, each in enumerate(value)
+            ]
+        if isinstance(value, frozenset):
+            return REDACTED if self._has_under(path) else sorted(value)
+        return self._scalar(str(value) if isinstance(value, Path) else value)
+
+    def _scalar(self, value: Any) -> Any:
+        if value is None or isinstance(value, bool):
+            return value
+        if variable := self._variables.get(str(value)):
+            return f"${{{variable}}}"
+        if isinstance(value, str):
+            for filled in self._long:
+                value = value.replace(filled, f"${{{self._variables[filled]}}}")
+        return value
+
+
+def _is_long(value: str) -> bool:
+    """Tell whether a value is so long that it is no part of other words by chance."""
+    return len(value) >= 6

@@ -4,25 +4,183 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from dataclasses import replace
+import time
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from ...bus import tracing
+from ...bus.doorbell import listen
 from ...schema.errors import NotFound
 from ...schema.message.draft import Draft
-from ...schema.message.limits import MAX_ID_CHARS
-from ...subscribers.jobs.errors import QueueNotFound
-from ...subscribers.jobs.hops import HOPS, hops_of
-from ...subscribers.jobs.jobs import Jobs
-from ...subscribers.jobs.policy import AUTOMATION
-from ...subscribers.jobs.work_headers import work_headers
+from ...schema.message.names import MAX_ID_CHARS
+from ...subscribers.jobs.claims import Claims
+from ...subscribers.jobs.errors import QueueMismatch, QueueNotFound
+from ...subscribers.jobs.jobs import SUCCEEDED, Jobs
+from ...subscribers.jobs.outcomes import HOPS, hops_of
+from ...subscribers.jobs.policy import AUTOMATION, work_headers
 from ...subscribers.queues.queue import Queue
-from . import switches
-from .job_request import AGENTS, Duplicate, Submitted
+from ...subscribers.queues.queue_changes import change_policy
+from ...subscribers.queues.queues import Queues
+from . import events
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from typing import Any
+
     from ...bus.bus import Bus
-    from .job_request import Answer, JobRequest
+    from ...schema.message.message import Message
+    from ...subscribers.jobs.jobs import Job
+    from ...subscribers.queues.queues import QueueInfo
+    from ..config.snapshot import ServiceConfig
+    from ..plugins.discovery import Plugin
+
+# Requests for jobs of plugins, and what the queue makes of one.
+
+#: The producers of jobs.
+SubmittedBy = Literal["scheduler", "webhook", "route", "cli", "api"]
+
+#: The name under which each of them publishes.
+AGENTS: dict[str, str] = {
+    "scheduler": "scheduler",
+    "webhook": "webhook",
+    "route": "router",
+    "cli": "cli",
+    "api": "api",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer of a condition: whether it holds, and the id of the event that says so."""
+
+    holds: bool
+    event_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """A job that is wanted.
+
+    Attributes:
+        plugin, command: what is to run.
+        payload: any JSON value.
+        submitted_by: who asks.
+        dedupe_key: what the job is about; jobs of one key, plugin and command run one by one.
+        dedupe_ttl_s: for how long a success keeps it out, instead of the service's own; such a
+            request is kept out by a job that waits or runs, too.
+        event: of a `handle`: type, source, timestamp, event_id and dedupe_key of the event.
+        context_id: the context of its pipeline.
+        parent: the message that it follows: it joins its conversation.
+        parent_job_id, source_event_id: where it comes from, by ids.
+        origin: `pipeline`, `step`, `schedule`, `nominal`, `alarm`, as far as they apply.
+        id: of the job; one that is derived makes a repetition harmless.
+        answer: of a condition, whose job is over by that; None of all other jobs.
+        behind: the id of the event of a condition that the job follows: its parent, once stored.
+    """
+
+    plugin: str
+    command: str
+    payload: object = None
+    submitted_by: SubmittedBy
+    dedupe_key: str | None = None
+    dedupe_ttl_s: float | None = None
+    event: Mapping[str, object] | None = None
+    context_id: str | None = None
+    parent: Message | None = None
+    parent_job_id: str | None = None
+    source_event_id: str | None = None
+    origin: Mapping[str, str] = field(default_factory=dict)
+    id: str | None = None
+    answer: Answer | None = None
+    behind: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A job that was taken in.
+
+    Attributes:
+        job_id, seq: of its message.
+        queue: where it waits.
+    """
+
+    job_id: str
+    seq: int
+    queue: str
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """A job that was kept out.
+
+    Attributes:
+        job_id, seq: of the job that was there.
+        dedupe_key: which both have; "" where they have the same id.
+    """
+
+    job_id: str
+    seq: int
+    dedupe_key: str
+
+
+# Waiting for a job: until no other attempt follows.
+
+#: The longest wait without a look, in seconds: the end of a job may ring nobody.
+_RECHECK_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """A job as a caller sees it.
+
+    Attributes:
+        job_id, seq: of its message.
+        state: `queued`, `running`, `succeeded`, `dead` or `cancelled`.
+        attempt: the attempt that is next, runs, or was the last.
+        result: what its plugin said of it in the end, or None.
+        error: why its last attempt failed, or None.
+    """
+
+    job_id: str
+    seq: int
+    state: str
+    attempt: int
+    result: str | None
+    error: str | None
+
+
+def outcome_of(bus: Bus, done: Submitted, timeout_s: float | None = None) -> JobOutcome:
+    """Wait until a job is over, or the time is, and return what became of it."""
+    job = wait_for_job(bus, done.seq, done.queue, timeout_s)
+    claims = Claims.of(bus).of_job(Queues(bus).get(done.queue), done.seq)
+    result = claims[-1].result if claims and job.state == SUCCEEDED else None
+    return JobOutcome(done.job_id, done.seq, job.state, job.attempt, result, job.error)
+
+
+def job_of(bus: Bus, seq: int, queue: str) -> Job:
+    """Return the job of a message in a queue."""
+    return next(job for job in Jobs.of(bus).of_message(seq) if job.queue == queue)
+
+
+def wait_for_job(bus: Bus, seq: int, queue: str, timeout_s: float | None = None) -> Job:
+    """Wait until a job is over, or the time is, and return it as it is then.
+
+    Args:
+        bus: the bus.
+        seq: of its message.
+        queue: where it is.
+        timeout_s: how long to wait, in seconds; None waits as long as it takes.
+    """
+    end = None if timeout_s is None else time.monotonic() + timeout_s
+    with listen(bus) as listener:
+        while True:
+            job = job_of(bus, seq, queue)
+            left_s = _RECHECK_S if end is None else end - time.monotonic()
+            if job.ended_at_ms is not None or left_s <= 0:
+                return job
+            listener.wait(min(_RECHECK_S, left_s))
+
 
 #: The queue of a plugin is named by this and its name; the types of its jobs begin with it.
 PREFIX = "plugin."
@@ -74,7 +232,7 @@ class Submission:
             return Duplicate(receipt.id, receipt.seq, "")
         job = self._bus.get(receipt.seq)
         assert job is not None
-        queue = switches.record(self._bus, job, answer, request.dedupe_key)
+        queue = events.record(self._bus, job, answer, request.dedupe_key)
         return Submitted(receipt.id, receipt.seq, queue)
 
     def outstanding(self, plugin: str, command: str, *, submitted_by: str | None = None) -> int:
@@ -165,3 +323,87 @@ def _headers(request: JobRequest, key: str | None) -> dict[str, object]:
 
 def _window_s(request: JobRequest, key: str | None) -> float | None:
     return None if key is None else request.dedupe_ttl_s
+
+
+# The queues of plugins: one for each, whose policy follows the configuration.
+
+#: The error of jobs whose plugin is not in the configuration any more.
+REMOVED = "plugin removed"
+
+_queue_log = logging.getLogger("ackbus.automation.queues")
+
+
+def queue_of(plugin: str) -> str:
+    """Return the name of the queue of a plugin."""
+    return PREFIX + plugin
+
+
+def queues_of_plugins(bus: Bus) -> list[QueueInfo]:
+    """Return the queues of all plugins, in use or not; others may have names like theirs."""
+    return [
+        info
+        for info in Queues(bus).list()
+        if info.name.startswith(PREFIX) and info.policy.addressed == AUTOMATION
+    ]
+
+
+def follow(bus: Bus, plugin: Plugin, service: ServiceConfig) -> None:
+    """Make the queue of a plugin, or let its policy follow the configuration.
+
+    Raises:
+        QueueMismatch: somebody has made a queue of its name for other messages.
+    """
+    name, rules = queue_of(plugin.name), _rules(plugin, service)
+    pattern = f"{name}.*"
+    try:
+        info = Queues(bus).get(name)
+    except QueueNotFound:
+        Queue.create(bus, name, pattern, **rules)
+        return
+    if info.pattern != pattern:
+        raise QueueMismatch(
+            f"queue {name!r} exists and takes in {info.pattern}, not {pattern}; plugin"
+            f" {plugin.name!r} needs its name"
+        )
+    changed = {rule: value for rule, value in rules.items() if getattr(info.policy, rule) != value}
+    if changed:
+        change_policy(bus, name, by=AUTOMATION, **changed)
+
+
+def bury_removed(bus: Bus, in_use: Collection[str]) -> int:
+    """Make dead letters of the jobs that wait for plugins which are not in use any more.
+
+    Args:
+        bus: the bus.
+        in_use: the plugins that the configuration has, loaded or not.
+
+    Returns:
+        How many there were.
+    """
+    count = 0
+    for info in queues_of_plugins(bus):
+        plugin = info.name.removeprefix(PREFIX)
+        if plugin not in in_use:
+            buried = Queue(bus, info).jobs.bury(REMOVED)
+            if buried:
+                _queue_log.warning(
+                    "%s jobs are dead: %s", buried, REMOVED, extra={"plugin": plugin}
+                )
+            count += buried
+    return count
+
+
+def _rules(plugin: Plugin, service: ServiceConfig) -> dict[str, Any]:
+    retry = plugin.settings.retry
+    return {
+        "addressed": AUTOMATION,
+        "hides": "all",
+        "retry": "failures",
+        "on_lost": "requeue",
+        "ordering": "fifo",
+        "max_attempts": retry.max_attempts,
+        "backoff_s": round(retry.backoff_base_s, 3),
+        "max_running": plugin.parallelism,
+        "max_running_per_key": 1,
+        "dedupe_window_s": round(service.dedupe_ttl_s, 3),
+    }

@@ -1,4 +1,4 @@
-"""Discovery: the plugins of all roots, with what the operator says of each.
+"""Discovery: the plugins of all roots, whether each is trusted, and references to them.
 
 The roots are looked through in their order, and the first plugin of a name is the one. A plugin
 that may not run, or whose manifest has a fault, is left out, and says why; the others are there.
@@ -6,25 +6,118 @@ that may not run, or whose manifest has a fault, is left out, and says why; the 
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import orjson
 
 from ...schema.directory.file_trust import Distrusted, check
 from ...schema.errors import NotFound
 from ..config.faults import Fault, near
-from ..config.files.reading import hash_of, read_bytes
-from ..config.records import Frozen
+from ..config.flows import SWITCH, Frozen
+from ..config.reading import NO_PATH, hash_of, read_bytes
+from ..config.snapshot import TIMEOUTS_S
 from .manifest import Manifest, name_in, read_manifest
-from .trust import MANIFEST, faults_of_folder, faults_of_program, links_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from ..config.snapshot import Config, PluginConfig
+    from ...schema.directory.file_trust import Owners
+    from ..config.flows import Place, Step
+    from ..config.snapshot import Config, PluginConfig, WebhookEndpoint
     from .manifest import Command
+
+# Trust: which folders hold plugins that may run.
+#
+# A plugin lies under one of the roots that the operator named, whatever links lead there, and
+# nobody else owns it, can write into it, or can put another one in its place. Its program is a
+# file of it that the service's user may execute.
+
+#: The file of a plugin that names its program.
+MANIFEST = "manifest.yaml"
+
+
+def faults_of_folder(folder: Path, roots: Sequence[Path], owners: Owners) -> Iterator[str]:
+    """Yield why no plugin of a folder may run, nothing where one may.
+
+    Args:
+        folder: the folder of a plugin.
+        roots: the roots that the operator named.
+        owners: whose files count.
+    """
+    real = Path(os.path.realpath(folder))
+    root = _root_of(real, roots)
+    if root is None:
+        yield f"{folder} leads to {real}, outside of plugin_roots"
+        return
+    for each, lists in ((folder, True), (folder / MANIFEST, False)):
+        yield from _distrusted(each, owners, lists=lists)
+
+
+def _distrusted(path: Path, owners: Owners, *, lists: bool = False) -> Iterator[str]:
+    try:
+        check(path, owners, lists=lists)
+    except OSError as error:
+        yield error.strerror or str(error)
+
+
+def faults_of_program(
+    folder: Path, entrypoint: str, roots: Sequence[Path], owners: Owners
+) -> Iterator[str]:
+    """Yield why the program of a plugin may not run, nothing where it may.
+
+    Args:
+        folder: the folder of the plugin.
+        entrypoint: its program, as its manifest names it.
+        roots: the roots that the operator named.
+        owners: whose files count.
+    """
+    parts = PurePosixPath(entrypoint)
+    if ".." in parts.parts:
+        yield "'..' leads out of the plugin's folder; name a file in it"
+        return
+    if parts.is_absolute():
+        yield f"{entrypoint!r} is absolute; name a file of the plugin's folder"
+        return
+    if "\0" in entrypoint:
+        yield NO_PATH
+        return
+    program = folder / parts
+    real = Path(os.path.realpath(program))
+    if _root_of(real, roots) is None:
+        yield f"{program} leads to {real}, outside of plugin_roots"
+    elif not os.path.isfile(real):
+        yield f"there is no file {program}"
+    else:
+        yield from _faults_of_file(real, program, owners)
+
+
+def links_of(folder: Path, entrypoint: str | None = None) -> list[str]:
+    """Return the symlinks on the way to a plugin, or to its program: each is a warning at least."""
+    paths = [folder]
+    if entrypoint is not None:
+        parts = PurePosixPath(entrypoint)
+        paths = [folder / each for each in (parts, *parts.parents) if str(each) != "."]
+    return [str(path) for path in paths if os.path.islink(path)]
+
+
+def _faults_of_file(real: Path, program: Path, owners: Owners) -> Iterator[str]:
+    if not os.stat(real).st_mode & 0o111 or not os.access(real, os.X_OK):
+        yield f"{program} is not executable; chmod +x it"
+    yield from _distrusted(program, owners)
+    yield from _distrusted(real.parent, owners, lists=True)
+
+
+def _root_of(real: Path, roots: Sequence[Path]) -> Path | None:
+    """Return the root that a real path lies under, or None."""
+    for root in roots:
+        resolved = Path(os.path.realpath(root))
+        if resolved in real.parents:
+            return resolved
+    return None
+
 
 #: The folder that plugins may share, which is none.
 SHARED = "lib"
@@ -272,3 +365,94 @@ def _parallelism(manifest: Manifest, settings: PluginConfig, max_workers: int) -
     if settings.parallelism is not None:
         return settings.parallelism
     return max_workers if manifest.concurrency_safe else 1
+
+
+# References of a configuration to plugins and their commands: each leads to one that runs.
+
+
+def check_references(config: Config, registry: Registry) -> tuple[list[Fault], list[Fault]]:
+    """Return the faults of references, and the warnings.
+
+    A name that is nowhere is a fault. What leads to a plugin that is disabled or left out waits for
+    it, and is a warning.
+    """
+    found = _References(config, registry)
+    for plugin in config.plugins.values():
+        for entry in plugin.schedules if plugin.enabled else ():
+            found.command(entry.plugin, entry.command, entry.place)
+        found.timeouts(plugin)
+        if plugin.on_failure:
+            found.target(plugin.on_failure, plugin.place)
+    if config.service.on_failure:
+        found.target(config.service.on_failure, config.service.place)
+    for route in config.routes:
+        if route.source != SWITCH:
+            found.plugin(route.source, route.place)
+        found.command(route.to, route.command, route.place)
+    for pipeline in config.pipelines:
+        if pipeline.from_plugin not in (None, SWITCH):
+            found.plugin(pipeline.from_plugin, pipeline.place)
+        for step in pipeline.steps:
+            found.step(step)
+    for endpoint in config.webhooks.endpoints if config.webhooks else ():
+        found.endpoint(endpoint)
+    return found.faults, found.warnings
+
+
+class _References:
+    def __init__(self, config: Config, registry: Registry) -> None:
+        self._config = config
+        self._registry = registry
+        self.faults: list[Fault] = []
+        self.warnings: list[Fault] = []
+
+    def plugin(self, name: str, place: Place) -> None:
+        if name in self._registry.plugins:
+            return
+        settings = self._config.plugins.get(name)
+        if settings is None:
+            told = f"there is no plugin {name!r}{near(name, self._config.plugins)}"
+            if name in self._registry.found:
+                told = f"the plugin {name!r} is not used; add plugins.{name} to run it"
+            self.faults.append(place.fault(told))
+        elif not settings.enabled:
+            self.warnings.append(place.fault(f"the plugin {name!r} is disabled"))
+        elif name in self._registry.left_out:
+            told = f"the plugin {name!r} is left out, so nothing comes of this"
+            self.warnings.append(place.fault(told))
+        # else the entry itself leads nowhere, and has a fault
+
+    def command(self, plugin: str, command: str, place: Place) -> None:
+        self.plugin(plugin, place)
+        if (found := self._registry.plugins.get(plugin)) is None:
+            return
+        commands = found.manifest.commands
+        if command not in commands:
+            told = f"the plugin {plugin!r} has no command {command!r}{near(command, commands)}"
+            self.faults.append(place.fault(told))
+
+    def timeouts(self, settings: PluginConfig) -> None:
+        found = self._registry.plugins.get(settings.name)
+        known = {*TIMEOUTS_S, *(found.manifest.commands if found else settings.timeouts)}
+        for command in settings.timeouts:
+            if command not in known:
+                told = f"timeouts.{command}: the plugin has no such command{near(command, known)}"
+                self.faults.append(settings.place.fault(told))
+
+    def target(self, target: str, place: Place) -> None:
+        plugin, _, command = target.partition(".")
+        self.command(plugin, command or "handle", place)
+
+    def endpoint(self, endpoint: WebhookEndpoint) -> None:
+        if endpoint.plugin is not None:
+            self.command(endpoint.plugin, endpoint.command, endpoint.place)
+        pipelines = {pipeline.name for pipeline in self._config.pipelines}
+        if endpoint.pipeline is not None and endpoint.pipeline not in pipelines:
+            told = f"there is no pipeline {endpoint.pipeline!r}{near(endpoint.pipeline, pipelines)}"
+            self.faults.append(endpoint.place.fault(told))
+
+    def step(self, step: Step) -> None:
+        if step.uses is not None:
+            self.command(step.plugin, step.command, step.place)
+        for inner in (*step.steps, *step.split):
+            self.step(inner)

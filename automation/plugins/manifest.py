@@ -7,12 +7,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from ..config.files.reading import read_bytes
-from ..config.files.yaml_tree import Items, Map, parse
-from ..config.records import Frozen
-from ..config.settings.plugin_settings import frozen
-from ..config.settings.shapes import Free, Id, Name, Object, Shape, Template, Text
-from ..config.settings.validation import Validation
+from ..config.flows import Frozen
+from ..config.plugin_settings import frozen
+from ..config.reading import read_bytes
+from ..config.shapes import Free, Id, Name, Object, Shape, Template, Text, Validation
+from ..config.yaml_tree import Items, Map, parse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

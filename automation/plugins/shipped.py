@@ -9,9 +9,9 @@ from typing import Literal
 
 from ...schema.directory.enclosure import Enclosure, LinkRefused, Spot
 from ...schema.errors import AckbusError, NotFound, Refused
-from ..config.files.reading import read_bytes
+from ..config.reading import read_bytes
+from .discovery import MANIFEST
 from .manifest import read_manifest
-from .trust import MANIFEST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

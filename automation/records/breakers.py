@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
-from ...schema.message.ids import new_id
+from ...schema.message.names import new_id
 from ...schema.message.times import format_ts, parse_ts
 from ...schema.queries import Table
 from ..config.snapshot import BreakerConfig

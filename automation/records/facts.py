@@ -1,22 +1,66 @@
-"""Facts and states of plugins: what a plugin reports for good, and what it is told of it."""
+"""Facts and states of plugins, and the log of their jobs."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import orjson
 
 from ...schema.errors import InvalidInput
 from ...schema.message.canonical_json import encode
-from ...schema.message.limits import MAX_SEQ
+from ...schema.message.names import MAX_SEQ
 from ...schema.message.times import format_ts
 from ...schema.queries import Table
+from ...subscribers.jobs.policy import kept_error
 from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
+
+    from ...schema.message.message import Message
+
+# The last `init` of each plugin, so that it runs once for each form of the plugin.
+
+
+@dataclass(frozen=True, slots=True)
+class Init:
+    """The last `init` of a plugin.
+
+    Attributes:
+        plugin: its name.
+        fingerprint: of the plugin and its configuration then.
+        state: `ok` or `failed`.
+        error: why it failed, or None.
+        at_ms: when it ended, in epoch milliseconds.
+    """
+
+    plugin: str
+    fingerprint: str
+    state: str
+    error: str | None
+    at_ms: int
+
+
+class Inits(Table):
+    """The table `plugin_inits`."""
+
+    def all(self) -> dict[str, Init]:
+        """Return the last one of each plugin."""
+        return {row[0]: Init(*row) for row in self._engine.rows(SQL["inits"])}
+
+    def note(self, plugin: str, fingerprint: str, error: str | None) -> None:
+        """Note how one has ended; None is no error."""
+        state = "ok" if error is None else "failed"
+        values = (plugin, fingerprint, state, kept_error(error), self._engine.now_ms())
+        self._engine.change(SQL["set_init"], values)
+
+    def forget(self, plugin: str) -> None:
+        """Forget a plugin that was removed: it is a new one when it comes again."""
+        self._engine.change(SQL["forget_init"], (plugin,))
+
 
 #: The largest state, and the largest snapshot of a fact, in bytes of JSON: 1 MB.
 MAX_STATE_BYTES = 1_000_000
@@ -122,3 +166,193 @@ def _encoded(plugin: str, state: Mapping[str, object]) -> str:
             f" {MAX_STATE_BYTES}"
         )
     return data.decode()
+
+
+# The log of jobs: each ended attempt with all that its plugin printed, and live output before.
+
+#: The asker of attempts after the first, where the service logs them so.
+RETRY = "retry"
+
+#: The last time that text can say: newer than all that is stored.
+_END_OF_TIME = "9999-12-31T23:59:59.999Z"
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """An ended attempt.
+
+    Attributes:
+        id: of the job, a dash, the token of the claim: a job that is retried by hand begins with
+            attempt 1 again.
+        plugin, command: what ran.
+        status: `succeeded`, `failed`, `timed_out`, or `dead` where it did not end by itself.
+        result: all that it printed to stdout.
+        attempt: which one, from 1.
+        submitted_by: who asked for the job.
+        created_at, completed_at: when the job was made, and the attempt ended, as RFC 3339.
+        last_error: why it failed, or None.
+        stderr: what it printed there, up to 64 KiB.
+        parent_job_id, source_event_id: where the job comes from.
+    """
+
+    id: str
+    plugin: str
+    command: str
+    status: str
+    result: str | None
+    attempt: int
+    submitted_by: str
+    created_at: str
+    completed_at: str
+    last_error: str | None
+    stderr: str | None
+    parent_job_id: str | None
+    source_event_id: str | None
+
+    @property
+    def answer(self) -> dict[str, Any] | None:
+        """The answer of the plugin; None where it printed no JSON object."""
+        try:
+            found = orjson.loads(self.result or "")
+        except orjson.JSONDecodeError:
+            return None
+        return found if isinstance(found, dict) else None
+
+
+#: Of how many of a plugin's newest attempts the output is kept where they failed: a plugin that
+#: fails for ever, and prints all it may, fills no disk. What went wrong stays in the error.
+KEPT_OUTPUTS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFilter:
+    """The attempts that a person asks for; None is any.
+
+    Attributes:
+        job_id, plugin, command, submitted_by: of their jobs.
+        statuses: the states in which they ended; none for all.
+        since, until: when they ended, as RFC 3339, both included.
+        text: what stands in the error, or in what was printed, without regard to case.
+    """
+
+    job_id: str | None = None
+    plugin: str | None = None
+    command: str | None = None
+    submitted_by: str | None = None
+    statuses: tuple[str, ...] = ()
+    since: str | None = None
+    until: str | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptEnd:
+    """The end of an attempt at the job of a message, for the log.
+
+    `submitted_by` None is what the message says.
+    """
+
+    message: Message
+    plugin: str
+    command: str
+    status: str
+    attempt: int
+    token: int
+    stdout: str | None
+    stderr: str | None
+    error: str | None
+    submitted_by: str | None = None
+
+
+class JobLog(Table):
+    """The tables `job_log` and `job_output`."""
+
+    def add(self, end: AttemptEnd) -> None:
+        """Log the end of an attempt; its live output goes."""
+        message, headers = end.message, end.message.headers
+        job = headers.get("job")
+        origin = job if isinstance(job, dict) else {}
+        row = (
+            *(f"{message.id}-{end.token}", end.plugin, end.command, end.status),
+            *(_storable(end.stdout), end.attempt, end.submitted_by or submitted_by(message)),
+            *(format_ts(max(0, message.ts_ms)), format_ts(self._engine.now_ms())),
+            *(kept_error(end.error), _storable(end.stderr)),
+            *(_text(origin.get("parent_job_id")), _text(origin.get("source_event_id"))),
+        )
+        with self._engine.write():
+            self._engine.change(SQL["add_log"], row)
+            self._engine.change(SQL["drop_old_output"], (end.plugin, KEPT_OUTPUTS))
+            self.drop_output(end.token)
+
+    def of_job(self, job_id: str) -> list[LogEntry]:
+        """Return the ended attempts at a job, in order."""
+        entries = [LogEntry(*row) for row in self._engine.rows(SQL["log_of_job"], (job_id,))]
+        return sorted(entries, key=lambda entry: (len(entry.id), entry.id))  # by their tokens
+
+    def newest(self, limit: int, *, plugin: str | None = None) -> list[LogEntry]:
+        """Return the attempts that ended last, of one plugin or of all, the newest first."""
+        if plugin is None:
+            rows = self._engine.rows(SQL["newest_log"], (_END_OF_TIME, limit))
+        else:
+            rows = self._engine.rows(SQL["newest_log_of_plugin"], (plugin, _END_OF_TIME, limit))
+        return [LogEntry(*row) for row in rows]
+
+    def find(self, wanted: LogFilter, limit: int) -> list[LogEntry]:
+        """Return the wanted attempts that ended last, the newest first."""
+        name = "find_log" if wanted.job_id is None else "find_log_of_job"
+        entries = [LogEntry(*row) for row in self._engine.rows(SQL[name], _values(wanted, limit))]
+        return sorted(entries, key=lambda entry: entry.completed_at, reverse=True)[:limit]
+
+    def count(self, wanted: LogFilter, limit: int) -> int:
+        """Return how many attempts are wanted; the count ends at `limit`."""
+        name = "count_log" if wanted.job_id is None else "count_log_of_job"
+        count: int = self._engine.value(SQL[name], _values(wanted, limit))
+        return count
+
+    def prune(self, before: str, limit: int) -> int:
+        """Delete attempts that ended before a time, at most so many; return how many went."""
+        return self._engine.count_changes(SQL["prune_log"], (before, limit))
+
+    def drop_output(self, token: int) -> None:
+        """Delete the live output of an attempt, by the token of its claim."""
+        self._engine.change(SQL["drop_output"], (token,))
+
+    def clear_output(self) -> None:
+        """Delete all live output: nothing runs, so it is of jobs that others have ended."""
+        self._engine.change(SQL["clear_output"])
+
+    def add_output(self, chunks: Iterable[tuple[int, str, str]]) -> None:
+        """Store live output: the token of the claim, stream and text of each chunk."""
+        with self._engine.write():
+            for chunk in chunks:
+                self._engine.change(SQL["add_output"], chunk)
+
+    def output(self, token: int) -> list[tuple[str, str]]:
+        """Return the live output of an attempt: stream and text of each chunk."""
+        return self._engine.rows(SQL["output_of_attempt"], (token,))
+
+
+def submitted_by(message: Message) -> str:
+    """Return who asked for the job of a message; a program that does not say so counts as `cli`."""
+    told = message.headers.get("submitted_by")
+    return told if isinstance(told, str) and told else "cli"
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _storable(text: str | None) -> str | None:
+    return None if text is None else text.encode(errors="replace").decode()
+
+
+def _values(wanted: LogFilter, limit: int) -> tuple[object, ...]:
+    """Return the values of the statements for wanted attempts."""
+    text = wanted.text and re.sub(r"([\\%_])", r"\\\1", wanted.text)
+    statuses = orjson.dumps(wanted.statuses).decode() if wanted.statuses else None
+    asked = (
+        *(wanted.since or "", wanted.until or _END_OF_TIME),
+        *(wanted.plugin, wanted.command, wanted.submitted_by),
+        *(statuses, f"%{text}%" if text else None, limit),
+    )
+    return asked if wanted.job_id is None else (*asked, wanted.job_id)

@@ -1,31 +1,157 @@
-"""Jobs that follow from something: an event, the end of a job, or a wish to run a pipeline."""
+"""Jobs that follow from events and ends of jobs, and the contexts that they hand on."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from dataclasses import dataclass, field, replace
 
-from ...schema.message.times import format_ts
-from ...subscribers.jobs.hops import hops_of
+import orjson
+
+from ...schema.errors import NotFound
+from ...schema.message.canonical_json import encode
+from ...schema.message.times import format_ts, parse_ts
+from ...schema.queries import Queries, Table
+from ...subscribers.jobs.jobs import SUCCEEDED
+from ...subscribers.jobs.outcomes import hops_of
 from ..config.flows import SWITCH, SWITCH_EVENTS
-from ..jobs.job_request import Answer, JobRequest
 from ..jobs.plugin_run import FAULT, HANDLE
-from .claims import context_of, payload_of
-from .compiled import MAX_HOPS, Gate
-from .conditions import holds
-from .contexts import Context
-from .derived_ids import derived_id
-from .scope import FlowFault
+from ..jobs.submission import Answer, JobRequest
+from .conditions import MAX_HOPS, FlowFault, Gate, context_of, holds, payload_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from ...schema.message.message import Message
     from ..config.flows import Route
     from ..config.snapshot import Config
-    from ..jobs.job_request import SubmittedBy
-    from .compiled import CompiledPipeline, Job, Node
+    from ..jobs.endings import JobEnd
+    from ..jobs.events import EventOut
+    from ..jobs.submission import SubmittedBy
+    from .conditions import CompiledPipeline, Job, Node
+
+# Ids that follow from what a job comes from and where it goes, so that to repeat is harmless.
+
+
+def derived_id(source: Message, target: str) -> str:
+    """Return the one id for a target of a message: a UUID of version 8, in the order of time."""
+    rest = hashlib.sha256(f"{source.id}\n{target}".encode()).hexdigest()
+    begin = id_of_time(source.ts_ms)
+    return f"{begin}8{rest[:3]}-{'89ab'[int(rest[3], 16) % 4]}{rest[4:7]}-{rest[7:19]}"
+
+
+def id_of_time(ts_ms: int) -> str:
+    """Return the beginning of the ids of a millisecond."""
+    digits = f"{ts_ms:012x}"
+    return f"{digits[:8]}-{digits[8:]}-"
+
+
+def id_of(text: str) -> str:
+    """Return the one id for a text: a UUID of version 8, which says nothing of a time."""
+    digits = hashlib.sha256(text.encode()).hexdigest()
+    variant = "89ab"[int(digits[15], 16) % 4]
+    begin = f"{digits[:8]}-{digits[8:12]}-8{digits[12:15]}"
+    return f"{begin}-{variant}{digits[16:19]}-{digits[19:31]}"
+
+
+# Contexts: the baggage of each step of a run, which is added to and never changed.
+
+SQL = Queries(beside=__file__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The context of a step.
+
+    Attributes:
+        id: as the headers of the step's job name it.
+        parent_id: the context that it has grown from, or None.
+        pipeline, step: whose it is.
+        values: the baggage.
+        root_job_id: the first job of the run.
+        created_at: when it was stored, as RFC 3339; "" before.
+    """
+
+    id: str
+    parent_id: str | None = None
+    pipeline: str = ""
+    step: str = ""
+    values: Mapping[str, object] = field(default_factory=dict)
+    root_job_id: str | None = None
+    created_at: str = ""
+
+
+class Contexts(Table):
+    """The table `event_context`."""
+
+    def get(self, id: str) -> Context | None:
+        """Return a context, or None."""
+        row = self._engine.row(SQL["context"], (id,))
+        if row is None:
+            return None
+        _, parent_id, pipeline, step, text, root_job_id, created_at = row
+        return Context(
+            id=id,
+            parent_id=parent_id,
+            pipeline=pipeline,
+            step=step,
+            values=orjson.loads(text),
+            root_job_id=root_job_id,
+            created_at=created_at,
+        )
+
+    def values(self, id: str | None) -> dict[str, object]:
+        """Return the baggage of a context: what a plugin is told. Without a context it is empty.
+
+        Raises:
+            NotFound: it was deleted, long after the end of its run.
+        """
+        if id is None:
+            return {}
+        found = self.get(id)
+        if found is None:
+            raise NotFound(f"there is no context {id} any more: its run ended long ago")
+        return dict(found.values)
+
+    def add(self, context: Context) -> None:
+        """Store a context, in the transaction of its job; one that is there stays as it is."""
+        if self.get(context.id) is not None:
+            return
+        at = format_ts(self._engine.now_ms())
+        text = encode(context.values).decode()
+        step = (context.pipeline, context.step)
+        values = (context.id, context.parent_id, *step, text, context.root_job_id, at)
+        self._engine.change(SQL["add_context"], values)
+
+    def has_older(self, before: str) -> bool:
+        """Whether there are contexts of before a time."""
+        return bool(self._engine.value(SQL["has_older_contexts"], (_first_id(before),)))
+
+    def runs_of(self, seqs: Sequence[int]) -> set[str]:
+        """Return the runs, by the ids of their first jobs, of those jobs that have a context."""
+        return {run for (run,) in self._engine.rows(SQL["runs_of_jobs"], (_json(seqs),))}
+
+    def delete(self, before: str, limit: int, kept: Collection[str]) -> int:
+        """Delete contexts of before a time, at most so many; return how many went.
+
+        Args:
+            before: the time, as RFC 3339.
+            limit: how many at most.
+            kept: the runs whose contexts stay.
+        """
+        values = (_first_id(before), _json([*kept]), limit)
+        return self._engine.count_changes(SQL["delete_contexts"], values)
+
+
+def _first_id(at: str) -> str:
+    """Return what no id of an earlier time comes after: ids begin with their time."""
+    return id_of_time(parse_ts(at))
+
+
+def _json(values: Sequence[object]) -> str:
+    return orjson.dumps(values).decode()
+
 
 #: The end of the name of a condition, after the name of its step.
 ASKED = "__switch"
@@ -211,3 +337,98 @@ class Flow:
             "event_id": self.source_event_id or self.source.id,
         }
         return event | ({"dedupe_key": self.dedupe_key} if self.dedupe_key else {})
+
+
+# The origins of jobs, as flows: an event, a silent step, a wish, the end of a job.
+
+#: The event of a step that has published none.
+STEP_SUCCEEDED = "ductile.step.succeeded"
+
+#: The event of a pipeline that is run by hand and has no event of its own.
+STARTED = "ductile.pipeline.started"
+
+
+def origin_of(job: Message) -> dict[str, object]:
+    """Return what a job's headers say of where it comes from."""
+    origin = job.headers.get("job") if job.raw_headers else None
+    return origin if isinstance(origin, dict) else {}
+
+
+def is_routed(job: Message) -> bool:
+    """Tell whether events of a job outside of runs are routed: one by the API runs alone."""
+    return job.headers.get("submitted_by") != "api"
+
+
+def is_root(job: Message) -> bool:
+    """Tell whether a job follows from no other, and from no hook."""
+    origin = origin_of(job)
+    return "parent_job_id" not in origin and "hook" not in origin
+
+
+def of_event(ended: JobEnd, event: EventOut) -> Flow:
+    """Return what follows from an event of a job."""
+    return Flow(
+        source=event.message,
+        payload=event.message.payload if event.message.has_payload else None,
+        event_type=event.type,
+        event_source=ended.plugin,
+        parent=event.message,
+        parent_job_id=ended.message.id,
+        source_event_id=event.message.id,
+        dedupe_key=event.dedupe_key,
+    )
+
+
+def silent(ended: JobEnd, result: object) -> Flow:
+    """Return what follows from the success of a step that has published nothing."""
+    return Flow(
+        source=ended.message,
+        payload={"result": result},
+        event_type=STEP_SUCCEEDED,
+        event_source=ended.plugin,
+        parent=ended.message,
+        parent_job_id=ended.message.id,
+    )
+
+
+def outside(event: Message, event_type: str, submitted_by: SubmittedBy) -> Flow:
+    """Return what follows from an event that no plugin has published."""
+    return Flow(
+        source=event,
+        payload=event.payload if event.has_payload else None,
+        event_type=event_type,
+        event_source=event.from_agent,
+        submitted_by=submitted_by,
+        parent=event,
+        source_event_id=event.id,
+    )
+
+
+def hooked(ended: JobEnd, signal: str, result: object) -> Flow:
+    """Return what begins at the end of a job, apart from all that led to it.
+
+    Its ids derive from the claim too: a job that was tried again may end a second time.
+    """
+    return Flow(
+        source=ended.message,
+        occasion=f"{signal} {ended.message.token}",
+        payload=_report(ended, result),
+        event_type=signal,
+        event_source=ended.plugin,
+        origin={"hook": signal},
+    )
+
+
+def _report(ended: JobEnd, result: object) -> dict[str, object]:
+    """Return the payload of a hook."""
+    report: dict[str, object] = {
+        "job_id": ended.message.id,
+        "plugin": ended.plugin,
+        "command": ended.command,
+        "status": ended.state,
+        "attempt": ended.attempt,
+    }
+    if ended.state == SUCCEEDED:
+        return report | {"result": result}
+    told = f"Job failed [{ended.plugin}]: {ended.error}"
+    return report | {"error": ended.error, "message": told, "text": told}

@@ -10,20 +10,19 @@ import time
 from dataclasses import dataclass, replace
 
 from ...bus.doorbell import listen
-from ...bus.log.finding import find_message
+from ...bus.log.log import find_message
 from ...schema.errors import InvalidInput, NotFound
-from ...schema.message.acted_types import UNPROVEN
+from ...schema.message.patterns import UNPROVEN
 from ...schema.message.times import format_ts
 from ...schema.queries import engine_of
 from ...subscribers.jobs.jobs import QUEUED, SUCCEEDED, Jobs
 from ...subscribers.queues.queue import Queue
 from ..config.flows import SWITCH
-from ..jobs import switches
-from ..jobs.job_request import JobRequest
+from ..jobs import events
 from ..jobs.plugin_run import FAULT
-from ..jobs.submission import PREFIX
-from ..records.job_log import JobLog
-from .sources import origin_of
+from ..jobs.submission import PREFIX, JobRequest
+from ..records.facts import JobLog
+from .flow import origin_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -258,7 +257,7 @@ def is_job(message: Message) -> bool:
 
 def plugin_of(job: Message) -> str:
     """Return the plugin of a job, whose name has no dot, or the name of conditions, which has."""
-    return SWITCH if job.type == switches.TYPE else job.type.split(".", 2)[1]
+    return SWITCH if job.type == events.TYPE else job.type.split(".", 2)[1]
 
 
 def _jobs_of(bus: Bus, messages: list[tuple[Message, int]]) -> tuple[RunJob, ...]:

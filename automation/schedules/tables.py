@@ -7,7 +7,7 @@ from typing import Literal
 
 import orjson
 
-from ...schema.message.limits import MAX_SEQ
+from ...schema.message.names import MAX_SEQ
 from ...schema.message.times import format_ts, parse_ts
 from ...schema.queries import Queries, Table
 

@@ -10,6 +10,7 @@ import orjson
 from ...schema.directory.layout import NoHome, keys_directory
 from ...schema.errors import BlobMissing, IdConflict, InvalidInput, RowRefused, UnknownParent, shown
 from ...schema.message.message import Receipt
+from ...schema.queries import Table
 from ..errors import MessageDiscarded
 from ..statements import SQL
 
@@ -21,7 +22,55 @@ if TYPE_CHECKING:
     from ...schema.engine import Engine
     from ...schema.message.draft import Draft, Row
     from ...schema.message.message import Message
-    from ..trust.signing import Signer
+    from ..signing import Signer
+
+    #: First seq, last seq, and the epoch millisecond at which the first of them came.
+    Range = tuple[int, int, int]
+
+# The imported messages and the times of their imports: an entry of the table `meta`.
+#
+# An imported message keeps the time at which it was sent, perhaps on another bus and long ago.
+# Retention needs the time that it has waited here.
+
+#: Imports within this time of the first count as one, in milliseconds: an hour. Retention counts
+#: in days.
+_JOIN_MS = 3_600_000
+
+#: How many imports are remembered. Messages of older ones count by the time they were sent.
+_MAX_RANGES = 1000
+
+
+class Imports(Table):
+    """The entry `imports` of the table `meta`."""
+
+    def note(self, first_seq: int, last_seq: int) -> None:
+        """Note that these messages have come now; in the transaction that stores them."""
+        at_ms = self._engine.now_ms()
+        ranges = self._ranges()
+        if ranges and 0 <= at_ms - ranges[-1][2] < _JOIN_MS:
+            first_seq, _, at_ms = ranges.pop()
+        ranges.append((first_seq, last_seq, at_ms))
+        text = orjson.dumps(ranges[-_MAX_RANGES:]).decode()
+        self._engine.change(SQL["set_imports"], (text,))
+
+    def came_ms(self, seq: int) -> int | None:
+        """Return when a message came by an import, in epoch milliseconds; None for others.
+
+        A message published between imports that count as one counts as imported too.
+        """
+        for first_seq, last_seq, at_ms in self._ranges():
+            if first_seq <= seq <= last_seq:
+                return at_ms
+        return None
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Return the first and the last seq of each import."""
+        return [(first_seq, last_seq) for first_seq, last_seq, _ in self._ranges()]
+
+    def _ranges(self) -> list[Range]:
+        text = self._engine.value(SQL["imports"])
+        return [] if text is None else [tuple(each) for each in orjson.loads(text)]
+
 
 #: After how long a publisher looks again whether it signs, and the log is chained, in milliseconds.
 _LOOK_AGAIN_MS = 60_000
@@ -106,7 +155,7 @@ class Appender:
         except NoHome:  # and no keys, as in many a container
             return
         if os.path.isdir(keys) and os.access(keys, os.X_OK):  # else they are not this user's
-            from ..trust.signing import Signer
+            from ..signing import Signer
 
             self._signer = Signer()
 
@@ -121,7 +170,6 @@ class Appender:
             row.payload_ref = ref
 
     def _append_history(self, rows: list[Row]) -> list[Receipt]:
-        from .imported import Imports  # publishers need it not
 
         with self._engine.write():
             receipts = self._append_rows(rows, as_history=True)

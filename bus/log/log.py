@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 
 import orjson
 
+from ...schema.arguments import with_checked_arguments
 from ...schema.message.draft import Draft
 from ...schema.message.message import Message, Receipt, message_of
+from ...schema.message.names import seq_in
 from ...schema.paging import further, pages
 from ..errors import SegmentMissing
 from ..statements import SQL
 from .append import Appender
+from .catalog import Catalog
 from .filters import Wanted
 
 TYPE_CHECKING = False
@@ -25,10 +29,53 @@ if TYPE_CHECKING:
     from ...blobs.store import BlobStore
     from ...schema.engine import Engine
     from ...schema.message.patterns import TypePattern
+    from ..bus import Bus
     from ..doorbell import Doorbell
     from ..options import ReadFilters
     from .archive_reader import Archive
-    from .catalog import Catalog
+
+# Messages as people name them: by seq or by id.
+
+
+def find_message(bus: Bus, key: str) -> Message | None:
+    """Return the message with this seq, or else with this id, or None."""
+    seq = seq_in(key)
+    return (None if seq is None else bus.get(seq)) or bus.get(key)
+
+
+# The counts of messages in the log.
+
+
+@with_checked_arguments
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """The counts of the catalog.
+
+    Attributes:
+        messages: how many messages the log holds.
+        newest_seq: the seq of the newest; 0 before the first.
+        by_type: how many there are of each type, by name.
+        by_sender: how many each agent has sent, by name.
+    """
+
+    messages: int
+    newest_seq: int
+    by_type: dict[str, int]
+    by_sender: dict[str, int]
+
+    @classmethod
+    def of(cls, bus: Bus) -> Stats:
+        """Count the messages of a bus, as `Bus.stats` does."""
+        newest = bus.log.newest_seq()
+        catalog = Catalog.of(bus)
+        catalog.catch_up(newest)
+        by_type, by_sender = catalog.counts("type"), catalog.counts("from")
+        if bus.backup_made_at_ms is not None:  # messages that came while it was copied
+            for message in bus.log.read(after_seq=catalog.position()):
+                by_type[message.type] = by_type.get(message.type, 0) + 1
+                by_sender[message.from_agent] = by_sender.get(message.from_agent, 0) + 1
+        return cls(sum(by_type.values()), newest, by_type, by_sender)
+
 
 #: How many messages a reader of history holds at a time. More make no reader faster, and a reader
 #: of a few large ones at a time, like a live stream, would read the rest again and again.
@@ -92,7 +139,7 @@ class Log:
         self._appender.look_again()
 
     def _extend_chain(self, appended: int) -> None:
-        from ..trust.chain import Chain  # only where it is switched on
+        from ..verification import Chain  # only where it is switched on
 
         with suppress(SegmentMissing):  # publishing goes on without it: 'bus verify' reports it
             # No less than was appended: else it would fall further behind with each large batch.

@@ -6,7 +6,7 @@ server, or the id by which the program resumes the session.
 
 from __future__ import annotations
 
-from ...schema.message.limits import MAX_AGENT_CHARS
+from ...schema.message.names import MAX_AGENT_CHARS
 from ...schema.process_table import system
 
 TYPE_CHECKING = False

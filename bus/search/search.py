@@ -12,7 +12,7 @@ from ...schema.arguments import checked
 from ...schema.callbacks import check_progress
 from ...schema.directory.layout import Layout
 from ...schema.errors import InvalidInput
-from ...schema.message.limits import MAX_COUNT
+from ...schema.message.names import MAX_COUNT
 from ...schema.paging import further
 from ..errors import SegmentMissing
 from ..log.catalog import Catalog

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from itertools import groupby
 
 from ...schema.errors import InvalidInput
 from ...schema.message.names import check_unicode
-from .scripts import is_run, letter, spread_part, words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +17,135 @@ if TYPE_CHECKING:
 
     from ...blobs.store import BlobStore
     from ...schema.message.message import Message
+
+# Scripts in which words are not parted by blanks: Chinese, Japanese, Thai and the like.
+#
+# Which characters make a word there, only a dictionary tells. So the
+# index has each pair of neighbours of such a run, and its last
+# character alone: 数据库 is indexed as 数据 据库 库. Any part of a run is then
+# a phrase of pairs, and one character is the beginning of a pair.
+# Korean has blanks, but its particles cling to words, so it is treated
+# alike. Text of other scripts stays as it is.
+#
+# The patterns are large. Text that is ASCII, as most is, needs none of them.
+
+#: The blocks of scripts without blanks: Thai and Lao, Burmese, Khmer, Tai Le, Tai Tham, Kana with
+#: Bopomofo, Javanese, Burmese once more, Kana in halves.
+_BLOCKS = (
+    (0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x1950, 0x19DF), (0x1A20, 0x1AAF),
+    (0x3005, 0x312F), (0x31A0, 0x31BF), (0x31F0, 0x31FF), (0xA980, 0xA9DF), (0xA9E0, 0xAA7F),
+    (0xFF66, 0xFF9F),
+)  # fmt: skip
+
+#: Han, Yi, Hangul, and what Unicode has added to Kana and Han, as ranges of a pattern.
+_RANGES = (
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\ua000-\ua48c\uac00-\ud7a3"
+    "\U0001aff0-\U0001b16f\U00020000-\U0003ffff"
+)
+
+#: Scripts with blanks whose vowels are marks: those of India, and Tibetan.
+_WITH_MARKS = ((0x0900, 0x0DFF), (0x0F00, 0x0FFF))
+
+#: Kana in halves, and Latin letters and digits as wide as Kana: other forms of the usual ones.
+_OTHER_WIDTHS = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uff9f]+")
+
+_PLAIN = r"[^\W_]"
+_PLAIN_WORD = re.compile(f"{_PLAIN}+")
+
+
+@cache
+def marks() -> str:
+    """Return the marks that are part of words; to SQLite's tokenizer they part words.
+
+    An accent after a Latin letter is none: the tokenizer knows it.
+    """
+    return _of_blocks((*_BLOCKS, *_WITH_MARKS), "M")
+
+
+def words(text: str) -> list[re.Match[str]]:
+    """Return the words of a text, and its runs without blanks; all else parts words."""
+    return list((_PLAIN_WORD if text.isascii() else _word()).finditer(text))
+
+
+def is_run(word: str) -> bool:
+    """Whether a word is a run of a script without blanks."""
+    return not word.isascii() and _run().match(word) is not None
+
+
+def letter(text: str) -> str:
+    """Return a pattern for a character of a word with blanks, as it occurs in a text."""
+    return _PLAIN if text.isascii() or not _special().search(text) else _letter()
+
+
+def spread(text: str) -> str:
+    """Return a text as it is indexed: in the usual widths, its runs without blanks as pairs."""
+    if text.isascii():
+        return text
+    return _run().sub(lambda run: f" {_pairs(run[0])} ", _in_usual_widths(text))
+
+
+def spread_part(text: str) -> tuple[str, bool]:
+    """Return a part of a text as it occurs in one that was spread.
+
+    Returns:
+        The text, and whether its last word must be taken as a beginning. A run at its end may go on
+        in the text that is searched: its last character stands there alone only if it does not.
+    """
+    text = _in_usual_widths(text)
+    found = words(text)
+    if not found or not is_run(found[-1][0]):
+        return spread(text), False
+    before, last = text[: found[-1].start()], found[-1][0]
+    return f"{spread(before)} {_pairs(last, inner=True)}", len(last) == 1
+
+
+def _in_usual_widths(text: str) -> str:
+    return _OTHER_WIDTHS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
+
+
+def _pairs(run: str, *, inner: bool = False) -> str:
+    """Return each character with the one after it; the last alone, unless only inner ones count."""
+    count = max(1, len(run) - 1) if inner else len(run)
+    return " ".join(run[start : start + 2] for start in range(count))
+
+
+@cache
+def _unspaced() -> str:
+    return _RANGES + _as_ranges(_of_blocks(_BLOCKS, "LMN"))
+
+
+@cache
+def _letter() -> str:
+    return rf"(?:[^\W_{_unspaced()}]|[{_as_ranges(marks())}])"
+
+
+@cache
+def _special() -> re.Pattern[str]:
+    return re.compile(f"[{_unspaced()}{_as_ranges(marks())}]")
+
+
+@cache
+def _run() -> re.Pattern[str]:
+    return re.compile(f"[{_unspaced()}]+")
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    return re.compile(f"[{_unspaced()}]+|{_letter()}+")
+
+
+def _of_blocks(blocks: tuple[tuple[int, int], ...], categories: str) -> str:
+    """Return the characters of blocks whose general category begins with one of some letters."""
+    characters = (chr(code) for first, last in blocks for code in range(first, last + 1))
+    return "".join(c for c in characters if unicodedata.category(c)[0] in categories)
+
+
+def _as_ranges(characters: str) -> str:
+    """Return ordered characters as ranges of a pattern, which compiles sooner."""
+    runs = groupby(enumerate(characters), lambda pair: ord(pair[1]) - pair[0])
+    spans = ([character for _, character in run] for _, run in runs)
+    return "".join(f"{span[0]}-{span[-1]}" for span in spans)
+
 
 #: How much of a payload's text is searched, in characters.
 MAX_TEXT_CHARS = 100_000

@@ -1,4 +1,4 @@
-"""Agents and their heartbeats: agents list and forget, heartbeat."""
+"""Agents: agents list and forget, heartbeat, wake, top."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
+from ...schema.errors import InvalidInput
+from ...schema.message.names import check_agent
 from ...schema.message.times import age
 from ...subscribers.overview.agents import MAX_COUNTED, agent_records
+from ...wake.waking import Nudge, Waking
 from .. import arguments
 from ..definition import Commands, optional
 from ..options.common import HERE, Agent, OwnAgent, Place, PlaceOnly
+from ..running.waking import OwnCommand, tell
 from ..show import output
 from ..show.confirmation import Yes, confirm
 
@@ -72,7 +76,7 @@ def forget(
     It delays no archive any more. Its messages stay, and it stays known by those that it sent. When
     it comes back, its inbox begins with the oldest message again. Exit code 3 while it is alive.
     """
-    from ...subscribers.overview.forgetting import check_gone, forget_agent
+    from ...subscribers.overview.agents import check_gone, forget_agent
 
     with place.open() as bus:
         if dry_run:
@@ -124,4 +128,90 @@ def heartbeat(
         else:
             sidecar = Sidecar(bus, agent, pid, every_s=arguments.seconds(every, "--every"))
             sidecar.run(status, task=task, progress=progress)
+    return 0
+
+
+# Waking an idle agent: wake.
+
+
+@commands.command("wake", example="bus wake reviewer --watch")
+def wake(
+    agent: Agent,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- CMD...]", help="A command of yours that wakes it.", show_default=False
+        ),
+    ] = None,
+    *,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", help="Go on until Ctrl-C: wake it when mail comes that wakes."),
+    ] = False,
+    after: Annotated[
+        str, typer.Option(metavar="S", help="With --watch: how long mail is left to it first.")
+    ] = "15s",
+    pace: Annotated[
+        str, typer.Option(metavar="S", help="How long it is left alone after a wake.")
+    ] = "10m",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Do nothing; say how it would be woken.")
+    ] = False,
+    place: Place = HERE,
+) -> int:
+    """Wake an idle agent that has unread mail.
+
+    Where its program is in tmux or screen, one fixed line is typed there: that mail waits. Nothing
+    is typed where another program, or somebody, uses that pane, and Enter is pressed only when the
+    line stands in a prompt. CMD is run instead, without a shell, with BUS_DIR, BUS_AGENT and
+    BUS_MESSAGE_SEQ; exit code 0 of it counts as woken.
+
+    With --watch the agent is woken by itself, once for each message that it has not acknowledged in
+    time and that wakes: of priority interactive, or a request to it that is not of priority
+    background. It says why other mail wakes nobody. Exit code 3: it could not be woken, or was
+    within --pace. Exit code 4: nothing waits for it.
+    """
+    check_agent(agent)
+    if watch and dry_run:
+        raise InvalidInput("give --watch or --dry-run, not both")
+    pace_s, after_s = arguments.seconds(pace, "--pace"), arguments.seconds(after, "--after")
+    with place.open() as bus:
+        stranger = bus.agents.stranger(agent, repeat=False)
+        if stranger is not None:
+            output.note(f"warning: {stranger}")
+        way = OwnCommand(bus, agent, command) if command else Nudge(bus, agent)
+        waking = Waking(bus, agent, way, pace_s=pace_s)
+        if watch:
+            for end in waking.follow(patience_s=after_s):
+                tell(end)
+                output.flush()
+        woken = waking.once(dry_run=dry_run)
+    if woken is None:
+        output.note(f"nothing waits for {agent}")
+        return output.NOTHING
+    tell(woken, dry_run=dry_run)
+    return 0
+
+
+# A live view of the bus: top.
+
+
+@commands.command("top", example="bus top")
+def top(
+    once: Annotated[bool, typer.Option("--once", help="Print the present state, and end.")] = False,
+    place: Place = HERE,
+) -> int:
+    """Show agents, queues and the newest messages, live. The key q ends it.
+
+    In a pipe it prints the present state, and ends; with --json it prints an object now and at
+    each change, at least each second. Agents that never beat nor acknowledged are left out.
+    """
+    from ..top.running import show_once, watch
+
+    with place.open() as bus:
+        is_seen = output.is_terminal() and os.environ.get("TERM") != "dumb"
+        if once or not (output.is_json() or is_seen):
+            show_once(bus)
+        else:
+            watch(bus)
     return 0

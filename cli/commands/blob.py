@@ -14,7 +14,7 @@ from ..definition import Commands, optional, optional_word
 from ..options.common import HERE, Place, PlaceOnly
 from ..options.payload import STDIN, open_input, reason
 from ..show import output
-from ..show.progress import progress
+from ..show.terminal import progress
 
 commands = Commands()
 blob = commands.group("blob", help="Large payloads, stored under their hashes.")

@@ -8,14 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from ...schema.errors import InvalidInput, NotFound
-from ...schema.message.seqs import seq_in
+from ...schema.message.names import seq_in
 from ...tasks.board.board import Boards
 from ...tasks.board.comments import comment, comments, place_in
-from ...tasks.board.forecast import forecast_of_refs, forecast_of_tasks
-from ...tasks.board.lookout import Lookout
-from ...tasks.board.past import seq_at
-from ...tasks.board.proof import prove, verify
-from ...tasks.board.reserved import reserved_by_others
+from ...tasks.board.forecast import Lookout, forecast_of_refs, forecast_of_tasks, reserved_by_others
+from ...tasks.board.proof import prove, seq_at, verify
 from ...tasks.steps.tasks import Tasks
 from .. import arguments
 from ..definition import Commands, optional, optional_word
@@ -25,7 +22,7 @@ from ..options.payload import STDIN, json_argument
 from ..options.tasks import Actor, Name, note_reserved
 from ..running.looking import looking
 from ..show import output
-from ..top.board_sight import show
+from ..top.board import show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,7 +95,7 @@ def _watch(bus: Bus, boards: Boards) -> None:
     from ..top.running import keep_showing
 
     def picture(seen: Board, height: int) -> RenderableType:
-        from ..top.board_view import picture  # rich is slow to load
+        from ..top.board import picture  # rich is slow to load
 
         return picture(seen, height)
 

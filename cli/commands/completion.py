@@ -71,7 +71,7 @@ def man(
 
     'man bus-poll' and 'man bus-queue' show them, where DIR is man1 in a directory of 'manpath'.
     """
-    from ..manual_pages import pages
+    from ..app import pages
 
     os.makedirs(directory, exist_ok=True)
     count = 0

@@ -1,18 +1,22 @@
-"""The bus at work on a person's own files: demo."""
+"""Runs on made-up work: demo, torture."""
 
 from __future__ import annotations
 
+import random
 from typing import Annotated
 
 import typer
 
 from ...demo.run import run_demo
 from ...schema.errors import InvalidInput
-from ..definition import Commands
+from ...torture.history import Plan
+from ...torture.run import run_torture
+from ..definition import Commands, optional, optional_word
 from ..options.common import Json, Verbose, directory_option
 from ..show import output
-from ..show.progress import progress
-from ..show.reports.demo_report import print_report
+from ..show.demo_reports import print_report
+from ..show.terminal import progress
+from ..show.torture_report import Screen
 
 commands = Commands()
 
@@ -52,15 +56,15 @@ def demo(
     if automation and tasks:
         raise InvalidInput("give --automation or --tasks, not both")
     if tasks:
-        from ...demo.tasks.run import run_tasks_demo
-        from ..show.reports.tasks_report import print_tasks_report
+        from ...demo.tasks import run_tasks_demo
+        from ..show.demo_reports import print_tasks_report
 
         done = run_tasks_demo(directory=directory, say=output.note, progress=progress)
         print_tasks_report(done)
         return 0 if done.proof.holds else 1
     if automation:
-        from ...demo.automation.run import run_automation_demo
-        from ..show.reports.automation_report import print_automation_report
+        from ...demo.automation import run_automation_demo
+        from ..show.demo_reports import print_automation_report
 
         ran = run_automation_demo(directory=directory, say=output.note, progress=progress)
         print_automation_report(ran)
@@ -68,3 +72,54 @@ def demo(
     run = run_demo(path, directory=directory, say=output.note, progress=progress)
     print_report(run)
     return 0 if run.proof.holds else 1
+
+
+# A test of a disk, and of the bus on it, by killing agents at random.
+
+
+@commands.command("torture", example="bus torture --agents 35 --minutes 5")
+def torture(
+    directory: Annotated[
+        str | None,
+        optional_word(
+            "[DIRECTORY]",
+            "An empty directory on the disk to test, or one to make. Default: a new one here.",
+        ),
+    ] = None,
+    agents: Annotated[
+        int, typer.Option(metavar="N", min=8, max=500, help="How many processes.")
+    ] = 35,
+    minutes: Annotated[
+        float, typer.Option(metavar="M", min=0.02, help="For how long, without the proof.")
+    ] = 1.0,
+    kill_every: Annotated[
+        float,
+        typer.Option(
+            metavar="S", min=0, help="Seconds between two kills, on average; 0: no kills."
+        ),
+    ] = 0.3,
+    seed: Annotated[
+        int | None, optional("N", "The seed of random choices. Default: another one each time.")
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Leave the bus and the histories there in any case.")
+    ] = False,
+    json: Json = False,
+    verbose: Verbose = False,
+) -> int:
+    """Test the disk: kill agents at random, and look for losses.
+
+    Publishers, readers, workers, holders of leases, an exporter and an archiver work on a bus of
+    their own, and are ended with SIGKILL, suspended, and started again. Each records the results
+    of its calls. These histories and the files then prove that no acknowledged message is missing
+    or doubled, that every inbox came in order, that no lease and no job was held twice, that each
+    job has one answer, and that bus.jsonl is what a rebuild writes. The files are removed if all
+    proofs hold. Exit code 1 when one fails.
+    """
+    chosen = random.randrange(2**32) if seed is None else seed
+    return run_torture(
+        Plan(agents, minutes, kill_every, chosen),
+        directory,
+        keep=keep,
+        screen=Screen(json=output.is_json()),
+    )

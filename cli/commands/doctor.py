@@ -1,10 +1,12 @@
-"""The examination of a bus, check by check, with advice where one fails."""
+"""The care of a bus: doctor, archive, segments, maintain, backup."""
 
 from __future__ import annotations
 
 import os
 import platform
+from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
 from typing import Annotated
 
@@ -15,19 +17,378 @@ from ... import __version__
 from ...doctor.examination import examine_bus
 from ...schema.errors import AckbusError, BusNotFound, InvalidInput
 from ...schema.findings import BAD, Finding, bad, examine, ok
+from ...schema.message.times import age, format_ts
 from ...schema.sqlite.sqlite_errors import check_sqlite_version
-from .. import hints
-from ..definition import Commands
-from ..options.common import HERE, Place
-from ..options.monitoring import ExitCode, answer
+from .. import arguments, hints
+from ..definition import Commands, optional
+from ..options.common import HERE, MAX_SEQ, Place
+from ..options.service import ExitCode, answer
 from ..running.looking import looking
 from ..show import output
+from ..show.confirmation import Yes, confirm
+from ..show.terminal import progress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
+
+    from ...bus.bus import Bus
+    from ...bus.log.archive_records import Segment
+    from ...export.backup import Backup
+    from ...subscribers.overview.retention import Hold, Plan, Retention
+
+# The archive and maintenance: moving old messages into compressed files, and checking those.
 
 commands = Commands()
+
+#: The exit code when agents that nobody has seen for long keep what could move.
+_HELD = 3
+
+#: How many of them are named in a line.
+_NAMED = 5
+
+#: The headings of the list of segments.
+_HEADINGS = ("file", "first seq", "last seq", "messages", "bytes", "archived at", "state")
+
+#: How old messages are that are archived where nothing else is said.
+_OLDER_THAN = "7d"
+
+Before = Annotated[int | None, optional("SEQ", "Messages below this one.", min=1, max=MAX_SEQ)]
+OlderThan = Annotated[
+    str | None, optional("D", f"Messages older than this, like 12h or 30d. Default: {_OLDER_THAN}.")
+]
+IdleAfter = Annotated[
+    str,
+    typer.Option(
+        metavar="D",
+        help="Agents and queues not seen for this long are idle.",
+    ),
+]
+PassOver = Annotated[
+    list[str] | None,
+    optional("AGENT", "Archive what this agent has not read, too; may be repeated."),
+]
+PassOverIdle = Annotated[
+    bool,
+    typer.Option("--pass-over-idle", help="Archive what idle agents have not read, too."),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Change nothing; print what would move or be deleted.")
+]
+Discard = Annotated[
+    bool,
+    typer.Option("--discard", help="Delete messages that are archived already, for good."),
+]
+
+
+@commands.command("archive", example="bus archive --older-than 30d --dry-run")
+def archive(
+    before: Before = None,
+    older_than: OlderThan = None,
+    idle_after: IdleAfter = "7d",
+    pass_over: PassOver = None,
+    pass_over_idle: PassOverIdle = False,
+    discard: Discard = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    place: Place = HERE,
+) -> int:
+    """Move old messages out of the bus, into compressed files.
+
+    They stay in the log: replay, read, show, trace and search find them there. Messages move that
+    every agent has acknowledged and every queue has finished. Broadcasts wait for agents that have
+    acknowledged or joined: by a session, a loop, the tools or hooks of a coding agent.
+
+    Exit code 3 when an idle agent holds more back. --pass-over and --pass-over-idle archive mail
+    that an agent has not read: its next poll names that mail, and it holds nothing more back until
+    it is seen again. An agent is seen when it acknowledges, joins, publishes, beats its heart, or
+    runs a loop, but not when it only polls, which changes nothing. Mail that is younger, or was
+    imported since, counts too. Idle queues hold nothing back: they read the archive.
+
+    --discard deletes whole archived segments below --before or --older-than for good, and asks
+    first. Nothing is deleted that a queue has still to do (exit code 3). Whoever reads the range
+    later is told "archived and discarded".
+    """
+    if before is not None and older_than is not None:
+        raise InvalidInput("give --before or --older-than, not both")
+    if discard:
+        return _discard(place, before, older_than, dry_run=dry_run, yes=yes)
+    from ...subscribers.overview.retention import Retention
+
+    idle_s = arguments.seconds(idle_after, "--idle-after")
+    with place.open() as bus:
+        if before is None:
+            wanted = _last_older(bus, arguments.seconds(older_than or _OLDER_THAN, "--older-than"))
+        else:
+            wanted = before - 1
+        retention = Retention(bus, idle_after_s=idle_s)
+        find = partial(
+            retention.plan, wanted, pass_over=pass_over or (), pass_over_idle=pass_over_idle
+        )
+        plan, count, made = _archive(bus, retention, find, dry_run=dry_run)
+        now_ms = bus.now_ms()
+    record = {
+        "dry_run": dry_run,
+        "messages": count,
+        "to": plan.upto_seq,
+        "segments": [asdict(segment) for segment in made],
+        "held_by": [asdict(hold) for hold in plan.held_by],
+        "passed_over": [asdict(hold) for hold in plan.passed_over],
+    }
+    output.result(record, *_lines(plan, count, made, now_ms, dry_run=dry_run))
+    if plan.idle:
+        output.note(_refusal(plan.idle, now_ms))
+    return _HELD if plan.idle else 0
+
+
+def _discard(
+    place: Place, before: int | None, older_than: str | None, *, dry_run: bool, yes: bool
+) -> int:
+    from ...export.archive_writer import Archiver, discard, finish, segments_upto
+    from ...subscribers.overview.retention import Retention
+
+    with place.open() as bus, Archiver(bus):
+        wanted = _last_to_discard(bus, before, older_than)
+        held_by = Retention(bus).held_by_queues(min(wanted, bus.archive.upto()))
+        segments = segments_upto(bus, min([wanted, *(hold.seq - 1 for hold in held_by)]))
+        count = sum(segment.messages for segment in segments)
+        first, last = (segments[0].first_seq, segments[-1].last_seq) if segments else (None, None)
+        what = output.counted(count, "message") + (f", seq {first} to {last}" if segments else "")
+        told, gone = f"would discard {what}", None
+        if not dry_run:
+            if segments:
+                confirm(f"discard {what}, for good", yes)
+                gone = discard(bus, segments)
+            finish(bus)  # what a command that died has left
+            told = str(gone) if gone else "discarded nothing"
+        rest = bus.archive.segments()[0 if gone else len(segments) :]
+        advice = list(_how_to_discard_more(bus, rest, wanted))
+        held = [f"held: {_needs(hold, bus.now_ms())}" for hold in held_by]
+    record = {
+        "dry_run": dry_run,
+        "messages": count,
+        "from": first,
+        "to": last,
+        "discarded_at": gone.at_ms if gone else None,
+        "held_by": [asdict(hold) for hold in held_by],
+    }
+    output.result(record, told, *advice, *held)
+    return _HELD if held_by else 0
+
+
+def _last_to_discard(bus: Bus, before: int | None, older_than: str | None) -> int:
+    """Return the last seq that the options name."""
+    if before is not None:
+        return before - 1
+    if older_than is not None:
+        return _last_older(bus, arguments.seconds(older_than, "--older-than"), after_seq=0)
+    raise InvalidInput("--discard deletes for good: say what, with --before or --older-than")
+
+
+def _how_to_discard_more(bus: Bus, rest: Sequence[Segment], wanted: int) -> Iterator[str]:
+    """Return why segments that hold wanted messages stay, and what would discard them."""
+    if rest and rest[0].first_seq <= wanted:
+        end = rest[0].last_seq
+        yield f"the next segment ends at {end}: --before {end + 1} takes it whole"
+    if not bus.archive.upto():
+        yield "nothing is archived; 'bus archive' does that first"
+
+
+def _last_older(bus: Bus, age_s: float, *, after_seq: int | None = None) -> int:
+    """Return the seq before the first message that is younger, of those after the archive.
+
+    A message with an impossible time, such as one in microseconds, counts by its place in the log.
+    """
+    upto = bus.archive.upto()
+    since_ms = bus.now_ms() - round(age_s * 1000)
+    wrong = set(bus.log.wrong_times(upto))
+    left = bus.read(after_seq=upto if after_seq is None else after_seq, since_ms=since_ms)
+    younger = next((message for message in left if message.seq not in wrong), None)
+    last = bus.log.newest_seq() if younger is None else younger.seq - 1
+    if passed := sum(seq <= last for seq in wrong):
+        output.note(f"{passed} of them have impossible times, and count by their places in the log")
+    return last
+
+
+def _archive(
+    bus: Bus, retention: Retention, find: Callable[[], Plan], *, dry_run: bool
+) -> tuple[Plan, int, list[Segment]]:
+    """Return what was planned, how many messages that are, and the segments that were made."""
+    from ...export.archive_writer import Archiver
+
+    archiver = Archiver(bus)  # refuses, where nothing may be archived, also to say what would be
+    with nullcontext() if dry_run else archiver:
+        plan = find()
+        begin = bus.archive.upto()
+        count = bus.log.count(begin, plan.upto_seq)
+        if dry_run or not count:
+            return plan, count, []
+        retention.pass_over(plan)
+        with progress("archiving", plan.upto_seq - begin) as move:
+            made = archiver.archive(plan.upto_seq, on_progress=lambda seq: move(seq - begin))
+    return plan, count, made
+
+
+def _lines(
+    plan: Plan, count: int, made: list[Segment], now_ms: int, *, dry_run: bool
+) -> Iterator[str]:
+    act = "would archive" if dry_run else "archived"
+    size = sum(segment.bytes for segment in made)
+    into = f", into {output.counted(size, 'byte')}" if made else ""
+    upto = f", up to {plan.upto_seq}" if count else ""
+    yield f"{act} {output.counted(count, 'message')}{upto}{into}"
+    for hold in plan.held_by:
+        yield f"held: {_needs(hold, now_ms)}"
+    for hold in plan.passed_over:
+        yield f"{'would pass over' if dry_run else 'passed over'}: {_needs(hold, now_ms)}"
+
+
+def _needs(hold: Hold, now_ms: int) -> str:
+    age = _unseen_for(hold, now_ms)
+    return f"{hold.kind} {hold.name} has not done with {hold.seq} (seen {age} ago)"
+
+
+def _refusal(idle: list[Hold], now_ms: int) -> str:
+    """Return the error about idle agents that hold messages back, and how to pass over them."""
+    named = ", ".join(
+        f"{each.name} (seen {_unseen_for(each, now_ms)} ago)" for each in idle[:_NAMED]
+    )
+    more = f" and {len(idle) - _NAMED:,} more" if len(idle) > _NAMED else ""
+    return (
+        f"{output.counted(len(idle), 'idle agent')} did not read what could be archived:"
+        f" {named}{more}; 'bus archive --pass-over NAME' or '--pass-over-idle' archives it, and"
+        " the next poll of the agent says so"
+    )
+
+
+def _unseen_for(hold: Hold, now_ms: int) -> str:
+    return age((now_ms - hold.seen_ms) / 1000)
+
+
+@commands.command("segments", example="bus segments --verify")
+def segments(
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read them all, and check them against their sums.")
+    ] = False,
+    place: Place = HERE,
+) -> int:
+    """List the files of the archive, and the state of each.
+
+    A file is ok when it is there, and as long as it was. Exit code 4 when there are none, 1 when
+    the state of one is not ok: missing, unreadable or altered. Bytes that changed in place only
+    --verify finds.
+    """
+    with place.open() as bus:
+        found = bus.archive.segments()
+        records = [_record(bus, segment, verify) for segment in found]
+    rows = [
+        (record | {"archived_at": format_ts(segment.archived_at_ms)}).values()
+        for record, segment in zip(records, found, strict=True)
+    ]
+    is_well = all(record["state"] == "ok" for record in records)
+    return output.results(records, rows, _HEADINGS) or (0 if is_well else 1)
+
+
+def _record(bus: Bus, segment: Segment, verify: bool) -> dict[str, object]:
+    record: dict[str, object] = {
+        "file": bus.archive.path(segment),
+        "first_seq": segment.first_seq,
+        "last_seq": segment.last_seq,
+        "messages": segment.messages,
+        "bytes": segment.bytes,
+        "archived_at": segment.archived_at_ms,
+    }
+    look = bus.archive.state_of if verify else bus.archive.apparent_state_of
+    return record | {"state": look(segment)}
+
+
+@commands.command("maintain", example="bus maintain")
+def maintain(place: Place = HERE) -> int:
+    """Shrink the files of the bus, in short steps.
+
+    Publishers go on meanwhile. Collects blobs that no message names and no program used for a day,
+    deletes the records of finished handlers of archived messages, gives free pages of the file
+    back to the system (all but 4 MiB, which new messages fill), and empties the write-ahead log.
+    Run it after `bus archive`, or from cron.
+    """
+    from ...bus.maintenance import Maintenance
+    from ...subscribers.inboxes.failed_deliveries import Deliveries
+
+    with place.open() as bus:
+        bus.settings.require_in_use()  # said before anything is begun
+        upkeep = Maintenance(bus)
+        blobs, blob_bytes = bus.collect_blobs()
+        forgotten = Deliveries.of(bus).forget_finished()
+        with progress("giving back pages", None) as move:
+            given_back = upkeep.give_back(on_progress=move)
+        kept_free = upkeep.spare_bytes()
+        wal_before, wal_after = upkeep.checkpoint()
+    record: dict[str, object] = {
+        "blobs": blobs,
+        "blob_bytes": blob_bytes,
+        "forgotten": forgotten,
+        "bytes_given_back": given_back,
+        "bytes_kept_free": kept_free,
+        "wal_bytes_before": wal_before,
+        "wal_bytes": wal_after,
+    }
+    gave = "nothing: another program has rebuilt the file, which uses free pages again"
+    if given_back is not None:
+        spare = f", and kept {output.counted(kept_free, 'byte')} free for what comes"
+        gave = f"{output.counted(given_back, 'byte')} of the file{spare}"
+    output.result(
+        record,
+        f"collected {output.counted(blobs, 'blob')}, {output.counted(blob_bytes, 'byte')}",
+        f"forgot {output.counted(forgotten, 'finished message')} of the archive",
+        f"gave back {gave}",
+        f"the write-ahead log went from {wal_before:,} to {wal_after:,} bytes",
+    )
+    return 0
+
+
+# Copies of a whole bus.
+
+#: How many names of what is lacking a line for people has.
+_NAMED_BLOBS = 3
+
+
+@commands.command("backup", example="bus backup ../bus-of-today")
+def backup(
+    to: Annotated[
+        str, typer.Argument(metavar="DIR", help="The directory to make; it must not exist.")
+    ],
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier backup.")] = False,
+    place: Place = HERE,
+) -> int:
+    """Copy the whole bus while it is in use, and check the copy.
+
+    The copy is a bus directory: the file, with blobs and archive. Open it with --dir, or put it in
+    the place of a damaged one. bus.jsonl and search.db are left out: they are made again.
+    Exit code 1 when the bus itself lacks blobs or segments: the copy is made, and lacks them too.
+    """
+    from ...export.backup import back_up, bytes_to_copy
+
+    with place.open() as bus, progress("copying", bytes_to_copy(bus)) as move:
+        made = back_up(bus, to, replace=force, on_progress=move)
+    output.result(
+        asdict(made),
+        f"copied the bus to {made.directory}: {output.counted(made.messages, 'message')}"
+        f" up to {made.newest_seq}, {output.counted(made.blobs, 'blob')},"
+        f" {output.counted(made.segments, 'archive segment')}",
+    )
+    if made.lacking:
+        output.note(_complaint(made))
+    return 1 if made.lacking else 0
+
+
+def _complaint(made: Backup) -> str:
+    names = ", ".join(made.lacking[:_NAMED_BLOBS]) + (
+        "…" if len(made.lacking) > _NAMED_BLOBS else ""
+    )
+    return (
+        f"the bus lacks {output.counted(len(made.lacking), 'file')}, or has altered them, and so"
+        f" does the copy: {names}; see 'bus doctor --full'"
+    )
 
 
 @commands.command("doctor", example="bus doctor --full")

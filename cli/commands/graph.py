@@ -13,7 +13,7 @@ from ..options.common import HERE, OfAgent, Place, Since, since_time
 from ..options.filters import WHOLE_LOG, Span
 from ..options.payload import reason
 from ..show import output
-from ..show.progress import progress
+from ..show.terminal import progress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def timeline(
 
 def _conversation(bus: Bus, key: str) -> str:
     """Return the conversation that a message is in, or that an id names."""
-    from ...bus.log.finding import find_message
+    from ...bus.log.log import find_message
 
     message = find_message(bus, key) or next(bus.read(conversation=key), None)
     if message is None:

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from ...schema.errors import InvalidInput
-from ...subscribers.inboxes.cursors import Cursors
-from ...subscribers.inboxes.failed_deliveries import Deliveries
+from ...subscribers.inboxes.failed_deliveries import Cursors, Deliveries
 from ...subscribers.inboxes.inbox import MAX_DELIVERIES, Inbox
-from ...subscribers.inboxes.polling_pace import POLL_LIMIT
+from ...subscribers.inboxes.mail import POLL_LIMIT
 from ...subscribers.starts import BEGINNING
 from .. import arguments
 from ..definition import Commands, optional, optional_word
@@ -28,8 +27,8 @@ from ..options.common import (
     seq_or_word,
 )
 from ..show import output
-from ..show.bodies import print_page
 from ..show.confirmation import Yes, confirm
+from ..show.message import print_page
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The bus itself: making it, finding it, and its counts."""
+"""The bus itself: init, where, stats, restore, upgrade, trust."""
 
 from __future__ import annotations
 
@@ -6,22 +6,33 @@ import os
 from dataclasses import asdict
 from typing import Annotated, cast
 
+import typer
+
 from ...bus.bus import Bus
 from ...export.jsonl.exporter import Exporter
 from ...schema.directory.discovery import find_bus, refuse_foreign, refuse_led_away
 from ...schema.directory.layout import BUS_DIR_VARIABLE, BUS_DIRECTORY, Layout
-from ...schema.errors import BusNotFound, BusUnusable, InvalidInput, Refused, shown
+from ...schema.directory.ownership import (
+    EVERY,
+    add_safe_directory,
+    contents,
+    fault_of_list,
+    remove_safe_directory,
+    safe_directories,
+    safe_list,
+)
+from ...schema.errors import BusNotFound, BusUnusable, InvalidInput, NotFound, Refused, shown
 from ...schema.sqlite.creation import create
 from ...schema.sqlite.settings import DURABILITIES, age_of_backup
 from ...schema.sqlite.upgrade import upgrade
 from ..arguments import BY_MAIN_TREE
 from ..definition import Commands, optional
-from ..options.common import HERE, Place
+from ..options.common import HERE, Json, Place, Verbose
 from ..show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...schema.choices import Durability
+    from ...schema.message.fields import Durability
 
 commands = Commands()
 
@@ -207,3 +218,57 @@ def _rows(record: dict[str, object], prefix: str = "") -> list[tuple[str, object
         else:
             rows.append((prefix + name, value))
     return rows
+
+
+# The list of trusted directories: add, list, remove.
+
+trust = commands.group(
+    "trust", help="Trusted directories, whose files may act where they are found."
+)
+
+Trusted = Annotated[
+    str,
+    typer.Argument(metavar="DIR", help=f"The directory, or the folder of a bus; {EVERY} is all."),
+]
+
+
+@trust.command("add", example="bus trust add /srv/team/.worker-state")
+def add(directory: Trusted, json: Json = False, verbose: Verbose = False) -> int:
+    """Trust a directory, so that what commands find there may act.
+
+    It may hold a bus of another user, which is refused where it is found unless you or root own it;
+    a configuration or a crew, which starts and contacts nothing where it is only found in the
+    working directory; plugins, or a repository. What it holds is printed. What an option, $BUS_DIR
+    or $BUS_CONFIG names needs no trust. $BUS_SAFE_DIRECTORIES lists more directories, as PATH does.
+    Whoever owns one can change all that is in it.
+    """
+    is_new = add_safe_directory(directory)
+    held = [] if directory == EVERY else contents(directory)
+    output.result(
+        {"list": safe_list(), "added": is_new, "holds": held},
+        f"{'added to' if is_new else 'already in'} {safe_list()}",
+    )
+    for each in held:
+        output.note(f"trusted: {each}")
+    return 0
+
+
+@trust.command("list", example="bus trust list")
+def show_list(json: Json = False, verbose: Verbose = False) -> int:
+    """List the trusted directories, one a line. Exit code 4 when there are none."""
+    if fault := fault_of_list():
+        output.note(f"warning: {fault}")
+    found = safe_directories()
+    for directory in found:
+        held = [] if directory == EVERY else contents(directory)
+        output.result({"dir": directory, "holds": held}, directory)
+    return 0 if found else output.NOTHING
+
+
+@trust.command("remove", example="bus trust remove /srv/team/.worker-state")
+def remove(directory: Trusted, json: Json = False, verbose: Verbose = False) -> int:
+    """Remove a directory from the list. Exit code 4 when it is not on it."""
+    if not remove_safe_directory(directory):
+        raise NotFound(f"{directory} is not in {safe_list()}; see 'bus trust list'")
+    output.result({"list": safe_list(), "removed": True}, f"removed from {safe_list()}")
+    return 0

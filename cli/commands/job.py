@@ -1,4 +1,4 @@
-"""Jobs: list, show, retry, cancel."""
+"""Jobs: run, which works on them; job, and dead for dead letters."""
 
 from __future__ import annotations
 
@@ -9,20 +9,25 @@ from typing import Annotated
 import typer
 
 from ...schema.errors import InvalidInput
-from ...subscribers.jobs.job_lists import list_jobs
-from ...subscribers.queues.dead_letters import DeadLetters
-from ...subscribers.queues.job_control import JobControl
+from ...subscribers.queues.job_control import DeadLetters, JobControl
+from ...subscribers.views import list_jobs
 from ..definition import Commands, optional
-from ..options.common import HERE, By, OfQueue, Place
-from ..options.job_choice import Choice, Seq, Seqs, named
+from ..options.common import HERE, By, OfQueue, Place, PlaceOnly
+from ..options.job_choice import Choice, Filter, Seq, Seqs, named
+from ..options.worker import NewQueueOptions, WorkerOptions
+from ..running.worker_host import Running, check_command
+from ..show import output
+from ..show.confirmation import Yes, confirm
 from ..show.jobs import code_of_list, jobs_named, print_job, print_jobs, queues_named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from ...bus.bus import Bus
     from ...subscribers.jobs.jobs import Job
     from ...subscribers.queues.queue import Queue
+    from ..options.job_choice import Chosen
 
 commands = Commands()
 job = commands.group("job", help="Jobs: the messages in a queue, and their attempts.")
@@ -151,3 +156,135 @@ def _cancel(queue: Queue, jobs: Iterable[Job], by: str | None) -> Iterator[Job]:
     control = JobControl(queue, by=by)
     for each in jobs:
         yield control.cancel(each.seq)
+
+
+# Dead letters: list, show, requeue, drop.
+
+dead = commands.group("dead", help="Dead letters: jobs that used up their attempts.")
+
+All = Annotated[bool, typer.Option("--all", help="All dead letters of the bus.")]
+
+#: The state that they are in, and the command that shows them.
+_DEAD, _LIST = "dead", "bus dead list"
+
+
+@dead.command("list", example="bus dead list --queue reviews --since 2d")
+def list_dead(wanted: Filter, place: Place = HERE) -> int:
+    """List dead letters and why they failed, by queue.
+
+    With --since only those that died since then. Exit code 4 when there are none, 1 when a queue
+    can't take in more of the log.
+    """
+    with place.open() as bus:
+        found = list(wanted.find(bus, (_DEAD,)))
+        count = print_jobs(bus, (job for _, jobs in found for job in jobs))
+        return code_of_list(count, (queue for queue, _ in found))
+
+
+@dead.command("show", example="bus dead show 17 --json")
+def show_dead(seq: Seq, queue: OfQueue = None, place: Place = HERE) -> int:
+    """Print a dead letter, every attempt at it, and its message.
+
+    Exit code 4 when the job is not dead.
+    """
+    with place.open() as bus:
+        ((found, wanted),) = jobs_named(bus, [seq], queue, _DEAD)
+        print_job(bus, found, wanted)
+    return 0
+
+
+@dead.command("requeue", example="bus dead requeue --queue reviews --since 2h --dry-run")
+def requeue(choice: Choice, everything: All = False, place: Place = HERE) -> int:
+    """Requeue dead letters, from their first attempt.
+
+    Name SEQs (where one can't be, none is), or give --queue, --type, --since or --all. Exit code 4
+    when there are none.
+    """
+    choice.check(_LIST, is_all=everything)
+    with place.open() as bus:
+        return choice.act(
+            bus,
+            _chosen(bus, choice),
+            lambda queue, jobs: DeadLetters(queue, by=choice.doer).requeue(jobs),
+            "requeued",
+        )
+
+
+@dead.command("drop", example="bus dead drop 17 19")
+def drop(choice: Choice, everything: All = False, yes: Yes = False, place: Place = HERE) -> int:
+    """Drop dead letters; they end as cancelled, and stay on record.
+
+    Name SEQs (where one can't be, none is), or give --queue, --type, --since or --all. Exit code 4
+    when there are none.
+    """
+    choice.check(_LIST, is_all=everything)
+    with place.open() as bus:
+        confirm("drop these dead letters", yes or choice.dry_run)
+        return choice.act(
+            bus,
+            _chosen(bus, choice),
+            lambda queue, jobs: DeadLetters(queue, by=choice.doer).drop(jobs),
+            "dropped",
+        )
+
+
+def _chosen(bus: Bus, choice: Choice) -> Chosen:
+    if choice.seqs:
+        return named(bus, choice.seqs, choice.queue, _DEAD)
+    return choice.find(bus, (_DEAD,))
+
+
+# `bus run`: a worker that runs a command.
+
+Command = Annotated[
+    list[str], typer.Argument(metavar="-- CMD...", help="The command to run for each message.")
+]
+
+
+@commands.command(
+    "run", example="bus run --type review.request --concurrency 4 -- ./review --strict"
+)
+def run(
+    command: Command,
+    wanted: WorkerOptions,
+    policy: NewQueueOptions,
+    place: PlaceOnly = HERE,
+) -> int:
+    """Work on the messages of a type: run a command for each.
+
+    Raw contract: CMD reads the body (text as it is, else JSON) from stdin and prints the reply to
+    stdout. Exit code 0 is success; any other is failure, and stderr, or else stdout, is the reply.
+    Code 75 asks for a retry, 78 forbids one. A failure is the reply and not retried, unless the
+    queue's --retry is failures; with the json contract it is retried, 4 attempts in all.
+
+    The worker looks at the bus when it is woken, and every 250 ms anyway. It takes jobs until none
+    is left, then waits again. It extends its claims, ends CMD and all its children at the timeout
+    (SIGTERM, 5 s, SIGKILL), and keeps up to 10 MiB of stdout and 64 KiB of stderr.
+
+    CMD also gets BUS_DIR, BUS_AGENT, BUS_QUEUE, BUS_ATTEMPT, BUS_MAX_ATTEMPTS, BUS_CLAIM_TOKEN,
+    BUS_MESSAGE_ID, BUS_MESSAGE_SEQ, BUS_MESSAGE_TYPE, BUS_FROM, BUS_CORRELATION_ID, BUS_META_...
+    for each entry of the header meta, and TRACEPARENT; BUS_META_... and TRACEPARENT of the worker's
+    own environment are not passed on. SIGTERM and Ctrl-C end the worker after its running jobs; a
+    second one, or SIGQUIT, kills and releases those too. On Linux, CMD and all its children end as
+    well when the worker is killed.
+
+    A missing CMD is refused with exit code 2, before anything is claimed. On a terminal, or with
+    -v, the worker prints its queue and its command on stderr.
+    """
+    from ...workers.processes.supervisors import Supervisors
+
+    rules = policy.rules()
+    check_command(command[0])
+    with place.open() as bus, Supervisors() as supervisors:
+        queue = wanted.open_queue(bus, rules)
+        worker = wanted.worker(bus, queue)
+        work = wanted.work(bus, command, worker.group, supervisors)
+        output.remark(
+            f"working on queue {queue.name!r}, which takes in {queue.info.pattern}, with"
+            f" {command[0]}: {wanted.contract} contract, {wanted.concurrency} at a time;"
+            " Ctrl-C ends it"
+        )
+        if queue.info.paused_at_ms is not None:
+            name = queue.name
+            output.note(f"queue {name!r} is paused: no job begins before 'bus queue resume {name}'")
+        return Running(worker).run(work, once=wanted.once, drain=wanted.drain)

@@ -94,7 +94,7 @@ def _first_sentence(text: str) -> str:
 @plugin.command("show", example="bus plugin show feed --json")
 def show(name: Name, place: ServicePlace = SERVICE) -> int:
     """Print a plugin's manifest, settings, jobs and keys of state."""
-    from ...automation.config.redaction import shown
+    from ...automation.config.snapshot import shown
     from ...automation.status import plugin_of
 
     snapshot = place.look()
@@ -187,9 +187,7 @@ def health(name: Name, place: ServicePlace = SERVICE) -> int:
 
 
 def _run(place: ServicePlace, name: str, command: str, payload: object, is_to_wait: bool) -> int:
-    from ...automation.jobs.job_request import JobRequest, Submitted
-    from ...automation.jobs.submission import Submission
-    from ...automation.jobs.waiting import outcome_of
+    from ...automation.jobs.submission import JobRequest, Submission, Submitted, outcome_of
     from ...automation.service_lock import is_running
 
     request = JobRequest(plugin=name, command=command, payload=payload, submitted_by="cli")

@@ -1,13 +1,15 @@
-"""Queues: list, show, create, set, pause, resume, purge, remove, skip."""
+"""Queues and their limits: queue, limit."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from ...schema.errors import InvalidInput
 from ...subscribers.jobs.json_records import queue_record, stats_record
+from ...subscribers.queues.job_control import JobControl
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import QueueStats
@@ -15,17 +17,18 @@ from ...subscribers.starts import BEGINNING
 from .. import arguments
 from ..definition import Commands, optional
 from ..logs import show_logs
-from ..options.common import HERE, By, Place, QueueName, seq_or_word
-from ..options.policy import PolicyOptions, make_queue
-from ..running.repeated_view import watch as go_on_watching
+from ..options.common import HERE, By, Place, PlaceOnly, QueueName, seq_or_word
+from ..options.worker import PolicyOptions, make_queue
+from ..running.crew_host import watch as go_on_watching
 from ..show import output
 from ..show.confirmation import Yes, confirm
-from ..show.jobs import code_of_list, queues_named
-from ..show.queues import (
+from ..show.jobs import (
     acts_lines,
+    code_of_list,
     list_table,
     policy_line,
     print_lines,
+    queues_named,
     show_table,
 )
 
@@ -33,9 +36,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...bus.options import LimitKind
     from ...subscribers.queues.queues import QueueInfo
-    from ...subscribers.queues.statistics import QueueStats
-    from ..running.repeated_view import Table
+    from ..running.crew_host import Table
 
 commands = Commands()
 queue = commands.group("queue", help="Queues: work that competing workers share, by type.")
@@ -158,7 +161,7 @@ def set_policy(name: QueueName, policy: PolicyOptions, by: By = None, place: Pla
     change applies from the next claim on; jobs that are in the queue already keep their number of
     attempts.
     """
-    from ...subscribers.queues.policy_change import change_policy
+    from ...subscribers.queues.queue_changes import change_policy
 
     rules = policy.rules()
     if not rules:
@@ -239,7 +242,7 @@ def remove(
     inboxes. A new queue of this name begins with the whole log, unless --start says otherwise.
     Exit code 3 while jobs wait or run.
     """
-    from ...subscribers.queues.removal import refuse_live, remove_queue
+    from ...subscribers.queues.queue_changes import refuse_live, remove_queue
 
     with place.open() as bus:
         if dry_run:
@@ -295,3 +298,82 @@ def _code_of(found: list[QueueStats]) -> int:
 
 def _print(info: QueueInfo) -> None:
     output.result(queue_record(info), f"{info.name}  {info.pattern}  {policy_line(info)}")
+
+
+# Limits of the messages that wait in a queue or an inbox: list, set, clear.
+
+limit = commands.group("limit", help="Limits of waiting messages, which refuse further ones.")
+
+OfQueue = Annotated[str | None, optional("Q", "Of this queue.", "--queue")]
+OfInbox = Annotated[
+    str | None,
+    optional("A", "Of this agent's inbox: messages to it that it has not acknowledged.", "--inbox"),
+]
+
+
+@limit.command("list", example="bus limit list")
+def show_list(place: Place = HERE) -> int:
+    """List the limits, and how many messages wait there now.
+
+    Exit code 4 when there are none.
+    """
+    with place.open() as bus:
+        records = [asdict(each) for each in bus.limits.list()]
+    return output.results(records, headings=("kind", "name", "max waiting", "waiting"))
+
+
+@limit.command("set", example="bus limit set 100 --queue reviews")
+def set_limit(
+    count: Annotated[int, typer.Argument(metavar="N", help="How many may wait, at least 1.")],
+    queue: OfQueue = None,
+    inbox: OfInbox = None,
+    by: By = None,
+    place: Place = HERE,
+) -> int:
+    """Limit how many messages may wait in a queue or an inbox.
+
+    Beyond it, publishing is refused with exit code 3, or waits with --wait. Messages that wait
+    already stay. Prints nothing without --json.
+    """
+    kind, name = _place(queue, inbox)
+    with place.open() as bus:
+        if kind == "queue":
+            doer = arguments.doer(by)
+            JobControl(Queue.open(bus, name), by=doer).limit(count)
+        else:
+            bus.limits.set_for_inbox(name, count)
+        if output.is_json():
+            (record,) = (
+                each for each in bus.limits.list() if (each.kind, each.name) == (kind, name)
+            )
+            output.json_line(asdict(record))
+    return 0
+
+
+@limit.command("clear", example="bus limit clear --inbox worker-1")
+def clear(
+    queue: OfQueue = None,
+    inbox: OfInbox = None,
+    by: By = None,
+    place: PlaceOnly = HERE,
+) -> int:
+    """Remove a limit.
+
+    Exit code 4 when there is none.
+    """
+    kind, name = _place(queue, inbox)
+    with place.open() as bus:
+        if kind == "queue":
+            doer = arguments.doer(by)
+            JobControl(Queue.open(bus, name), by=doer).clear_limit()
+        else:
+            bus.limits.clear(kind, name)
+    return 0
+
+
+def _place(queue: str | None, inbox: str | None) -> tuple[LimitKind, str]:
+    if queue is not None and inbox is None:
+        return "queue", queue
+    if inbox is not None and queue is None:
+        return "inbox", inbox
+    raise InvalidInput("give either --queue or --inbox; see 'bus limit list'")

@@ -1,17 +1,20 @@
-"""Looking back: replay, read, show, tail."""
+"""Looking back: read, tail, replay, show, receipts, search, inspect, trace."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
+import orjson
 import typer
 
 from ...bus.bus import Bus
-from ...bus.log.finding import find_message
+from ...bus.log.log import find_message
 from ...schema.errors import BusUnusable, InvalidInput, NotFound
 from ...schema.message.message import Message
-from ..definition import Commands
-from ..options.common import HERE, MAX_SEQ, Place
+from ...subscribers.jobs.json_records import claim_record, job_record
+from ..definition import Commands, optional, optional_word
+from ..logs import show_logs
+from ..options.common import HERE, MAX_SEQ, OfConversation, Place, conversation_named
 from ..options.filters import (
     NEWEST,
     UNFILTERED,
@@ -24,13 +27,17 @@ from ..options.filters import (
     Which,
 )
 from ..show import output
+from ..show.jobs import act_line, branches
 from ..show.message import print_in_full
+from ..show.terminal import progress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...bus.options import ReadFilters
+    from ...bus.search.search import Found
+    from ...subscribers.overview.trace import Trace, Work
 
 commands = Commands()
 
@@ -152,7 +159,7 @@ def receipts(
     it in: the state of its job. Cursors say so: no message is sent for it. Exit code 4 when there
     is no such message, or nobody reads it.
     """
-    from ...subscribers.overview.read_receipts import read_receipts
+    from ...subscribers.overview.trace import read_receipts
 
     with place.open() as bus:
         return output.results([each.record() for each in read_receipts(bus, key)])
@@ -188,3 +195,164 @@ def _find(bus: Bus, key: str) -> Message:
     if message is None:
         raise NotFound(f"no message {key!a} in the log; see 'bus read'")
     return message
+
+
+# Finding messages by the words in them.
+
+Words = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="WORDS...",
+        help="Words that must all occur. In quotes a phrase; with * at its end a beginning.",
+    ),
+]
+MatchLimit = Annotated[int | None, optional("N", "At most so many. Default: 20.", min=1)]
+NewestFirst = Annotated[bool, typer.Option("--newest", help="The newest first, not the best.")]
+
+
+@commands.command("search", example="bus search 'disk full' timeout --since 2d")
+def search(
+    words: Words,
+    filter: Filter = UNFILTERED,
+    limit: MatchLimit = None,
+    newest: NewestFirst = False,
+    place: Place = HERE,
+) -> int:
+    """Print the messages with all these words, the best first.
+
+    Payloads are searched, not types or names. Large payloads are
+    searched too, up to 100,000 characters of each. The index is kept beside the bus, in search.db,
+    and brought up to date first; publishers don't wait for it. Of more than 1,000 messages that
+    have all the words, the newest 1,000 are rated first.
+    """
+    from ...bus.search.search import SEARCH_LIMIT, Search
+
+    show_logs()
+    with place.open() as bus:
+        finder = Search(bus)
+        behind = finder.behind()
+        indexed = bus.log.newest_seq() - behind
+        with progress("indexing", behind) as move:
+            found = finder.find(
+                words,
+                limit=SEARCH_LIMIT if limit is None else limit,
+                by_age=newest,
+                on_progress=lambda seq: move(seq - indexed),
+                **filter.filters(bus),
+            )
+        for each in found:
+            if output.is_json():
+                output.json_line(_record(each))
+            else:
+                output.found(each, bus.blobs)
+        return 0 if found else filter.nothing(bus)
+
+
+def _record(found: Found) -> dict[str, object]:
+    record: dict[str, object] = orjson.loads(found.message.to_line())
+    return record | {"snippet": found.snippet, "marks": found.marks}
+
+
+# Traces: the chain of a message, and every attempt at its jobs.
+
+#: Fields that the line of a claim leaves out: those of its job's line, and those that may be long.
+_NOT_IN_LINE = ("queue", "seq", "stderr", "result", "logs")
+
+
+@commands.command("trace", example="bus trace review.request:17")
+def trace(
+    key: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="The seq or id of a message, a conversation, claim:TOKEN, or QUEUE:SEQ for a job.",
+        ),
+    ],
+    place: Place = HERE,
+) -> int:
+    """Print all that led to a message or came of it, as a tree.
+
+    These are the messages that it answers, up to the first, all messages of their conversations,
+    the jobs of each message in the queues, and every attempt at them. --json prints one object.
+    """
+    from ...subscribers.overview.trace import Trace
+
+    with place.open() as bus:
+        found = Trace.of(bus, key)
+        now_ms = bus.now_ms()
+        if output.is_json():
+            output.json_line(_trace_record(found, now_ms))
+        else:
+            for branch in branches(found, bus.blobs, now_ms):
+                output.branch(*branch)
+    return 0
+
+
+@commands.command("inspect", example="bus inspect 17")
+def inspect(
+    key: Annotated[str | None, optional_word("ID|SEQ", "The id or the seq of a message.")] = None,
+    conversation: OfConversation = None,
+    place: Place = HERE,
+) -> int:
+    """Print a message with its jobs and claims in every queue.
+
+    The state of a claim is terminal, live_active, or expired_active: its lease has run out, and
+    no worker has noticed it yet. With --conversation it prints the messages of that, without
+    arguments the whole log, both without claims.
+    """
+    from ...bus.log.log import find_message
+    from ...subscribers.overview.trace import WorkHistory
+
+    if key is not None and conversation is not None:
+        raise InvalidInput("give ID or --conversation, not both")
+    with place.open() as bus:
+        if key is None:
+            named = conversation and conversation_named(bus, conversation)
+            count = output.messages(bus.read(conversation=named), bus.blobs)
+            return 0 if count else output.NOTHING
+        message = find_message(bus, key)
+        if message is None:
+            raise NotFound(f"no message {key!a} in the log; see 'bus read'")
+        work = WorkHistory(bus).of(message.seq)
+        now_ms = bus.now_ms()
+        if output.is_json():
+            output.json_line(_message_record(message, work, now_ms))
+        else:
+            print_in_full(message, bus)
+            _print_work(work, now_ms)
+    return 0
+
+
+def _print_work(work: list[Work], now_ms: int) -> None:
+    if work:
+        output.line("")
+    for each in work:
+        output.line(_line(job_record(each.job), ()))
+        for claim in each.claims:
+            output.line(f"  {_line(claim_record(claim, now_ms), _NOT_IN_LINE)}")
+        for act in each.acts:
+            output.line(f"  {act_line(act)}")
+
+
+def _line(record: dict[str, object], left_out: tuple[str, ...]) -> str:
+    return " ".join(f"{name}={value}" for name, value in record.items() if name not in left_out)
+
+
+def _trace_record(found: Trace, now_ms: int) -> dict[str, object]:
+    messages = [
+        {"depth": step.depth} | _message_record(step.message, step.work, now_ms)
+        for step in found.steps
+    ]
+    return {"seq": found.seq, "conversations": found.conversations, "messages": messages}
+
+
+def _message_record(message: Message, work: list[Work], now_ms: int) -> dict[str, object]:
+    """Return a message as it is in bus.jsonl, large payloads by name, with its jobs."""
+    record: dict[str, object] = orjson.loads(message.to_line())
+    jobs = [
+        job_record(each.job)
+        | {"claims": [claim_record(claim, now_ms) for claim in each.claims]}
+        | {"acts": [act.record() for act in each.acts]}
+        for each in work
+    ]
+    return record | {"jobs": jobs}

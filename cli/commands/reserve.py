@@ -1,17 +1,26 @@
-"""Reservations of files: reserve, reservations; reservations renew, release."""
+"""Files and other things for one agent at a time: reserve, reservations, lease, guard."""
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from ...schema.errors import InvalidInput, Refused
+from ...bus.leases import Lease
+from ...git.guard import GuardHook, GuardHooks
+from ...git.hooks_path import moved_hooks
+from ...git.repository import GitFailed
+from ...git.work_tree import WorkTree
+from ...schema.directory.layout import BUS_DIRECTORY
+from ...schema.errors import AckbusError, InvalidInput, Refused, TimedOut
 from ...schema.message.times import format_ts
-from .. import arguments
+from .. import arguments, guard_check
 from ..definition import Commands, optional, optional_word
-from ..options.common import HERE, Place, PlaceOnly
+from ..guard_check import BLOCK, WARN, check_mode, open_bus
+from ..options.common import HERE, Json, Place, PlaceOnly, Verbose
 from ..own_session import process_here
 from ..show import output
 from ..show.reservations import conflict_record, describe, state_of_holder
@@ -86,8 +95,8 @@ def reserve(
     the session's process, too. Exit code 3 when a reservation of another agent shares a file with
     one of PATHS; --take-over ends that one, and tells its holder.
     """
-    from ...bus.reservations.project_paths import note_for, paths_from_root, project_root
-    from ...subscribers.overview.reservation_holders import take_over
+    from ...bus.reservations.reservations import note_for, paths_from_root, project_root
+    from ...subscribers.overview.agents import take_over
 
     if shared and exclusive:
         raise InvalidInput("give --shared or --exclusive, not both")
@@ -161,7 +170,7 @@ def show_list(
 
     'bus reservations' is the same. Exit code 4 when there are none.
     """
-    from ...bus.reservations.project_paths import paths_from_root, project_root
+    from ...bus.reservations.reservations import paths_from_root, project_root
 
     with place.open() as bus:
         wanted: list[str | None] = [None]
@@ -208,3 +217,208 @@ def _editor(agent: str | None) -> str:
 def _line(held: Reservation) -> str:
     until = format_ts(held.until_ms)
     return f"{held.path}  {held.agent}  {held.mode}  token {held.token}  until {until}"
+
+
+# Leases: acquire, renew, release, list.
+
+lease = commands.group("lease", help="Named exclusive rights that expire.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the lease.")]
+Holder = Annotated[str | None, optional("A", "The holder. Default: $BUS_AGENT.", "--agent")]
+Token = Annotated[
+    int, typer.Option(metavar="N", min=1, help="The token that bus lease acquire printed.")
+]
+Wait = Annotated[
+    str | None, optional("S", "How long to wait while it is held: seconds, or like 500ms, 10m, 2h.")
+]
+
+
+@lease.command("acquire", example="bus lease acquire deploy --agent worker-1 --ttl 2m --json")
+def acquire(
+    name: Name,
+    holder: Holder = None,
+    ttl: Ttl = "60",
+    wait: Wait = None,
+    place: Place = HERE,
+) -> int:
+    """Acquire a lease, and print it with its fencing token.
+
+    Exit code 3 when it is held, 5 when --wait ran out or others kept the bus locked.
+    """
+    holder = _holding(holder)
+    wait_s = 0.0 if wait is None else arguments.seconds(wait, "--wait")
+    ttl_s = arguments.seconds(ttl, "--ttl")
+    with place.open() as bus:
+        granted = bus.leases.acquire(name, holder, lease_s=ttl_s, wait_s=wait_s)
+        held, now_ms = None if granted else bus.leases.get(name), bus.now_ms()
+    if granted:
+        _print(granted)
+        return 0
+    output.result({"granted": False, "name": name} | _holder(held))
+    raise refusal(name, held, now_ms, waited=wait_s > 0)
+
+
+def refusal(name: str, held: Lease | None, now_ms: int, *, waited: bool) -> AckbusError:
+    """Return the error of a lease that was not granted, from a later look at it."""
+    if held is None or held.until_ms <= now_ms:
+        return TimedOut(f"lease {name!r} was held, and has become free only now; try again")
+    state = f"is held by {held.holder} until {format_ts(held.until_ms)}"
+    return (TimedOut if waited else Refused)(f"lease {name!r} {state}")
+
+
+@lease.command("renew", example="bus lease renew deploy --agent worker-1 --token 7")
+def renew_lease(
+    name: Name,
+    token: Token,
+    holder: Holder = None,
+    ttl: Ttl = "60",
+    place: Place = HERE,
+) -> int:
+    """Extend a lease to --ttl from now.
+
+    Exit code 3 when it is no longer held with this token.
+    """
+    held = Lease(name, _holding(holder), token, 0, 0)
+    ttl_s = arguments.seconds(ttl, "--ttl")
+    with place.open() as bus:
+        _print(bus.leases.renew(held, lease_s=ttl_s))
+    return 0
+
+
+@lease.command("release", example="bus lease release deploy --agent worker-1 --token 7")
+def release_lease(name: Name, token: Token, holder: Holder = None, place: PlaceOnly = HERE) -> int:
+    """Release a lease.
+
+    Exit code 3 when it is no longer held with this token.
+    """
+    held = Lease(name, _holding(holder), token, 0, 0)
+    with place.open() as bus:
+        bus.leases.release(held)
+    return 0
+
+
+@lease.command("list", example="bus lease list --json")
+def list_leases(place: Place = HERE) -> int:
+    """List the leases that are held now.
+
+    Exit code 4 when there are none.
+    """
+    with place.open() as bus:
+        held = bus.leases.list()
+    return output.results([each.record() for each in held])
+
+
+def _holding(name: str | None) -> str:
+    return arguments.sender(name, "--agent")
+
+
+def _print(held: Lease) -> None:
+    until = format_ts(held.until_ms)
+    record = {"granted": True, "name": held.name, "holder": held.holder, "token": held.token}
+    output.result(
+        record | {"until": until},
+        f"{held.name}  {held.holder}  token {held.token}  until {until}",
+    )
+
+
+def _holder(held: Lease | None) -> dict[str, object]:
+    """Return the holder of a refused lease; empty when it has become free meanwhile."""
+    if held is None:
+        return {}
+    return {"held_by": held.holder, "token": held.token, "until": format_ts(held.until_ms)}
+
+
+# The guard: git hooks that compare commits and pushes with the reservations of others.
+
+guard = commands.group("guard", help="Git hooks that protect the files reserved by others.")
+
+#: A variable that git sets for the hook before a commit.
+_IN_A_HOOK = "GIT_INDEX_FILE"
+
+#: The action of the guard on a conflict.
+_MODE_HELP = "block, or warn only. BUS_GUARD=warn or off wins over it."
+
+
+@guard.command("install", example="bus guard install --mode warn")
+def install(
+    mode: Annotated[
+        str | None, optional("M", f"{_MODE_HELP} Default: that of the installed hooks, else block.")
+    ] = None,
+    place: Place = HERE,
+) -> int:
+    """Install a pre-commit and a pre-push hook in the git repository. Safe to repeat.
+
+    They lie in a folder of git's, named by core.hooksPath, and run all hooks that were there.
+    """
+    if mode is not None:
+        check_mode(mode, BLOCK, WARN)
+    tree = WorkTree.around(os.getcwd())
+    with open_bus(tree, place.directory, place.user) as bus:
+        bus_dir = bus.layout.directory
+    is_found = any(_leads_to(root, bus_dir) for root in (tree.root, tree.main_root))
+    hooks = GuardHooks(tree)
+    mode = mode or hooks.mode() or BLOCK
+    for hook in hooks.install(mode, None if is_found else bus_dir):
+        _print_hook(hook, mode)
+    return 0
+
+
+@guard.command("remove", example="bus guard remove")
+def remove(json: Json = False, verbose: Verbose = False) -> int:
+    """Remove the hooks, and restore core.hooksPath.
+
+    Exit code 4 when the guard is not installed.
+    """
+    removed = GuardHooks(WorkTree.around(os.getcwd())).remove()
+    for hook in removed:
+        _print_hook(hook, "removed")
+    return 0 if removed else output.NOTHING
+
+
+@guard.command("check", example="bus guard check")
+def check(
+    push: Annotated[
+        str | None,
+        optional(
+            "REMOTE",
+            "Check the commits to be pushed there, which git gives a pre-push hook on stdin, "
+            "instead of the staged files.",
+        ),
+    ] = None,
+    mode: Annotated[str, typer.Option(metavar="M", help=_MODE_HELP)] = BLOCK,
+    hand_on: Annotated[
+        bool,
+        typer.Option("--hand-on", help="With --push: print git's lines, for the next hook."),
+    ] = False,
+    agent: Annotated[str | None, optional("A", "The editing agent. Default: $BUS_AGENT.")] = None,
+    place: Place = HERE,
+) -> int:
+    """Compare the staged files with others' reservations, as hooks do.
+
+    Both names of a rename count, and deleted files. Exit code 3 for a conflict, 0 when it only
+    warns.
+    """
+    if push is None and _IN_A_HOOK not in os.environ:
+        _tell_if_moved()
+    return guard_check.check(
+        mode, push, hand_on=hand_on, agent=agent, directory=place.directory, user=place.user
+    )
+
+
+def _tell_if_moved() -> None:
+    """Tell a person, who runs the check by hand, that git does not run it."""
+    with suppress(GitFailed):  # which the check itself finds
+        if (moved := moved_hooks(os.getcwd())) is not None:
+            output.note(f"warning: {moved}; run 'bus guard install'")
+
+
+def _leads_to(folder: str, bus_dir: str) -> bool:
+    """Whether the search for a bus from a folder upwards finds this one."""
+    holder, name = os.path.split(bus_dir)
+    return name == BUS_DIRECTORY and os.path.commonpath([holder, folder]) == holder
+
+
+def _print_hook(hook: GuardHook, state: str) -> None:
+    record = {"hook": hook.name, "path": hook.path, "state": state, "earlier": hook.earlier}
+    earlier = f"  (with {hook.earlier})" if hook.earlier else ""
+    output.result(record, f"{hook.name}  {state}  {hook.path}{earlier}")

@@ -17,8 +17,8 @@ from ..show import output
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...automation.config.snapshot import ScheduleEntry
-    from ...automation.schedules.by_hand import SchedulesByHand
-    from ...automation.snapshots import Snapshot
+    from ...automation.regime import Snapshot
+    from ...automation.schedules.firing import SchedulesByHand
     from ...bus.bus import Bus
 
 commands = Commands()
@@ -87,8 +87,7 @@ def show_next(
     """
     from dataclasses import replace
 
-    from ...automation.schedules.preview import coming
-    from ...automation.schedules.zones import zone_of
+    from ...automation.schedules.recurrence import coming, zone_of
     from ...schema.message.times import now_ms
 
     if sum(each is not None for each in (name, cron, every)) != 1:
@@ -203,7 +202,7 @@ def _would(act: str) -> int:
 
 def _by_hand(bus: Bus, snapshot: Snapshot) -> SchedulesByHand:
     from ...automation.jobs.submission import Submission
-    from ...automation.schedules.by_hand import SchedulesByHand
+    from ...automation.schedules.firing import SchedulesByHand
 
     return SchedulesByHand(bus, Submission(bus), snapshot.config)
 
@@ -232,8 +231,7 @@ def _named(snapshot: Snapshot, name: str) -> ScheduleEntry:
 
 
 def _rule(cron: str | None, every: str | None) -> ScheduleEntry:
-    from ...automation.config.cron_form import check_cron
-    from ...automation.config.durations import interval_s
+    from ...automation.config.durations import check_cron, interval_s
     from ...automation.config.snapshot import ScheduleEntry
 
     if cron is not None:

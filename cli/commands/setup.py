@@ -9,16 +9,15 @@ from typing import Annotated
 
 import typer
 
-from ...bus.reservations.project_paths import project_root
-from ...git.drivers.driver_setup import Drivers
+from ...bus.reservations.reservations import project_root
+from ...git.driver_setup import Drivers
 from ...schema.directory.layout import BUS_DIRECTORY, expanded
 from ...schema.errors import BusNotFound, InvalidInput, Refused
 from ...schema.message.names import check_agent
 from ...server.mcp.tools.profiles import DEFAULT, PROFILES, check_profile
 from ...setup.checking import check
 from ...setup.installation import Installation
-from ...setup.parts import GLOBAL, LOCAL, PROJECT, Scope
-from ...setup.programs import PROGRAMS
+from ...setup.programs import GLOBAL, LOCAL, PROGRAMS, PROJECT, Scope
 from .. import hints
 from ..definition import Commands, optional
 from ..extras import are_installed, installing
@@ -26,7 +25,7 @@ from ..fast import agent_hooks as hook_action
 from ..fast.prime import instruction
 from ..hints import AGENT_VARIABLE
 from ..options.common import HERE, Json, Place, PlaceOnly, Verbose
-from ..own_path import own_path
+from ..own_session import own_path
 from ..running.looking import looking
 from ..show import output
 

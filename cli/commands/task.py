@@ -8,9 +8,9 @@ import typer
 
 from ...schema.errors import Refused, TimedOut
 from ...tasks.records.task import STATES
-from ...tasks.steps.errors import TaskNotFound
-from ...tasks.steps.task_jobs import STATES as JOB_STATES
-from ...tasks.steps.task_jobs import TaskJob, TaskJobs
+from ...tasks.steps.messages import TaskNotFound
+from ...tasks.steps.planning import STATES as JOB_STATES
+from ...tasks.steps.planning import TaskJob, TaskJobs
 from ...tasks.steps.tasks import Tasks
 from .. import arguments
 from ..definition import Commands, optional

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ...schema.errors import Refused
-from ...tasks.board.difference import task_of
-from ...tasks.board.past import messages_of_tasks
+from ...tasks.board.proof import messages_of_tasks, task_of
 from ...tasks.steps.tasks import Tasks
 from .. import arguments
 from ..definition import Commands

@@ -13,8 +13,7 @@ from ...tasks.steps.tasks import Tasks
 from .. import arguments
 from ..definition import Commands, optional
 from ..options.common import HERE, Place
-from ..options.new_task import PriorityName, priority_of, text_of
-from ..options.tasks import Actor, Name
+from ..options.tasks import Actor, Name, PriorityName, priority_of, text_of
 from ..show import output
 
 commands = Commands()

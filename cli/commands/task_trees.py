@@ -11,25 +11,25 @@ import typer
 
 from ...git.trusted import NotTrusted
 from ...schema.errors import InvalidInput
-from ...tasks.board.reserved import reserved_by_others
-from ...tasks.programs.agent_program import environment_of_task
+from ...tasks.agent_program import environment_of_task
+from ...tasks.board.forecast import reserved_by_others
+from ...tasks.finish import Clean, TaskDiff, finish_task, tree_of
+from ...tasks.spawn import Spawn
 from ...tasks.steps.tasks import Tasks
-from ...tasks.trees.clean import Clean
-from ...tasks.trees.diff import TaskDiff
-from ...tasks.trees.finish import finish_task, tree_of
-from ...tasks.trees.spawn import Spawn
 from .. import arguments
 from ..definition import Commands
 from ..options.common import HERE, Place
-from ..options.new_task import NewTaskOptions, NewTreeOptions, spec_of
 from ..options.tasks import (
     LEASE,
     Actor,
     LeaseTime,
     Name,
+    NewTaskOptions,
+    NewTreeOptions,
     Token,
     note_reserved,
     print_task,
+    spec_of,
     wanted_token,
 )
 from ..running.looking import looking
@@ -37,7 +37,7 @@ from ..show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...tasks.trees.clean import Cleaned
+    from ...tasks.finish import Cleaned
 
 commands = Commands()
 

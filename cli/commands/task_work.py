@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
+    from ...tasks.agent_program import AgentProgram
     from ...tasks.options import Review
-    from ...tasks.programs.agent_program import AgentProgram
     from ...tasks.roles.work import TaskWorker
 
 commands = Commands()
@@ -157,9 +157,8 @@ def work(
     program too, and hands the job back. One process has a name at a time: a new one gives back what
     a killed one held.
     """
-    from ...tasks.programs.agent_program import PROGRAM_TIMEOUT_S
-    from ...tasks.roles.job_tree import TreeSettings
-    from ...tasks.roles.ports import Ports
+    from ...tasks.agent_program import PROGRAM_TIMEOUT_S
+    from ...tasks.roles.job_tree import Ports, TreeSettings
     from ...tasks.roles.work import TaskWorker, WorkSettings
 
     name = arguments.sender(worker, "--worker")
@@ -272,8 +271,7 @@ class _Host:
 def _program(
     command: list[str] | None, program: str | None, permissions: str | None
 ) -> AgentProgram:
-    from ...tasks.programs.agent_program import AgentProgram
-    from ...tasks.programs.presets import EDIT
+    from ...tasks.agent_program import EDIT, AgentProgram
 
     if (program is None) == (not command):
         raise InvalidInput("give one: --program P, or a command after --")
@@ -295,7 +293,7 @@ def _from_here(command: list[str]) -> list[str]:
 
 
 def _review(given: str) -> Review:
-    from ...tasks.roles.job_form import REVIEWS
+    from ...tasks.roles.job_run import REVIEWS
 
     for review in REVIEWS:
         if review == given:

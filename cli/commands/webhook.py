@@ -1,21 +1,32 @@
-"""Webhooks: list, show, test."""
+"""Automation and the network: webhook, forward."""
 
 from __future__ import annotations
 
+import signal
 from typing import Annotated, Any
 
 import typer
 
-from ...schema.errors import NotFound
+from ...automation.forwarder import TIMEOUT_S, Forwarder, Subscription
+from ...automation.forwarding_targets import Target
+from ...schema.errors import InvalidInput, NotFound
+from ...schema.stop_limit import end_by, obey
+from ...subscribers.inboxes.failed_deliveries import Cursors
+from ...subscribers.inboxes.inbox import MAX_DELIVERIES
+from .. import arguments
 from ..definition import Commands, optional
+from ..logs import show_logs
+from ..options.common import HERE, TYPE_HELP, PlaceOnly, seq_or_word
 from ..options.payload import raw_argument
+from ..options.secrets import SECRETS_VARIABLE, signing_keys
 from ..options.service import SERVICE, ServicePlace
 from ..show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...automation.config.snapshot import Config
-    from ...automation.config.webhooks import WebhookEndpoint, WebhooksConfig
+    from types import FrameType
+
+    from ...automation.config.snapshot import Config, WebhookEndpoint, WebhooksConfig
 
 commands = Commands()
 webhook = commands.group("webhook", help="Webhooks: signed requests of others that begin jobs.")
@@ -42,7 +53,7 @@ def show_list(place: ServicePlace = SERVICE) -> int:
 @webhook.command("show", example="bus webhook show github --json")
 def show(name: Name, place: ServicePlace = SERVICE) -> int:
     """Print the settings of a webhook, without its secrets."""
-    from ...automation.config.redaction import shown
+    from ...automation.config.snapshot import shown
 
     config = place.look().config
     webhooks = _of(config)
@@ -84,8 +95,8 @@ def try_out(
     It is signed with the secret of the configuration, and real: a job that it begins runs. Exit
     code 1 when it was refused, 4 when no service listens.
     """
-    from ...automation.webhooks.trials import trial
-    from ...schema.message.ids import new_id
+    from ...automation.webhooks import trial
+    from ...schema.message.names import new_id
     from ...schema.message.times import now_ms
     from ..running.service_call import post
 
@@ -105,7 +116,7 @@ def try_out(
 
 
 def _of(config: Config) -> WebhooksConfig:
-    from ...automation.config.webhooks import WebhooksConfig
+    from ...automation.config.snapshot import WebhooksConfig
 
     return config.webhooks or WebhooksConfig()
 
@@ -118,3 +129,115 @@ def _named(webhooks: WebhooksConfig, name: str) -> WebhookEndpoint:
             return each
     known = near(name, [each.name for each in webhooks.endpoints])
     raise NotFound(f"there is no webhook {name!a}{known}; see 'bus webhook list'")
+
+
+# Forwarding: post messages to a URL.
+
+#: The signals that end it after the request under way; a second one ends it at once.
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+#: Where a new subscription begins: a whole history is seldom what a receiver expects.
+_NOW = "now"
+
+
+@commands.command(
+    "forward",
+    example="bus forward https://ci.example.org/hook --agent ci-hook --type 'task.>' "
+    "--secret-file hook.secret",
+)
+def forward(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Where to, like https://host/path.")],
+    agent: Annotated[
+        str,
+        typer.Option(metavar="A", help="The subscription: a name of its own, which has a cursor."),
+    ],
+    types: Annotated[
+        list[str] | None, optional("P", f"{TYPE_HELP} It may be repeated.", "--type")
+    ] = None,
+    secret_file: Annotated[
+        str | None,
+        optional(
+            "F",
+            "The file with the secrets (whsec_…), one a line, for you alone to read; each signs. "
+            f"Default: the secrets in ${SECRETS_VARIABLE}.",
+        ),
+    ] = None,
+    allow_private: Annotated[
+        bool,
+        typer.Option(
+            "--allow-private",
+            help="Allow addresses that are not public, such as this machine's, and http://.",
+        ),
+    ] = False,
+    start: Annotated[
+        str,
+        typer.Option(metavar="S", help="Where a new one begins: now, beginning, or a seq."),
+    ] = _NOW,
+    drain: Annotated[bool, typer.Option("--drain", help="End when nothing is left.")] = False,
+    max_deliveries: Annotated[
+        int,
+        typer.Option(metavar="N", min=1, help="Park a message after so many failed deliveries."),
+    ] = MAX_DELIVERIES,
+    retry_pause: Annotated[
+        str,
+        typer.Option(
+            metavar="S", help="The first pause after a failure, like 500ms; doubles up to a minute."
+        ),
+    ] = "1s",
+    timeout: Annotated[
+        str, typer.Option(metavar="S", help="How long a request may take: seconds, or like 10s.")
+    ] = f"{TIMEOUT_S:g}s",
+    place: PlaceOnly = HERE,
+) -> int:
+    """Post messages to a URL, each until it is taken, in order.
+
+    Each is a CloudEvent (application/cloudevents+json), signed by Standard Webhooks; webhook-id is
+    the same however often it is posted. An answer 2xx acknowledges it. One of 400, 409, 413, 415,
+    422, 500, 501 is about the message, which is parked after some ('bus parked list A'); 410 ends
+    with exit code 3; after any other, and after none, the message waits and is posted again, for
+    3 h, which counts as a failed delivery. Redirects are not followed. SIGTERM and Ctrl-C end it
+    after the request under way. Exit code 3 as well while another process forwards for A.
+    """
+    target = Target.parse(url, allow_private=allow_private)
+    retry_pause_s = _positive(retry_pause, "--retry-pause")
+    timeout_s = _positive(timeout, "--timeout")
+    show_logs()
+    with place.open() as bus:
+        keys = signing_keys(secret_file)
+        subscription = Subscription(
+            bus, agent, types or (), max_deliveries=max_deliveries, retry_pause_s=retry_pause_s
+        )
+        _join(subscription, agent, start, is_new=agent not in Cursors.of(bus).positions())
+        forwarder = Forwarder(subscription, target, keys, timeout_s=timeout_s)
+        _stop_by_signal(forwarder)
+        forwarder.run(drain=drain)
+    return 0
+
+
+def _join(subscription: Subscription, agent: str, start: str, *, is_new: bool) -> None:
+    """Have a subscription begin, and say where, unless that is what was asked for."""
+    if start != _NOW and not is_new:
+        output.note(f"{agent} goes on after message {subscription.position}: it is not new")
+    subscription.join(start=seq_or_word(start))
+    if start == _NOW and is_new and subscription.position:
+        output.note(
+            f"{agent} is new and begins after message {subscription.position};"
+            " --start beginning posts earlier ones, too"
+        )
+
+
+def _positive(text: str, option: str) -> float:
+    seconds = arguments.seconds(text, option)
+    if not seconds:
+        raise InvalidInput(f"{option} must be more than 0")
+    return seconds
+
+
+def _stop_by_signal(forwarder: Forwarder) -> None:
+    """End well by a first signal, and at once by a second one."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, lambda second, frame: end_by(second))
+        forwarder.stop()
+
+    obey(stop, *_SIGNALS)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from ...bus.log.finding import find_message
+from ...bus.log.log import find_message
 from ...schema.errors import InvalidInput
 from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW, Draft
 from ...schema.message.priority import parse_priority
-from ...subscribers.inboxes.polling_pace import POLL_LIMIT
+from ...subscribers.inboxes.mail import POLL_LIMIT
 from ..arguments import open_bus, reader, seconds, sender
 from ..show import output
 
@@ -96,8 +96,8 @@ def poll(
     user: bool = False,
 ) -> int:
     """Print the unread messages of an agent; 4 when there are none."""
-    from ...subscribers.inboxes.session_inbox import inbox_of
-    from ..show.bodies import print_page
+    from ...subscribers.inboxes.session import inbox_of
+    from ..show.message import print_page
 
     if limit < 1:
         raise InvalidInput("--limit must be 1 or more")
@@ -118,7 +118,7 @@ def ack(
     user: bool = False,
 ) -> int:
     """Move an agent's cursor, and say how many messages that passed."""
-    from ...subscribers.inboxes.session_inbox import inbox_of, passing
+    from ...subscribers.inboxes.session import inbox_of, passing
 
     with open_bus(directory, user) as bus:
         inbox = inbox_of(bus, agent)

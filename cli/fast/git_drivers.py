@@ -10,9 +10,7 @@ import sys
 
 from ...export.jsonl.jsonl_file import open_exported
 from ...export.jsonl.replaced_file import exported_files
-from ...git.drivers.clean_filter import clean
-from ...git.drivers.git_lines import records
-from ...git.drivers.merge_driver import merge
+from ...git.drivers import clean, merge, records
 from ...schema.errors import InvalidInput
 from ..show import output
 from ..show.git_lines import readable

@@ -10,8 +10,8 @@ from itertools import islice
 
 from ...bus.bus import Bus
 from ...schema.process_table import ancestors
-from ...wake.errors import NotWoken
 from ...wake.notes import Notes
+from ...wake.terminals import NotWoken
 from ...wake.waking import PATIENCE_S, Waking, Woken
 
 TYPE_CHECKING = False

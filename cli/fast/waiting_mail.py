@@ -1,4 +1,4 @@
-"""The unread mail of an agent, as a hook announces it: how much waits, from whom, and of what type.
+"""The unread mail of an agent, as a hook announces it, and the hook that waits for mail.
 
 Programs give their models what a hook says by the role of the user, of a developer or of the
 system, each version as it likes. So no body, id or subject is in it, and a name or a type only
@@ -15,7 +15,7 @@ from itertools import islice
 from ...schema.message.names import is_plain
 from ...schema.paging import pages, seq_of
 from ..show import output
-from ..show.answering import answer_of
+from ..show.message import answer_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def waiting_mail(
         return None
     from ...bus.bus import Bus
     from ...subscribers.inboxes.seen_mail import Notes, Shown
-    from ...subscribers.overview.first_look import FirstLook
+    from ...subscribers.overview.agents import FirstLook
 
     with Bus.open(directory, write_timeout_s=PATIENCE_S) as bus:
         first, newest = FirstLook(bus, look.agent), bus.log.newest_seq()

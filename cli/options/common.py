@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, cast
 import typer
 
 from ...schema.errors import InvalidInput
-from ...schema.message.limits import MAX_SEQ as MAX_SEQ
-from ...schema.message.seqs import seq_in
+from ...schema.message.names import MAX_SEQ as MAX_SEQ
+from ...schema.message.names import seq_in
 from ...schema.message.times import parse_since
 from ...schema.sqlite.database import WRITE_TIMEOUT_S
 from .. import arguments, hints
@@ -165,7 +165,7 @@ def conversation_named(bus: Bus, key: str) -> str:
 
     The id of a conversation wins over others; what names nothing is returned as it is.
     """
-    from ...bus.log.finding import find_message
+    from ...bus.log.log import find_message
 
     if next(bus.read(conversation=key), None) is not None:
         return key

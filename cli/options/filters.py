@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ...schema.errors import InvalidInput
-from ...schema.message.limits import MAX_SEQ
+from ...schema.message.names import MAX_SEQ
 from ...schema.message.times import parse_since
 from ..definition import optional
 from ..show import output

@@ -10,7 +10,7 @@ import typer
 
 from ...schema.errors import InvalidInput
 from ...schema.message.patterns import TypePattern
-from ...subscribers.queues.dead_letters import DeadLetters
+from ...subscribers.queues.job_control import DeadLetters
 from .. import arguments
 from ..definition import optional_word
 from ..logs import show_logs

@@ -7,17 +7,44 @@
 from __future__ import annotations
 
 from ...schema.errors import InvalidInput
+from ...schema.message.canonical_json import decode
 from ...schema.message.draft import AVAILABLE_AT, DEDUPE_KEY, DEDUPE_WINDOW
 from ...schema.message.times import parse_ts
-from ...subscribers.jobs.work_headers import work_headers
+from ...subscribers.jobs.policy import work_headers
 from .. import arguments
-from .metadata import META, parse_meta
 from .payload import json_argument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
+
+# Metadata that a sender adds on the command line: `--meta KEY=VALUE`.
+
+#: The header that holds the metadata of a message, an object.
+META = "meta"
+
+
+def parse_meta(pairs: Sequence[str]) -> dict[str, object]:
+    """Return the object of `KEY=VALUE` pairs: a value is JSON if it parses, else text.
+
+    Raises:
+        InvalidInput: a pair has no `=`, or nothing before it.
+    """
+    found: dict[str, object] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise InvalidInput(f"--meta: expected KEY=VALUE, not {pair!a}")
+        found[key] = _value(value)
+    return found
+
+
+def _value(text: str) -> object:
+    try:
+        return decode(text)
+    except InvalidInput:
+        return text
 
 
 def message_headers(

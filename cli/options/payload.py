@@ -10,7 +10,7 @@ import sys
 from ...schema.errors import InvalidInput
 from ...schema.message.canonical_json import decode
 from ...schema.message.draft import ABSENT
-from ...schema.message.limits import MAX_PAYLOAD_BYTES
+from ...schema.message.names import MAX_PAYLOAD_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

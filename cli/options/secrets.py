@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from ...automation.config.signing_keys import key_of
+from ...automation.config.snapshot import key_of
 from ...schema.errors import InvalidInput
 
 #: The environment variable with the secrets, separated by spaces.

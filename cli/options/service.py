@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
+
 from ...schema.directory.layout import BUS_DIR_VARIABLE, expanded
 from ...schema.directory.ownership import is_safe
 from ...schema.errors import BusNotFound, NotFound, Refused
+from ...schema.findings import GRADES
 from ...schema.sqlite.database import WRITE_TIMEOUT_S
 from .. import arguments
 from ..definition import optional
@@ -20,9 +23,11 @@ from .common import Json, Verbose, directory_option
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...automation.config.demands import Demands
-    from ...automation.config.origin import Origin
-    from ...automation.snapshots import Snapshot
+    from collections.abc import Iterable
+
+    from ...automation.config.load import Demands
+    from ...automation.config.sources import Origin
+    from ...automation.regime import Snapshot
     from ...bus.bus import Bus
 
 #: The file that a folder of configuration begins with.
@@ -57,7 +62,7 @@ def origin_of(given: str | None) -> Origin:
 
 
 def _folder_and_origin(given: str | None) -> tuple[Path, Origin]:
-    from ...automation.config.origin import FOUND, NAMED, OWN
+    from ...automation.config.sources import FOUND, NAMED, OWN
 
     named = given or os.environ.get(CONFIG_VARIABLE)
     if named:
@@ -101,7 +106,7 @@ class ServicePlace:
         if not self.origin().may_act:
             folder = self.folder()
             if not (folder / _ROOT).exists():
-                from ...automation.config.files.sources import no_configuration
+                from ...automation.config.sources import no_configuration
 
                 raise no_configuration(folder)
             raise Refused(
@@ -118,8 +123,8 @@ class ServicePlace:
             ConfigFaults: it is refused.
             Refused: it was only found.
         """
-        from ...automation.config.demands import TO_ACT, Demands
         from ...automation.config.faults import ConfigFaults
+        from ...automation.config.load import TO_ACT, Demands
 
         self.refuse_found()
         try:
@@ -133,7 +138,7 @@ class ServicePlace:
 
     def _is_in_force(self, snapshot: Snapshot) -> bool:
         """Whether the service that runs goes by exactly these files."""
-        from ...automation.attention.measures import hash_in_force
+        from ...automation.attention import hash_in_force
         from ...automation.service_lock import is_running
 
         if not is_running(self.state_dir()):
@@ -149,12 +154,12 @@ class ServicePlace:
         Raises:
             ConfigFaults: it is refused.
         """
-        from ...automation.config.demands import TO_LOOK
+        from ...automation.config.load import TO_LOOK
 
         return self._examined(TO_LOOK)
 
     def _examined(self, demands: Demands) -> Snapshot:
-        from ...automation.snapshots import examine_folder
+        from ...automation.regime import examine_folder
 
         return examine_folder(self.folder(), os.environ, self.origin(), demands)
 
@@ -173,8 +178,7 @@ class ServicePlace:
             ConfigFaults: the configuration is refused.
             NotFound: it names none.
         """
-        from ...automation.config.demands import TO_LOOK
-        from ...automation.config.load import load
+        from ...automation.config.load import TO_LOOK, load
 
         self.refuse_found()
         where, origin = self.folder(), self.origin()
@@ -189,8 +193,7 @@ class ServicePlace:
         Raises:
             Distrusted: others may have put the lock there.
         """
-        from ...automation.places import state_dir_of
-        from ...automation.service_lock import LOCK
+        from ...automation.service_lock import LOCK, state_dir_of
         from ...schema.directory.file_trust import check
         from ...schema.directory.ownership import trusted_owners
 
@@ -206,7 +209,7 @@ class ServicePlace:
         Raises:
             Refused: a configuration that was only found has it elsewhere.
         """
-        from ...automation.places import bus_of
+        from ...automation.service_lock import bus_of
         from ...schema.directory.discovery import refuse_foreign
         from ...schema.directory.file_trust import is_within
 
@@ -239,3 +242,46 @@ class ServicePlace:
 
 #: The default of a command's parameter for it, which Python requires.
 SERVICE: Any = ServicePlace()
+
+# Exit codes for monitors: 0 well, 1 look, 2 broken, and 3 for everything that tells neither.
+#
+# Errors have the same codes elsewhere. So the answer of a check has a code of its own until the
+# command ends, and every other end is "not known": wrong usage, and a bus that can't be read,
+# too.
+
+_OPTION = "--exit-code"
+
+ExitCode = Annotated[
+    bool,
+    typer.Option(_OPTION, help="Exit as monitors expect: 0 well, 1 look, 2 broken, 3 not known."),
+]
+
+#: The commands with that option, as words of a command line begin.
+_CHECKS = ("automation", "doctor")
+
+#: Added to the code of an answer until the command ends.
+_ANSWERED = 64
+
+#: The exit code of what is not known.
+_NOT_KNOWN = 3
+
+
+def answer(states: Iterable[str], *, is_broken: bool = False) -> int:
+    """Return what a command returns for findings of these states."""
+    return _ANSWERED + max([2 if is_broken else 0, *(GRADES[state] for state in states)])
+
+
+def is_check(arguments: list[str]) -> bool:
+    """Whether a command line asks for these codes, or would if its command were spelt rightly."""
+    if _OPTION not in arguments[: arguments.index("--") if "--" in arguments else None]:
+        return False
+    from ..catalogue import MODULES
+
+    return arguments[0] in _CHECKS or arguments[0] not in MODULES
+
+
+def exit_code(code: int) -> int:
+    """Return the exit code of a check that has ended with a code; signals keep theirs."""
+    if code >= 128:
+        return code
+    return code - _ANSWERED if _ANSWERED <= code <= _ANSWERED + 2 else _NOT_KNOWN

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any, cast
 
 import typer
 
+from ...git.branches.repositories import Place
 from ...schema.errors import InvalidInput
 from ...schema.message.times import age
+from ...tasks.integrate.checks import Check
+from ...tasks.integrate.integrator import AGENT, Rules, checks_of
+from ...tasks.records.task import MAX_ATTEMPTS, PRIORITIES
+from ...tasks.spawn import TaskSpec
+from .. import arguments
 from ..definition import optional
 from ..show import output
+from .payload import raw_argument
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ...bus.bus import Bus
-    from ...tasks.board.reserved import Reserved
+    from ...tasks.board.forecast import Reserved
+    from ...tasks.options import Review
     from ...tasks.records.task import Task
-    from ...tasks.steps.task_jobs import TaskJob
+    from ...tasks.steps.planning import TaskJob
 
 #: The variable that names the token of a task to the programs that work on it.
 TOKEN_VARIABLE = "BUS_TASK_TOKEN"
@@ -126,3 +135,205 @@ def note_of(task: Task) -> str:
     if task.commit_id is not None:
         return f"landed as {task.commit_id[:12]}"
     return task.reason or ""
+
+
+# The options of a new task and of its work tree.
+
+_REVIEWS: tuple[Review, ...] = ("none", "required", "other")
+
+PriorityName = Annotated[
+    str, typer.Option("--priority", metavar="P", help="interactive, normal or background.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewTaskOptions:
+    """The options of what is to be done, and how it is reviewed and integrated."""
+
+    prompt: Annotated[
+        str | None, optional("TEXT", "What is to be done: text, - for stdin, @FILE.", "--prompt")
+    ] = None
+    into: Annotated[
+        str | None,
+        optional("B", "The target branch. Default: that of the main work tree.", "--into"),
+    ] = None
+    review: Annotated[
+        str | None,
+        optional("R", "Approval: none, required or other. Default: required.", "--review"),
+    ] = None
+    reviewer: Annotated[str | None, optional("A", "Who is asked for it.", "--reviewer")] = None
+    priority: Annotated[
+        str | None,
+        optional("P", "interactive, normal or background. Default: normal.", "--priority"),
+    ] = None
+    after: Annotated[
+        list[str] | None,
+        optional("TASK", "It begins after this has landed; may be repeated.", "--after"),
+    ] = None
+    attempts: Annotated[
+        int | None,
+        optional("N", f"Attempts in all. Default: {MAX_ATTEMPTS}.", "--max-attempts", min=1),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewTreeOptions:
+    """The options of a new branch and its tree."""
+
+    base: Annotated[
+        str | None, optional("REF", "Where the branch begins. Default: the target.", "--base")
+    ] = None
+    branch: Annotated[
+        str | None,
+        optional(
+            "B", "Its branch. Default: git's ackbus.branch, else {worker}/{task}.", "--branch"
+        ),
+    ] = None
+    fetch: Annotated[
+        bool, typer.Option("--fetch", help="Begin at the target as its remote has it.")
+    ] = False
+    copy: Annotated[
+        list[str] | None,
+        optional("GLOB", "Copy these files of the main tree too; may be repeated.", "--copy"),
+    ] = None
+    setup: Annotated[
+        str | None, optional("CMD", "A shell command to set up the new tree.", "--setup")
+    ] = None
+    no_hooks: Annotated[bool, typer.Option("--no-hooks", help="Run no post-checkout.")] = False
+    no_lfs: Annotated[bool, typer.Option("--no-lfs", help="Leave large files out.")] = False
+    submodules: Annotated[bool, typer.Option("--submodules", help="Initialise submodules.")] = False
+    repository: Annotated[
+        str, typer.Option("--repository", "-C", metavar="DIR", help="Where the repository is.")
+    ] = "."
+
+
+def spec_of(name: str, worker: str, task: NewTaskOptions, tree: NewTreeOptions) -> TaskSpec:
+    """Return the specification of a task that options say.
+
+    Raises:
+        InvalidInput: a word is none of those that an option takes, or the prompt can't be read.
+    """
+    return TaskSpec(
+        **_terms_of(name, worker, task),
+        folder=tree.repository,
+        base=tree.base,
+        target=task.into,
+        branch=tree.branch,
+        fetches=tree.fetch,
+        copies=tuple(tree.copy or ()),
+        setup=tree.setup or (),
+        has_hooks=not tree.no_hooks,
+        has_submodules=tree.submodules,
+        has_large_files=not tree.no_lfs,
+    )
+
+
+def _terms_of(name: str, worker: str, task: NewTaskOptions) -> dict[str, Any]:
+    """Return the terms that options give, and as `said` which ones: the others are defaults."""
+    given: dict[str, Any] = {}
+    if task.prompt is not None:
+        given["prompt"] = text_of(task.prompt)
+    if task.review is not None:
+        given["review"] = _REVIEWS[_index(task.review, _REVIEWS, "--review")]
+    if task.reviewer is not None:
+        given["reviewer"] = task.reviewer
+    if task.priority is not None:
+        given["priority"] = priority_of(task.priority)
+    if task.attempts is not None:
+        given["max_attempts"] = task.attempts
+    if task.after:
+        given["depends_on"] = tuple(task.after)
+    return {"task": name, "worker": worker, "said": frozenset(given), **given}
+
+
+def priority_of(word: str) -> int:
+    """Return the number of a priority, or refuse a word that is none."""
+    return _index(word, PRIORITIES, "--priority")
+
+
+def text_of(argument: str) -> str:
+    """Return the text of a prompt, which may be on the standard input or in a file."""
+    try:
+        return raw_argument(argument).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput("the prompt is not UTF-8 text") from error
+
+
+def _index(word: str, words: tuple[str, ...], option: str) -> int:
+    if word not in words:
+        raise InvalidInput(f"{option} must be {', '.join(words[:-1])} or {words[-1]}")
+    return words.index(word)
+
+
+# The options of an integration.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Integration:
+    """The target, the checks, and the way in which a commit comes to the target."""
+
+    into: Annotated[
+        str | None,
+        optional("BRANCH", "The target. Default: the branch of the main tree.", "--into"),
+    ] = None
+    check: Annotated[
+        list[str] | None,
+        optional("CMD", "Must pass on each candidate; it may be repeated.", "--check"),
+    ] = None
+    flaky: Annotated[
+        list[str] | None,
+        optional("CMD", "A check that is run twice before it fails; may be repeated.", "--flaky"),
+    ] = None
+    check_timeout: Annotated[
+        str, typer.Option("--check-timeout", metavar="D", help="How long each check may take.")
+    ] = "300s"
+    batch: Annotated[
+        int, typer.Option("--batch", metavar="N", help="How many are tested together at most.")
+    ] = 8
+    strategy: Annotated[
+        str, typer.Option("--strategy", metavar="S", help="merge, cherry-pick or ff.")
+    ] = "merge"
+    push: Annotated[
+        bool, typer.Option("--push", help="Move the branch of the remote, by a plain push.")
+    ] = False
+    remote: Annotated[
+        str, typer.Option("--remote", metavar="NAME", help="The remote of --push.")
+    ] = "origin"
+    propose: Annotated[
+        str | None,
+        optional("CMD", "Do not move the target: run this with $BUS_CANDIDATE.", "--propose"),
+    ] = None
+    repo: Annotated[
+        str, typer.Option("--repo", metavar="FOLDER", help="A folder in the repository.")
+    ] = "."
+
+    def place(self) -> Place:
+        """Return the repository.
+
+        Raises:
+            GitFailed: there is none.
+        """
+        return Place.around(self.repo if self.repo == os.curdir else os.path.abspath(self.repo))
+
+    def rules(self, place: Place, agent: str | None) -> Rules:
+        """Return the rules that the options give, in a repository.
+
+        Raises:
+            InvalidInput: they give none.
+        """
+        given = [Check(text) for text in self.check or ()]
+        given += [Check(text, is_flaky=True) for text in self.flaky or ()]
+        return Rules(
+            target=self.into or place.default_branch() or "main",
+            checks=tuple(given) or checks_of(place),
+            strategy=cast("Any", self.strategy),
+            check_timeout_s=arguments.seconds(self.check_timeout, "--check-timeout"),
+            batch=self.batch,
+            remote=self.remote if self.push else None,
+            propose=self.propose,
+            agent=agent or os.environ.get("BUS_AGENT") or AGENT,
+        )
+
+
+#: The default of a command's parameter for them, which Python requires.
+AS_GIVEN = Integration()

@@ -6,26 +6,146 @@ import os
 import signal
 import subprocess
 import time
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 
-from ...schema.errors import AckbusError
+from ...schema.errors import AckbusError, InvalidInput
+from ...schema.message.times import age
 from ...schema.stop_limit import obey
-from ...tasks.crew.crew import Crew
-from ...tasks.crew.crew_lock import CrewLock, running_pid, told_state
-from ...tasks.crew.role_logs import LOGS
+from ...tasks.crew import LOGS, Crew, CrewLock, running_pid, told_state
+from .. import arguments
 from ..logs import show_logs
-from ..own_path import own_path
+from ..own_session import own_path
 from ..show import output
-from . import crew_view as view
-from .repeated_view import in_place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
+    from typing import Any, NoReturn, TypeVar
 
     from ...bus.bus import Bus
-    from ...tasks.crew.crew_file import CrewFile
-    from ...tasks.crew.role_process import RoleState
+    from ...bus.heartbeats import Heartbeat
+    from ...tasks.crew import RoleState
+    from ...tasks.crew_file import CrewFile
+
+    #: Headings, and rows under them.
+    Table = tuple[Sequence[str], Sequence[Sequence[object]]]
+
+    #: One thing that is looked at, as a queue.
+    Seen = TypeVar("Seen")
+
+# `--watch`: a repeated view, in place on a terminal, line by line in a pipe.
+
+
+def watch(
+    look: Callable[[], list[Seen]],
+    every: str,
+    *,
+    table: Callable[[list[Seen]], Table],
+    lines: Callable[[list[Seen]], None],
+) -> NoReturn:
+    """Look, show the result, wait, and repeat until Ctrl-C.
+
+    Args:
+        look: returns the things to show.
+        every: the pause, as --every gave it.
+        table: makes the table for a terminal.
+        lines: prints lines where the output is no terminal.
+    """
+    every_s = arguments.seconds(every, "--every")
+    if not every_s:
+        raise InvalidInput("--every must be more than 0")
+    with in_place(table) if output.is_terminal() else _in_lines(lines) as show:
+        while True:
+            show(look())
+            time.sleep(every_s)
+
+
+@contextmanager
+def in_place(
+    table: Callable[[list[Seen]], Table],
+) -> Iterator[Callable[[list[Seen]], None]]:
+    """Yield a function that draws a table over the one before it, on a terminal."""
+    from ..show.terminal import table_in_place
+
+    with table_in_place() as draw:
+
+        def show(found: list[Seen]) -> None:
+            headings, rows = table(found)
+            draw(headings, output.cells_of(rows))
+
+        yield show
+
+
+@contextmanager
+def _in_lines(
+    lines: Callable[[list[Seen]], None],
+) -> Iterator[Callable[[list[Seen]], None]]:
+    def show(found: list[Seen]) -> None:
+        lines(found)
+        output.flush()  # whoever reads waits for the next line
+
+    yield show
+
+
+# The roles of a crew, as `bus crew` shows them.
+
+HEADINGS = ("ROLE", "STATE", "FOR", "STARTS", "AGENT", "TASK", "LAST")
+
+
+@dataclass(frozen=True, slots=True)
+class RoleSight:
+    """A role of a crew, and the last beat of the agent of its name.
+
+    Attributes:
+        role: the record of its state.
+        beat: the beat, or None.
+        now_ms: when it was looked at, in epoch milliseconds.
+    """
+
+    role: dict[str, Any]
+    beat: Heartbeat | None
+    now_ms: int
+
+    def row(self) -> tuple[object, ...]:
+        """Return it as a row of the table."""
+        role, beat = self.role, self.beat
+        state = role["status"]
+        if state == "waiting" and role["until_ms"] is not None:
+            left_s = max(0.0, (role["until_ms"] - self.now_ms) / 1000)
+            state = f"starts in {left_s:.0f} s"
+        last = role["last"] or role["ended"]
+        if state not in ("running", "spare", "stopped"):
+            last = role["ended"] if not role["last"] else f"{role['ended']}: {role['last']}"
+        status = (
+            None if beat is None else beat.status if beat.liveness == "alive" else beat.liveness
+        )
+        return (
+            *(role["name"], state, age(max(0, self.now_ms - role["since_ms"]) / 1000)),
+            *(role["starts"], status, None if beat is None else beat.task, last),
+        )
+
+    def record(self) -> dict[str, Any]:
+        """Return its JSON object."""
+        beat = self.beat
+        told = {
+            "liveness": None if beat is None else beat.liveness.value,
+            "agent_status": None if beat is None else beat.status,
+            "task": None if beat is None else beat.task,
+        }
+        return self.role | told
+
+
+def table(sights: Sequence[RoleSight]) -> tuple[Sequence[str], list[tuple[object, ...]]]:
+    """Return the table of roles."""
+    return HEADINGS, [sight.row() for sight in sights]
+
+
+def print_lines(sights: Sequence[RoleSight]) -> None:
+    """Print the roles, each as a line of JSON or as a row."""
+    output.results([sight.record() for sight in sights], [each.row() for each in sights], HEADINGS)
+
 
 #: How long a crew in the background may take to begin, in seconds.
 _BEGINS_WITHIN_S = 30.0
@@ -58,7 +178,7 @@ def run_here(bus: Bus, file: CrewFile) -> int:
 
         obey(stop, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, keeps_ignored=True)
         output.remark(f"{len(file.roles)} roles of {file.path}; Ctrl-C ends them")
-        with in_place(view.table) if is_seen else nullcontext() as draw:
+        with in_place(table) if is_seen else nullcontext() as draw:
             crew.run((lambda: draw(sights(bus, crew.states()))) if draw else lambda: None)
     return 0
 
@@ -97,12 +217,10 @@ def start_behind(bus: Bus, path: str) -> int:
     raise AckbusError(f"the crew has not begun; see {folder.path_of(_OWN_LOG)}")
 
 
-def sights(bus: Bus, states: list[RoleState]) -> list[view.RoleSight]:
+def sights(bus: Bus, states: list[RoleState]) -> list[RoleSight]:
     """Return the roles of a crew as they are shown."""
     now_ms = bus.now_ms()
-    return [
-        view.RoleSight(state.record(), bus.heartbeats.get(state.name), now_ms) for state in states
-    ]
+    return [RoleSight(state.record(), bus.heartbeats.get(state.name), now_ms) for state in states]
 
 
 def _print(state: RoleState) -> None:

@@ -11,7 +11,7 @@ from ...schema.errors import InvalidInput
 from ...schema.stop_limit import end_by, lift_limit, obey
 from ...subscribers.inboxes.inbox import Inbox
 from ...subscribers.inboxes.session import Session
-from ...workers.commands.environment import environment_of
+from ...workers.commands.raw_contract import environment_of
 from ...workers.processes.run_process import run_process
 from ...workers.processes.stop_switch import StopSwitch
 from ...workers.processes.supervisors import Supervisors

@@ -6,8 +6,7 @@ import signal
 from contextlib import contextmanager
 from functools import partial
 
-from ...git.one_look import one_look
-from ...git.starting import unless_starting
+from ...git.limited import one_look, unless_starting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

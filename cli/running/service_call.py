@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
+from urllib.parse import quote, urlencode
 
-from ...schema.errors import AckbusError, NotFound
+import orjson
+
+from ...schema.errors import AckbusError, InvalidInput, NotFound
+from ...schema.message.canonical_json import decode
+from ..show import output
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from http.client import HTTPResponse
+
+    from ...automation.config.snapshot import ApiConfig, Config
 
 #: How long the listener may take for an answer, in seconds.
 _WITHIN_S = 30.0
@@ -103,3 +111,108 @@ def post(listen: str, path: str, headers: Mapping[str, str], body: bytes) -> tup
     """
     with call(listen, "POST", path, headers, body) as answer:
         return answer.status, answer.text()
+
+
+# Calls of the API of a service: with its address and a token, both of the configuration.
+
+#: The time beyond the longest wait for a pipeline, in seconds.
+_BEYOND_S = 30.0
+
+#: The characters that a path and its query may have as they are.
+_AS_THEY_ARE = "/?&=%:+,;~@!$'()*-._"
+
+#: The scope that has all others in it.
+_ALL = "*"
+
+#: The first status that says that a request was refused.
+_REFUSED = 400
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call.
+
+    Attributes:
+        method: GET, POST, …
+        path: with its query.
+        body: JSON, or None.
+    """
+
+    method: str
+    path: str
+    body: bytes | None = None
+
+
+def call_of(path: str, method: str | None, fields: Sequence[str]) -> Call:
+    """Return the call of a command's arguments.
+
+    Args:
+        path: of the request, from its slash on.
+        method: None is GET, and POST where there are fields.
+        fields: KEY=VALUE, or KEY:=JSON: the payload of a POST, or the query of what has no body.
+
+    Raises:
+        InvalidInput: an argument has another form.
+    """
+    if not path.startswith("/") or path.startswith("//"):
+        raise InvalidInput(f"a path begins with one slash, like /jobs, not {path[:80]!a}")
+    method = (method or ("POST" if fields else "GET")).upper()
+    if not method.isascii() or not method.isalpha():
+        raise InvalidInput(f"{method[:80]!a} is no method; write GET or POST")
+    path, payload = quote(path, safe=_AS_THEY_ARE), dict(map(_field, fields))
+    if not payload:
+        return Call(method, path)
+    if method in ("GET", "HEAD"):
+        query = urlencode({key: _text(value) for key, value in payload.items()})
+        return Call(method, f"{path}{'&' if '?' in path else '?'}{query}")
+    return Call(method, path, orjson.dumps({"payload": payload}))
+
+
+def _field(text: str) -> tuple[str, object]:
+    key, is_there, value = text.partition("=")
+    is_json = key.endswith(":")
+    name = key.removesuffix(":")
+    if not is_there or not name:
+        raise InvalidInput(f"write a field as KEY=VALUE, or KEY:=JSON, not {text[:80]!a}")
+    return name, decode(value.encode(errors="surrogateescape"), key) if is_json else value
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def print_answer(config: Config, wanted: Call) -> int:
+    """Make a call, print the body of the answer as it comes, and return the exit code.
+
+    Raises:
+        NotFound: the configuration has no API, or nobody listens.
+        AckbusError: there was no whole answer.
+    """
+    api = _api(config)
+    within_s = api.max_sync_timeout_s + _BEYOND_S
+    with call(
+        api.listen, wanted.method, wanted.path, _headers(config), wanted.body, within_s=within_s
+    ) as answer:
+        for line in answer.lines():  # a stream never ends
+            output.body(line.decode(errors="replace"))
+            output.flush()
+        return 1 if answer.status >= _REFUSED else 0
+
+
+def _api(config: Config) -> ApiConfig:
+    api = config.api
+    if api is None or not api.enabled:
+        raise NotFound("this configuration has no API; write api: {enabled: true}")
+    if api.listen.endswith(":0"):
+        raise NotFound("api.listen takes a free port, which only the service knows; write one")
+    return api
+
+
+def _headers(config: Config) -> Mapping[str, str]:
+    """Return the headers of a request, with the token that may do most, if there is any."""
+    tokens = [token for token in config.tokens if token.scopes and token.key.reveal()]
+    tokens.sort(key=lambda token: (_ALL not in token.scopes, -len(token.scopes)))
+    headers = {"Content-Type": "application/json", "Accept": "*/*"}
+    if tokens:
+        headers["Authorization"] = f"Bearer {tokens[0].key.reveal()}"
+    return headers

@@ -8,7 +8,7 @@ import shutil
 from ...schema.descriptors import write_all
 from ...schema.directory.layout import BUS_DIR_VARIABLE
 from ...schema.errors import InvalidInput
-from ...wake.errors import NotWoken
+from ...wake.terminals import NotWoken
 from ...workers.processes.run_process import run_process
 from ...workers.processes.supervisors import Supervisors
 from ..hints import AGENT_VARIABLE

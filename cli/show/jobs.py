@@ -1,4 +1,4 @@
-"""Finding the jobs that a command names, and printing jobs."""
+"""Jobs, their traces and queues as commands print them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,149 @@ from ...subscribers.jobs.json_records import (
     claim_record,
     job_record,
     plugin_job_record,
+    state_of,
+    stats_record,
 )
 from ...subscribers.jobs.manual_acts import Acts
+from ...subscribers.jobs.policy import POLICY_FIELDS
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
 from . import output
 from .message import print_in_full
-from .queues import acts_lines, duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from ...blobs.store import BlobStore
     from ...bus.bus import Bus
     from ...subscribers.jobs.claims import ClaimRecord
     from ...subscribers.jobs.jobs import Job
-    from ...subscribers.queues.queue import Queue
+    from ...subscribers.jobs.manual_acts import Act
+    from ...subscribers.overview.trace import Trace
+    from ...subscribers.queues.queues import QueueInfo
+    from ...subscribers.queues.statistics import QueueStats, Spread
+
+    #: How deep a line is, its text, and its style on a terminal.
+    Row = tuple[int, str, str]
+
+# The views of queues: records for programs, tables and lines for people.
+
+#: The columns of a list of queues.
+HEADINGS = (
+    *("queue", "type", "state", "waiting", "delayed", "held", "running"),
+    *("failed", "timed out", "dead", "oldest"),
+)
+
+
+def list_table(found: list[QueueStats]) -> tuple[Sequence[str], list[Sequence[object]]]:
+    """Return the headings and rows of a list of queues."""
+    return HEADINGS, [_queue_row(stats) for stats in found]
+
+
+def _queue_row(stats: QueueStats) -> Sequence[object]:
+    return (
+        *(stats.info.name, stats.info.pattern, state_of(stats)),
+        *(stats.waiting, stats.delayed, stats.held, stats.running),
+        *(stats.failed, stats.timed_out, stats.dead, duration(stats.oldest_wait_ms)),
+    )
+
+
+def show_table(found: list[QueueStats]) -> tuple[Sequence[str], list[Sequence[object]]]:
+    """Return the statistics of one queue, a row each."""
+    (stats,) = found
+    success = "-" if stats.success_rate is None else f"{stats.success_rate:.2%}"
+    window = duration(round(stats.window_s * 1000))
+    oldest = f", the oldest for {duration(stats.oldest_wait_ms)}" if stats.waiting else ""
+    longest = f", the longest for {duration(stats.longest_run_ms)}" if stats.running else ""
+    rows: list[Sequence[object]] = [
+        ("type", stats.info.pattern),
+        ("state", state_of(stats)),
+        ("waiting", f"{stats.waiting:,}{oldest}"),
+        ("delayed", f"{stats.delayed:,}"),
+        ("held", f"{stats.held:,}"),
+        ("running", f"{stats.running:,}{longest}"),
+        (
+            "ended badly",
+            f"{stats.failed:,} failed, {stats.timed_out:,} timed out, {stats.dead:,} dead",
+        ),
+        (f"last {window}", _attempts(stats)),
+        ("rate", rate(stats.rate_per_s)),
+        ("success", success),
+        ("wait", _spread(stats.wait)),
+        ("run", _spread(stats.run)),
+        ("policy", policy_line(stats.info)),
+        ("created", format_ts(stats.info.created_at_ms)),
+        ("looked at", f"seq {stats.info.filled_seq}"),
+    ]
+    return ("queue", stats.info.name), rows
+
+
+def print_lines(found: list[QueueStats]) -> None:
+    """Print a line for each queue, or its JSON object, for watching in a pipe."""
+    for stats in found:
+        counts = (
+            f"{stats.waiting} waiting, {stats.delayed} delayed, {stats.held} held,"
+            f" {stats.running} running, {stats.failed} failed, {stats.timed_out} timed out,"
+            f" {stats.dead} dead, oldest {duration(stats.oldest_wait_ms)}, {rate(stats.rate_per_s)}"
+        )
+        line = f"{format_ts(stats.at_ms)}  {stats.info.name}  {state_of(stats)}  {counts}"
+        output.result(stats_record(stats), line)
+
+
+def acts_lines(acts: Iterable[Act]) -> list[str]:
+    """Return the acts of people, a line each."""
+    return [f"{'by hand:':<14}{act_line(act)}" for act in acts]
+
+
+def act_line(act: Act) -> str:
+    """Return an act of a person as a line."""
+    told = f": {act.detail}" if act.detail else ""
+    return f"{act.act} by {act.who}, {format_ts(act.at_ms)}{told}"
+
+
+def policy_line(info: QueueInfo) -> str:
+    """Return a queue's policy in the words of the options."""
+    return ", ".join(f"{option_of(rule)} {info.policy.said(rule)}" for rule in POLICY_FIELDS)
+
+
+def _attempts(stats: QueueStats) -> str:
+    return (
+        f"{output.counted(stats.ended, 'attempt')} ended: {stats.completed:,} completed,"
+        f" {stats.failures:,} failed, {stats.timeouts:,} timed out, {stats.lost:,} lost"
+    )
+
+
+def _spread(spread: Spread) -> str:
+    if not spread.sample_size:
+        return "-"
+    times = (spread.p50_ms, spread.p95_ms, spread.avg_ms)
+    p50, p95, average = map(duration, times)
+    return f"p50 {p50}, p95 {p95}, average {average}, of {spread.sample_size:,}"
+
+
+def rate(per_s: float) -> str:
+    """Return a rate as text, in the smallest unit in which it is not too small."""
+    for unit, seconds in (("s", 1), ("min", 60), ("h", 3600)):
+        if per_s * seconds >= 1 or unit == "h":
+            return f"{per_s * seconds:,.1f}/{unit}"
+    raise AssertionError  # the last unit is always taken
+
+
+def duration(ms: float | None) -> str:
+    """Return a duration as text, in the largest unit of which there is more than one."""
+    if ms is None:
+        return "-"
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
+        if ms >= 2 * size:
+            return f"{ms / size:.0f} {unit}"
+    return f"{ms / 1000:.1f} s" if ms >= 1000 else f"{ms:.0f} ms"
+
+
+def option_of(rule: str) -> str:
+    """Return the option that sets a rule, without its dashes."""
+    return rule.removesuffix("_s").replace("_", "-")
+
 
 #: How much of an error a list shows, in characters, and of stderr, in lines.
 _ERROR_CHARS, _STDERR_LINES = 60, 10
@@ -121,7 +248,7 @@ def _record(bus: Bus, job: Job) -> dict[str, object]:
 def _row(bus: Bus, job: Job) -> Sequence[object]:
     error = job.error or ""
     return (
-        *(job.queue, job.seq, _type_of(bus, job) or "?", state_of(job)),
+        *(job.queue, job.seq, _type_of(bus, job) or "?", job_state(job)),
         *(f"{begun_attempts(job)}/{job.max_attempts}", _when(job, bus.now_ms())),
         error if len(error) <= _ERROR_CHARS else error[: _ERROR_CHARS - 1] + "…",
     )
@@ -136,7 +263,7 @@ def _type_of(bus: Bus, job: Job) -> str | None:
     return None if message is None else message.type
 
 
-def state_of(job: Job) -> str:
+def job_state(job: Job) -> str:
     """Return the state of a job for people, which tells what a queued one waits for."""
     return _WAITING[job.gate] if job.state == "queued" else job.state
 
@@ -181,7 +308,7 @@ def print_job(bus: Bus, queue: Queue, job: Job) -> None:
         return
     record = job_record(job)
     shown = record | {
-        "state": state_of(job),
+        "state": job_state(job),
         "attempt": f"{begun_attempts(job)} of {job.max_attempts}",
     }
     names = {name: "attempts" if name == "attempt" else name for name in record}
@@ -229,3 +356,79 @@ def _print_stderr(stderr: str | None) -> None:
 def _print_fields(fields: Mapping[str, object]) -> None:
     for name, value in fields.items():
         output.line(f"{f'{name}:'.replace('_', ' '):<14}{value}")
+
+
+# A trace as a tree of lines for people.
+
+#: How deep the tree is drawn; what lies deeper is drawn there. Two agents who answer each other
+#: may go on for long.
+MAX_DEPTH = 24
+
+#: The styles of states and statuses of failure, and of success.
+_STYLES = {
+    "failed": "red",
+    "timed_out": "red",
+    "dead": "bold red",
+    "lost": "yellow",
+    "cancelled": "yellow",
+    "succeeded": "green",
+    "completed": "green",
+}
+
+
+def branches(trace: Trace, blobs: BlobStore, now_ms: int) -> list[tuple[str, str, str]]:
+    """Return the lines of a trace: what draws the tree, the text, and its style."""
+    return _drawn(list(_rows(trace, blobs, now_ms)))
+
+
+def _rows(trace: Trace, blobs: BlobStore, now_ms: int) -> Iterator[Row]:
+    for step in trace.steps:
+        depth = min(step.depth, MAX_DEPTH)
+        style = "bold" if step.message.seq == trace.seq else ""
+        yield depth, "  ".join(output.message_parts(step.message, blobs)), style
+        for work in step.work:
+            yield depth + 1, _job_text(work.job), _STYLES.get(work.job.state, "cyan")
+            for claim in work.claims:
+                yield depth + 2, _claim_text(claim, now_ms), _STYLES.get(claim.status, "cyan")
+            for act in work.acts:
+                yield depth + 2, act_line(act), "yellow"
+
+
+def _drawn(rows: list[Row]) -> list[tuple[str, str, str]]:
+    """Draw the branches, from the last line up: a branch goes on down to its next line."""
+    lines = []
+    goes_on = [False] * (MAX_DEPTH + 3)  # by depth; a message has jobs, and these have claims
+    for depth, text, style in reversed(rows):
+        passed = "".join("│  " if goes_on[level] else "   " for level in range(1, depth))
+        own = "" if not depth else "├─ " if goes_on[depth] else "└─ "
+        lines.append((passed + own, text, style))
+        goes_on[depth] = True
+        goes_on[depth + 1 :] = [False] * (len(goes_on) - depth - 1)
+    return lines[::-1]
+
+
+def _job_text(job: Job) -> str:
+    text = f"queue {job.queue}: {job.state}, {begun_attempts(job)} of {job.max_attempts} attempts"
+    if job.state == "queued":
+        text += f", {_waits_for(job)}"
+    return f"{text}: {job.error}" if job.error else text
+
+
+def _waits_for(job: Job) -> str:
+    if job.gate == "time":
+        return f"until {format_ts(job.available_at_ms)}"
+    return "waits for a worker" if job.gate == "open" else f"after others with {job.dedupe_key}"
+
+
+def _claim_text(claim: ClaimRecord, now_ms: int) -> str:
+    state = claim.state(now_ms)
+    status = claim.status if state == "terminal" else state
+    text = f"claim {claim.token}: {status}, attempt {claim.attempt}, by {claim.instance}"
+    text += f", from {format_ts(claim.claimed_at_ms)}"
+    if claim.ended_at_ms is None:
+        text += f", leased until {format_ts(claim.lease_until_ms)}"
+    else:
+        text += f" for {(claim.ended_at_ms - claim.claimed_at_ms) / 1000:.3f} s"
+    if claim.exit_code is not None:
+        text += f", exit {claim.exit_code}"
+    return f"{text}: {claim.error}" if claim.error else text

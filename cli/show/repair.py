@@ -11,7 +11,7 @@ from ...schema.directory.discovery import refuse_foreign, refuse_led_away
 from ...schema.directory.layout import BUS_DIRECTORY
 from ...schema.errors import BusNotFound
 from . import output
-from .progress import waiting
+from .terminal import waiting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

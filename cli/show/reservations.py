@@ -28,14 +28,14 @@ def describe(conflict: Conflict, holder: str = "") -> str:
 
 def state_of_holder(bus: Bus, conflict: Conflict) -> str:
     """Return whether the holder of a conflict lives, and since when it is silent."""
-    from ...subscribers.overview.reservation_holders import holder_of
+    from ...subscribers.overview.agents import holder_of
 
     return str(holder_of(bus, conflict.held))
 
 
 def conflict_record(bus: Bus, conflict: Conflict) -> dict[str, object]:
     """Return a conflict as `--json` prints it."""
-    from ...subscribers.overview.reservation_holders import holder_of
+    from ...subscribers.overview.agents import holder_of
 
     path = conflict.path.encode(errors="backslashreplace").decode()  # git has names of any bytes
     held = conflict.held

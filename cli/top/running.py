@@ -3,20 +3,104 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import sys
+import termios
 import threading
+import tty
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
+from rich.console import Group, RenderableType
+from rich.text import Text
+
 from ...bus.bus import Bus
 from ...bus.doorbell import Listener, listen
+from ...schema.message.times import format_ts
 from ..show import output
-from .sight import AGENT_HEADINGS, QUEUE_HEADINGS, Sight, Watcher
+from ..show.terminal import message_line
+from .board import cut, line, part, shares
+from .snapshot import AGENT_HEADINGS, QUEUE_HEADINGS, Sight, Watcher
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from ..show.text import Parts
+
+# Single keys, as they are pressed, while a picture fills the terminal.
+
+
+@contextmanager
+def keys(pressed: Callable[[str], None]) -> Iterator[None]:
+    """Call `pressed` for each key, in a thread; the terminal is as it was at the end.
+
+    Does nothing where standard input is no terminal.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
+        yield
+        return
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    until, end = os.pipe()
+    reader = threading.Thread(target=_read, args=(descriptor, until, pressed), daemon=True)
+    try:
+        tty.setcbreak(descriptor)  # Ctrl-C and Ctrl-Z go on to be what they are
+        reader.start()
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        os.close(end)  # the reader hears it, so that no key of what comes next is lost to it
+        reader.join()
+        os.close(until)
+
+
+def _read(descriptor: int, until: int, pressed: Callable[[str], None]) -> None:
+    while True:
+        ready, _, _ = select.select([descriptor, until], [], [])
+        if until in ready:
+            return
+        try:
+            key = os.read(descriptor, 1)
+        except OSError:
+            key = b""
+        if not key:  # the terminal has gone
+            pressed("q")
+            return
+        pressed(key.decode(errors="replace"))
+
+
+# A snapshot of a bus on a terminal: three parts, which share its lines.
+
+#: The lines that are always there: the first, the last, and an empty one above each part.
+_FRAME_LINES = 5
+
+#: The characters of a timestamp that are its date, and those after it that are hours to seconds.
+_DATE, _CLOCK = len("2026-01-10"), len("14:00:00")
+
+
+def picture(sight: Sight, height: int) -> RenderableType:
+    """Return the picture for a terminal of so many lines; never more lines than it has."""
+    agents = [agent.row() for agent in sight.agents]
+    queues = sight.queue_rows()
+    rows = shares(height - _FRAME_LINES, [len(agents), len(queues)])
+    parts: list[RenderableType] = [line(sight.headline(), "bold")]
+    parts += part("agents", "latest", AGENT_HEADINGS, agents, rows[0])
+    parts += part("queues", "first", QUEUE_HEADINGS, queues, rows[1])
+    used = 3 + sum(2 + count if count else 1 for count in rows)
+    left = max(0, height - used)
+    newest = sight.messages[-left:] if left else []
+    today = format_ts(sight.at_ms)[:_DATE]
+    parts += [Text(""), *(cut(message_line(_shortened(shown, today))) for _, shown in newest)]
+    parts += [line("q ends", "dim")]
+    return Group(*parts[: max(1, height)])
+
+
+def _shortened(parts: Parts, today: str) -> Parts:
+    """Shorten the time of a message: to the time of a message of today, else to the date."""
+    seq, ts, route, type, payload = parts
+    shown = ts[_DATE + 1 :][:_CLOCK] if ts.startswith(today) else ts[:_DATE]
+    return seq, shown, route, type, payload
 
 
 class Recorded(Protocol):
@@ -54,7 +138,6 @@ def watch(bus: Bus) -> None:
     """Show the bus until a key, Ctrl-C or SIGTERM ends it; after Ctrl-Z it goes on with `fg`."""
 
     def draw(sight: Sight, height: int) -> RenderableType:
-        from .view import picture  # rich is slow to load
 
         return picture(sight, height)
 
@@ -115,7 +198,7 @@ def _drawing(
     if output.is_json():
         yield _print_json
         return
-    from .screen import full_screen  # rich is slow to load
+    from .board import full_screen  # rich is slow to load
 
     with full_screen(picture) as draw:
         yield draw
@@ -131,7 +214,6 @@ def _keys(pressed: Callable[[str], None]) -> Iterator[None]:
     if output.is_json():
         yield
         return
-    from .keyboard import keys
 
     with keys(pressed):
         yield

@@ -1,26 +1,40 @@
-"""Checks of a bus that can be opened: its blobs, its archive, its chain, the index, its agents."""
+"""Checks of a bus that can be opened: its content, its queues, and its tasks."""
 
 from __future__ import annotations
 
 import os
 from itertools import islice
 
-from ...bus.presence.heartbeats import Liveness
+from ...bus.errors import SegmentMissing
+from ...bus.heartbeats import Liveness
 from ...bus.search.search import Search
-from ...bus.trust.keys import Keyring
-from ...schema.errors import BlobAltered, BlobMissing, InvalidInput
+from ...bus.signing import Keyring
+from ...git.repository import GitFailed
+from ...schema.errors import BlobAltered, BlobMissing, InvalidInput, TimedOut
 from ...schema.findings import bad, ok, warn
-from ...schema.message.limits import MAX_SEQ
+from ...schema.message.names import MAX_SEQ
+from ...schema.message.times import format_ts
 from ...schema.queries import file_of
 from ...schema.sqlite.settings import age_of_backup
-from ..recovery.damage import in_words, ranges
+from ...subscribers.inboxes.failed_deliveries import Deliveries
+from ...subscribers.jobs.jobs import DEAD, Jobs
+from ...subscribers.queues.clock_back import newest_ms
+from ...subscribers.queues.queues import Queues
+from ...subscribers.views import Views
+from ...tasks.board.proof import difference, messages_of_tasks, task_of
+from ...tasks.finish import leftovers_of, not_looked_into
+from ...tasks.records.task import lease_of_target
+from ...tasks.records.task_table import Landings, TaskTable
+from ..recovery.salvage import in_words, ranges
+from ..work_statements import seqs_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection, Iterator
 
     from ...bus.bus import Bus
     from ...schema.findings import Finding
+    from ...tasks.board.proof import Difference
 
 #: How many blobs are looked for, unless all of them are to be read.
 _QUICK_BLOBS = 20_000
@@ -187,3 +201,247 @@ def _hearts(bus: Bus) -> Finding:
 
 def _names(found: list[str]) -> str:
     return ", ".join(found[:_NAMED]) + (" …" if len(found) > _NAMED else "")
+
+
+# Checks of what is read: queues and their claims, dead letters, parked messages.
+
+#: Contradictions between messages, jobs and claims, by the statement that finds each.
+_MISFITS = {
+    "unheld_jobs": "jobs that run without a claim",
+    "idle_claims": "claims that hold jobs which do not run",
+    "jobs_without_messages": "jobs whose messages are not there",
+    "work_of_no_queue": "messages that no queue takes, and that are in no inbox",
+}
+
+#: The age from which a lost claim is history, in milliseconds: a day.
+_RECENT_MS = 86_400_000
+
+#: How far a clock that is slewed may be from another one, in milliseconds.
+_SLEW_MS = 60_000
+
+#: Among how many of a queue's newest claims lost ones are looked for.
+_MAX_WALKED = 10_000
+
+
+def checks_of_work(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
+    """Return the checks of what is read and worked on; the full ones look at every job."""
+    return {
+        "work": lambda: _work(bus, full),
+        "claims": lambda: _claims(bus),
+        "dead letters": lambda: _dead_letters(bus),
+        "parked": lambda: _parked(bus),
+        "clock": lambda: _clock(bus),
+    }
+
+
+def _clock(bus: Bus) -> Finding:
+    """Look for times that are still to come: a clock was ahead when they were stored."""
+    last = bus.log.readable(bus.log.newest_seq())
+    newest = {
+        "claim or lease": newest_ms(bus),
+        "message": 0 if last is None else last.ts_ms,
+        "heartbeat": max((beat.ts_ms for beat in bus.heartbeats.list()), default=0),
+    }
+    now_ms = bus.now_ms()
+    ahead = [f"{what} {format_ts(at)}" for what, at in newest.items() if at > now_ms + _SLEW_MS]
+    if ahead:
+        return warn(
+            f"the clock shows {format_ts(now_ms)}, and there are of later: {', '.join(ahead)}",
+            "if the clock is right now, it was ahead: workers that begin bring retries and leases"
+            " back; see 'bus job list' for jobs that senders have delayed by it",
+        )
+    return ok("nothing is of a time that is still to come")
+
+
+def _work(bus: Bus, full: bool) -> Finding:
+    """Look for jobs and messages that no worker or reader would get, and claims without jobs."""
+    if not full:
+        return ok("--full compares messages, jobs and claims")
+    found = [
+        f"{what}: {ranges(seqs)}"
+        for statement, what in _MISFITS.items()
+        if (seqs := seqs_of(bus, statement))
+    ]
+    if found:
+        return bad("; ".join(found), "'bus doctor --repair' puts it right")
+    return ok("messages, jobs and claims fit together")
+
+
+def _claims(bus: Bus) -> Finding:
+    """Look for workers that died, or took longer than their lease."""
+    views, since_ms = Views.of(bus), bus.now_ms() - _RECENT_MS
+    lost = {
+        queue.name: views.count_lost_claims(queue, _MAX_WALKED, since_ms)
+        for queue in Queues(bus).list()
+    }
+    found = {name: count for name, count in lost.items() if count}
+    if found:
+        which = ", ".join(f"{count} of {name}" for name, count in found.items())
+        return warn(f"lost within a day: {which}", "see 'bus queue show', and what the workers say")
+    return ok(f"none lost within a day; queues: {len(lost)}")
+
+
+def _dead_letters(bus: Bus) -> Finding:
+    jobs = Jobs.of(bus)
+    dead = {queue.name: jobs.counts(queue)[DEAD] for queue in Queues(bus).list()}
+    found = {name: count for name, count in dead.items() if count}
+    if found:
+        which = ", ".join(f"{count} of {name}" for name, count in found.items())
+        return warn(which, "see 'bus dead list'; then requeue or drop them")
+    return ok("none")
+
+
+def _parked(bus: Bus) -> Finding:
+    found = Deliveries.of(bus).parked()
+    if found:
+        agents = ", ".join(sorted({each.agent for each in found}))
+        return warn(f"messages of {agents}: {len(found)}", "see 'bus parked'")
+    return ok("none")
+
+
+# Checks of tasks: their messages against the table, lost holders, questions, landings.
+
+#: How many tasks a finding names.
+_NAMED_TASKS = 10
+
+
+def checks_of_tasks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], Finding]]:
+    """Return the checks of tasks; the full ones read all their messages."""
+    return {
+        "tasks": lambda: _task_messages(bus, full),
+        "task holders": lambda: _holders(bus),
+        "task trees": lambda: _trees(bus),
+        "landings": lambda: _landings(bus),
+    }
+
+
+def _task_messages(bus: Bus, full: bool) -> Finding:
+    """Compare the table with the messages, which only show: no row is changed to what they say."""
+    if not full:
+        return ok("--full compares tasks with their messages")
+    if bus.archive.discarded():
+        return ok("not compared with their messages, of which some may be discarded")
+    try:
+        found = difference(bus)
+    except SegmentMissing:
+        if not TaskTable.of(bus).names():
+            return ok("none")
+        return warn("not compared with their messages: not all can be read", "see the archive")
+    told = [*_lost(bus, found), *_unproven(bus), *_differing(bus, found), *_foreign(found)]
+    if found.unknown:
+        told.append((f"the log lacks messages of {_named(list(found.unknown))}", "look at them"))
+    if told:
+        return warn("; ".join(text for text, _ in told), told[0][1])
+    return ok(f"all add up: {found.count}")
+
+
+def _lost(bus: Bus, found: Difference) -> Iterator[tuple[str, str]]:
+    """Yield what the log says of tasks without a row, and who sent it."""
+    if found.lost:
+        names = {task.task for task in found.lost}
+        yield (
+            f"only messages tell of {_named(sorted(names))}, from {_senders(bus, names)}:"
+            " their rows are lost, or never were",
+            "see 'bus read --type state_change'; --repair keeps such tasks as unproven, for a"
+            " person to confirm or cancel",
+        )
+
+
+def _senders(bus: Bus, names: Collection[str]) -> str:
+    """Return who sent messages about some tasks."""
+    return _named(
+        sorted({each.from_agent for each in messages_of_tasks(bus) if task_of(each) in names})
+    )
+
+
+def _differing(bus: Bus, found: Difference) -> Iterator[tuple[str, str]]:
+    """Yield the tasks of which row and log differ; nobody can tell which messages are forged."""
+    if found.differs:
+        by = _senders(bus, found.differs)
+        yield (
+            f"messages, from {by}, say something else than the rows of"
+            f" {_named(list(found.differs))}, which stand",
+            "compare 'bus task log' and 'bus task show'",
+        )
+
+
+def _unproven(bus: Bus) -> Iterator[tuple[str, str]]:
+    """Yield the tasks that a repair made of messages, and that nobody has confirmed."""
+    names = [task.task for task in TaskTable.of(bus).find() if task.unproven]
+    if names:
+        text = f"unproven, so that nothing goes on with them: {_named(names)}"
+        yield text, "'bus task confirm' shows what would be believed; or 'bus task cancel'"
+
+
+def _foreign(found: Difference) -> Iterator[tuple[str, str]]:
+    """Yield the messages that are no step of a task, and who sent them."""
+    if found.foreign:
+        seqs = ranges([message.seq for message in found.foreign])
+        by = _named(sorted({message.from_agent for message in found.foreign}))
+        yield (
+            f"messages that are no step of a task, and change none: {seqs}, from {by}",
+            "ask them to use 'bus task'",
+        )
+
+
+def _holders(bus: Bus) -> Finding:
+    """Look for tasks whose holder was lost, and for questions whose time is over."""
+    now_ms = bus.now_ms()
+    held = {lease.name for lease in bus.leases.list()}
+    live = TaskTable.of(bus).live()
+    lost = [
+        task.task
+        for task in live
+        if task.state == "WORKING" and task.blocked is None and task.lease_name not in held
+    ]
+    overdue = [
+        task.task
+        for task in live
+        if task.blocked is not None and (task.blocked.deadline_ms or now_ms + 1) <= now_ms
+    ]
+    found = [
+        f"{what}: {_named(names)}"
+        for what, names in (("lost by their holders", lost), ("unanswered in time", overdue))
+        if names
+    ]
+    if found:
+        return warn("; ".join(found), "'bus task settle' ends these attempts")
+    return ok(f"none lost, no question overdue; live tasks: {len(live)}")
+
+
+def _trees(bus: Bus) -> Finding:
+    """Look for work trees, branches and locks that tasks left behind."""
+    try:
+        found = leftovers_of(bus)
+    except (GitFailed, TimedOut) as error:
+        return warn(f"not looked at: {error}", "look there, then try again")
+    if not found:
+        elsewhere = not_looked_into(bus)
+        aside = f"; not looked into: {_named(elsewhere)}" if elsewhere else ""
+        return ok(f"nothing left behind{aside}")
+    return warn("; ".join(each.says for each in found[:_NAMED_TASKS]), _more(len(found)))
+
+
+def _more(count: int) -> str:
+    return (
+        f"there are {count}" if count > _NAMED_TASKS else "'bus task clean' keeps what it removes"
+    )
+
+
+def _landings(bus: Bus) -> Finding:
+    """Look for commits that were about to land when their integrator ended."""
+    held = {lease.name for lease in bus.leases.list()}
+    undecided = Landings.of(bus).undecided()
+    left = [
+        f"{each.task or each.branch} on {each.target}"
+        for each in undecided
+        if each.state == "intended" and lease_of_target(each.repository, each.target) not in held
+    ]
+    if left:
+        return warn(f"intended, and not decided: {_named(left)}", "'bus integrate' decides it")
+    return ok(f"none left undecided; under way or proposed: {len(undecided)}")
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED_TASKS} more" if len(names) > _NAMED_TASKS else ""
+    return ", ".join(names[:_NAMED_TASKS]) + more

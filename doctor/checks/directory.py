@@ -1,4 +1,4 @@
-"""Checks of where a bus is: its directory, the modes of its files, the disk, the locks."""
+"""Checks of a bus as files: its directory, the bus file, the write-ahead log, the locks."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import os
 import stat
 import sys
 import time
+from contextlib import closing
 
-from ...git.guard.moved_hooks import moved_hooks
-from ...git.ignored_bus import LET_IN, unignored
+from ...git.hooks_path import moved_hooks
 from ...git.repository import GitFailed
+from ...git.staging import LET_IN, unignored
 from ...schema.directory.ignoring import ALL, IGNORING
 from ...schema.directory.layout import (
     BUS_DIRECTORY,
@@ -18,13 +19,15 @@ from ...schema.directory.layout import (
     refuse_network_filesystem,
     remains_of_bus,
 )
-from ...schema.directory.lock_holders import Holder, holders, is_known, writers
+from ...schema.directory.lock_holders import Holder, holders, is_known, readers, writers
 from ...schema.findings import Finding, bad, ok, warn
+from ...schema.sqlite.file_checks import REPAIR, checks_of_database
 from ...schema.system_errors import is_mounted_read_only
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...schema.findings import Check
+    from ...schema.sqlite.database import Database
 
 #: With less room than this on the disk a bus soon stops, or hardly starts, in bytes.
 _LITTLE_ROOM, _NO_ROOM = 256 * 1024**2, 8 * 1024**2
@@ -186,3 +189,94 @@ def _in_the_way(holder: Holder, what: str) -> Finding:
         f"{holder} holds it and {what}; all other writers wait",
         "let it go on, or end it: what it has not committed is undone",
     )
+
+
+# Checks of the write-ahead log: whether it is whole, and whether a reader keeps it growing.
+
+#: SQLite empties the log into the file every 1,000 pages; so many more show that it can't.
+_MANY_PAGES = 8000
+
+#: How long a log is read to its end unless all is to be, in bytes: for half a second.
+_QUICK_BYTES = 16 * 1024**2
+
+#: A frame that is being written looks damaged, so only damage seen at every look counts.
+_LOOKS, _PAUSE_S = 3, 0.05
+
+
+def check_log(database: Database, full: bool) -> Finding:
+    """Look at the log, and move nothing out of it: it may be the one place where something is."""
+    _, pages, moved = database.rows("PRAGMA wal_checkpoint(NOOP)")[0]
+    path = database.layout.database + "-wal"
+    size = os.stat(path).st_size if os.path.exists(path) else 0
+    text = f"{max(0, pages):,} pages not yet reused, {size / 1024**2:,.1f} MiB"
+    if (full or size <= _QUICK_BYTES) and (harm := damage_of_log(database.layout)):
+        return bad(harm, REPAIR)
+    reading = readers(database.layout.database)
+    if pages - moved < _MANY_PAGES or (is_known() and not reading):
+        return ok(text)
+    who = ", ".join(map(str, reading)) or "a reader"
+    return warn(
+        f"{text}; it grows, since {who} has been reading for long",
+        "let it end its transaction, or end it",
+    )
+
+
+def damage_of_log(layout: Layout) -> str:
+    """Return what is wrong with a log, in words; "" when it is whole."""
+    found = ""
+    for _ in range(_LOOKS):
+        found = _look(layout)
+        if not found:
+            return ""
+        time.sleep(_PAUSE_S)
+    return found
+
+
+def _look(layout: Layout) -> str:
+    from ..recovery.pages import Pages
+
+    with closing(Pages(layout.database, layout.database + "-wal")) as pages:
+        log = pages.log
+        if log.has_begun_anew():  # all that it had is in the file
+            return ""
+    if not log.is_header_whole:
+        return "the beginning of bus.db-wal is damaged: what was committed last can't be read"
+    if damaged := log.damaged():
+        behind = len(log.frames) - log.break_at
+        return (
+            f"bus.db-wal is damaged in {damaged} places, or a power loss cut it short: SQLite"
+            f" no longer reads the {behind:,} pages of commits from there on"
+        )
+    return ""
+
+
+# All checks of the bus file: those by SQLite itself, and of its write-ahead log.
+
+
+def checks_of_file(database: Database, *, full: bool = False) -> dict[str, Check]:
+    """Return the checks of a file that SQLite can open.
+
+    Args:
+        database: opened with `any_version`.
+        full: read everything, however long it takes.
+    """
+    return {
+        **checks_of_database(database, full=full),
+        "log": lambda: check_log(database, full),
+    }
+
+
+# The readable and the lost content of a damaged file, in words: tables, and seqs of messages.
+
+
+def check_contents(layout: Layout) -> Finding:
+    """Read a file page by page, without SQLite, and report the losses."""
+    from ..recovery.salvage import damage_in
+
+    found = damage_in(layout)
+    if not found:
+        return ok("every row of every table can be read page by page")
+    told = [str(damage) for damage in found if damage.readable]
+    empty = [damage.table for damage in found if not damage.readable]
+    told += [f"nothing is left of {', '.join(empty)}"] if empty else []
+    return bad(f"damaged: {'; '.join(told)}", REPAIR)

@@ -4,24 +4,179 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import dataclass
 from itertools import chain
 
-from ...export.jsonl.conflict_markers import CURE, ConflictMarkers, refuse_markers
-from ...export.jsonl.export_position import Position, Rotation
+from ...bus.errors import SegmentMissing
 from ...export.jsonl.exporter import MIN_PAUSE_S
-from ...export.jsonl.jsonl_file import lines_of, stamp_of
-from ...export.jsonl.parts import Parts
-from ...export.jsonl.replaced_file import NotImported, exported_files, last_in_log, refuse_unknown
+from ...export.jsonl.jsonl_file import crc_of, lines_of, stamp_of
+from ...export.jsonl.parts import Parts, whole_parts
+from ...export.jsonl.replaced_file import (
+    CURE,
+    ConflictMarkers,
+    NotImported,
+    exported_files,
+    last_in_log,
+    refuse_markers,
+    refuse_unknown,
+)
+from ...export.jsonl.writer import Position, Rotation
 from ...schema.directory.lock_holders import holders
 from ...schema.findings import bad, ok, warn
-from ..recovery.damage import ranges
+from ...schema.message.message import Message, message_of, message_of_line, payload_as_stored
+from ...schema.message.names import MAX_SEQ
+from ..recovery.salvage import ranges
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from ...blobs.store import BlobStore
     from ...bus.bus import Bus
+    from ...schema.directory.layout import Layout
     from ...schema.findings import Finding
+
+    #: The columns of a message, in their order.
+    Row = tuple[int | str | None, ...]
+
+# The lines of `bus.jsonl` and its parts, as another copy of the log.
+
+#: So many lines may be out of order in an export that is the log's own: their seqs are damaged.
+_DAMAGED_SEQS = 2
+
+
+class Exported:
+    """The readable lines of the export.
+
+    Args:
+        layout: where the bus is.
+        blobs: its blobs.
+        sure: the files that are known to be as they were exported.
+    """
+
+    def __init__(self, layout: Layout, blobs: BlobStore, sure: frozenset[str]) -> None:
+        self._files = exported_files(layout.jsonl)
+        self._blobs = blobs
+        self._sure = sure | whole_parts(layout.directory)
+
+    def lines(self) -> Iterator[tuple[Message, bytes, bool]]:
+        """Yield the messages of all whole lines, with the line, and whether it is surely right."""
+        for path in self._files:
+            is_sure = path in self._sure
+            for line in lines_of(path):
+                message = _message(line, self._blobs)
+                if message is not None:
+                    yield message, line.rstrip(b"\n"), is_sure
+
+    def newest_seq(self) -> int:
+        """Return the highest seq of a line; 0 where there is none."""
+        return max((message.seq for message, _, _ in self.lines()), default=0)
+
+    def in_order(self) -> bool:
+        """Whether the lines are in the order of the log: those that git has merged are not."""
+        before = lines = backwards = 0
+        for message, _, _ in self.lines():
+            lines += 1
+            backwards += message.seq <= before
+            before = message.seq
+        return backwards <= _DAMAGED_SEQS + lines // 100
+
+
+def whole_export(jsonl: str, crc: int | None) -> frozenset[str]:
+    """Return a set of the file if its bytes give a checksum, and an empty one if not."""
+    if crc is None or stamp_of(jsonl) is None:
+        return frozenset()
+    return frozenset({jsonl} if crc_of(lines_of(jsonl)) == crc else ())
+
+
+def _message(line: bytes, blobs: BlobStore) -> Message | None:
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        message = message_of_line(line[:-1], blobs)
+        is_one = (type(message.seq), type(message.id)) == (int, str)
+        return message if is_one and 0 < message.seq <= MAX_SEQ else None
+    except (KeyError, ValueError, TypeError, AttributeError):  # whatever stands there instead
+        return None
+
+
+def row_of(message: Message, line: bytes) -> Row:
+    """Return the columns of the message that a line tells of, so that it gives that line again."""
+    return (
+        message.seq,
+        message.id,
+        message.ts_ms,
+        message.from_agent,
+        message.to_agent,
+        message.type,
+        message.correlation_id,
+        message.in_reply_to,
+        payload_as_stored(line),
+        message.payload_ref,
+        message.priority,
+        message.raw_headers,
+    )
+
+
+# Differences of the log and its export: messages never change, so one of them is damaged.
+
+#: With more lines than this that are others, an export whose checksum is not known is not trusted.
+_DAMAGED_LINES = 2
+
+#: How many differences are noted: more are no damage, but another log.
+_MOST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """The seqs at which the export has another message than the log, or the log has none.
+
+    Attributes:
+        in_log: those where the log is what is damaged: it has nothing there, or the checksum of
+            the export is right.
+        unclear: those where it is not, or is not known.
+    """
+
+    in_log: list[int]
+    unclear: list[int]
+
+
+def differences(bus: Bus) -> Differences:
+    """Compare the export with the log, line by line.
+
+    Of an export that is not the log's own, as git leaves it after a merge, nothing is told.
+    """
+    sure = whole_export(bus.layout.jsonl, Position.of(bus).crc())
+    exported = Exported(bus.layout, bus.blobs, sure)
+    in_log: list[int] = []
+    unclear: list[int] = []
+    same = 0
+    if exported.in_order():
+        for message, line, is_sure in exported.lines():
+            try:
+                own = bus.log.at(message.seq)
+                is_lost = own is None and _is_lost(bus, message, line)
+            except SegmentMissing:  # which is another finding
+                continue
+            if own is not None and own.to_line() == line:
+                same += 1
+            elif is_sure or is_lost:
+                in_log.append(message.seq)
+            else:
+                unclear.append(message.seq)
+            if len(in_log) + len(unclear) > _MOST + same:
+                break
+    if len(unclear) > _DAMAGED_LINES and not sure:
+        in_log.clear()  # these are no messages of the log, and so may be what it has nothing of
+    is_own = same >= len(in_log) + len(unclear)
+    return Differences(in_log, unclear) if is_own else Differences([], [])
+
+
+def _is_lost(bus: Bus, message: Message, line: bytes) -> bool:
+    """Whether a line tells of a message that the log has lost, and is as a bus writes it."""
+    is_own = message_of(row_of(message, line), bus.blobs).to_line() == line
+    return is_own and bus.log.get(message.id) is None
+
 
 #: Within which time an exporter that is behind must have got on, in seconds: it looks every 2 s.
 _PATIENCE_S = 3.0
@@ -120,8 +275,6 @@ def _compared(bus: Bus, files: list[str]) -> Finding:
 
 def _differing(bus: Bus) -> Finding:
     """Return whether the log or the export is damaged, where that is known."""
-    from .log_and_export import differences  # it asks for these checks
-
     found = differences(bus)
     if found.in_log:
         text = f"the log has lost or altered messages {ranges(found.in_log)}, which are whole here"

@@ -3,27 +3,249 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import dataclass, field
 
 from ...blobs.store import BlobStore
-from ...export.jsonl.export_position import crc_in_mark
+from ...bus.errors import SegmentMissing
+from ...export.jsonl.writer import crc_in_mark
 from ...schema.directory.layout import Layout
 from ...schema.findings import Mended
-from ...schema.queries import file_of
-from ..checks.export_reader import Exported, whole_export
-from ..recovery.damage import in_words, ranges, ranges_without
-from ..recovery.new_file import NewFile
-from ..recovery.recover import read_into
-from ..recovery.tables import parts_of_a_bus
-from .messages import Merger
-from .segment_file import read_segment, segment_files
+from ...schema.message.message import Message, message_of
+from ...schema.message.patterns import TypePattern
+from ...schema.queries import COLUMNS, file_of, is_work
+from ...schema.sqlite.transactions import without_triggers
+from ...subscribers.jobs.jobs import Jobs
+from ...subscribers.jobs.policy import WorkHeaders
+from ...subscribers.queues.queues import Queues
+from ...tasks.board.proof import difference, store_unproven
+from ..checks.export import Exported, row_of, whole_export
+from ..recovery.records import parts_of_a_bus
+from ..recovery.recover import NewFile, read_into
+from ..recovery.salvage import in_words, ranges, ranges_without
+from ..work_statements import MENDING, seqs_of
+from .files_beside import read_segment, segment_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from ...bus.bus import Bus
+    from ...subscribers.queues.queues import QueueInfo
+    from ..checks.export import Row
     from ..recovery.recover import Recovered
-    from .messages import Merged
+
+# Mending of cursors, queues and work in a file that was damaged.
+#
+# A row that is lost must not take work with it: what is not known to be done is done again. But
+# not what is acted upon: a message alone has nobody's right. Approved tasks enter again by their
+# rows, as the integrator begins; the other jobs are noted as such that no step published.
+
+
+def mend_work(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
+    """Mend rows that contradict each other, in one transaction.
+
+    Args:
+        bus: the bus, which no other process may use.
+        lossy: the tables that have lost rows.
+    """
+    with bus.transaction():
+        now_ms = bus.now_ms()
+        for name in seqs_of(bus, "add_lost_queues", now_ms):
+            yield Mended("queues", f"{name} is paused, for its jobs", "its name, pattern and rules")
+        yield from _told("jobs", "known by their claims alone", seqs_of(bus, "add_jobs_of_claims"))
+        cancelled = seqs_of(bus, "cancel_jobs_of_lost_messages", now_ms)
+        if cancelled:
+            yield Mended("jobs", f"{ranges(cancelled)} cancelled", "the messages of these")
+        yield from _told("claims", "ended as lost", seqs_of(bus, "end_idle_claims", now_ms))
+        yield from _told("jobs", "queued, since they run", seqs_of(bus, "queue_unheld_jobs"))
+        if "jobs" in lossy:
+            for info in Queues(bus).list():
+                again = list(_work_again(bus, info))
+                what = f"of {info.name} queued again"
+                if info.is_acted_upon:
+                    what = f"of {info.name} are not known to be of a step: ask for them again"
+                yield from _told("jobs", what, again)
+        # They guard what was published, and this is no part of it.
+        with without_triggers(file_of(bus).connection):
+            given_back = seqs_of(bus, "give_work_back")
+        yield from _told("messages", "are mail again: no queue takes them", given_back)
+        if {"jobs", "messages", "queues", "waiting_limits"} & set(lossy):
+            file_of(bus).rows(MENDING["count_waiting"])
+
+
+def _told(part: str, what: str, seqs: list[int]) -> Iterator[Mended]:
+    if seqs:
+        yield Mended(part, f"{ranges(seqs)} {what}")
+
+
+def _work_again(bus: Bus, info: QueueInfo) -> Iterator[int]:
+    """Queue the messages between a queue's first job and its position whose jobs are lost."""
+    first = file_of(bus).value(MENDING["first_job"], (info.id,))
+    if first is None:
+        return  # where the queue began is not known
+    jobs = Jobs.of(bus)
+    pattern = TypePattern(info.pattern).text
+    messages = bus.log.read(after_seq=first, upto_seq=info.filled_seq, type=pattern)
+    for message in [each for each in messages if info.policy.takes(each.to_agent)]:
+        if file_of(bus).value(MENDING["has_job"], (info.id, message.seq)) is None:
+            _add(bus, jobs, info, message)
+            yield message.seq
+
+
+def _add(bus: Bus, jobs: Jobs, info: QueueInfo, message: Message) -> None:
+    created_at_ms = max(0, min(message.ts_ms, bus.now_ms()))
+    wanted = WorkHeaders.of(message)
+    if info.is_acted_upon:
+        jobs.add_unproven(info, message, created_at_ms, info.rank_clock_ms)
+    elif wanted is None:
+        jobs.add([jobs.row(info, message, created_at_ms, info.rank_clock_ms)])
+    else:
+        jobs.add_special(info, message, wanted, created_at_ms, info.rank_clock_ms)
+
+
+# Mending of the table of tasks: a row that is lost comes back from the log, as unproven.
+
+
+def mend_tasks(bus: Bus) -> Iterator[Mended]:
+    """Store tasks whose rows are missing or can't be read as their messages tell of them.
+
+    They are unproven: anybody could write the messages. A row that is there stays as it is.
+
+    Args:
+        bus: the bus, which no other process may use.
+    """
+    try:
+        lost = difference(bus).lost
+    except SegmentMissing:
+        return  # the log can't tell
+    if not lost:
+        return
+    with bus.transaction(), without_triggers(file_of(bus).connection):
+        store_unproven(bus, lost)
+    names = ", ".join(task.task for task in lost)
+    what = f"{names} kept as unproven, from messages"
+    yield Mended("tasks", what, "who confirms each, by 'bus task confirm'")
+
+
+# Which copy of a message is right, when a damaged file, an export and a backup differ.
+
+_AT = f"SELECT {COLUMNS} FROM messages WHERE seq = ?"
+_TAKEN = "SELECT seq FROM messages WHERE id = ? AND seq <> ?"
+
+#: Exports don't tell which messages are work: those that a queue hides which was there before.
+_QUEUES_THEN = "(SELECT * FROM queues WHERE created_at_ms <= messages.ts_ms)"
+_SORT = f"""
+UPDATE messages SET work = 1
+ WHERE seq = ? AND {is_work("messages.type", "messages.to_agent", _QUEUES_THEN)} RETURNING seq
+"""
+
+
+@dataclass(slots=True)
+class Merged:
+    """The result of merging messages from other copies.
+
+    Attributes:
+        from_export, from_backup: the seqs of those that the file had lost.
+        corrected: of those that it had otherwise than they were published.
+        uncertain: of those of which two copies differ, and nothing tells which is right; the
+            file's is kept.
+        foreign: how many lines of the export are of another bus, or of other messages.
+    """
+
+    from_export: list[int] = field(default_factory=list)
+    from_backup: list[int] = field(default_factory=list)
+    corrected: list[int] = field(default_factory=list)
+    uncertain: list[int] = field(default_factory=list)
+    foreign: int = 0
+
+
+class Merger:
+    """Brings the messages of other copies into a new file.
+
+    Args:
+        new: holds what could be read of the damaged file.
+        blobs: the blobs of the bus.
+        backup: an earlier copy of the bus, if there is one.
+        archived_upto: the seq up to which messages are in the archive, and not in the file.
+    """
+
+    def __init__(
+        self, new: NewFile, blobs: BlobStore, backup: Bus | None, archived_upto: int
+    ) -> None:
+        self._new = new
+        self._blobs = blobs
+        self._backup = backup
+        self._archived_upto = archived_upto
+        self._table = parts_of_a_bus().tables["messages"]
+        self.merged = Merged()
+
+    def take_exported(self, exported: Exported) -> None:
+        """Add the lines that the file has lost, and judge those that it has otherwise."""
+        agree = differ = 0
+        for message, _, _ in exported.lines():
+            own = self._own_line(message.seq)
+            agree += own is not None and own[0] == message.id
+            differ += own is not None and own[0] != message.id
+        if differ > agree or not exported.in_order():
+            self.merged.foreign = differ
+            return  # it is not the export of this bus, or was merged: `bus import` is for that
+        for message, line, is_sure in exported.lines():
+            if message.seq > self._archived_upto:
+                self._judge(message, line, is_sure)
+
+    def take_backup(self) -> None:
+        """Add the messages that only the backup has."""
+        if self._backup is None:
+            return
+        for message in self._backup.log.read(after_seq=self._archived_upto):
+            if self._new.row(_AT, (message.seq,)) is None:
+                self._put(row_of(message, message.to_line()), self.merged.from_backup)
+
+    def _judge(self, message: Message, line: bytes, is_sure: bool) -> None:
+        own = self._own_line(message.seq)
+        if own is not None and own[1] == line:
+            return
+        saved = self._saved_line(message.seq)
+        row = row_of(message, line)
+        is_line_of_bus = message_of(row, self._blobs).to_line() == line
+        if own is None:
+            is_whole = is_line_of_bus and (saved is None or saved == line or is_sure)
+            if is_whole:
+                self._put(row, self.merged.from_export)
+        elif saved == own[1]:
+            return  # the line is what is damaged
+        elif is_line_of_bus and (is_sure or saved == line or own[2]):
+            self._put(row, self.merged.corrected)
+        elif saved is not None and own[2]:
+            self._put_saved(message.seq)
+        elif self._new.row(_TAKEN, (message.id, message.seq)) is None:
+            self.merged.uncertain.append(message.seq)
+
+    def _put(self, row: Row, noted: list[int]) -> None:
+        if self._new.row(_TAKEN, (row[1], row[0])) is not None:
+            self.merged.foreign += 1
+        elif self._new.replace(self._table, row):
+            self._new.row(_SORT, (row[0],))
+            noted.append(int(str(row[0])))
+
+    def _put_saved(self, seq: int) -> None:
+        saved = self._backup.log.at(seq) if self._backup else None
+        if saved is not None:
+            self._put(row_of(saved, saved.to_line()), self.merged.corrected)
+
+    def _own_line(self, seq: int) -> tuple[str, bytes, bool] | None:
+        """Return the id and the line of a message of the file, and whether it is surely wrong."""
+        row = self._new.row(_AT, (seq,))
+        if row is None:
+            return None
+        message = message_of(row, self._blobs)
+        is_broken = message.raw_payload is not None and message.payload_error is not None
+        return message.id, message.to_line(), is_broken
+
+    def _saved_line(self, seq: int) -> bytes | None:
+        saved = self._backup.log.at(seq) if self._backup else None
+        return saved.to_line() if saved is not None else None
+
 
 #: How many seqs and tokens are left out where the newest that were given may be lost: more than
 #: are given between two copies of the write-ahead log into the file.

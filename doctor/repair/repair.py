@@ -10,10 +10,10 @@ import apsw
 
 from ...bus.bus import Bus
 from ...bus.log.catalog import Catalog
-from ...schema.directory.exclusive_use import refuse_openers
+from ...schema.directory.discovery import refuse_place
 from ...schema.directory.ignoring import keep_out_of_git
 from ...schema.directory.layout import Layout, has_export, without_file
-from ...schema.directory.opening_checks import refuse_place
+from ...schema.directory.lock_holders import refuse_openers
 from ...schema.errors import BusNotFound, BusUnusable, Unfinished
 from ...schema.findings import Mended, examine
 from ...schema.message.draft import Draft
@@ -22,25 +22,27 @@ from ...schema.sqlite.database import SCHEMA_VERSION, Database
 from ...schema.sqlite.file_checks import is_of_other_version
 from ...schema.sqlite.rules.state_rules import put_right
 from ...schema.sqlite.versions import other_version
-from ..checks.file import checks_of_file
-from ..checks.log_and_export import differences
-from ..recovery.comparison import Comparison
-from .archive import is_well, mend_archive
-from .backups import newest_backup, open_backup
-from .database import DatabaseMaker
-from .exclusive_use import (
+from ..checks.directory import checks_of_file
+from ..checks.export import differences
+from ..recovery.recover import Comparison
+from .database import DatabaseMaker, mend_tasks, mend_work
+from .files_beside import (
     ASIDE,
     READY,
     THEN,
     alone,
     finish,
     forget_ready,
+    is_well,
+    mend_archive,
+    mend_blobs,
+    mend_export,
+    mend_search,
+    newest_backup,
+    open_backup,
     put_in_place,
     unfinished,
 )
-from .files_beside import mend_blobs, mend_export, mend_search
-from .tasks import mend_tasks
-from .work import mend_work
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

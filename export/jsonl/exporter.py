@@ -15,9 +15,8 @@ from ...schema.errors import AckbusError, BusMoved, InvalidInput, Refused, Timed
 from ...schema.processes import start_thread
 from ...schema.queries import engine_of
 from ...schema.system_errors import unwritable
-from .export_position import Position
 from .replaced_file import NotImported, refuse_unknown
-from .writer import Writer
+from .writer import Position, Writer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

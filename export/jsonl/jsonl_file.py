@@ -7,7 +7,7 @@ from zlib import crc32
 
 import orjson
 
-from ...bus.log.archive_frames import MAX_LINE_BYTES
+from ...bus.log.archive_reader import MAX_LINE_BYTES
 from ...schema.directory.folder import Obstructed, locate
 from ...schema.errors import BusUnusable, Refused
 

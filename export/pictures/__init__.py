@@ -4,12 +4,8 @@ Nothing here reads a bus or writes a file: `Traffic.of` takes messages from wher
 read, and every drawing is a pure function. The same records give the same bytes.
 """
 
-from .links import Links
-from .mermaid import flowchart, sequence_diagram
-from .timeline import Timeline
-from .timeline_svg import timeline_svg
-from .traffic import Arrow, Traffic
-from .words import plain
+from .timeline import Timeline, timeline_svg
+from .traffic import Arrow, Links, Traffic, flowchart, plain, sequence_diagram
 
 __all__ = [
     "Arrow",

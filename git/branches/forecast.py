@@ -7,27 +7,380 @@ writes goes into a folder of its own, which is removed: the repository stays as 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import combinations
 from tempfile import TemporaryDirectory
 
 from ...schema.errors import InvalidInput
-from ..drivers.merge_driver import merge
-from ..one_look import look_here, take_part
+from ..drivers import merge
+from ..limited import look_here, take_part
 from ..repository import CommandFailed, GitFailed, OutOfTime, Repository
-from ..view_folders import own_folder
-from .attributes import ATTRIBUTES, MergedBy, attribute_files, merged_by, with_attributes
-from .meeting import Pair, meeting
+from ..sealed import own_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from ..sealed import SealedRepository
-    from .attributes import AttributeFiles
+
+    #: The files `.gitattributes` of a commit: each path with the id of its content.
+    AttributeFiles = frozenset[tuple[str, str]]
+
+# The attributes that say how git merges files at a commit, read as data: no driver is run.
+#
+# `git merge` goes by the files `.gitattributes` of the commit that is checked out. Git merges
+# without a work tree too, and then goes by those in the folder where it runs.
+
+#: The values of the attribute `merge` for which git runs no program, and that of our driver.
+_BUILT_IN = {"unspecified", "set", "unset", "text", "binary", "union"}
+OURS = "ackbus"
+
+#: The name of the files that say it, for what is below their folder.
+ATTRIBUTES = ".gitattributes"
+
+#: The errors of a path at which no file can be, though a tree may have it.
+_NO_PLACE = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedBy:
+    """The files of a commit that git does not merge by itself.
+
+    Attributes:
+        ours: those that the driver of this project merges.
+        others: those with another driver, or with a filter.
+    """
+
+    ours: frozenset[str] = frozenset()
+    others: frozenset[str] = frozenset()
+
+
+def merged_by(
+    repository: SealedRepository, wanted: Mapping[str, Collection[str]]
+) -> dict[str, MergedBy]:
+    """Return how files are merged at commits.
+
+    Args:
+        repository: where the commits are.
+        wanted: the files of each commit.
+
+    Raises:
+        CommandFailed: an object is missing.
+    """
+    files_of = attribute_files(repository, wanted)
+    asked: dict[AttributeFiles, set[str]] = {}
+    for commit, files in wanted.items():
+        asked.setdefault(files_of[commit], set()).update(files)
+    merging = repository.for_merging()
+    answers = {attributes: _ask(merging, attributes, files) for attributes, files in asked.items()}
+    found = {}
+    for commit, files in wanted.items():
+        answer = answers[files_of[commit]]
+        found[commit] = MergedBy(
+            frozenset(answer.ours.intersection(files)), frozenset(answer.others.intersection(files))
+        )
+    return found
+
+
+def attribute_files(
+    repository: SealedRepository, wanted: Mapping[str, Collection[str]]
+) -> dict[str, AttributeFiles]:
+    """Return the files of attributes that may say something of files of each commit."""
+    asked = [
+        (commit, folder + ATTRIBUTES)
+        for commit, files in wanted.items()
+        for folder in sorted({folder for file in files for folder in _folders(file)})
+    ]
+    stdin = b"".join(os.fsencode(f"{commit}:{path}") + b"\0" for commit, path in asked)
+    raw = repository.run("cat-file", "--batch-check=%(objectname) %(objecttype)", "-z", stdin=stdin)
+    found: dict[str, set[tuple[str, str]]] = {commit: set() for commit in wanted}
+    # A missing one is named in a line of its own, with whatever bytes its path has.
+    lines = iter(raw.splitlines(keepends=True))
+    for commit, path in asked:
+        missing = os.fsencode(f"{commit}:{path}") + b" missing\n"
+        line = next(lines)
+        while missing.startswith(line) and line != missing:
+            line += next(lines)
+        id, _, kind = line.decode("utf-8", "replace").rstrip("\n").partition(" ")
+        if line != missing and kind == "blob":
+            found[commit].add((path, id))
+    return {commit: frozenset(files) for commit, files in found.items()}
+
+
+def _folders(file: str) -> Iterable[str]:
+    """Yield the folders above a file, each with a slash behind it; the root is empty."""
+    folder = file
+    while folder:
+        folder = folder.rpartition("/")[0]
+        yield f"{folder}/" if folder else ""
+
+
+def all_attribute_files(repository: Repository, commit: str) -> AttributeFiles:
+    """Return all files of attributes that a commit has."""
+    raw = repository.run("ls-tree", "-r", "-z", "--full-tree", commit)
+    name = ATTRIBUTES.encode()
+    found = set()
+    for entry in raw.split(b"\0"):
+        if entry.endswith(name):
+            about, _, path = entry.partition(b"\t")
+            mode, _, id = about.split(b" ")
+            if mode.startswith(b"100") and path.rpartition(b"/")[2] == name:
+                found.add((os.fsdecode(path), id.decode()))
+    return frozenset(found)
+
+
+@contextmanager
+def with_attributes(repository: Repository, files: AttributeFiles) -> Iterator[Repository]:
+    """Give a repository with a work tree that has files of attributes alone, for the block."""
+    with TemporaryDirectory(prefix="attributes-", dir=own_folder()) as folder:
+        ordered = sorted(files)
+        contents = _contents(repository, [id for _, id in ordered])
+        for (path, _), content in zip(ordered, contents, strict=True):
+            _write(folder, path, content)
+        index = {"GIT_INDEX_FILE": os.path.join(folder, ".index")}  # for drivers that run git
+        yield repository.with_work_tree(folder).with_variables(index)
+
+
+def _contents(repository: Repository, ids: Sequence[str]) -> Iterator[bytes]:
+    """Yield the contents of blobs, in order.
+
+    Raises:
+        CommandFailed: one is missing.
+    """
+    if not ids:
+        return
+    stdin = "".join(f"{id}\n" for id in ids).encode()
+    raw = repository.run("cat-file", "--batch=%(objectsize)", stdin=stdin)
+    begin = 0
+    for id in ids:
+        end = raw.index(b"\n", begin)
+        if not raw[begin:end].isdigit():
+            raise CommandFailed("cat-file", f"fatal: the object {id} is missing".encode())
+        begin = end + 1 + int(raw[begin:end])
+        yield raw[end + 1 : begin]
+        begin += 1
+
+
+def _write(folder: str, path: str, content: bytes) -> None:
+    """Write a file of a tree, whose path anybody may have chosen, where git would take it."""
+    *above, name = path.split("/")
+    if any(part.lower() in ("", ".", "..", ".git") for part in above):
+        return
+    try:
+        os.makedirs(os.path.join(folder, *above), exist_ok=True)
+        with open(os.path.join(folder, *above, name), "xb") as file:
+            file.write(content)
+    except OSError as error:  # a file where the tree has a folder too, or a name that is too long
+        if error.errno not in _NO_PLACE:
+            raise
+
+
+def _ask(merging: Repository, attributes: AttributeFiles, files: Collection[str]) -> MergedBy:
+    """Return what files of attributes say of files, with what counts for the whole repository."""
+    if not files:
+        return MergedBy()
+    with TemporaryDirectory(prefix="attributes-", dir=own_folder()) as folder:
+        git = merging.with_variables({"GIT_INDEX_FILE": os.path.join(folder, "index")})
+        entries = (f"100644 {id}\t{path}\0" for path, id in sorted(attributes))
+        git.run("update-index", "-z", "--index-info", stdin=os.fsencode("".join(entries)))
+        raw = git.run(
+            *("check-attr", "--cached", "-z", "--stdin", "merge", "filter"),
+            stdin=b"".join(os.fsencode(file) + b"\0" for file in sorted(files)),
+        )
+    default = os.fsdecode(merging.run("config", "--get", "merge.default", accepted=(0, 1)))
+    built_in = _BUILT_IN if default.strip() in ("", *_BUILT_IN) else _BUILT_IN - {"unspecified"}
+    fields = iter(os.fsdecode(raw).split("\0")[:-1])
+    values: dict[str, dict[str, str]] = {}
+    for file, name, value in zip(fields, fields, fields, strict=True):
+        values.setdefault(file, {})[name] = value
+    ours = {file for file, value in values.items() if value["merge"] == OURS}
+    others = {
+        file
+        for file, value in values.items()
+        if file not in ours
+        and (value["merge"] not in built_in or value["filter"] not in ("unspecified", "unset"))
+    }
+    return MergedBy(frozenset(ours), frozenset(others))
+
+
+# The pairs of commits whose changes meet: all others merge, so that only these need to be tried.
+#
+# Changes meet where both sides change a file, or one changes what lies under a folder or file
+# that the other adds or removes: git moves new files with a renamed folder. A pair that has not
+# exactly one merge base always counts: git first merges the bases, or refuses.
+
+#: Two ids of commits.
+Pair = tuple[str, str]
+
+#: Two ids of trees, and what changed from the first to the second.
+Trees = tuple[bytes, bytes]
+
+_FOLDER = b"040000"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The change between two trees.
+
+    Attributes:
+        files: the changed files.
+        paths: these, and the folders that came or went.
+        above: these, and all folders above them.
+    """
+
+    files: set[str] = field(default_factory=set)
+    paths: set[str] = field(default_factory=set)
+    above: set[str] = field(default_factory=set)
+
+
+def meeting(repository: Repository, pairs: Sequence[Pair]) -> list[frozenset[str] | None]:
+    """Return for each pair of whole ids whose changes meet the files that both change, else None.
+
+    They are not known, and none, where a pair has not exactly one merge base.
+
+    Raises:
+        CommandFailed: a commit or tree is missing.
+    """
+    history = MergeBases(repository, sorted({id for pair in pairs for id in pair}))
+    sides: list[tuple[Trees, Trees] | None] = []
+    for a, b in pairs:
+        bases = history.bases(a, b)
+        if len(bases) == 1:
+            base = history.trees[bases[0]]
+            sides.append(((base, history.trees[a]), (base, history.trees[b])))
+        else:
+            sides.append(None)
+    changes = _changes(repository, {each for both in sides if both for each in both})
+    return [_shared(*(changes[side] for side in both)) if both else frozenset() for both in sides]
+
+
+def changed_files(repository: Repository, pairs: Sequence[Pair]) -> list[set[str]]:
+    """Return for each pair the files that the second changes since it left the first.
+
+    Where they have several merge bases, one of them counts; where none, nothing does.
+
+    Raises:
+        CommandFailed: a commit or tree is missing.
+    """
+    if not pairs:
+        return []
+    history = MergeBases(repository, sorted({id for pair in pairs for id in pair}))
+    sides = []
+    for target, head in pairs:
+        bases = history.bases(target, head)
+        sides.append((history.trees[bases[0]], history.trees[head]) if bases else None)
+    changes = _changes(repository, {each for each in sides if each})
+    return [changes[side].files if side else set() for side in sides]
+
+
+class MergeBases:
+    """The commits that lead to some heads, back to where all of them meet."""
+
+    def __init__(self, repository: Repository, heads: Sequence[str]) -> None:
+        self.trees: dict[str, bytes] = {}
+        self._heads = {head: 1 << place for place, head in enumerate(heads)}
+        self._bases: dict[int, list[str]] = {}
+        reaching: dict[str, list[int]] = {}
+        for id, tree, *parents in _commits(repository, heads):
+            self.trees[id] = tree.encode()
+            ways = {*reaching.pop(id, ()), self._heads.get(id, 0)} - {0}
+            self._note_bases(id, ways)
+            for parent in parents:
+                reaching.setdefault(parent, []).append(_union(ways))
+
+    def bases(self, a: str, b: str) -> list[str]:
+        """Return the merge bases of two heads."""
+        return [a] if a == b else self._bases.get(self._heads[a] | self._heads[b], [])
+
+    def _note_bases(self, id: str, ways: set[int]) -> None:
+        """Note of which heads a commit is a merge base: of two that no child of it has in common.
+
+        Args:
+            ways: the heads that each child leads to, and the commit itself, as bits.
+        """
+        for one, other in combinations(ways, 2):
+            for a in _bits(one & ~other):
+                for b in _bits(other & ~one):
+                    both = a | b
+                    if not any(way & both == both for way in ways):
+                        found = self._bases.setdefault(both, [])
+                        if id not in found:
+                            found.append(id)
+
+
+def _commits(repository: Repository, heads: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the id, the tree and the parents of each commit, children first."""
+    try:
+        # No commit behind this base of all heads is a base of two of them.
+        end = repository.run("merge-base", "--octopus", *heads).decode().split()
+    except CommandFailed:
+        end = []  # they have no common base
+    given = [*heads, *(f"^{id}^@" for id in end)]
+    said = repository.run(
+        *("rev-list", "--topo-order", "--no-commit-header", "--format=%H %T %P", "--stdin"),
+        stdin="\n".join(given).encode(),
+    )
+    return map(str.split, said.decode().splitlines())
+
+
+def _changes(repository: Repository, wanted: Iterable[Trees]) -> dict[Trees, Change]:
+    """Return what changed between trees."""
+    asked = b"".join(b"%s %s\n" % trees for trees in wanted)
+    if not asked:
+        return {}
+    found: dict[Trees, Change] = {}
+    said = repository.run(
+        *("diff-tree", "--stdin", "-r", "-t", "-z", "--no-renames", "--ignore-submodules=none"),
+        stdin=asked,
+    )
+    words = iter(said.split(b"\0"))
+    change = Change()
+    for word in words:
+        *begun, entry = word.split(b"\n")  # of trees that differ in nothing there is no more
+        for line in begun:
+            before, after = line.split()
+            change = found[before, after] = Change()
+        if entry:
+            path = os.fsdecode(next(words))
+            modes = entry[1:7], entry[8:14]
+            if _FOLDER not in modes:
+                change.files.add(path)
+            if modes != (_FOLDER, _FOLDER):
+                change.paths.add(path)
+    for change in found.values():
+        change.above.update(change.paths)
+        for path in change.paths:
+            while (path := path.rpartition("/")[0]) and path not in change.above:
+                change.above.add(path)
+    return found
+
+
+def _shared(one: Change, other: Change) -> frozenset[str] | None:
+    if one.paths.isdisjoint(other.above) and one.above.isdisjoint(other.paths):
+        return None
+    return frozenset(one.files & other.files)
+
+
+def _union(ways: Iterable[int]) -> int:
+    union = 0
+    for way in ways:
+        union |= way
+    return union
+
+
+def _bits(number: int) -> Iterator[int]:
+    while number:
+        lowest = number & -number
+        yield lowest
+        number ^= lowest
+
 
 #: How many processes of git merge at a time, and how many pairs each takes at most: its memory
 #: grows with every merge.

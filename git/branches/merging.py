@@ -6,8 +6,7 @@ import os
 from contextlib import contextmanager
 
 from ..repository import CommandFailed, GitFailed, OutOfTime
-from .attributes import all_attribute_files, with_attributes
-from .forecast import CRASHES, UNRELATED, plain_name
+from .forecast import CRASHES, UNRELATED, all_attribute_files, plain_name, with_attributes
 from .repositories import repository_at
 
 TYPE_CHECKING = False

@@ -1,8 +1,9 @@
-"""Facts about a repository: where it is, what kind it is, which commit a name means."""
+"""Facts about a repository and its branches: where it is, its commits, their changes."""
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -186,3 +187,139 @@ class Place:
         except CommandFailed:
             return None
         return os.fsdecode(answer).removesuffix("\n")
+
+
+# Changes of a branch, as text for people and as counts.
+
+#: No program of a user's settings has a part in it, and no colour.
+_PLAIN = ("--no-ext-diff", "--no-textconv", "--no-color", "--find-renames")
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """The change of one file.
+
+    Attributes:
+        file: its name, the new one where it was renamed.
+        added, removed: how many lines; None for a file that is no text.
+    """
+
+    file: str
+    added: int | None
+    removed: int | None
+
+    @property
+    def readable(self) -> str:
+        """The name, with a mark for each byte that is no text."""
+        return os.fsencode(self.file).decode("utf-8", "replace")
+
+
+def start_of(git: Repository, target: str, head: str) -> str | None:
+    """Return the commit at which a branch last had all of its target, or None."""
+    try:
+        answer = git.run("merge-base", f"refs/heads/{target}", head)
+    except CommandFailed:  # no such branch, or no common beginning
+        return None
+    return answer.decode().strip()
+
+
+def text_of(git: Repository, start: str, head: str) -> str:
+    """Return the difference between two commits, as a patch."""
+    return os.fsdecode(git.run("diff", *_PLAIN, start, head, "--"))
+
+
+def counts_of(git: Repository, start: str, head: str) -> list[FileChange]:
+    """Return the files that differ between two commits, with the counts of their lines."""
+    raw = git.run("diff", *_PLAIN, "--numstat", "-z", start, head, "--")
+    fields = iter(raw.split(b"\0")[:-1])
+    found = []
+    for field in fields:
+        added, removed, name = field.split(b"\t", 2)
+        if not name:  # renamed: the old name and the new one follow
+            next(fields)
+            name = next(fields)
+        found.append(FileChange(os.fsdecode(name), _count(added), _count(removed)))
+    return found
+
+
+def _count(text: bytes) -> int | None:
+    return None if text == b"-" else int(text)
+
+
+# Lines of files at a commit, and the places of these lines at a later one.
+
+#: The place of a changed part: the first line and the count, before and after.
+_PART = re.compile(rb"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class LinePlace:
+    """The place of a line.
+
+    Attributes:
+        file: the path from the root of the repository.
+        line: the number, from 1.
+    """
+
+    file: str
+    line: int
+
+
+def line_at(repository: Repository, commit: str, place: LinePlace) -> str | None:
+    """Return the text of a line at a commit; None where there is no such file or line."""
+    try:
+        content = repository.run("cat-file", "blob", f"{commit}:{place.file}")
+    except (CommandFailed, ValueError):  # a name with a NUL is none
+        return None
+    lines = content.split(b"\n")
+    if lines[-1] == b"":
+        lines.pop()
+    if not 1 <= place.line <= len(lines):
+        return None
+    return lines[place.line - 1].decode("utf-8", "replace").rstrip("\r")
+
+
+def place_now(
+    repository: Repository, before: str, after: str, place: LinePlace
+) -> LinePlace | None:
+    """Return the place at another commit of a line that is at one; None where it was changed.
+
+    A renamed file is followed, as far as git takes it for one.
+
+    Raises:
+        CommandFailed: a commit is missing.
+    """
+    options = ("--raw", "-r", "-z", "-M", "--no-abbrev", "--ignore-submodules=none")
+    words = iter(repository.run("diff-tree", *options, before, after).split(b"\0"))
+    wanted = place.file.encode("utf-8", "surrogateescape")
+    for change in words:
+        if not change:
+            break
+        *_, old, new, kind = change.split()
+        file = target = next(words)
+        if kind[:1] in (b"R", b"C"):
+            target = next(words)
+        if file == wanted and kind[:1] != b"C":
+            if kind[:1] == b"D":
+                return None
+            line = _line_now(repository, old.decode(), new.decode(), place.line)
+            name = target.decode("utf-8", "surrogateescape")
+            return None if line is None else LinePlace(name, line)
+    return place
+
+
+def _line_now(repository: Repository, old: str, new: str, line: int) -> int | None:
+    if old == new:
+        return line
+    options = ("--unified=0", "--inter-hunk-context=0", "--text")
+    plain = ("--no-color", "--no-ext-diff", "--no-textconv")
+    moved = 0
+    for part in _PART.finditer(repository.run("diff", *options, *plain, old, new)):
+        start, count, _, added = (1 if part[n] is None else int(part[n]) for n in (1, 2, 3, 4))
+        first = start if count else start + 1  # what is only added stands behind this line
+        if line < first:
+            break
+        if line < first + count:
+            return None
+        moved += added - count
+    return line + moved

@@ -1,19 +1,245 @@
-"""The work trees of a repository, and what is noted about those that belong to tasks."""
+"""The work trees of a repository: names and locks, who is in them, and which task has them."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import hashlib
 import json
 import os
-from contextlib import suppress
+import time
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+from ...schema.directory.file_lock import is_locked
+from ...schema.directory.lock_holders import holders, is_inherited
+from ...schema.errors import InvalidInput, Refused, TimedOut, shown
+from ...schema.process_table import process_ids
 from ..repository import GitFailed
 from ..text_file import read_small, replace_text
-from .tree_names import is_marked, mark_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ..branches.repositories import Place
+
+# Names that come of a task's: of a folder, of a ref, and the mark of its tree.
+
+#: How long a name made of a task's may be, in bytes.
+_MAX_BYTES = 120
+
+#: The beginning of the reason of git's lock on a tree of ours.
+_MARK = "ackbus task "
+
+#: The same for the tree in which a branch's candidates are checked.
+CHECK_MARK = "ackbus check "
+
+
+def safe_name(task: str) -> str:
+    """Return a name for a file, and for a part of a ref, that no other task has.
+
+    Letters and digits of any script stay, and so do `-`, `_` and `.` where neither a shell, git nor
+    a filesystem reads anything else into them; all others become `%` and their bytes.
+
+    Raises:
+        InvalidInput: the task has no name.
+    """
+    if not task or "\0" in task:
+        raise InvalidInput(f"{shown(task)} can be no name of a task")
+    parts = []
+    for at, char in enumerate(task):
+        is_plain = char.isalnum() or char == "_" or (char == "-" and at > 0)
+        is_inner_dot = char == "." and 0 < at < len(task) - 1 and task[at + 1] != "."
+        if is_plain or (is_inner_dot and task[at:].casefold() != ".lock"):
+            parts.append(char)
+        else:
+            parts += [f"%{byte:02x}" for byte in char.encode("utf-8", "surrogateescape")]
+    name = "".join(parts)
+    encoded = name.encode("utf-8", "surrogateescape")
+    if len(encoded) <= _MAX_BYTES:
+        return name
+    digest = hashlib.sha256(task.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return encoded[: _MAX_BYTES - 17].decode("utf-8", "ignore").rstrip("%.") + f"%{digest}"
+
+
+def mark_of(task: str) -> str:
+    """Return the reason that git gives for the lock of a task's tree; it says whose it is."""
+    return _MARK + safe_name(task)
+
+
+def is_marked(reason: str | None) -> bool:
+    """Whether the reason of a lock says that the tree is a task's."""
+    return reason is not None and reason.startswith(_MARK)
+
+
+def is_check(reason: str | None) -> bool:
+    """Whether the reason of a lock says that candidates are checked in the tree."""
+    return reason is not None and reason.startswith(CHECK_MARK)
+
+
+# Locks on a repository's work trees, which git processes of ours hold with us.
+#
+# Git inherits the descriptor. So when a process of ours is killed, its lock is free only when the
+# git that it had started has ended, and what it left is final.
+
+#: The folder of the locks, in the one that all work trees share.
+FOLDER = "ackbus"
+
+#: How long a lock is waited for, in seconds: 48 trees at once are made within it.
+WAIT_S = 120.0
+
+#: How long a waiter sleeps between two looks, in seconds: at first, and at most.
+_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.05
+
+#: A link could lead out of the repository, and nobody writes to a pipe.
+_SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+
+#: Errors of the system for a folder, a link and a socket.
+_NO_FILE = (errno.EISDIR, errno.ELOOP, errno.ENXIO)
+
+
+class TreeBusy(TimedOut):
+    """Another process is making or removing the tree, or integrates into the branch.
+
+    Attributes:
+        is_left: whether that process has ended, and a git that it had started has not.
+    """
+
+    def __init__(self, text: str, *, is_left: bool = False) -> None:
+        self.is_left = is_left
+        super().__init__(text)
+
+
+class NameTaken(Refused):
+    """A branch or a path is somebody else's: another try by the same name would end likewise."""
+
+
+class TreeLocks:
+    """The locks of a repository.
+
+    Args:
+        common_dir: the folder that all its work trees share.
+        wait_s: how long a lock is waited for.
+        is_looking: whether no lock is made: one that is not there is held by nobody.
+    """
+
+    def __init__(
+        self, common_dir: str, wait_s: float = WAIT_S, *, is_looking: bool = False
+    ) -> None:
+        self._folder = os.path.join(common_dir, FOLDER)
+        self._wait_s = wait_s
+        self._is_looking = is_looking
+
+    @contextmanager
+    def of_all(self) -> Iterator[int]:
+        """Hold the list of work trees; yields the descriptor, for git to inherit."""
+        with self._held("trees.lock") as descriptor:
+            yield descriptor
+
+    @contextmanager
+    def of_task(self, task: str) -> Iterator[int]:
+        """Hold the tree of one task; yields the descriptor, for git to inherit."""
+        with self._held(f"task-{safe_name(task)}.lock") as descriptor:
+            yield descriptor
+
+    @contextmanager
+    def of_target(self, target: str) -> Iterator[int]:
+        """Hold a branch that is integrated into; yields the descriptor, for git to inherit."""
+        with self._held(f"target-{safe_name(target)}.lock") as descriptor:
+            yield descriptor
+
+    def is_integrated(self, name: str) -> bool:
+        """Whether somebody holds a branch that is integrated into, by its `safe_name`.
+
+        What is no file at its place, and a name that leads elsewhere, nobody can hold.
+        """
+        if "/" in name or "\0" in name:
+            return False
+        path = os.path.join(self._folder, f"target-{name}.lock")
+        try:
+            with open(os.open(path, _SAFE | os.O_RDONLY), "rb") as file:
+                return is_locked(file)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                return False
+            raise GitFailed(f"{path} can't be opened: {error.strerror}") from error
+
+    def forget(self, task: str) -> None:
+        """Remove the lock of a task whose tree is gone; the caller holds it."""
+        os.unlink(os.path.join(self._folder, f"task-{safe_name(task)}.lock"))
+
+    @contextmanager
+    def _held(self, name: str) -> Iterator[int]:
+        path = os.path.join(self._folder, name)
+        if self._is_looking and not os.path.exists(path):
+            yield -1
+            return
+        self._make_folder()
+        deadline = time.monotonic() + self._wait_s
+        while (descriptor := self._locked(path, deadline)) is None:
+            pass
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)  # a git that goes on keeps it
+
+    def _make_folder(self) -> None:
+        try:
+            os.makedirs(self._folder, exist_ok=True)
+        except OSError as error:
+            raise GitFailed(f"{self._folder} can't be made: {error.strerror}") from error
+
+    def _locked(self, path: str, deadline: float) -> int | None:
+        """Return a descriptor with the lock; None: the file was removed while we waited."""
+        try:
+            descriptor = os.open(path, self._flags(), 0o666)
+        except OSError as error:
+            raise GitFailed(f"{path} can't be opened: {error.strerror}") from error
+        try:
+            self._wait(descriptor, path, deadline)
+            if _is_at(descriptor, path):
+                held, descriptor = descriptor, -1
+                return held
+            return None
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def _flags(self) -> int:
+        return _SAFE | (os.O_RDONLY if self._is_looking else os.O_RDWR | os.O_CREAT)
+
+    def _wait(self, descriptor: int, path: str, deadline: float) -> None:
+        pause_s = _PAUSE_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TreeBusy(
+                        f"{path} has been held for {self._wait_s:g} s by {holders_of(path)}; wait,"
+                        " or end that if it hangs",
+                        is_left=is_inherited(path),
+                    ) from None
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+def holders_of(path: str) -> str:
+    """Return who holds a lock, in words: a git may that was started by a process which is gone."""
+    return ", ".join(map(str, holders(path))) or "another process, or a git that it started"
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    """Whether a path still leads to the file of a descriptor."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
+
 
 #: The note, in git's folder of a work tree, which goes with it.
 _NOTE = "ackbus.json"
@@ -182,3 +408,67 @@ def write_note(admin: str, note: Note) -> None:
     """Note something about a tree."""
     fields = {name: getattr(note, name) for name in Note.__slots__}
     replace_text(os.path.join(admin, _NOTE), json.dumps(fields) + "\n", 0o644)
+
+
+# The room that work trees take on the disk.
+
+#: The size of a block that `st_blocks` counts, in bytes.
+_BLOCK_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The room that work trees take.
+
+    Attributes:
+        trees: how many there are.
+        bytes: what their files take on the disk; git's own are shared and not counted.
+    """
+
+    trees: int
+    bytes: int
+
+
+def usage_of(trees: list[Tree]) -> Usage:
+    """Return the room that trees take; a file with several names counts once."""
+    seen: set[tuple[int, int]] = set()
+    taken = sum(_bytes_below(tree.path, seen) for tree in trees)
+    return Usage(len(trees), taken)
+
+
+def _bytes_below(folder: str, seen: set[tuple[int, int]]) -> int:
+    total = 0
+    for entry in _entries(folder):
+        try:
+            stat = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:  # somebody is at work there
+            continue
+        if stat.st_nlink == 1 or (stat.st_dev, stat.st_ino) not in seen:
+            seen.add((stat.st_dev, stat.st_ino))
+            total += stat.st_blocks * _BLOCK_BYTES
+        if entry.is_dir(follow_symlinks=False):
+            total += _bytes_below(entry.path, seen)
+    return total
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return []
+
+
+# Processes that work in a folder, as far as the kernel tells.
+
+
+def occupants_of(folder: str) -> list[int]:
+    """Return the processes whose working directory is in a folder; none where nobody tells."""
+    inside = os.path.realpath(folder)
+    found = []
+    for pid in process_ids():
+        with suppress(OSError):  # it has ended, or is another user's
+            where = os.readlink(f"/proc/{pid}/cwd")
+            if where == inside or where.startswith(inside + os.sep):
+                found.append(pid)
+    return found

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import orjson
 
 from ..arguments import check_types, checked
 from ..errors import InvalidInput, shown
 from . import canonical_json as json
-from .ids import new_id
-from .limits import INLINE_PAYLOAD_BYTES, MAX_HEADERS_BYTES, MAX_PAYLOAD_BYTES
-from .names import check_agent, check_id, check_recipient, check_type
+from .names import (
+    INLINE_PAYLOAD_BYTES,
+    MAX_HEADERS_BYTES,
+    MAX_PAYLOAD_BYTES,
+    check_agent,
+    check_id,
+    check_recipient,
+    check_type,
+    new_id,
+)
 from .priority import Priority
 from .times import MAX_TS_MS
 
@@ -19,6 +28,38 @@ if TYPE_CHECKING:
     from typing import Final
 
     from .message import Message
+
+# Several recipients: a message for each of them, in one conversation.
+
+#: The most recipients of one message: a broadcast, which is stored once, reaches more.
+MAX_RECIPIENTS = 100
+
+
+def for_each(draft: Draft, recipients: Iterable[str]) -> list[Draft]:
+    """Return a draft for each recipient; see `Draft.to_each`."""
+    names = list(recipients)
+    for name in names:
+        check_recipient(name)
+    names = list(dict.fromkeys(names))
+    if not names:
+        raise InvalidInput("the list of recipients is empty: to reach everyone, name no recipient")
+    if len(names) > MAX_RECIPIENTS:
+        raise InvalidInput(
+            f"{len(names)} recipients are more than {MAX_RECIPIENTS}: name none to reach everyone"
+        )
+    if draft.to_agent is not None:
+        raise InvalidInput("a message has a recipient, or several, not both")
+    first_id = draft.id or new_id()
+    drafts = [copy(draft) for _ in names]
+    for each, name in zip(drafts, names, strict=True):
+        each.to_agent = name
+        if each is drafts[0]:
+            each.id = first_id
+            continue
+        each.id = draft.id and f"{draft.id}:{name}"
+        if draft.in_reply_to is None:
+            each.correlation_id = draft.correlation_id or first_id
+    return drafts
 
 
 #: The headers by which a sender asks queues for a delay or a key.
@@ -142,8 +183,6 @@ class Draft:
         Raises:
             InvalidInput: there is none, or one that can't be a name; or the draft has another.
         """
-        from .recipients import for_each  # most publishers need it not
-
         return for_each(self, recipients)
 
     def prepare(self, now_ms: int) -> Row:

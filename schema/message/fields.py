@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypedDict
+from typing import Literal, TypedDict
+
+# The words that a bus is set by, for type checkers.
+
+#: How durable a commit is.
+Durability = Literal["normal", "full"]
 
 
 class SendFields(TypedDict, total=False):

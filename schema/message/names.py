@@ -1,11 +1,52 @@
-"""The rules of names: agents, types, ids. One rule each, and one clear line when it is broken."""
+"""The rules of names, and the limits of messages. One clear line when one is broken."""
 
 from __future__ import annotations
 
+import os
+import time
 from functools import lru_cache
 
 from ..errors import InvalidInput, shown
-from .limits import MAX_AGENT_CHARS, MAX_ID_CHARS, MAX_LEASE_NAME_CHARS, MAX_TYPE_CHARS
+
+# The limits of the message form. docs/protocol.md lists them; a test compares the two.
+
+#: Payloads whose JSON is longer than this many bytes are stored as blobs.
+INLINE_PAYLOAD_BYTES = 4096
+
+#: The longest JSON payload that a message may carry, in bytes: it is held whole in memory by
+#: the publisher and by every reader. Larger things are blobs of their own, which stream.
+MAX_PAYLOAD_BYTES = 64 * 1024 * 1024
+
+#: The longest message type, in characters.
+MAX_TYPE_CHARS = 255
+
+#: The longest agent name, in characters.
+MAX_AGENT_CHARS = 128
+
+#: The longest message id and conversation id, in characters.
+MAX_ID_CHARS = 255
+
+#: The longest headers object, in bytes of JSON: headers are metadata that every reader carries.
+MAX_HEADERS_BYTES = 16 * 1024
+
+#: The longest lease name, in characters.
+MAX_LEASE_NAME_CHARS = 512
+
+#: The longest path or pattern of a reservation, in characters.
+MAX_PATH_CHARS = 1024
+
+#: The longest reason of a reservation, in characters: it is one line of what others are told.
+MAX_REASON_CHARS = 255
+
+#: The largest seq that a message can have, by a CHECK of the file, and the largest token too: every
+#: reader of JSON knows it.
+MAX_SEQ = 2**53 - 1
+
+#: The longest duration in the policy of a queue, in seconds: ten years. More is a slip.
+MAX_POLICY_S = 315_360_000
+
+#: The largest count: of attempts, of jobs that run at once, of what may wait.
+MAX_COUNT = 2**31 - 1
 
 
 def check_agent(name: object, what: str = "agent name") -> None:
@@ -123,3 +164,48 @@ def _check(name: object, what: str, max_chars: int) -> str:
             f"{what} {shown(name)} must not begin with '-'; was it meant as an option?"
         )
     return name
+
+
+# Message ids: UUIDs of version 7, whose first bits are the time.
+#
+# A time-ordered id lands at the end of its index; a random one dirties a page of its own for each
+# message, which costs a bulk publisher two and a half times as much.
+
+#: How many ids are prepared at once: asking the system for random bits costs as much as the rest.
+_AT_ONCE = 64
+
+#: The two bits of the variant, and two random ones.
+_VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
+
+#: The random parts of the next ids. Threads share the list, as `pop` gives each part to one; a
+#: forked child begins with an empty one, as its parent goes on using the same parts.
+_endings: list[str] = []
+os.register_at_fork(after_in_child=_endings.clear)
+
+
+def new_id() -> str:
+    """Return a new UUIDv7 (RFC 9562) as text. Safe in threads and after a fork."""
+    time_part = f"{time.time_ns() // 1_000_000:012x}"
+    try:
+        ending = _endings.pop()
+    except IndexError:
+        ending, *more = _draw()
+        _endings.extend(more)
+    return f"{time_part[:8]}-{time_part[8:]}-{ending}"
+
+
+def _draw() -> list[str]:
+    parts = os.urandom(10 * _AT_ONCE).hex("-", 10).split("-")
+    return [f"7{part[:3]}-{_VARIANT[part[3]]}{part[4:7]}-{part[7:19]}" for part in parts]
+
+
+# Seqs as people write them.
+
+_MAX_DIGITS = len(str(MAX_SEQ))
+
+
+def seq_in(text: str) -> int | None:
+    """Return the seq that a text is, or None where it is none: 1 to `MAX_SEQ`, in digits alone."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS):
+        return None
+    return int(text) if 0 < int(text) <= MAX_SEQ else None

@@ -14,12 +14,11 @@ from contextlib import nullcontext
 import apsw
 
 from ..arguments import checked
-from ..directory.file_identity import Place
-from ..directory.folder import Obstructed
+from ..directory.discovery import require_bus
+from ..directory.folder import Obstructed, Place
 from ..directory.layout import (
     Layout,
 )
-from ..directory.opening_checks import require_bus
 from ..errors import (
     AckbusError,
     BusUnusable,

@@ -52,7 +52,7 @@ def copy_database(
         page_bytes = source.pragma("page_size")
         with_progress = on_progress or (lambda done: None)
         mark = None if backup_made_at_ms is None else str(backup_made_at_ms)
-        _copy(source, path, mark, lambda pages: with_progress(pages * page_bytes))
+        _copy_file(source, path, mark, lambda pages: with_progress(pages * page_bytes))
         found = _examine(path)
     except apsw.Error as error:
         is_full = isinstance(error, apsw.FullError)  # it is the copy's disk that is written to
@@ -64,7 +64,7 @@ def copy_database(
         raise BusUnusable(f"the file {database.layout.database} is damaged: {found}")
 
 
-def _copy(
+def _copy_file(
     source: apsw.Connection, path: str, mark: str | None, on_progress: Callable[[int], object]
 ) -> None:
     copy = make_file(*locate(path))

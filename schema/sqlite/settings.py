@@ -11,7 +11,7 @@ from ..message.times import age, format_ts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..choices import Durability
+    from ..message.fields import Durability
     from .database import Database
 
 #: How durable a commit can be: a power loss may take a `normal` one, and never a `full` one.

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import apsw
 
-from ..directory.file_identity import TRUSTED_S
 from ..directory.file_lock import FileLock
+from ..directory.folder import TRUSTED_S
 from ..directory.layout import Layout
 from ..errors import AckbusError, BusUnusable
 from .checkpoints import LOOK_AFTER_CHANGES
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from ..directory.file_identity import Place
+    from ..directory.folder import Place
     from .database import Database
 
 

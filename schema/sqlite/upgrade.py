@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import apsw
 
-from ..directory.exclusive_use import refuse_openers
 from ..directory.file_lock import FileLock
 from ..directory.ignoring import keep_out_of_git
 from ..directory.layout import Layout
+from ..directory.lock_holders import refuse_openers
 from ..errors import BusUnusable
 from ..system_errors import unwritable
 from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database

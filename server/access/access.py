@@ -1,22 +1,140 @@
-"""Authentication: the principal of a request, by its token, and the limit of its rate."""
+"""Authentication: the principal of a request, where it comes from, and the limit of its rate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
+from threading import Lock
 from typing import Annotated, Any, Protocol
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, Request, Security
 from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
+from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...bus.bus import Bus
-from ...bus.trust.signing import sign_only_for
-from .errors import TooManyRequests, Unauthorized
-from .principals import LOCAL, Principal
-from .rates import Bucket
-from .rows import Door, Row
-from .tokens import Tokens
+from ...bus.signing import sign_only_for
+from ...schema.errors import InvalidInput
+from ..problems import refusal
+from .table import Door, Row
+from .tokens import LOCAL, Principal, Tokens, TooManyRequests, Unauthorized
+
+# A guard against requests that pages of other sites make without the user's knowledge.
+#
+# A browser allows any page to send requests to this machine. It sends the page's origin
+# (`Origin`, or `Sec-Fetch-Site`), and the name that it resolved (`Host`): a foreign page can
+# point a name of its own to this machine (DNS rebinding), and would then read the responses too.
+
+#: The names of this machine for itself.
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class OwnOrigins:
+    """Middleware that passes requests of programs, and those of allowed pages.
+
+    Args:
+        app: the application behind it.
+        hosts: the host names that requests may use; None: any.
+        origins: the origins whose pages may send requests, besides the server's own.
+    """
+
+    def __init__(
+        self, app: ASGIApp, hosts: Collection[str] | None, origins: Collection[str] = ()
+    ) -> None:
+        self._app = app
+        self._hosts = hosts
+        self._origins = frozenset(origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        why = self._why_not(Headers(scope=scope)) if "headers" in scope else None
+        if why is None:
+            await self._app(scope, receive, send)
+        else:
+            refused = refusal(HTTPConnection(scope), 403, "foreign-origin", why)
+            await refused(scope, receive, send)
+
+    def _why_not(self, headers: Headers) -> str | None:
+        host = headers.get("Host", "")
+        if self._hosts is not None and _name(host) not in self._hosts:
+            return f"this server is not known as {host[:100]!a}"
+        origin = headers.get("Origin")
+        if origin is None:
+            return "a page of another site may only link here" if _is_embedded(headers) else None
+        if origin in self._origins or _host(origin) == host:
+            return None
+        return f"pages of {origin[:100]!a} may not ask; see 'bus serve --help', --allow-origin"
+
+
+def check_origin(text: str) -> None:
+    """Refuse a text that no browser sends as an origin: it would never match a page.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    scheme, _, host = text.partition("://")
+    if not scheme or not host or _host(text) != host or text != text.lower():
+        raise InvalidInput(f"{text[:100]!a} is not an origin of pages, like https://board.example")
+
+
+def _is_embedded(headers: Headers) -> bool:
+    """Whether a foreign page sends the request by a picture, a frame or the like.
+
+    The page learns little by that, but the server would do the work. A link that a person follows
+    is allowed: that is a request for a document.
+    """
+    is_foreign = headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin")
+    return is_foreign and headers.get("Sec-Fetch-Dest") != "document"
+
+
+def _host(origin: str) -> str | None:
+    """Return the Host header that a browser sends for an origin; None where it is no URL."""
+    try:
+        return urlsplit(origin).netloc or None
+    except ValueError:
+        return None
+
+
+def _name(host: str) -> str:
+    """Return the name in a Host header, without its port."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+# A limit of rates: the token bucket.
+
+
+class Bucket:
+    """A token bucket: allows `rate` requests a second, and bursts. Any thread may use it.
+
+    Args:
+        rate: requests a second.
+        burst: how many may come at once; None: those of a second.
+    """
+
+    def __init__(self, rate: float, burst: float | None = None) -> None:
+        self._rate = rate
+        self._most = max(rate if burst is None else burst, 1.0)
+        self._left = self._most
+        self._at = time.monotonic()
+        self._lock = Lock()
+
+    def take(self) -> float:
+        """Take one request; return 0 if it is allowed, or the seconds until the next one is."""
+        with self._lock:
+            now = time.monotonic()
+            self._left = min(self._most, self._left + (now - self._at) * self._rate)
+            self._at = now
+            if self._left < 1:
+                return (1 - self._left) / self._rate
+            self._left -= 1
+            return 0.0
+
 
 #: The key in a request's state under which its principal is kept.
 _KNOWN = "ackbus.principal"

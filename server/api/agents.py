@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from ...schema.message.limits import MAX_SEQ
+from ...schema.message.names import MAX_SEQ
 from ...subscribers.inboxes.failed_deliveries import Deliveries
 from ...subscribers.jobs.json_records import stats_record
 from ...subscribers.overview.agents import agent_records
@@ -16,8 +16,7 @@ from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import QueueStats
 from ..access.access import TheClient
 from ..records import Given
-from .common import AgentName, TheBus, new_router, problems
-from .work_records import QueueStatsRecord
+from .common import AgentName, QueueStatsRecord, TheBus, new_router, problems
 
 router = new_router("agents")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from functools import partial
 from io import RawIOBase
 from typing import Annotated, Any, BinaryIO, cast
@@ -12,15 +13,44 @@ import anyio.from_thread
 import anyio.to_thread
 from fastapi import Header, Path, Request, Response
 from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from ...blobs.store import BlobStore
-from ..client_timeouts import Patience
-from ..disconnects import until_gone
-from ..threads import in_thread
+from ...schema.errors import InvalidInput
+from ..listening import Patience
+from ..waiting import in_thread, until_gone
 from .common import TheBus, has_tag, new_router, next_piece, problems
-from .ranges import part_of
+
+# Byte ranges of a response (RFC 9110, section 14).
+
+_ONE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?", re.ASCII)
+
+
+def part_of(wanted: str | None, size: int) -> range | None:
+    """Return which bytes a `Range` header asks for; None: all of them.
+
+    A header with several ranges, or of another form, returns None, as the RFC allows.
+
+    Raises:
+        HTTPException: none of them is there.
+    """
+    match = _ONE.fullmatch(wanted or "")
+    if match is None or not any(match.groups()):
+        return None
+    if match[1] is None:
+        found = range(max(0, size - int(match[2])), size)
+    else:
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            return None
+        found = range(first, min(last + 1, size) if match[2] else size)
+    if not found:
+        headers = {"Content-Range": f"bytes */{size}"}
+        raise HTTPException(416, headers=headers) from InvalidInput(f"it has {size} bytes")
+    return found
+
 
 #: How long the end of a connection may take once it was ended, in seconds.
 _END_S = 1.0

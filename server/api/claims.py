@@ -15,29 +15,31 @@ from ...bus import tracing
 from ...bus.bus import Bus
 from ...bus.leases import DEFAULT_LEASE_S, MAX_LEASE_S
 from ...bus.own_answers import answered_before
-from ...schema.message.limits import MAX_SEQ
 from ...schema.message.message import Message
+from ...schema.message.names import MAX_SEQ
 from ...schema.message.patterns import TypePattern
 from ...schema.message.times import format_ts
 from ...subscribers.jobs.claims import Claim, Claims, Outcome
 from ...subscribers.jobs.errors import ClaimLost
 from ...subscribers.jobs.json_records import claim_record, kept_result
-from ...subscribers.queues.claim_by_token import claim_of
-from ...subscribers.queues.queue import Queue
+from ...subscribers.queues.queue import Queue, claim_of
 from ..access.access import TheClient
-from ..access.principals import Principal
-from ..idempotency import Key
+from ..access.tokens import Principal
 from ..records import (
     MAX_NAMED,
     OR_BOUND,
     Given,
+    Key,
     Name,
     ReceiptRecord,
     ReplyGiven,
     reply_drafts,
 )
-from ..threads import in_thread
+from ..waiting import in_thread
 from .common import (
+    ClaimedList,
+    ClaimInFull,
+    ClaimRecord,
     QueueName,
     TheBus,
     TheKey,
@@ -47,7 +49,6 @@ from .common import (
     new_router,
     problems,
 )
-from .work_records import ClaimedList, ClaimInFull, ClaimRecord
 
 router = new_router("claims")
 

@@ -12,21 +12,23 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ...bus.bus import Bus
 from ...schema.errors import InvalidInput, NotFound
-from ...schema.message.limits import MAX_SEQ
-from ...schema.message.names import check_agent
+from ...schema.message.names import MAX_SEQ, check_agent
 from ...schema.message.reply_types import ReplyTypes
 from ...subscribers.conversations.answers import Answer, check, receive
 from ...subscribers.jobs.json_records import claim_record, job_record
 from ...subscribers.overview.trace import Trace, Work
 from ...subscribers.requests import Request
 from ..access.access import TheClient
-from ..access.principals import Principal, Scope
+from ..access.tokens import Principal, Scope
 from ..records import MessageGiven, MessagePage, MessageRecord, Name, ReceiptRecord, Type
-from ..threads import in_thread
+from ..waiting import in_thread
 from .common import (
     MAX_PAGE,
     PAGE,
+    ActRecord,
     After,
+    ClaimRecord,
+    JobRecord,
     Limit,
     TheBus,
     TheKey,
@@ -36,9 +38,7 @@ from .common import (
     new_router,
     problems,
 )
-from .messages import Strict, page_of
-from .publishing import publish_all
-from .work_records import ActRecord, ClaimRecord, JobRecord
+from .messages import Strict, page_of, publish_all
 
 router = new_router("conversations")
 

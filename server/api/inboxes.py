@@ -19,7 +19,7 @@ from ...schema.message.patterns import TypePattern
 from ...subscribers.inboxes.failed_deliveries import Deliveries
 from ...subscribers.inboxes.inbox import Inbox
 from ...subscribers.inboxes.mail import Look
-from ...subscribers.inboxes.session_inbox import inbox_of
+from ...subscribers.inboxes.session import inbox_of
 from ...subscribers.overview.agents import agent_records
 from ..access.access import TheClient
 from ..records import (

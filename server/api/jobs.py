@@ -12,24 +12,26 @@ from pydantic import BaseModel, Field
 
 from ...bus.bus import Bus
 from ...schema.errors import InvalidInput, NotFound
-from ...schema.message.limits import MAX_SEQ
+from ...schema.message.names import MAX_SEQ
 from ...schema.message.patterns import TypePattern
 from ...schema.message.times import MAX_TS_MS
 from ...subscribers.jobs.claims import Claims
 from ...subscribers.jobs.errors import WrongJobState
-from ...subscribers.jobs.job_lists import list_jobs
 from ...subscribers.jobs.jobs import Job, Jobs
 from ...subscribers.jobs.json_records import claim_record, job_record
 from ...subscribers.jobs.manual_acts import Acts
-from ...subscribers.queues.dead_letters import DeadLetters
-from ...subscribers.queues.job_control import JobControl
+from ...subscribers.queues.job_control import DeadLetters, JobControl
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
+from ...subscribers.views import list_jobs
 from ..access.access import TheClient
-from ..access.principals import Principal
+from ..access.tokens import Principal
 from ..records import Given, Seqs
 from .common import (
     PAGE,
+    JobInFull,
+    JobList,
+    JobRecord,
     Limit,
     OfType,
     QueueName,
@@ -39,7 +41,6 @@ from .common import (
     new_router,
     problems,
 )
-from .work_records import JobInFull, JobList, JobRecord
 
 router = new_router("jobs")
 

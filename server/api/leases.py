@@ -11,11 +11,10 @@ from ...bus.bus import Bus
 from ...bus.leases import Lease
 from ...bus.reservations.reservations import DEFAULT_RESERVATION_S, Reservation
 from ...schema.errors import BusBusy, LeaseLost
-from ...schema.message.limits import MAX_SEQ
-from ...subscribers.overview.reservation_holders import holder_of
+from ...schema.message.names import MAX_SEQ
+from ...subscribers.overview.agents import holder_of
 from ..access.access import TheClient
-from ..access.errors import Held, Reserved
-from ..access.principals import Principal
+from ..access.tokens import Held, Principal, Reserved
 from ..records import MAX_NAMED, OR_BOUND, Given, Name
 from .common import TheBus, new_router, problems
 

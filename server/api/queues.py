@@ -10,14 +10,21 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ...subscribers.jobs.json_records import queue_record, stats_record
 from ...subscribers.queues.job_control import JobControl
-from ...subscribers.queues.policy_change import change_policy
 from ...subscribers.queues.queue import Queue
+from ...subscribers.queues.queue_changes import change_policy
 from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import DEFAULT_WINDOW_S, QueueStats
 from ..access.access import TheClient
 from ..records import Given, Seq
-from .common import QueueName, TheBus, new_router, problems
-from .work_records import QueueRecord, QueueStatsList, QueueStatsRecord
+from .common import (
+    QueueName,
+    QueueRecord,
+    QueueStatsList,
+    QueueStatsRecord,
+    TheBus,
+    new_router,
+    problems,
+)
 
 router = new_router("queues")
 

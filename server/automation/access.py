@@ -1,15 +1,153 @@
-"""Access to the API: every request but the open ones shows a token."""
+"""Access to the API of the automation, and what its operations share."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import logging
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Annotated, Any, Protocol
+
+from fastapi import APIRouter, Depends, Path, Request
+from pydantic import Field
 from starlette.requests import HTTPConnection
 
+from ...automation.config.snapshot import ApiConfig, TokenConfig
+from ...automation.plugins.discovery import Plugin
+from ...automation.regime import Snapshot
+from ...automation.routes.router import Index, Router
 from ...bus.bus import Bus
-from ..access.access import bearer
-from ..access.errors import Unauthorized
-from ..access.principals import Principal
-from ..access.tokens import Tokens
-from .in_force import Current
+from ...schema.errors import NotFound
+from ..access.access import GuardedRouter, bearer
+from ..access.table import AUTOMATION
+from ..access.tokens import Principal, Scope, Tokens, Unauthorized
+from ..api.common import new_router
+from ..problems import documented
+from ..records import Given
+
+# Tokens of a configuration, and the principals that show them.
+
+#: The scope of a configuration that has all others in it.
+_ALL = "*"
+
+
+class ConfigTokens:
+    """The tokens of a configuration. Those without scopes are secrets of webhooks, and no tokens.
+
+    Args:
+        tokens: of a configuration; where several have one key, it has the scopes of all.
+    """
+
+    def __init__(self, tokens: Iterable[TokenConfig]) -> None:
+        names: dict[str, str] = {}
+        scopes: dict[str, set[Scope]] = defaultdict(set)
+        for token in tokens:
+            key = token.key.reveal()
+            if key and token.scopes:
+                names.setdefault(key, token.name)
+                scopes[key] |= {Scope.ADMIN if s == _ALL else Scope(s) for s in token.scopes}
+        self._principals = [
+            (_digest(key.encode(errors="surrogateescape")), Principal(name, frozenset(scopes[key])))
+            for key, name in names.items()
+        ]
+
+    def holder(self, token: bytes) -> Principal | None:
+        """Return the principal that shows a token, None where it is none of these.
+
+        It takes as long for every text: all tokens are compared, each in constant time.
+        """
+        digest, found = _digest(token), None
+        for known, principal in self._principals:
+            if hmac.compare_digest(digest, known):
+                found = principal
+        return found
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
+
+
+# The configuration in force, as the API goes by it: its tokens, pipelines and router.
+
+_log = logging.getLogger("ackbus.automation.api")
+
+
+class RunningService(Protocol):
+    """The service, as far as the API knows it."""
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The configuration in force."""
+
+
+class InForce:
+    """A configuration in force, and what is made of it. Any thread may use it.
+
+    Args:
+        bus: whose events its pipelines begin with.
+        snapshot: the configuration.
+    """
+
+    def __init__(self, bus: Bus, snapshot: Snapshot) -> None:
+        self._bus = bus
+        self.snapshot = snapshot
+        self.config = snapshot.config
+        self.plugins = snapshot.plugins
+        self.tokens = ConfigTokens(snapshot.config.tokens)
+
+    @property
+    def door(self) -> tuple[bool, str]:
+        """Whether and where its API is to be served."""
+        api = self.config.api or ApiConfig()
+        return api.enabled, api.listen
+
+    def plugin(self, name: str) -> Plugin:
+        """Return a plugin that runs.
+
+        Raises:
+            NotFound: there is none of this name.
+        """
+        found = self.plugins.get(name)
+        if found is None:
+            raise NotFound(f"there is no plugin {name[:100]!a}")
+        return found
+
+    @cached_property
+    def index(self) -> Index:
+        """Its routes and pipelines."""
+        return Index(self.config)
+
+    @cached_property
+    def router(self) -> Router:
+        """The router that begins its pipelines."""
+        return Router(self._bus, self.config, self.plugins)
+
+
+class Current:
+    """Follows a service from one configuration to the next.
+
+    Args:
+        bus: of the service.
+        service: the service.
+    """
+
+    def __init__(self, bus: Bus, service: RunningService) -> None:
+        self._bus = bus
+        self.service = service
+        self._held: InForce | None = None
+
+    def get(self) -> InForce:
+        """Return the configuration that is in force now."""
+        snapshot, held = self.service.snapshot, self._held
+        if held is None or held.snapshot is not snapshot:
+            self._held = InForce(self._bus, snapshot)
+            if held is not None and held.door != self._held.door:
+                _log.warning("api.enabled and api.listen count from the next start on")
+            return self._held
+        return held
+
 
 #: The one answer to all that is no good token: it tells nothing more.
 _REFUSED = "show a valid token: Authorization: Bearer <token>"
@@ -52,3 +190,38 @@ class ServiceAccess:
             return self._tokens.holder(token)
         except Unauthorized as error:
             raise Unauthorized(_REFUSED) from error
+
+
+# Parameters, dependencies and records that the operations of the API share.
+
+PluginName = Annotated[str, Path(min_length=1, max_length=128, description="A plugin.")]
+
+
+def guarded_router(tag: str) -> APIRouter:
+    """Return a router for operations that need a token."""
+    return new_router(tag, "", AUTOMATION)
+
+
+def open_router(tag: str) -> APIRouter:
+    """Return a router for operations that need none."""
+    return GuardedRouter(AUTOMATION, tags=[tag])
+
+
+async def in_force(request: Request) -> InForce:
+    """Return the configuration in force: one for the whole request."""
+    current: Current = request.app.state.current
+    return current.get()
+
+
+TheConfig = Annotated[InForce, Depends(in_force)]
+
+
+class PayloadGiven(Given):
+    """The body of a trigger."""
+
+    payload: dict[str, Any] | None = Field(None, description="What is handed over; none is {}.")
+
+
+def problems(*more: int) -> dict[int | str, dict[str, Any]]:
+    """Return the problems that a guarded operation documents: the common ones, and these."""
+    return documented(400, 401, 403, 503, *more)

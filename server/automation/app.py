@@ -11,26 +11,23 @@ from importlib.metadata import version
 from fastapi import FastAPI
 
 from ...bus.bus import Bus
-from ..access.origins import OwnOrigins
-from ..body_limit import MAX_BODY_BYTES, BodyLimit
-from ..client_timeouts import Patience
+from ..access.access import OwnOrigins
 from ..health import Readiness
+from ..listening import MAX_BODY_BYTES, BodyLimit, Patience
 from ..live.feed import Feed
-from ..metrics.counters import Metrics
+from ..metrics import Metrics
 from ..problems import Style, handle_problems
-from ..threads import bound_threads
-from .access import ServiceAccess
-from .bridge import Bridge
-from .discovery import open_routes
+from ..waiting import bound_threads
+from .access import Current, RunningService, ServiceAccess
+from .discovery import describe, open_routes
+from .discovery import documents_router as openapi
+from .discovery import health_router as health
 from .discovery import router as discovery
-from .events import router as events
-from .health import router as health
-from .in_force import Current, RunningService
 from .jobs import router as jobs
-from .openapi import describe
-from .openapi import router as openapi
+from .operations import events_router as events
 from .operations import router as operations
-from .schedules import router as schedules
+from .operations import schedules_router as schedules
+from .triggers import Bridge
 from .triggers import router as triggers
 
 #: Where the operations are described.

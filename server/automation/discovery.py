@@ -2,16 +2,72 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from importlib.metadata import version
 from typing import Any
 
-from fastapi import Request, Response
+import anyio
+from fastapi import FastAPI, Request, Response
+from pydantic import BaseModel, Field
 
 from ...automation.plugins.discovery import Plugin
 from ...automation.plugins.manifest import Command
-from ..api.common import json_of
-from .common import PluginName, TheConfig, guarded_router, open_router, problems
-from .health import uptime_s
-from .in_force import InForce
+from ...automation.status import health_of
+from ...tasks.control.sessions import PROTOCOL_VERSION
+from ..access.tokens import Scope
+from ..api.common import TheBus, json_of
+from ..health import CHECK_S, Readiness, not_answering
+from ..problems import Problem, documented
+from ..waiting import in_thread
+from .access import Current, InForce, PluginName, TheConfig, guarded_router, open_router, problems
+
+# Whether the service and its bus work, for everybody who can reach the listener.
+
+health_router = open_router("health")
+
+
+class Health(BaseModel):
+    """The answer of a service that works, by a bus that can be read and written."""
+
+    ok: bool
+    status: str = Field(examples=["ok"])
+    uptime_seconds: int
+    queue_depth: int = Field(description="Jobs that wait or run.")
+    plugins_loaded: int
+    plugins_circuit_open: int = Field(description="Plugins with a breaker that is not closed.")
+    config_path: str
+    binary_path: str
+    version: str
+    protocolVersion: str = Field(description="Of PushPals' forms, for readers of its health.")
+
+
+@health_router.head("/healthz", response_model=Health, include_in_schema=False)
+@health_router.get("/healthz", response_model=Health, responses=documented(503))
+async def healthz(request: Request, bus: TheBus, config: TheConfig) -> dict[str, Any] | Response:
+    """Whether the service works, and its bus can be read and written."""
+    readiness: Readiness = request.app.state.readiness
+    with anyio.move_on_after(CHECK_S):
+        await readiness.check()
+        found = await in_thread(lambda: health_of(bus, len(config.plugins), uptime_s(request)))
+        return (
+            {"ok": True}
+            | found
+            | {
+                "config_path": str(config.config.directory),
+                "binary_path": sys.argv[0],
+                "version": version("ackbus"),
+                "protocolVersion": PROTOCOL_VERSION,
+            }
+        )
+    return not_answering(request)
+
+
+def uptime_s(request: Request) -> float:
+    """Return for how long the application has been there, in seconds."""
+    began_at: float = request.app.state.began_at
+    return time.monotonic() - began_at
+
 
 open_routes = open_router("discovery")
 router = guarded_router("discovery")
@@ -127,3 +183,91 @@ def _pipelines(config: InForce) -> list[dict[str, Any]]:
         }
         for each in pipelines
     ]
+
+
+# The documents of what is served: all of it, or one plugin's commands.
+
+documents_router = open_router("discovery")
+
+#: The name of the scheme by which operations ask for a token.
+_SCHEME = "BearerAuth"
+_SECURITY = {
+    _SCHEME: {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of the configuration, or one that `bus token create` made.",
+    }
+}
+
+
+@documents_router.get("/plugin/{plugin}/openapi.json", responses=documented(400, 404))
+async def describe_plugin(plugin: PluginName, config: TheConfig) -> Response:
+    """Describe the commands of one plugin, as OpenAPI."""
+    found = config.plugin(plugin)
+    return json_of(
+        {
+            "openapi": "3.1.0",
+            "info": {"title": found.name, "version": found.manifest.version},
+            "paths": _paths(found),
+            "components": {"securitySchemes": _SECURITY, "schemas": _schemas()},
+        }
+    )
+
+
+def describe(app: FastAPI) -> None:
+    """Have the document of an application describe each command of each plugin in force, too."""
+    made = app.openapi()
+    for operations in made["paths"].values():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)  # here wrong input is a bad request
+            if "security" in operation:
+                scopes = [scope for each in operation["security"] for scope in each["token"]]
+                operation["security"] = [{_SCHEME: scopes}]
+    schemas = made["components"]["schemas"]
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    made["components"] = {
+        "schemas": schemas | _schemas(),
+        "securitySchemes": _SECURITY,
+    }
+
+    def document() -> dict[str, Any]:
+        current: Current = app.state.current
+        plugins = current.get().plugins.values()
+        commands = {path: item for plugin in plugins for path, item in _paths(plugin).items()}
+        return made | {"paths": made["paths"] | commands}
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def _schemas() -> dict[str, Any]:
+    return {"Problem": Problem.model_json_schema()}
+
+
+def _paths(plugin: Plugin) -> dict[str, Any]:
+    return {
+        f"/plugin/{plugin.name}/{command.name}": {"post": _operation(plugin, command)}
+        for command in plugin.manifest.commands.values()
+    }
+
+
+def _operation(plugin: Plugin, command: Command) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": f"{plugin.name}__{command.name}",
+        "summary": command.description or f"{plugin.name}: {command.name}",
+        "tags": [plugin.name],
+        "responses": {
+            "202": {"description": "Job queued"},
+            **{str(status): told for status, told in documented(400, 401, 403).items()},
+        },
+        "security": [{_SCHEME: [Scope.PLUGIN_RO if command.type == "read" else Scope.PLUGIN_RW]}],
+    }
+    if isinstance(command.input_schema, dict):
+        body = {
+            "type": "object",
+            "properties": {"payload": command.input_schema},
+            "additionalProperties": False,
+        }
+        content = {"application/json": {"schema": body}}
+        operation["requestBody"] = {"required": False, "content": content}
+    return operation

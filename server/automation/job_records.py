@@ -8,15 +8,14 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any, Literal
 
-from ...automation.jobs.plugin_queues import queue_of, queues_of_plugins
-from ...automation.records.job_log import JobLog, LogFilter
+from ...automation.jobs.submission import queue_of, queues_of_plugins
+from ...automation.records.facts import JobLog, LogFilter
 from ...automation.routes.tree import RunJob, is_job, plugin_of
 from ...bus.bus import Bus
 from ...schema.errors import NotFound
-from ...schema.message.limits import MAX_SEQ
+from ...schema.message.names import MAX_SEQ
 from ...schema.paging import pages, seq_of
 from ...subscribers.jobs.errors import QueueNotFound
-from ...subscribers.jobs.job_lists import list_jobs
 from ...subscribers.jobs.jobs import (
     CANCELLED,
     DEAD,
@@ -30,7 +29,7 @@ from ...subscribers.jobs.jobs import (
 )
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
-from ...subscribers.views import Views
+from ...subscribers.views import Views, list_jobs
 
 #: The words of a run's jobs, where the API has others.
 _NAMES = {"error": "last_error"}

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 from fastapi import Path, Query, Response
 from pydantic import BaseModel, Field
 
-from ...automation.records.job_log import LogFilter
+from ...automation.records.facts import LogFilter
 from ...automation.routes.tree import Tree, cancel
 from ...bus.bus import Bus
 from ...schema.errors import NotFound
 from ...schema.message.times import format_ts, parse_ts
 from ..api.common import MAX_PAGE, TheBus, json_of
-from .common import guarded_router, problems
+from .access import guarded_router, problems
 from .job_records import (
     MAX_COUNTED,
     JobFilter,

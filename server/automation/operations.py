@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import Request, Response
+from fastapi import Path, Request, Response
 from pydantic import BaseModel, Field
 
 from ...automation.config.faults import ConfigFaults
-from ...automation.config.redaction import shown
-from ...automation.records.job_log import JobLog, LogFilter
+from ...automation.config.snapshot import ScheduleEntry, shown
+from ...automation.jobs.submission import Submission
+from ...automation.records.facts import JobLog, LogFilter
+from ...automation.schedules.firing import SchedulesByHand
+from ...automation.schedules.tables import Schedule, Schedules
 from ...automation.status import breaker_history, reset_breakers, status_of
+from ...bus.bus import Bus
+from ...bus.log.filters import Wanted
 from ...schema.message.times import format_ts
-from ..api.common import TheBus, json_of
+from ..access.table import AUTOMATION
+from ..api.common import After, TheBus, json_of
+from ..live.streams import STREAM, EventStream, LastEventId, stream_of
 from ..problems import documented, refusal
-from ..threads import in_thread
-from .common import (
-    PluginName,
-    TheConfig,
-    guarded_router,
-    problems,
-)
+from ..waiting import in_thread
+from .access import InForce, PluginName, TheConfig, guarded_router, problems
 from .job_records import MAX_COUNTED
 
 router = guarded_router("operations")
@@ -111,3 +113,105 @@ def close_breakers(plugin: PluginName, bus: TheBus, config: TheConfig) -> dict[s
     """Close the circuit breakers of a plugin: its schedules go on at once."""
     name = config.plugin(plugin).name
     return {"plugin": name, "closed": reset_breakers(bus, name)}
+
+
+# The events of plugins and their jobs, as they are stored.
+
+events_router = guarded_router("events")
+
+#: The messages of automation: requests for jobs, and events.
+_TYPES = "plugin.>"
+
+
+@events_router.get(
+    "/events", status_code=200, response_class=EventStream, responses=STREAM | problems(409)
+)
+async def follow_events(
+    request: Request,
+    bus: TheBus,
+    after: After | None = None,
+    last_event_id: LastEventId = None,
+) -> Response:
+    """Follow jobs and events as server-sent events: first those after a seq, then new ones.
+
+    Without `after` it begins with new ones. The id of an event is its message's seq, its data the
+    message. A client that comes back with the last id that it has misses nothing.
+    """
+    wanted = Wanted(_TYPES, None, None)
+    return stream_of(request, bus, wanted, after, last_event_id, row=AUTOMATION["GET /events"])
+
+
+# Schedules: when each is due, and acts by hand.
+
+schedules_router = guarded_router("schedules")
+
+ScheduleId = Annotated[str, Path(min_length=1, max_length=128, description="Its schedule.")]
+
+#: The settings by which a schedule says its times, and what each is called.
+_MODES = (("every_s", "every"), ("cron", "cron"), ("at_ms", "at"), ("after_s", "after"))
+
+
+@schedules_router.get("/scheduler/jobs", responses=problems())
+def list_schedules(bus: TheBus, config: TheConfig) -> Response:
+    """List the schedules, and when each is due next."""
+    known = {(each.plugin, each.id): each for each in Schedules.of(bus).all()}
+    entries = config.config.schedules().items()
+    return json_of({"jobs": [_record(entry, known.get(key)) for key, entry in entries]})
+
+
+@schedules_router.post("/scheduler/jobs/{plugin}/{schedule}/pause", responses=problems(404))
+def pause_schedule(
+    plugin: PluginName, schedule: ScheduleId, bus: TheBus, config: TheConfig
+) -> dict[str, Any]:
+    """Decide about no time of a schedule until it is resumed. Safe to repeat."""
+    _by_hand(bus, config).pause(plugin, schedule)
+    return {"plugin": plugin, "schedule_id": schedule, "status": "paused"}
+
+
+@schedules_router.post("/scheduler/jobs/{plugin}/{schedule}/resume", responses=problems(404))
+def resume_schedule(
+    plugin: PluginName, schedule: ScheduleId, bus: TheBus, config: TheConfig
+) -> dict[str, Any]:
+    """Go on with the next time of a paused schedule; what lay between is not run."""
+    _by_hand(bus, config).resume(plugin, schedule)
+    return {"plugin": plugin, "schedule_id": schedule, "status": "active"}
+
+
+@schedules_router.post(
+    "/scheduler/jobs/{plugin}/{schedule}/run", status_code=202, responses=problems(404)
+)
+def run_schedule(
+    plugin: PluginName, schedule: ScheduleId, bus: TheBus, config: TheConfig
+) -> dict[str, Any]:
+    """Begin a job of a schedule at once, besides its times."""
+    decision = _by_hand(bus, config).run_now(plugin, schedule)
+    return {
+        "plugin": plugin,
+        "schedule_id": schedule,
+        "job_id": decision.job_id,
+        "status": "queued",
+    }
+
+
+def _by_hand(bus: Bus, config: InForce) -> SchedulesByHand:
+    return SchedulesByHand(bus, Submission(bus), config.config)
+
+
+def _record(entry: ScheduleEntry, known: Schedule | None) -> dict[str, Any]:
+    due_ms = None if known is None else known.due_ms
+    record = {
+        "plugin": entry.plugin,
+        "schedule_id": entry.id,
+        "command": entry.command,
+        "mode": next(name for field, name in _MODES if getattr(entry, field) is not None),
+        "status": _status(known),
+        "timezone": entry.timezone,
+        "next_run_at": None if due_ms is None else format_ts(due_ms),
+    }
+    return {name: value for name, value in record.items() if value is not None}
+
+
+def _status(known: Schedule | None) -> Literal["active", "paused", "exhausted"]:
+    if known is not None and known.paused_at_ms is not None:
+        return "paused"
+    return "exhausted" if known is not None and known.due_ms is None else "active"

@@ -1,4 +1,4 @@
-"""The newest messages, read and encoded once for all clients near the end of the log.
+"""The newest messages, encoded once, and the clients of a stream that they are sent to.
 
 Messages are stored first and sent second: a thread reads what was committed, and hands it to the
 event loop, which keeps the last of it. A client is a cursor. It takes what comes after its cursor
@@ -11,20 +11,196 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from bisect import bisect_right
-from collections.abc import AsyncGenerator
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
+from functools import cached_property, partial
 from itertools import islice
+from typing import Protocol
 
 import anyio
 import anyio.to_thread
+from starlette.requests import HTTPConnection
+from starlette.websockets import WebSocketDisconnect
 
 from ...bus.bus import RECHECK_S, Bus
 from ...bus.doorbell import listen
 from ...bus.log.filters import Wanted
 from ...schema.errors import AckbusError
+from ...schema.message.message import Message
 from ...schema.processes import start_thread
-from .batches import Batch, Event, cut, joined
-from .history import History
+from ...schema.sqlite.rules.damaged_rows import damage_behind
+from ..access.access import still_allowed
+from ..access.table import Row
+from ..listening import Patience
+
+# Batches of messages in order, encoded once for all their clients.
+
+#: How long a batch gets, in bytes: as much as the buffer of a connection holds before it is full.
+#: A client that is sent this much and reads nothing has it, and no more, in memory.
+BATCH_BYTES = 64 * 1024
+
+
+class Event:
+    """A message as it is sent.
+
+    Attributes:
+        seq: its place in the log.
+        message: the message, for filters.
+        line: its line of `bus.jsonl`; a large payload stays a reference to its blob.
+    """
+
+    __slots__ = ("line", "message", "seq")
+
+    def __init__(self, message: Message) -> None:
+        self.seq = message.seq
+        self.message = message
+        self.line = message.to_line()
+
+
+class Batch:
+    """Some events, in order. It never changes, and all its clients share it.
+
+    Attributes:
+        events: the events.
+        upto: the seq up to which these are all that are wanted.
+    """
+
+    def __init__(self, events: Sequence[Event], upto: int) -> None:
+        self.events = events
+        self.upto = upto
+
+    @cached_property
+    def size(self) -> int:
+        """The length of the lines, in bytes."""
+        return sum(len(event.line) for event in self.events)
+
+    @cached_property
+    def sse(self) -> bytes:
+        """The batch as server-sent events; a comment when it is empty."""
+        if not self.events:
+            return b": nothing new\n\n"
+        return b"".join(
+            b"id: %d\nevent: message\ndata: %b\n\n" % (event.seq, event.line)
+            for event in self.events
+        )
+
+    @cached_property
+    def texts(self) -> Sequence[str]:
+        """The batch as the texts of frames."""
+        return [event.line.decode() for event in self.events]
+
+    def after(self, seq: int) -> Batch:
+        """Return the events after a seq: for most clients, the batch itself."""
+        if not self.events or self.events[0].seq > seq:
+            return self
+        return Batch([event for event in self.events if event.seq > seq], self.upto)
+
+    def fitting(self, wanted: Wanted) -> Batch:
+        """Return the wanted events: the batch itself, if all are wanted."""
+        if wanted.is_all:
+            return self
+        return Batch([each for each in self.events if wanted.fits(each.message)], self.upto)
+
+
+def cut(events: Iterable[Event]) -> Iterator[Batch]:
+    """Yield batches of the length that is sent at once."""
+    part: list[Event] = []
+    size = 0
+    for event in events:
+        if part and size + len(event.line) > BATCH_BYTES:
+            yield Batch(part, part[-1].seq)
+            part, size = [], 0
+        part.append(event)
+        size += len(event.line)
+    if part:
+        yield Batch(part, part[-1].seq)
+
+
+def joined(batches: Sequence[Batch]) -> Batch:
+    """Return the beginning of some batches as one: the first alone, if it is long enough."""
+    size, count = batches[0].size, 1
+    while count < len(batches) and size + batches[count].size <= BATCH_BYTES:
+        size += batches[count].size
+        count += 1
+    if count == 1:
+        return batches[0]
+    parts = batches[:count]
+    batch = Batch([event for part in parts for event in part.events], parts[-1].upto)
+    batch.sse = b"".join(part.sse for part in parts)  # each is there already
+    return batch
+
+
+# The log for clients that are far behind, read once for those at about the same place.
+
+#: How many messages are read at once. All read from multiples of it, so that clients at about the
+#: same place soon ask for the same block.
+_BLOCK = 200
+#: How many messages one search looks at: some 0.1 s where they are archived. A thread
+#: that reads can't be stopped, neither when the client goes nor when the server ends.
+_LOOK = 20_000
+#: How many blocks are kept for further clients.
+_KEPT_BLOCKS = 16
+#: How many clients read the log at a time.
+_READERS = 4
+
+
+class History:
+    """The log from a cursor on. Used from the event loop alone.
+
+    Args:
+        bus: whose log.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._blocks: OrderedDict[tuple[int, int], asyncio.Task[list[Batch]]] = OrderedDict()
+        self._readers = anyio.CapacityLimiter(_READERS)
+
+    async def after(self, after_seq: int, upto_seq: int) -> Batch:
+        """Return the next messages after a seq, up to another."""
+        start = after_seq // _BLOCK * _BLOCK
+        key = start, min(upto_seq, start + _BLOCK)
+        task = self._blocks.get(key)
+        if task is None:
+            task = self._blocks[key] = asyncio.create_task(self._read(*key))
+            # Those who wait for the block get its error; when all have left, it is dropped.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            if len(self._blocks) > _KEPT_BLOCKS:
+                self._blocks.popitem(last=False)
+        try:
+            batches = await asyncio.shield(task)  # others wait for it too
+        except Exception:  # what can't be read may lie before this client: it needs less
+            self._blocks.pop(key, None)
+            batches = await self._read(after_seq, key[1])
+        for batch in batches:
+            if batch.upto > after_seq:
+                return batch.after(after_seq)
+        return Batch((), upto=key[1])
+
+    async def find(self, after_seq: int, wanted: Wanted) -> Batch:
+        """Return the next wanted messages after a seq, at most one batch.
+
+        It may be empty, and not reach the end of the log.
+        """
+        find = partial(self._find, after_seq, wanted)
+        return await anyio.to_thread.run_sync(find, limiter=self._readers)
+
+    async def _read(self, after_seq: int, upto_seq: int) -> list[Batch]:
+        read = partial(self._read_log, after_seq, upto_seq)
+        return await anyio.to_thread.run_sync(read, limiter=self._readers)
+
+    def _read_log(self, after_seq: int, upto_seq: int) -> list[Batch]:
+        messages = self._bus.log.read(after_seq=after_seq, upto_seq=upto_seq)
+        return list(cut(map(Event, messages)))
+
+    def _find(self, after_seq: int, wanted: Wanted) -> Batch:
+        upto = min(self._bus.log.newest_seq(), after_seq + _LOOK)
+        found = self._bus.log.find(wanted, after_seq=after_seq, upto_seq=upto)
+        nothing = Batch((), upto=max(after_seq, upto))
+        return next(cut(map(Event, found)), nothing)
+
 
 #: How many messages are kept, and how many bytes of them.
 _KEPT, _KEPT_BYTES = 8000, 8 * 1024 * 1024
@@ -176,3 +352,143 @@ class Feed:
         if not self.is_over:
             self._loop.call_soon_threadsafe(self._take, batches)
             self._taken.wait()
+
+
+# Clients of a stream: sending to them, their timeouts, and the end of their stream.
+
+#: How often a client's token is checked again, in seconds.
+_ASK_EVERY_S = 1.0
+
+#: How long a client that is dropped may take to read the reason, at most, in seconds.
+_LAST_WORDS_S = 5.0
+
+
+class End(Exception):
+    """The end of a stream: its reason, and the close code of RFC 6455."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+    @classmethod
+    def stopped(cls) -> End:
+        """Return the end of a stream whose server stops."""
+        return cls(1001, "the server stops; go on from your cursor")
+
+    @classmethod
+    def refused(cls, why: str) -> End:
+        """Return the end of a stream that its client has no right to: retrying is useless."""
+        return cls(1008, why)
+
+    @classmethod
+    def failed(cls, why: str) -> End:
+        """Return the end of a stream because the bus can't be read."""
+        return cls(1011, why)
+
+    @classmethod
+    def for_now(cls, why: str) -> End:
+        """Return the end of a stream that its client may ask for again in a moment."""
+        return cls(1013, why)
+
+
+class Wire(Protocol):
+    """The transport to one client."""
+
+    async def send(self, batch: Batch) -> None:
+        """Send a batch; return when the system has taken it."""
+
+    async def close(self, end: End) -> None:
+        """Send the end of the stream, with its reason."""
+
+    async def gone(self) -> None:
+        """Return when the client has disconnected."""
+
+
+class Client:
+    """One client of a stream.
+
+    Args:
+        connection: the client's connection.
+        kind: the kind of the stream: `sse` or `websocket`.
+        wire: the transport to the client.
+        row: what its token needs, as long as the stream lasts.
+    """
+
+    def __init__(
+        self,
+        connection: HTTPConnection,
+        kind: str,
+        wire: Wire,
+        row: Row,
+    ) -> None:
+        self._connection = connection
+        self._wire = wire
+        self._row = row
+        self._asked_at = time.monotonic()
+        self._address = connection.client
+        self._hang_up = connection.app.state.hang_up
+        self._patience: Patience = connection.app.state.patience
+        self._counts = connection.app.state.metrics.streams(kind)
+
+    async def follow(self, batches: AsyncIterator[Batch]) -> None:
+        """Send batches until the client leaves, stalls or loses its right, or the server stops."""
+        self._counts.came()
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._cancel_when_gone, tasks.cancel_scope)
+                try:
+                    await self._send_all(batches)
+                except End as end:
+                    await self._drop(end)
+                except WebSocketDisconnect:
+                    pass  # it went while it was being written to
+                tasks.cancel_scope.cancel()
+        finally:
+            self._counts.went()
+
+    async def _cancel_when_gone(self, scope: anyio.CancelScope) -> None:
+        await self._wire.gone()
+        scope.cancel()
+
+    async def _send_all(self, batches: AsyncIterator[Batch]) -> None:
+        try:
+            async for batch in batches:
+                if not self._is_let_in():
+                    raise End.refused("the token is no longer valid")
+                await self._send(batch)
+        except AckbusError as error:
+            raise End.failed(str(error)) from error
+        except Exception as error:
+            damaged = await anyio.to_thread.run_sync(damage_behind, error)
+            if damaged is None:
+                raise
+            raise End.failed(str(damaged)) from error
+        await self._wire.close(End.stopped())
+
+    async def _send(self, batch: Batch) -> None:
+        with anyio.move_on_after(self._patience.stalled_s) as waiting:
+            await self._wire.send(batch)
+        if waiting.cancelled_caught:
+            took = f"what was sent was not read within {self._patience.stalled_s:g} s"
+            raise End.for_now(f"{took}; go on from your cursor")
+        self._counts.delivered(len(batch.events))
+
+    def _is_let_in(self) -> bool:
+        """Whether its token is valid, as of the last check."""
+        now = time.monotonic()
+        if now - self._asked_at > _ASK_EVERY_S:
+            self._asked_at = now
+            return still_allowed(self._connection, self._row)
+        return True
+
+    async def _drop(self, end: End) -> None:
+        """Send the client the reason, if it reads again soon; else end its connection."""
+        self._counts.dropped()
+        host, port = self._address or ("?", 0)
+        _log.warning("dropped %s port %s: %s", host, port, end)
+        last_words_s = min(self._patience.stalled_s, _LAST_WORDS_S)
+        with anyio.move_on_after(last_words_s) as waiting:
+            await self._wire.close(end)
+        if waiting.cancelled_caught:
+            self._hang_up(self._address)
+            await anyio.sleep(last_words_s)  # the end of the connection ends this

@@ -9,20 +9,21 @@ from pydantic import Field
 
 from ...bus.log.filters import Wanted
 from ...schema.message.draft import Draft
-from ...schema.message.ids import new_id
+from ...schema.message.names import new_id
 from ..access.access import GuardedRouter, TheClient
 from ..access.table import SERVER
 from ..api.common import After, TheBus, TheTrace, new_router, problems
-from ..api.publishing import publish_all
+from ..api.messages import publish_all
 from ..records import OR_BOUND, Given, Id, Name, ReceiptRecord
-from .events import STREAM, EventStream, LastEventId, stream_of
-from .sockets import Start, serve_socket
+from .streams import STREAM, EventStream, LastEventId, Start, serve_socket, stream_of
+from .streams import events_router as events
+from .streams import router as sockets
 
 #: The type of a person's message in a session, and its sender unless the client names one.
 _TYPE, _SPEAKER = "message", "client"
 
 router = new_router("sessions")
-sockets = GuardedRouter(SERVER, prefix="/v1")
+session_sockets = GuardedRouter(SERVER, prefix="/v1")
 
 SessionId = Annotated[str, Path(min_length=1, max_length=255, description="Its conversation.")]
 
@@ -100,8 +101,13 @@ async def speak_in_session(
     return SaidRecord(**receipt.model_dump(), turn_id=turn_id)
 
 
-@sockets.websocket("/sessions/{session:path}/ws")
+@session_sockets.websocket("/sessions/{session:path}/ws")
 async def follow_session_by_socket(socket: WebSocket, session: str) -> None:
     """Follow a conversation over WebSocket; the same as its events."""
     row = SERVER["WS /v1/sessions/{session}/ws"]
     await serve_socket(socket, row, Start(after=0), conversation=session)
+
+
+# The routers of the live streams.
+
+ROUTERS = (events, sockets, router, session_sockets)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from ...bus.bus import Bus
-    from .joined_agents import Home
+    from .session import Home
 
 #: How long the last beats may take when a signal ends the process, in seconds: less than the grace
 #: of programs before they kill it.
@@ -85,8 +85,7 @@ class Presence:
         import logging
 
         from ...schema.errors import AckbusError
-        from .joined_agents import Home
-        from .session import Session
+        from .session import Home, Session
 
         self._home = home = Home(self._open_bus)
         if self._agent is not None:

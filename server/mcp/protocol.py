@@ -30,16 +30,13 @@ from mcp_types import Tool as ListedTool
 
 from ...schema.errors import AckbusError, BusBusy
 from ...schema.sqlite.rules.damaged_rows import damage_named
-from ..access.rows import Row
-from ..access.table import TOOLS
-from .room import Room, as_sent
-from .session import NAMES, Session
+from ..access.table import TOOLS, Row
+from .session import NAMES, Room, Session, as_sent
 from .tools.catalog import tools_of
-from .tools.errors import explain
 from .tools.presence import JOIN
 from .tools.profiles import FULL
 from .tools.resources import JSON, KINDS, kind_of, read
-from .tools.tool import Arguments, Reply, Tool
+from .tools.tool import Arguments, Reply, Tool, explain
 
 #: The server's instructions for the agent. Where tools are deferred, these words are all that the
 #: model has of them at first, and are repeated with each: the first sentence says what for.

@@ -13,7 +13,7 @@ import anyio
 from mcp.server.stdio import stdio_server
 from mcp_types import JSONRPCMessage, JSONRPCNotification, JSONRPCRequest
 
-from ...bus.reservations.project_paths import project_root
+from ...bus.reservations.reservations import project_root
 from ...schema.errors import (
     AnsweredAgainWarning,
     InvalidInput,
@@ -22,10 +22,9 @@ from ...schema.errors import (
 )
 from ...subscribers.jobs.errors import UnservedRequestWarning
 from .front import Front
-from .joined_agents import Home
-from .json_rpc import Unreadable, read_message
+from .http import Unreadable, read_message
 from .protocol import Protocol
-from .session import Session
+from .session import Home, Session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,16 +3,198 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
 
 from ...bus.bus import Bus
+from ...bus.heartbeat_thread import Hearts
+from ...bus.heartbeats import Heartbeat
 from ...bus.presence.session_name import process_of
-from ...schema.errors import BusUnusable, InvalidInput, Refused
+from ...schema.errors import BusNotFound, BusUnusable, InvalidInput, Refused
 from ...schema.message.names import check_agent
+from ...subscribers.inboxes.inbox import Inbox
 from ...subscribers.inboxes.session_names import LEASE_S, SessionNames
-from ..access.principals import LOCAL, Principal, Scope
-from .joined_agents import Home
-from .room import Room
+from ..access.tokens import LOCAL, Principal, Scope
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+# The room that a result has: what an agent's program hands on to its model without a cut.
+#
+# A program that cuts the middle out of a result tells nobody, and what was cut would count as
+# shown.
+
+#: The most bytes of a result as it is sent, text and structured output together. Codex cuts results
+#: of some 12,000.
+DEFAULT_BYTES = 8_000
+
+#: The same of programs that are known to take more: Claude Code cuts at 25,000 tokens, and warns
+#: from 10,000 on.
+_BYTES = {"claude-code": 16_000}
+
+#: Programs that show the model both forms of a result, Codex where its model writes code: their
+#: text is its first line alone.
+READ_BOTH = frozenset({"copilot-cli", "codex-mcp-client"})
+
+#: The most bytes of a result around its two forms: their names, and who the server is.
+_ENVELOPE_BYTES = 200
+
+
+@dataclass(frozen=True)
+class Room:
+    """The room that results have for one program.
+
+    Attributes:
+        bytes: the most bytes of a result as it is sent, both forms together.
+        reads_both: whether the program shows its model both forms.
+    """
+
+    bytes: int = DEFAULT_BYTES
+    reads_both: bool = False
+
+    @classmethod
+    def of(cls, program: str | None) -> Room:
+        """Return the room of a program, by the name with which it introduces itself, if any."""
+        return cls(_BYTES.get(program or "", DEFAULT_BYTES), program in READ_BOTH)
+
+    def text(self, text: str) -> str:
+        """Return the text of a result as it is sent."""
+        return text.partition("\n")[0] if self.reads_both else text
+
+    def size(self, text: str, record: BaseModel) -> int:
+        """Return the bytes of a result as it is sent."""
+        forms = orjson.dumps(self.text(text)), orjson.dumps(as_sent(record))
+        return sum(map(len, forms)) + _ENVELOPE_BYTES
+
+
+def as_sent(record: BaseModel) -> dict[str, Any]:
+    """Return a record as structured output: null fields are left out."""
+    return record.model_dump(exclude_none=True, by_alias=True)
+
+
+# The bus that tools act on, and the heartbeats of the agents that joined through this process.
+
+#: How long the heart of an agent beats after its last call, in seconds: as long as the SDK keeps a
+#: silent session.
+IDLE_S = 1800.0
+
+
+class Home:
+    """An open bus, opened when it is first needed, and again when its file was replaced.
+
+    Args:
+        open_bus: opens it.
+    """
+
+    def __init__(self, open_bus: Callable[[], Bus]) -> None:
+        self._open = open_bus
+        self._lock = threading.Lock()
+        self._bus: Bus | None = None
+        self._file: tuple[int, int] | None = None
+        self._hearts: Hearts | None = None
+        # When each agent whose heart beats made its last call, by the monotonic clock.
+        self._called: dict[str, float] = {}
+        # The last beat of each agent before its first one here, until it is told of.
+        self._before: dict[str, Heartbeat] = {}
+        #: Whether `end_waiting` was called.
+        self.is_ending = False
+
+    def bus(self) -> Bus:
+        """Return the bus.
+
+        Raises:
+            AckbusError: it is not there, or can't be used.
+        """
+        with self._lock:
+            if self._bus is not None and _file_of(self._bus) != self._file:
+                self._close()  # what is written to a deleted file, nobody ever reads
+            if self._bus is None:
+                bus = self._open()
+                self._bus, self._file = bus, _file_of(bus)
+                if self._file is None:
+                    self._close()
+                    raise BusNotFound(f"no bus in {bus.layout.directory}; make one with 'bus init'")
+            return self._bus
+
+    def beat_before(self, agent: str) -> Heartbeat | None:
+        """Return, once, an agent's last beat before this process began to beat for it."""
+        return self._before.pop(agent, None)
+
+    def beat(self, agent: str, *, task: str | None = None) -> None:
+        """Start the heartbeat of an agent, which goes on by itself; set its task if one is given.
+
+        With its first call the agent becomes a reader, who receives broadcasts.
+
+        Raises:
+            InvalidInput: the name or the task breaks a rule.
+        """
+        bus = self.bus()
+        if agent not in self._called:
+            Inbox(bus, agent).join()
+        with self._lock:
+            if self._hearts is None:
+                self._hearts = Hearts(bus)
+                self._hearts.start()
+            before = None if agent in self._called else bus.heartbeats.get(agent)
+            if task is not None:
+                self._hearts.beat(agent, "working", task=task)
+            elif agent not in self._called:
+                self._hearts.beat(agent)
+            self._called[agent] = time.monotonic()
+            if before is not None:
+                self._before[agent] = before
+
+    def rest(self, idle_s: float = IDLE_S) -> None:
+        """Stop the hearts of the agents that have made no call for `idle_s` seconds."""
+        before = time.monotonic() - idle_s
+        with self._lock:
+            for agent in [each for each, at in self._called.items() if at <= before]:
+                del self._called[agent]
+                self._before.pop(agent, None)
+                if self._hearts is not None:
+                    self._hearts.rest(agent)
+
+    def leave(self, agent: str) -> None:
+        """Stop the heart of an agent."""
+        with self._lock:
+            self._called.pop(agent, None)
+            if self._hearts is not None:
+                self._hearts.rest(agent)
+
+    def end_waiting(self) -> None:
+        """Make calls that wait come back with what there is. A signal handler may call it."""
+        self.is_ending = True
+
+    def close(self) -> None:
+        """Stop all hearts and close the bus; a later call opens it again."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        if self._hearts is not None:
+            self._hearts.stop()
+        self._hearts = None
+        self._called.clear()
+        self._before.clear()
+        if self._bus is not None:
+            self._bus.close()
+        self._bus = None
+
+
+def _file_of(bus: Bus) -> tuple[int, int] | None:
+    """Return the identity of the bus file in a bus's directory, or None when there is none."""
+    try:
+        found = os.stat(bus.layout.database)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
 
 #: The argument by which each call names the agent where no session remembers it.
 NAMES = "as_agent"

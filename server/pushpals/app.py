@@ -10,13 +10,32 @@ from starlette.types import Scope
 
 from ...bus.bus import Bus
 from ...schema.errors import AckbusError
-from ...tasks.control.envelope import PROTOCOL_VERSION
-from ...tasks.control.jobs import JobQueue
-from ...tasks.control.sessions import Sessions
-from ...tasks.control.sweep import Sweep
+from ...tasks.control.jobs import JobQueue, Sweep
+from ...tasks.control.sessions import PROTOCOL_VERSION, Sessions
 from ..access.access import Access
-from .problems import refused
-from .routers import FAMILIES, ROUTERS
+from .common import refused
+from .completions import router as completions
+from .jobs import router as jobs
+from .requests import router as requests
+from .streams import router as message
+from .streams import router as sessions
+from .streams import router as streams
+from .workers import autonomy_router as autonomy
+from .workers import router as workers
+from .workers import system_router as system
+
+# The groups of operations, and the first parts of their paths.
+
+ROUTERS = (
+    *(requests, jobs, completions, workers, autonomy, message, system),
+    *(sessions, streams),
+)
+
+#: The first parts of all their paths.
+FAMILIES = frozenset(
+    {"requests", "jobs", "completions", "workers", "autonomy", "message", "system"}
+    | {"sessions", "approvals"}
+)
 
 
 class Door(Mount):

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Container, Mapping
+from http import HTTPStatus
 from typing import Annotated, Any
 
 import orjson
+from anyio import to_thread
 from fastapi import Depends, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
 
 from ...bus import tracing
 from ...bus.bus import Bus
-from ...schema.errors import InvalidInput
+from ...schema.errors import AckbusError, InvalidInput
 from ...schema.message.canonical_json import decode
-from ...tasks.control.client_values import whole_number
-from ...tasks.control.entries import Entries, is_of_client
-from ...tasks.control.events import Tell
-from ...tasks.control.jobs import JobQueue
-from ...tasks.control.requests import Requests
+from ...schema.sqlite.rules.damaged_rows import damage_behind
+from ...tasks.control.entries import Entries, NotClaimed, is_of_client, whole_number
+from ...tasks.control.ingress import NotPending
+from ...tasks.control.jobs import JobQueue, Sweep
+from ...tasks.control.requests import Requests, Tell
 from ...tasks.control.sessions import Sessions
-from ...tasks.control.sweep import Sweep
-from ..access.principals import LOCAL, Principal, Scope
+from ..access.tokens import LOCAL, Principal, Scope, TooManyRequests, Unauthorized
+from ..problems import status_of
 
 #: The name of an agent that does not say who it is.
 UNKNOWN = "unknown"
@@ -181,3 +186,46 @@ def ms_of(text: str | None, default: int) -> int:
     """Return how many milliseconds a client asks for; what is no positive number is the default."""
     asked = whole_number(text) or 0
     return min(asked, _MAX_MS) if asked > 0 else default
+
+
+# Errors in the form of PushPals: `ok` is false, and `message` says why.
+
+
+async def refused(request: Request, error: Exception) -> Response:
+    """Return the response to a request that an error ended."""
+    if request.method == "OPTIONS":  # a browser asks before it sends: the server has answered that
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+    damaged = await to_thread.run_sync(damage_behind, error)
+    return refusal(damaged or error)
+
+
+def refusal(error: Exception) -> Response:
+    """Return an error as a response."""
+    headers: dict[str, str] = {}
+    status, message = HTTPStatus.INTERNAL_SERVER_ERROR, "an error in the server; see its output"
+    if isinstance(error, HTTPException):
+        status = HTTPStatus(error.status_code)
+        message = "Not found" if status == HTTPStatus.NOT_FOUND else status.phrase
+    elif isinstance(error, AckbusError):
+        status = _status(error)
+        message = str(error)
+    elif isinstance(error, RequestValidationError):
+        status, message = HTTPStatus.BAD_REQUEST, _first(error)
+    if isinstance(error, Unauthorized):
+        headers["WWW-Authenticate"] = "Bearer"
+        message = f"Unauthorized: {error}"
+    if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+        wait_s = error.retry_after_s if isinstance(error, TooManyRequests) else 1
+        headers["Retry-After"] = str(math.ceil(wait_s))
+    return answer({"ok": False, "message": message}, status, headers)
+
+
+def _status(error: AckbusError) -> HTTPStatus:
+    if isinstance(error, InvalidInput | NotClaimed | NotPending):
+        return HTTPStatus.BAD_REQUEST
+    return status_of(error)
+
+
+def _first(error: RequestValidationError) -> str:
+    found: dict[str, Any] = error.errors()[0]
+    return f"{'.'.join(map(str, found['loc']))}: {found['msg']}"

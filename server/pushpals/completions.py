@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import Response
 
 from ...subscribers.jobs.claims import ACTIVE, COMPLETED
-from ...tasks.control.client_values import limit_of
-from ...tasks.control.completions import Completions, row
+from ...tasks.control.entries import limit_of
+from ...tasks.control.requests import Completions, completion_row
 from ..access.access import GuardedRouter, TheClient
 from ..access.table import PUSHPALS
 from .common import (
@@ -68,4 +68,4 @@ def list_completions(bus: TheBus, status: str | None = None, limit: str | None =
     """List completions, with how many there are."""
     entries = Completions(bus).entries
     found = entries.list(status_asked(status), limit_of(limit))
-    return ok(completions=[row(entry) for entry in found], counts=entries.counts()[0])
+    return ok(completions=[completion_row(entry) for entry in found], counts=entries.counts()[0])

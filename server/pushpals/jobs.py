@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fastapi import Response
 
-from ...schema.message.limits import MAX_SEQ
+from ...schema.message.names import MAX_SEQ
 from ...schema.message.times import format_ts
 from ...subscribers.jobs.claims import ACTIVE
-from ...tasks.control.client_values import limit_of, whole_number
-from ...tasks.control.slo import summary
+from ...tasks.control.entries import limit_of, whole_number
+from ...tasks.control.status import summary
 from ..access.access import GuardedRouter, TheClient
 from ..access.table import PUSHPALS
 from .common import (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import Response
 
-from ...tasks.control.client_values import limit_of
+from ...tasks.control.entries import limit_of
 from ...tasks.control.requests import row
-from ...tasks.control.slo import summary
+from ...tasks.control.status import summary
 from ..access.access import GuardedRouter, TheClient
 from ..access.table import PUSHPALS
 from .common import (

@@ -13,27 +13,38 @@ from typing import Annotated, cast
 
 import anyio
 import anyio.to_thread
+import orjson
 from fastapi import Header, Request, Response, WebSocket
 from starlette.requests import HTTPConnection
+from starlette.responses import StreamingResponse
 
 from ...bus.log.filters import Wanted
 from ...schema.errors import AckbusError
-from ...schema.message.limits import MAX_SEQ
+from ...schema.message.names import MAX_SEQ, new_id
 from ...schema.paging import further
-from ...tasks.control.client_values import whole_number
-from ...tasks.control.sessions import Event, Page, Sessions
-from ..access.access import GuardedRouter, allowed
+from ...tasks.control.entries import whole_number
+from ...tasks.control.ingress import CLIENT, DECISIONS, Ingress, Posts
+from ...tasks.control.sessions import PROTOCOL_VERSION, Event, Page, SessionNotFound, Sessions
+from ..access.access import GuardedRouter, TheClient, allowed
 from ..access.table import PUSHPALS
-from ..client_timeouts import Patience
-from ..live.batches import BATCH_BYTES, Batch
-from ..live.batches import Event as LiveEvent
-from ..live.clients import Client
-from ..live.events import EventStream
-from ..live.feed import Feed
-from ..live.sockets import Frames
-from ..threads import in_thread
-from .common import TheSessions
-from .problems import refusal
+from ..access.tokens import Scope
+from ..listening import Patience
+from ..live.feed import BATCH_BYTES, Batch, Client, Feed
+from ..live.feed import Event as LiveEvent
+from ..live.streams import EventStream, Frames
+from ..waiting import in_thread
+from .common import (
+    UNKNOWN,
+    TheBody,
+    TheBus,
+    TheSessions,
+    TheTeller,
+    TheTrace,
+    answer,
+    name_in,
+    ok,
+    refusal,
+)
 
 router = GuardedRouter(PUSHPALS)
 
@@ -160,3 +171,72 @@ def _cut(page: Page) -> Iterator[_Batch]:
 def _cursor(text: str | None) -> int:
     """Return the cursor that a client names; what begins with no number is 0."""
     return min(max(0, whole_number(text) or 0), MAX_SEQ)
+
+
+# Sessions: making them, posting into them, and a person's word.
+
+
+@router.post("/sessions")
+def create(body: TheBody, sessions: TheSessions) -> Response:
+    """Make a session, 201, or join it, 200."""
+    id, is_new = sessions.create(name_in(body, "sessionId"), label=name_in(body, "label"))
+    status = 201 if is_new else 200
+    return answer({"sessionId": id, "protocolVersion": PROTOCOL_VERSION}, status)
+
+
+@router.post("/sessions/{id}/message")
+def say(
+    id: str, body: TheBody, sessions: TheSessions, trace: TheTrace, client: TheClient
+) -> Response:
+    """Store a person's message in a new turn."""
+    sender = client.agent or CLIENT
+    Posts(sessions).say(id, body, turn=new_id(), sender=sender, trace=trace)
+    return ok()
+
+
+@router.post("/sessions/{id}/command")
+def command(
+    id: str, body: TheBody, sessions: TheSessions, trace: TheTrace, agent: TheClient
+) -> Response:
+    """Store an event that an agent posts; 400 where its payload is invalid, and an error stored.
+
+    An unknown session is 400 as well, as clients of PushPals expect it here.
+    """
+    sender = agent.work_as(name_in(body, "from") or agent.agent or UNKNOWN)
+    if body.get("type") in DECISIONS.values():
+        agent.require(Scope.TASKS_RW, why="to decide for a person: ")
+    try:
+        event = Posts(sessions).command(id, body, sender=sender, trace=trace)
+    except SessionNotFound as error:
+        return answer({"ok": False, "message": str(error)}, 400)
+    if event.wrong:
+        told = f"Failed to validate event: {'; '.join(event.wrong)}"
+        return answer({"ok": False, "message": told[:1000], "eventId": event.id}, 400)
+    return ok(eventId=event.id)
+
+
+@router.post("/approvals/{id:path}")
+def decide(id: str, body: TheBody, sessions: TheSessions, person: TheClient) -> Response:
+    """Store a person's decision: once."""
+    Posts(sessions).decide(id, body.get("decision"), sender=person.agent or CLIENT)
+    return ok()
+
+
+# The way in for people's messages, answered by a stream of events.
+
+
+@router.post("/message")
+def take(
+    body: TheBody, bus: TheBus, tell: TheTeller, trace: TheTrace, person: TheClient
+) -> Response:
+    """Take a message in: `status` as often as needed, then `complete` or `error`."""
+    ingress = Ingress(bus, tell)
+    ingress.check(body)
+    agent = person.agent
+
+    def events() -> Iterator[bytes]:
+        for event in ingress.take(body, agent=agent, trace=trace):
+            yield b"data: " + orjson.dumps(event) + b"\n\n"
+
+    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+    return StreamingResponse(events(), headers=headers, media_type="text/event-stream")

@@ -1,10 +1,11 @@
-"""Failed deliveries: their counts and errors, and parked messages."""
+"""The state of a reader: its cursor, failed deliveries, and parked messages."""
 
 from __future__ import annotations
 
 import os
 
-from ...schema.errors import NotFound
+from ...schema.errors import MailArchived, NotFound
+from ...schema.message.names import MAX_SEQ
 from ...schema.message.times import format_ts
 from ...schema.paging import pages
 from ...schema.processes import has_run_for
@@ -13,6 +14,7 @@ from .statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 #: How much of a failure's text is kept, in characters.
@@ -180,3 +182,184 @@ class Deliveries(Table):
             count += len(self._engine.change(SQL["forget_finished"], (*after, *page[-1])))
             after = page[-1]
         return count
+
+
+# Cursors of readers: how far each has acknowledged, and mail that was archived unread.
+
+
+class Cursors(Table):
+    """The tables `cursors`, `received` and `passed_over`. A cursor only moves forward.
+
+    An agent with a cursor is a reader: it has joined or acknowledged, and broadcasts wait for it.
+    """
+
+    def position(self, agent: str) -> int:
+        """Return the last seq that the agent acknowledged; 0 for one that never did."""
+        seq: int | None = self._engine.value(SQL["cursor"], (agent,))
+        return seq or 0
+
+    def count_unread(self, agent: str, limit: int) -> int:
+        """Return how many messages wait in an agent's inbox; no message is read for it.
+
+        Args:
+            agent: the agent.
+            limit: the highest count.
+        """
+        count: int = self._engine.value(SQL["unread"], (agent, limit))
+        return count
+
+    def passing(self, agent: str, seq: int) -> tuple[int, int]:
+        """Return an agent's position, and how many messages acknowledging a seq would cover."""
+        ((position, count),) = self._engine.rows(SQL["passing"], (agent, min(seq, MAX_SEQ)))
+        return position, count
+
+    def count_addressed(self, agent: str, limit: int) -> int:
+        """Return how many messages that are addressed to an agent wait, counted up to a limit."""
+        count: int = self._engine.value(SQL["unread_addressed"], (agent, limit))
+        return count
+
+    def covered(
+        self, agent: str, seq: int, after_seq: int, limit: int, *, broadcasts: bool = True
+    ) -> list[tuple[int, str, str]]:
+        """Return seq, type and sender of mail that acknowledging `seq` covers, above another."""
+        statement = SQL["covered" if broadcasts else "covered_addressed"]
+        return self._engine.rows(statement, (agent, seq, after_seq, limit))
+
+    def last_broadcasts(self, agent: str, limit: int) -> list[tuple[int, int]]:
+        """Return seq and time of the last broadcasts that are an agent's mail, newest first."""
+        return self._engine.rows(SQL["last_broadcasts"], (agent, limit))
+
+    def count_broadcasts(self, agent: str, before_seq: int, limit: int) -> int:
+        """Return how many of these come before a seq, counted up to a limit."""
+        count: int = self._engine.value(SQL["count_broadcasts"], (agent, before_seq, limit))
+        return count
+
+    def read_states(
+        self, seq: int, type: str, sender: str, recipient: str | None
+    ) -> list[tuple[str, str]]:
+        """Return the readers of a message by name, and its state at each: a `ReadState`."""
+        return sorted(self._engine.rows(SQL["read_states"], (seq, type, sender, recipient)))
+
+    def standing(self, agent: str) -> tuple[int, bool, bool, bool]:
+        """Return the state of an agent's inbox.
+
+        To be called after its mail was read: that some of it leaves the log unread is noted
+        before it leaves.
+
+        Returns:
+            Its position; whether messages of it have failed; whether any are requeued; and
+            whether it has said which broadcasts it wants, or received some mail by waiting.
+
+        Raises:
+            MailArchived: some has left.
+        """
+        ((position, passed_over, has_deliveries, chooses),) = self._engine.rows(
+            SQL["standing"], (agent,)
+        )
+        if position < passed_over:
+            raise MailArchived(agent, position, passed_over, self.discarded_upto())
+        if not has_deliveries:
+            return position, False, False, chooses
+        ((failing, requeued),) = self._engine.rows(SQL["comes_again"], (agent,))
+        return position, failing, requeued, chooses
+
+    def discarded_upto(self) -> int:
+        """Return the last seq that was discarded from the archive; 0 where nothing was."""
+        seq: int | None = self._engine.value(SQL["discarded_upto"])
+        return seq or 0
+
+    def acknowledge(self, agent: str, seq: int) -> int | None:
+        """Move an agent's cursor to a seq of the log in one step, and return where it is.
+
+        None when nothing was done: there is no such seq, or messages of the agent have failed,
+        and an acknowledgement has more to do.
+        """
+        if not 1 <= seq <= MAX_SEQ:  # SQLite can't even ask for it
+            return None
+        rows = self._engine.change(SQL["acknowledge"], (agent, seq, self._engine.now_ms()))
+        return int(rows[0][0]) if rows else None
+
+    def pass_over(self, agent: str, last_seq: int) -> None:
+        """Note that an agent's mail up to a seq is archived, acknowledged or not."""
+        self._engine.change(SQL["pass_over"], (agent, last_seq, self._engine.now_ms()))
+
+    def first_waiting(self, agent: str, *, is_reader: bool) -> int | None:
+        """Return the seq of the first message that waits for an agent; None when there is none.
+
+        Args:
+            agent: whose; its own broadcasts, and those that it does not want, are not among them.
+            is_reader: whether broadcasts wait for it at all.
+        """
+        statement = SQL["first_waiting" if is_reader else "first_addressed"]
+        seq: int | None = self._engine.value(statement, (agent,))
+        return seq
+
+    def passed_over(self) -> dict[str, int]:
+        """Return whose mail has left the log unread, and when last, in epoch milliseconds."""
+        return dict(self._engine.rows(SQL["passed_over"]))
+
+    def join(self, agent: str, *, after_seq: int = 0) -> None:
+        """Note that an agent is here to read; its cursor stays, and a new one is `after_seq`."""
+        self._engine.change(SQL["join"], (agent, after_seq, self._engine.now_ms()))
+
+    def wants(self, agent: str) -> list[str] | None:
+        """Return the patterns of the broadcasts that an agent wants; None for all."""
+        wanted: str | None = self._engine.value(SQL["wants"], (agent,))
+        if wanted is None:
+            return None
+        import orjson  # a prompt counts what is unread without it
+
+        patterns: list[str] = orjson.loads(wanted)
+        return patterns
+
+    def set_wants(self, agent: str, patterns: Sequence[str] | None) -> None:
+        """Store which broadcasts are an agent's mail, by patterns of types; None is all.
+
+        Raises:
+            InvalidInput: a pattern is none, or has a word between a `*` and a last `>`.
+        """
+        import orjson  # as above
+
+        from ...schema.message.patterns import TypePattern, check_pattern
+
+        for pattern in patterns or ():
+            check_pattern(pattern)
+            TypePattern(pattern).as_glob()
+        wanted = None if patterns is None else orjson.dumps(list(patterns)).decode()
+        self._engine.change(SQL["set_wants"], (agent, self._engine.now_ms(), wanted))
+
+    def receive(self, agent: str, seq: int, timeout_s: float | None = None) -> None:
+        """Note that an agent has a message by waiting for it, so that it leaves the inbox.
+
+        Writes only what is new: who asks again and again writes once. `timeout_s` as for
+        `Engine.write`.
+        """
+        if not self._engine.value(SQL["is_unreceived"], (agent, seq)):
+            return
+        with self._engine.write(timeout_s):
+            self._engine.rows(SQL["receive"], (agent, seq))
+            self._engine.rows(SQL["forget_received"], (agent,))
+
+    def forget(self, agent: str) -> bool:
+        """Delete all that is stored of an agent's reading, in the caller's transaction.
+
+        Returns:
+            Whether it had a cursor.
+        """
+        self._engine.rows(SQL["forget_all_received"], (agent,))
+        self._engine.rows(SQL["forget_passed_over"], (agent,))
+        return bool(self._engine.rows(SQL["forget_cursor"], (agent,)))
+
+    def seen(self) -> dict[str, tuple[int, int]]:
+        """Return each reader's cursor, and when it last joined or acknowledged, in epoch ms."""
+        return {agent: (seq, at_ms) for agent, seq, at_ms in self._engine.rows(SQL["cursors"])}
+
+    def positions(self) -> dict[str, int]:
+        """Return the position of every reader."""
+        return {agent: seq for agent, (seq, _) in self.seen().items()}
+
+    def advance(self, agent: str, seq: int) -> int:
+        """Move an agent's cursor to `seq`, unless it is further, and return where it is."""
+        values = (agent, seq, self._engine.now_ms())
+        ((position,),) = self._engine.change(SQL["advance"], values)
+        return int(position)

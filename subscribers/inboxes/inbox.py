@@ -12,11 +12,9 @@ from ...schema.message.draft import Draft
 from ...schema.message.names import check_agent
 from ...schema.message.patterns import TypePattern
 from ..starts import BEGINNING, seq_before
-from .cursors import Cursors
-from .delivery_loop import Rules
-from .failed_deliveries import Deliveries, Parked
-from .mail import NO_LIMIT, Look, Mail
-from .polling_pace import POLL_LIMIT, Pace
+from .delivery import Rules
+from .failed_deliveries import Cursors, Deliveries, Parked
+from .mail import NO_LIMIT, POLL_LIMIT, Look, Mail, Pace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -331,7 +329,7 @@ class Inbox:
             InvalidInput: the handler is a coroutine function or a generator function; nothing was
                 delivered.
         """
-        from .loop_drivers import run
+        from .delivery import run
 
         run(self._rules(drain=drain), handler)
 
@@ -343,7 +341,7 @@ class Inbox:
         Raises:
             InvalidInput: the handler is no coroutine function; nothing was delivered.
         """
-        from .loop_drivers import run_async
+        from .delivery import run_async
 
         await run_async(self._rules(drain=drain), handler)
 
@@ -367,13 +365,13 @@ class Inbox:
         unacknowledged: it comes again, and counts as a failed delivery. Acknowledge it before a
         `break` that follows the work.
         """
-        from .loop_drivers import iterate
+        from .delivery import iterate
 
         return iterate(self._rules())
 
     def __aiter__(self) -> AsyncIterator[Message]:
         """Yield messages as the plain iterator does; the event loop never waits for the bus."""
-        from .loop_drivers import iterate_async
+        from .delivery import iterate_async
 
         return iterate_async(self._rules())
 

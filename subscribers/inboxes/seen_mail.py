@@ -11,10 +11,9 @@ from heapq import merge
 from itertools import chain
 
 from ...schema.directory.ignoring import keep_out_of_git
-from ...schema.message.limits import MAX_SEQ
+from ...schema.message.names import MAX_SEQ
 from ...schema.paging import pages
-from .cursors import Cursors
-from .failed_deliveries import Deliveries
+from .failed_deliveries import Cursors, Deliveries
 from .mail import NO_LIMIT
 from .session_names import SessionNames
 

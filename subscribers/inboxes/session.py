@@ -16,8 +16,12 @@ from ...schema.callbacks import (
     refuse_unrun,
 )
 from ...schema.message.draft import ABSENT
+from ...schema.message.names import MAX_SEQ
+from .delivery import OF_COROUTINES
+from .failed_deliveries import Cursors
 from .inbox import Inbox
-from .loop_drivers import OF_COROUTINES
+from .mail import NO_LIMIT, Look, Mail
+from .session_names import SessionNames
 from .statements import STARTED, STOPPED
 
 TYPE_CHECKING = False
@@ -26,10 +30,143 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Unpack
 
-    from ...bus.presence.heartbeat_thread import Heart
+    from ...bus.heartbeat_thread import Heart
+    from ...schema.message.draft import Draft
     from ...schema.message.fields import MessageFields
     from ...schema.message.message import Message, Receipt
+    from ...schema.message.patterns import TypePattern
     from ..options import InboxOptions
+
+# The inbox of a session that claims its base name: its own mail, and what is addressed to that.
+
+
+def inbox_of(bus: Bus, agent: str, *, with_work: bool = False) -> Inbox:
+    """Return the inbox of an agent; of a session that claims its base name, with that one's mail.
+
+    Args:
+        bus: an open bus.
+        agent: the name of an agent or a session.
+        with_work: as for `Inbox`.
+    """
+    base = SessionNames.of(bus).base_claimed_by(agent)
+    if base is None:
+        return Inbox(bus, agent, with_work=with_work)
+    return SessionInbox(bus, agent, base, with_work=with_work)
+
+
+def passing(inbox: Inbox, seq: int) -> tuple[int, int]:
+    """Return the cursor of an agent, and how many messages acknowledging a seq would pass."""
+    cursors = Cursors.of(inbox.bus)
+    position, count = cursors.passing(inbox.agent, seq)
+    if isinstance(inbox, SessionInbox):
+        addressed = cursors.covered(inbox.base, min(seq, MAX_SEQ), 0, NO_LIMIT, broadcasts=False)
+        count += len(addressed)
+    return position, count
+
+
+class SessionInbox(Inbox):
+    """The mail of a session, and the mail that is addressed to its base name, in one order.
+
+    Broadcasts come from its own inbox alone, so each comes once. An acknowledgement moves both
+    cursors: that of the base name is where a later session begins.
+
+    Attributes:
+        base: the base name.
+    """
+
+    def __init__(self, bus: Bus, agent: str, base: str, *, with_work: bool = False) -> None:
+        super().__init__(bus, agent, with_work=with_work)
+        self._base = _Addressed(bus, base)
+        self.base = base
+        self._mail = _BothMails(self._mail, self._base._mail)
+
+    @property
+    def position(self) -> int:
+        """The seq up to which both are acknowledged."""
+        return min(super().position, self._base.position)
+
+    def unread(self, limit: int = 1000) -> int:
+        """Return how many messages wait, counted up to `limit`."""
+        if self._shows_more:  # these were looked at, of both names
+            return super().unread(limit)
+        addressed = self._cursors.count_addressed(self._base.agent, limit)
+        return min(limit, super().unread(limit) + addressed)
+
+    def ack(self, message: Message | int) -> int:
+        """Acknowledge a message and all before it, of both names, as `Inbox.ack` does."""
+        with self.bus.transaction():
+            return min(super().ack(message), self._base.ack(message))
+
+    def complete(self, message: Message, *replies: Draft) -> list[Receipt] | None:
+        """Complete a message to either name, as `Inbox.complete` does."""
+        if message.to_agent != self.base:
+            return super().complete(message, *replies)
+        with self.bus.transaction():
+            receipts = self._base.complete(message, *replies)
+            self.ack(message)
+        return receipts
+
+    def _refuse_what_is_for_others(self, message: Message) -> None:
+        if message.to_agent != self.base:
+            super()._refuse_what_is_for_others(message)
+
+    def _put_aside(self, message: Message, why: str) -> None:
+        own = message.to_agent != self.base
+        super()._put_aside(message, why) if own else self._base._put_aside(message, why)
+
+    def fail(self, message: Message, error: str) -> bool:
+        """Record a failed delivery of a message to either name, as `Inbox.fail` does."""
+        own = message.to_agent != self.base
+        return super().fail(message, error) if own else self._base.fail(message, error)
+
+    def attempts(self, message: Message) -> int:
+        """Return how many deliveries of a message to either name have failed."""
+        own = message.to_agent != self.base
+        return super().attempts(message) if own else self._base.attempts(message)
+
+
+def only_addressed(inbox: Inbox) -> Mail:
+    """Return the mail of an inbox that is addressed to its agent, or to the base name."""
+    own = _Addressed(inbox.bus, inbox.agent)._mail
+    return _BothMails(own, inbox._base._mail) if isinstance(inbox, SessionInbox) else own
+
+
+class _Addressed(Inbox):
+    """The inbox of a base name without broadcasts."""
+
+    def __init__(self, bus: Bus, base: str) -> None:
+        super().__init__(bus, base)
+        self._mail = Mail(
+            bus,
+            base,
+            self._cursors,
+            self._deliveries,
+            own_broadcasts=False,
+            with_work=False,
+            broadcasts=False,
+        )
+
+
+class _BothMails(Mail):
+    """The mail of a session, and what is addressed to its base name."""
+
+    def __init__(self, own: Mail, base: Mail) -> None:
+        self._own, self._base = own, base
+
+    def look(self, limit: int, wanted: TypePattern | None) -> Look:
+        own, base = self._own.look(limit, wanted), self._base.look(limit, wanted)
+        return Look(
+            _in_order(own.messages + base.messages)[:limit],
+            min(own.cursor, base.cursor),
+            own.has_failures or base.has_failures,
+        )
+
+    def after(self, seq: int, limit: int) -> list[Message]:
+        return _in_order(self._own.after(seq, limit) + self._base.after(seq, limit))[:limit]
+
+
+def _in_order(found: list[Message]) -> list[Message]:
+    return sorted(found, key=lambda message: message.seq)
 
 
 @with_checked_arguments

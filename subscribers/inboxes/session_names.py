@@ -29,7 +29,7 @@ from ...schema.errors import BusBusy, BusUnusable, LeaseLost, Refused
 from ...schema.message.names import check_agent
 from ...schema.process_table import runs
 from ...schema.queries import Table
-from .cursors import Cursors
+from .failed_deliveries import Cursors
 from .statements import SQL
 
 TYPE_CHECKING = False
@@ -160,7 +160,7 @@ class SessionNames(Table):
         now_ms = self._engine.now_ms()
         if each.has_connection or now_ms < each.until_ms:
             return now_ms < each.until_ms - _END_MS
-        from ...bus.presence.heartbeats import Heartbeats  # only of what can't be seen from here
+        from ...bus.heartbeats import Heartbeats  # only of what can't be seen from here
 
         beat = Heartbeats(self._engine).get(each.name)
         return beat is not None and beat.age_s < LEASE_S

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from ...schema.errors import BusBusy, BusUnusable, Refused
 from ...schema.sqlite.database import Database
-from .cursors import Cursors
+from .failed_deliveries import Cursors
 from .session_names import SessionNames
 
 TYPE_CHECKING = False

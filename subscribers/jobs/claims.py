@@ -10,7 +10,7 @@ from ...schema.arguments import with_checked_arguments
 from ...schema.errors import InvalidInput, shown
 from ...schema.queries import Table
 from .jobs import FAILED, TIMED_OUT
-from .output_limits import kept_error, kept_text
+from .policy import kept_error, kept_text
 from .statements import SQL
 
 TYPE_CHECKING = False

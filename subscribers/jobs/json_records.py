@@ -10,7 +10,7 @@ from ...schema.errors import InvalidInput
 from ...schema.message.canonical_json import decode
 from ...schema.message.priority import PRIORITY_NAMES
 from ...schema.message.times import format_ts
-from .output_limits import MAX_KEPT_CHARS
+from .policy import MAX_KEPT_CHARS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,18 +1,36 @@
-"""The agents of a bus, each with its heartbeat and the state of its inbox."""
+"""The agents of a bus with their inboxes, and the holders of reservations."""
 
 from __future__ import annotations
 
-from ...bus.presence.heartbeats import Liveness
-from ...schema.errors import InvalidInput
-from ..inboxes.cursors import Cursors
-from ..inboxes.session_inbox import inbox_of
+from contextlib import suppress
+from dataclasses import dataclass
+
+from ...bus.heartbeats import DEAD_AFTER_S, Heartbeats, Liveness
+from ...bus.reservations.reservations import DEFAULT_RESERVATION_S, ReserveResult
+from ...schema.arguments import checked
+from ...schema.errors import InvalidInput, NotFound, Refused
+from ...schema.message.draft import Draft
+from ...schema.message.names import MAX_REASON_CHARS, check_line, check_recipient
+from ...schema.message.times import format_ts
+from ...schema.process_table import Process, process, runs
+from ...schema.queries import engine_of
+from ..inboxes.failed_deliveries import Cursors, Deliveries
+from ..inboxes.mail import Look, Mail
+from ..inboxes.seen_mail import Shown
+from ..inboxes.session import inbox_of, only_addressed
 from ..inboxes.session_names import SessionNames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from ...bus.bus import Bus
+    from ...bus.presence.session_name import SessionName
+    from ...bus.reservations.reservations import Conflict, Reservation
+    from ...schema.message.message import Message
+    from ...schema.message.patterns import TypePattern
+    from ..inboxes.inbox import Inbox
 
 #: Unread messages are counted up to this.
 MAX_COUNTED = 1000
@@ -59,3 +77,292 @@ def unread_of(bus: Bus, agent: str, limit: int = MAX_COUNTED) -> int | None:
         return inbox_of(bus, agent).unread(limit)
     except InvalidInput:
         return None
+
+
+# Forgetting an agent that is gone for good.
+
+
+def forget_agent(bus: Bus, agent: str) -> None:
+    """Delete an agent's cursor, deliveries and heartbeat; the messages stay. Safe to repeat.
+
+    It holds no archive any more. When it comes back it is a new agent: it begins with the oldest
+    message that it may read. One that has sent messages stays known by them.
+
+    Args:
+        bus: an open bus.
+        agent: its name.
+
+    Raises:
+        NotFound: the bus has never seen it.
+        Refused: its heart beats, or its delivery loop runs; nothing was changed.
+    """
+    with bus.transaction():
+        check_gone(bus, agent)
+        Cursors.of(bus).forget(agent)
+        Deliveries.of(bus).forget(agent)
+        bus.heartbeats.forget(agent)
+
+
+def check_gone(bus: Bus, agent: str) -> None:
+    """Refuse an agent that is there, or that never was.
+
+    Raises:
+        NotFound: the bus has never seen it.
+        Refused: its heart beats, or its delivery loop runs.
+    """
+    stranger = bus.agents.stranger(agent, repeat=True)
+    if stranger is not None:
+        raise NotFound(str(stranger))
+    beat = bus.heartbeats.get(agent)
+    if beat is not None and beat.liveness == Liveness.ALIVE:
+        raise Refused(f"agent {agent!r} is alive: its heart beat {beat.age_s:.0f} s ago")
+    if agent in Deliveries.of(bus).agents_in_loops():
+        raise Refused(f"agent {agent!r} is alive: its delivery loop runs")
+
+
+# The first look of an agent that has acknowledged nothing yet: no years of broadcasts.
+#
+# Tools and hooks show it its own mail, and the last broadcasts of the last day; of others they
+# say how many there are. `bus poll`, HTTP and Python begin at the first message, as plain SQL
+# does.
+
+#: How many broadcasts are shown at most, and how old the oldest may be, in milliseconds: a day.
+_LAST, _DAY_MS = 20, 86_400_000
+
+#: Up to how many older ones are counted.
+COUNTED = 1000
+
+
+class FirstLook:
+    """The mail that an agent is shown that has acknowledged nothing.
+
+    Args:
+        bus, agent, with_work: as for `Inbox`.
+        cursor: where its page begins: None for the first page, "0" to ask for older broadcasts;
+            another one goes on as it began.
+
+    Attributes:
+        inbox: its inbox, without older broadcasts.
+        older: how many those are, counted up to `COUNTED`; 0 for an agent with a cursor.
+        first_seq: broadcasts below it are older; 0 where there are none.
+    """
+
+    __slots__ = ("first_seq", "inbox", "older")
+
+    def __init__(
+        self, bus: Bus, agent: str, *, with_work: bool = False, cursor: str | None = None
+    ) -> None:
+        self.inbox: Inbox = inbox_of(bus, agent, with_work=with_work)
+        self.first_seq = self.older = 0
+        is_told = cursor is None or (cursor != "0" and Shown(bus, agent).read().older)
+        if self.inbox.position or not is_told:
+            return
+        since_ms = bus.now_ms() - _DAY_MS
+        last = Cursors.of(bus).last_broadcasts(agent, _LAST)
+        lately = [seq for seq, at_ms in last if at_ms >= since_ms]
+        first = min(lately, default=bus.log.newest_seq() + 1)
+        self.older = Cursors.of(bus).count_broadcasts(agent, first, COUNTED)
+        if self.older:
+            self.first_seq = first
+            self.inbox._mail = _Lately(self.inbox._mail, only_addressed(self.inbox), first)
+
+    def told(self) -> str | None:
+        """Return the sentence about what is not shown; None where that is nothing."""
+        if not self.older:
+            return None
+        count = f"{self.older}{'+' if self.older == COUNTED else ''}"
+        how = "bus_inbox(cursor='0') or 'bus poll' begins with them"
+        return f"{count} older broadcasts are not shown: {how}."
+
+
+class _Lately(Mail):
+    """Mail without the broadcasts below a seq. Nothing of it was requeued: nothing was parked."""
+
+    def __init__(self, all_mail: Mail, addressed: Mail, first_seq: int) -> None:
+        self._all, self._to_it, self._first_seq = all_mail, addressed, first_seq
+
+    def look(self, limit: int, wanted: TypePattern | None) -> Look:
+        if wanted is None:
+            return Look(self.after(0, limit), 0, False)
+        return self._all.look(limit, wanted)
+
+    def after(self, seq: int, limit: int) -> list[Message]:
+        before = self._first_seq - 1
+        found = [each for each in self._to_it.after(seq, limit) if each.seq <= before]
+        return (found + self._all.after(max(seq, before), limit))[:limit]
+
+
+# Processes that act under the name of a session, and do not belong to it.
+
+
+def outsider(bus: Bus, session: SessionName) -> Process | None:
+    """Return a process that beats for a session and is none of its own; None where none is seen.
+
+    Such a process takes part without `bus hook` and `bus mcp`, as `bus listen` does, or turned
+    sessions off.
+    """
+    beat = Heartbeats(engine_of(bus)).get(session.name)
+    if beat is None or beat.pid is None or beat.liveness is not Liveness.ALIVE:
+        return None
+    beating = found = process(beat.pid)
+    while found is not None:
+        if session.process == str(found):
+            return None
+        found = process(found.parent) if found.parent > 0 else None
+    return beating
+
+
+# The holders of reservations: whether they live, since when they are silent, and taking over.
+#
+# Silence alone ends no reservation. It lets another agent take the files over, which ends the
+# reservation that was there; its holder is told by a message, and the new one says so to the
+# guard.
+
+#: The type of the message to an agent whose reservations were taken over.
+TAKEN_OVER = "reservation.taken_over"
+
+#: For how long an agent was not heard of that counts as silent, in seconds.
+SILENT_S = DEAD_AFTER_S
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The state of the agent that has a reservation, as the bus knows it.
+
+    Attributes:
+        lives: whether its process runs or its heart beats; False: it said that it stopped, or the
+            process is dead; None: nothing tells.
+        heard_ms: when it acted last: a beat, a message, an acknowledgement, or the reservation; in
+            epoch milliseconds.
+        silent_s: how long ago that was, in seconds.
+    """
+
+    lives: bool | None
+    heard_ms: int
+    silent_s: float
+
+    @property
+    def may_be_followed(self) -> bool:
+        """Whether another agent may take its files over: it is dead, or silent."""
+        return self.lives is False or self.silent_s >= SILENT_S
+
+    def record(self) -> dict[str, object]:
+        """Return its JSON object."""
+        return {"lives": self.lives, "silent_since": format_ts(self.heard_ms)}
+
+    def __str__(self) -> str:
+        told = {True: "it lives", False: "it is dead", None: "it may live"}
+        return f"{told[self.lives]}, silent since {format_ts(self.heard_ms)}"
+
+
+def holder_of(bus: Bus, held: Reservation) -> Holder:
+    """Return what is known of the agent that has a reservation."""
+    beat = bus.heartbeats.get(held.agent)
+    _, acknowledged_ms = Cursors.of(bus).seen().get(held.agent, (0, 0))
+    acted_ms = max(held.reserved_at_ms, acknowledged_ms, bus.log.last_sent_ms(held.agent) or 0)
+    heard_ms = acted_ms if beat is None else max(acted_ms, beat.ts_ms)
+    silent_s = max(0, bus.now_ms() - heard_ms) / 1000
+    if held.session is not None and (runs_now := runs(held.session)) is not None:
+        return Holder(runs_now, heard_ms, silent_s)
+    lives = None
+    if beat is not None and beat.liveness in (Liveness.ALIVE, Liveness.WARN):
+        lives = True
+    elif beat is not None and beat.liveness is Liveness.STOPPED and beat.ts_ms >= acted_ms:
+        lives = False
+    return Holder(lives, heard_ms, silent_s)
+
+
+@checked
+def take_over(
+    bus: Bus,
+    paths: Sequence[str],
+    agent: str,
+    *,
+    reason: str,
+    by_hand: bool = False,
+    shared: bool = False,
+    lease_s: float = DEFAULT_RESERVATION_S,
+    session: str | None = None,
+) -> ReserveResult:
+    """Reserve paths, and end the reservations of others that conflict with them.
+
+    All or none, in one transaction. Their tokens are void, and each former holder gets a message of
+    the type `reservation.taken_over`, which keeps on record what was taken, by whom and why.
+
+    Args:
+        bus: an open bus.
+        paths, agent, shared, lease_s, session: as for `Reservations.reserve`.
+        reason: why, for the holders and the guard.
+        by_hand: whether a person decides: also from holders that live and are heard of.
+
+    Returns:
+        As `Reservations.reserve`: not granted, with their conflicts, where holders live that were
+        heard of lately, and nobody decides by hand.
+
+    Raises:
+        InvalidInput: there is no reason, or an argument breaks a rule.
+        BusBusy: other writers kept the bus for too long; nothing was changed.
+    """
+    check_line(reason, "a reason", MAX_REASON_CHARS)
+    if not reason.strip():
+        raise InvalidInput("say why: a reservation is taken over with a reason")
+    taken: list[Reservation] = []
+    try:
+        with bus.transaction():
+            while True:
+                found = bus.reservations.reserve(
+                    paths,
+                    agent,
+                    shared=shared,
+                    lease_s=lease_s,
+                    reason=_noted(reason, taken),
+                    session=session,
+                )
+                if found.granted:
+                    break
+                taken += _end(bus, found.conflicts, by_hand=by_hand)
+            bus.log.append(_messages(bus, taken, agent, reason))
+    except _HeldByTheLiving as kept:
+        return ReserveResult(False, [], kept.conflicts)
+    return found
+
+
+class _HeldByTheLiving(Exception):
+    """Rolls a take-over back that conflicts with the living."""
+
+    def __init__(self, conflicts: list[Conflict]) -> None:
+        super().__init__()
+        self.conflicts = conflicts
+
+
+def _end(bus: Bus, conflicts: Sequence[Conflict], *, by_hand: bool) -> list[Reservation]:
+    """End the reservations that conflict; each is returned once."""
+    held = list({each.held.token: each.held for each in conflicts}.values())
+    follows = {each.token: by_hand or holder_of(bus, each).may_be_followed for each in held}
+    kept = [each for each in conflicts if not follows[each.held.token]]
+    if kept:
+        raise _HeldByTheLiving(kept)
+    for each in held:
+        bus.reservations.end(each)
+    return held
+
+
+def _noted(reason: str, taken: Sequence[Reservation]) -> str:
+    """Return the reason of the new reservation, which names who had the files."""
+    names = ", ".join(dict.fromkeys(each.agent for each in taken))
+    return (f"taken over from {names}: {reason}" if taken else reason)[:MAX_REASON_CHARS]
+
+
+def _messages(bus: Bus, taken: Iterable[Reservation], agent: str, reason: str) -> list[Draft]:
+    """Return the message to each former holder; none to a name that nothing can be sent to."""
+    by_holder: dict[str, list[Reservation]] = {}
+    for each in taken:
+        by_holder.setdefault(each.agent, []).append(each)
+    drafts = []
+    for name, lost in by_holder.items():
+        with suppress(InvalidInput):  # another program wrote the row
+            check_recipient(name)
+            ended = [{"path": each.path, "token": each.token} for each in lost]
+            told = {"ended": ended, "by": agent, "reason": reason}
+            drafts.append(Draft(TAKEN_OVER, told, from_agent=agent, to_agent=name))
+    return drafts

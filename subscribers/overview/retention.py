@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from ...bus.errors import SegmentMissing
-from ...bus.log.imported import Imports
+from ...bus.log.append import Imports
 from ...schema.errors import InvalidInput, NotFound, shown
-from ..inboxes.cursors import Cursors
-from ..inboxes.failed_deliveries import Deliveries
+from ..inboxes.failed_deliveries import Cursors, Deliveries
 from ..inboxes.session_names import LEASE_S, SessionNames
 from ..jobs.claims import Claims
 from ..jobs.jobs import Jobs

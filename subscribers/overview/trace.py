@@ -1,17 +1,28 @@
-"""Traces: the causes and the consequences of a message."""
+"""Views of one message: its causes and consequences, receipts, and notices."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
-from ...bus.log.finding import find_message
-from ...schema.arguments import with_checked_arguments
+from ...bus.errors import SegmentMissing
+from ...bus.log.log import find_message
+from ...schema.arguments import checked, with_checked_arguments
 from ...schema.errors import NotFound
-from ...schema.message.seqs import seq_in
+from ...schema.message.names import seq_in
+from ...schema.message.patterns import TypePattern
+from ...schema.message.reply_types import request_type_of
+from ...schema.paging import further
+from ...schema.queries import engine_of
+from ..inboxes.failed_deliveries import Cursors
+from ..inboxes.statements import SESSION_NEWS
 from ..jobs.claims import Claims
 from ..jobs.jobs import Jobs
 from ..jobs.manual_acts import Acts
+from ..jobs.policy import ANYBODY
+from ..jobs.statements import SQL
 from ..queues.queues import Queues
+from .retention import INBOX, QUEUE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +33,7 @@ if TYPE_CHECKING:
     from ..jobs.claims import ClaimRecord
     from ..jobs.jobs import Job
     from ..jobs.manual_acts import Act
+    from ..queues.queues import QueueInfo
 
 #: How a claim is called where ids of several kinds may stand: `claim:17`.
 CLAIM = "claim"
@@ -176,3 +188,175 @@ def _tree(messages: Iterable[Message]) -> Iterator[tuple[Message, int]]:
         message, depth = left.pop()
         yield message, depth
         left += [(answer, depth + 1) for answer in reversed(answers[message.id])]
+
+
+# Read receipts: the state of a message at each of its readers. No message is sent for them.
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReceipt:
+    """The state of a message at one reader.
+
+    Attributes:
+        kind: `inbox` or `queue`.
+        name: whose inbox, or which queue.
+        state: in an inbox a `ReadState`: `unread`, `acknowledged`, `parked`, `received` or
+            `passed_over`; in a queue the `JobState` of its job.
+    """
+
+    kind: str
+    name: str
+    state: str
+
+    def record(self) -> dict[str, str]:
+        """Return its JSON object."""
+        return {"kind": self.kind, "name": self.name, "state": self.state}
+
+
+@checked
+def read_receipts(bus: Bus, key: int | str) -> list[ReadReceipt]:
+    """Return the state of a message at each reader: inboxes by name, then queues.
+
+    Readers are its recipient; of a broadcast, all agents with a cursor that want it; and the queues
+    that take it in. What a cursor has passed counts as acknowledged, read or not.
+
+    Args:
+        bus: an open bus.
+        key: the seq or id of a message, an archived one too.
+
+    Raises:
+        NotFound: there is no such message.
+    """
+    message = find_message(bus, str(key))
+    if message is None:
+        raise NotFound(f"no message {str(key)[:255]!a} in the log; see 'bus read'")
+    queues = list(_in_queues(bus, message))
+    return [*_in_inboxes(bus, message, queues), *queues]
+
+
+def _in_inboxes(bus: Bus, message: Message, queues: list[ReadReceipt]) -> Iterator[ReadReceipt]:
+    is_work = bus.log.is_work(message.seq)
+    if is_work is None:  # it is archived: as its queues are now
+        policies = [Queues(bus).get(each.name).policy for each in queues]
+        is_work = any(
+            policy.hides != "none" and message.to_agent in (None, policy.addressed)
+            for policy in policies
+        )
+    if is_work or (message.to_agent is None and message.type in SESSION_NEWS):
+        return
+    states = Cursors.of(bus).read_states(
+        message.seq, message.type, message.from_agent, message.to_agent
+    )
+    for agent, state in states:
+        yield ReadReceipt(INBOX, agent, state)
+
+
+def _in_queues(bus: Bus, message: Message) -> Iterator[ReadReceipt]:
+    states = {job.queue: job.state for job in Jobs.of(bus).of_message(message.seq)}
+    for info in Queues(bus).list():
+        if info.name in states or _is_to_take(info, message):
+            yield ReadReceipt(QUEUE, info.name, states.get(info.name, "queued"))
+
+
+def _is_to_take(info: QueueInfo, message: Message) -> bool:
+    """Whether a queue has yet to look at a message that it takes in."""
+    return (
+        info.filled_seq < message.seq
+        and TypePattern(info.pattern).matches(message.type)
+        and (message.to_agent is None or info.policy.addressed in (message.to_agent, ANYBODY))
+    )
+
+
+# Notices: the answers that people were notified of. Derived from the log.
+
+_log = logging.getLogger("ackbus.notices")
+
+#: How many conversations without a request are remembered, so that each of their messages is
+#: looked at once.
+_REMEMBERED = 10_000
+
+
+class Notices:
+    """The tables `notices` and `notice_state`: what was told, and how far the log was looked at.
+
+    Any number of processes may look for news; together they tell of each conversation once.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._engine = engine_of(bus)
+        #: By conversation and type: up to which seq there is no request of the type.
+        self._unasked: dict[tuple[str, str], int] = {}
+
+    @property
+    def position(self) -> int:
+        """The seq up to which the log was looked at; 0 before the first look."""
+        seq: int = self._engine.one_number(SQL["notice_position"], "notice_state")
+        return seq
+
+    def news(self, *, first_since_ms: int) -> Iterator[Message]:
+        """Yield the first new answer in each conversation without a notice.
+
+        An answer is noted as told, in a transaction of its own, before it is yielded: at most
+        once. A process that dies in between leaves one notice untold, which is better than many
+        told twice: the answer itself waits in the log.
+
+        What is looked at is what came since the last look, so that the cost of a look does not
+        depend on how long the log is.
+
+        Args:
+            first_since_ms: on the very first look at a bus, only answers of this epoch
+                millisecond or later are news.
+        """
+        after, newest = self.position, self._bus.log.newest_seq()
+        if newest == after:
+            return
+        since_ms = None if after else first_since_ms
+        for message in self._read(after, newest, since_ms):
+            if self._is_news(message) and self._note(message):
+                yield message
+        self._engine.change(SQL["advance_notices"], (newest,))
+
+    def _read(self, after: int, newest: int, since_ms: int | None) -> Iterator[Message]:
+        """Yield a range of the log; what is lost of the archive is told, and left out for good."""
+        while True:
+            try:
+                yield from self._bus.read(after_seq=after, upto_seq=newest, since_ms=since_ms)
+                return
+            except SegmentMissing as lost:
+                _log.warning("no notices of answers there: %s", lost)
+                after = further("messages of the archive", after, lost.last_seq)
+
+    def _is_news(self, message: Message) -> bool:
+        """Say whether a message answers a request, and its conversation has no notice yet."""
+        request_type = request_type_of(message.type)
+        if request_type is None:
+            return False
+        key = (message.conversation, request_type)
+        after = self._unasked.get(key, 0)
+        if self._engine.value(SQL["is_news"], (*key, after, message.seq)):
+            return True
+        if self._was_asked_in_archive(*key, message):
+            return True
+        if len(self._unasked) >= _REMEMBERED:
+            self._unasked.clear()
+        self._unasked[key] = message.seq
+        return False
+
+    def _was_asked_in_archive(self, conversation: str, request_type: str, answer: Message) -> bool:
+        """Whether the request is archived: the message that is answered tells, if it names one."""
+        if self._engine.value(SQL["is_told"], (conversation,)) or answer.in_reply_to is None:
+            return False
+        try:
+            asked = self._bus.get(answer.in_reply_to)
+        except SegmentMissing:  # something archived was asked; this, by the type of the answer
+            return True
+        return asked is not None and (asked.type, asked.conversation) == (
+            request_type,
+            conversation,
+        )
+
+    def _note(self, message: Message) -> bool:
+        """Note that people are told of a conversation; False when another process did so."""
+        values = (message.conversation, message.seq, self._engine.now_ms())
+        return bool(self._engine.change(SQL["add_notice"], values))

@@ -11,16 +11,14 @@ from ...bus.leases import DEFAULT_LEASE_S, duration_of
 from ...bus.own_answers import first_answered_before
 from ...schema.arguments import with_checked_arguments
 from ...schema.errors import AnsweredAgainWarning, InvalidInput
+from ...schema.message.message import delivered
 from ...schema.message.names import check_agent
 from ..jobs.claims import Claim, Claims, Outcome
-from ..jobs.errors import QueueStuck
-from ..jobs.hops import MAX_HOPS
-from ..jobs.jobs import FAILED, SUCCEEDED, Jobs
-from ..jobs.ready_work import NEWS, AtHand
+from ..jobs.errors import ClaimNotFound, QueueStuck
+from ..jobs.jobs import FAILED, NEWS, SUCCEEDED, AtHand, Jobs
+from ..jobs.outcomes import MAX_HOPS
 from ..starts import BEGINNING
-from .claiming import Claimer
-from .filling import Filler
-from .queues import QueueInfo, Queues
+from .queues import Filler, QueueInfo, Queues
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,13 +29,45 @@ if TYPE_CHECKING:
     from ...schema.message.draft import Draft
     from ...schema.message.message import Receipt
     from ..jobs.errors import ClaimLost, TooManyHops
-    from ..jobs.job_replies import LastWords
-    from ..jobs.outcomes import Endings
+    from ..jobs.jobs import Ready
+    from ..jobs.outcomes import Endings, LastWords
     from ..options import ClaimStatus, PolicyRules, Start
-    from .dead_letters import DeadLetters
-    from .filling import Page
-    from .job_control import JobControl
+    from .job_control import DeadLetters, JobControl
+    from .queues import Page
     from .statistics import QueueStats
+
+# Claiming: the next jobs of a queue are handed out, each under a claim of its own.
+
+
+class Claimer:
+    """Hands out the jobs of one queue. All calls belong into the caller's transaction."""
+
+    def __init__(self, jobs: Jobs, claims: Claims, filler: Filler) -> None:
+        self._jobs = jobs
+        self._claims = claims
+        self._filler = filler
+
+    def take(
+        self, info: QueueInfo, who: tuple[str, str], limit: int, now_ms: int, lease_ms: int
+    ) -> list[Claim]:
+        """Claim up to `limit` jobs that may begin, for a group and instance, in order."""
+        if info.paused_at_ms is not None:
+            return []
+        most = info.policy.max_running
+        if most is not None:
+            limit = min(limit, most - self._claims.count_active(info, most))
+        taken = self._jobs.take(info, who[0], now_ms, limit) if limit > 0 else []
+        return [self._claim(info, who, row, now_ms, now_ms + lease_ms) for row in taken]
+
+    def _claim(
+        self, info: QueueInfo, who: tuple[str, str], ready: Ready, now_ms: int, until_ms: int
+    ) -> Claim:
+        seq, attempt, max_attempts, available_at_ms, key = ready
+        token = self._claims.add(info, seq, attempt, who, (available_at_ms, now_ms, until_ms))
+        message = self._filler.message(seq)
+        delivered(message, attempt, token)
+        return Claim(info.name, message, token, attempt, max_attempts, key, *who, now_ms, until_ms)
+
 
 #: The most jobs that one call claims: more would keep other writers waiting.
 MAX_CLAIMS = 1000
@@ -128,7 +158,7 @@ class Queue:
     @property
     def dead_letters(self) -> DeadLetters:
         """Its dead letters: find, requeue or drop them."""
-        from .dead_letters import DeadLetters
+        from .job_control import DeadLetters
 
         return DeadLetters(self)
 
@@ -422,3 +452,38 @@ class Queue:
         info = self.info = self._queues.get(self.name)
         self._filler.policy = info.policy
         return info  # not `self.info`: another thread may have read the queue since
+
+
+# Finding a claim again by its token, for workers that are no process of ours and keep only that.
+#
+# Nothing is held: whether the claim is still its worker's is checked where it is renewed or
+# ended.
+
+
+def claim_of(bus: Bus, token: int) -> tuple[Queue, Claim]:
+    """Return the claim with a token, and its queue.
+
+    Raises:
+        ClaimNotFound: there never was one.
+        SegmentMissing: its message is in a part of the archive that can't be read.
+    """
+    record = Claims.of(bus).get(token)
+    if record is None:
+        raise ClaimNotFound(f"there is no claim {token}; see 'bus job show'")
+    queue = Queue.open(bus, record.queue)
+    job = Jobs.of(bus).get(queue.info, record.seq)
+    message = bus.log.at(record.seq)
+    assert message is not None  # the log keeps every message, and claims are on messages
+    delivered(message, record.attempt, token)
+    return queue, Claim(
+        queue=record.queue,
+        message=message,
+        token=token,
+        attempt=record.attempt,
+        max_attempts=job.max_attempts,
+        dedupe_key=job.dedupe_key,
+        group=record.group,
+        instance=record.instance,
+        claimed_at_ms=record.claimed_at_ms,
+        lease_until_ms=record.lease_until_ms,
+    )

@@ -3,42 +3,259 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 
-from ...git.one_look import one_look
+from ...git.limited import one_look
 from ...git.repository import GitFailed
 from ...schema.errors import InvalidInput
 from ...schema.message.times import format_ts
-from ..records.task_table import TaskTable
-from ..steps.task_jobs import TaskJobs
-from .forecast import forecast_of_tasks, heads_of
-from .lookout import Lookout
-from .past import fold_at
-from .reserved import changed_by, compare
-from .waiting import (
-    Row,
-    Waiting,
-    of_approved,
-    of_clash,
-    of_dependencies,
-    of_failed,
-    of_jobs,
-    of_queues,
-    of_reserved,
-    of_tasks,
-    proposals,
-)
+from ...subscribers.jobs.errors import QueueNotFound
+from ...subscribers.queues.job_control import DeadLetters
+from ...subscribers.queues.queue import Queue
+from ...subscribers.queues.queues import Queues
+from ...subscribers.views import Views
+from ..records.task import lease_of_target
+from ..records.task_table import Landings, TaskTable
+from ..steps.messages import COMPLETIONS, QUEUES
+from ..steps.planning import STUCK, TaskJobs
+from .forecast import Lookout, changed_by, compare, forecast_of_tasks, heads_of
+from .proof import fold_at
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from typing import Any, Literal
 
     from ...bus.bus import Bus
+    from ...bus.heartbeats import Heartbeat
+    from ...bus.leases import Lease
     from ...schema.message.message import Message
+    from ..options import TaskState
     from ..records.task import Task
-    from ..steps.task_jobs import TaskJob
-    from .forecast import Clash
-    from .reserved import Changed, Reserved
+    from ..steps.planning import TaskJob
+    from .forecast import Changed, Clash, Reserved
+
+    #: The kinds of what waits for a person.
+    Kind = Literal[
+        "question",
+        "review",
+        "lost",
+        "paused",
+        "proposal",
+        "approved",
+        "failed",
+        "dead job",
+        "dependency",
+        "dead completion",
+        "unproven",
+        "conflict",
+        "reserved",
+    ]
+
+# Things that wait for a person: questions, reviews, and all that goes on only by an act of one.
+
+#: How many dead completions, and how many tasks that failed for good, are looked at.
+_MAX_DEAD = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A live task, and what is known of its worker.
+
+    Attributes:
+        task: the task.
+        held: the lease under which it is held, or None.
+        beat: the last beat of its worker, or None.
+    """
+
+    task: Task
+    held: Lease | None
+    beat: Heartbeat | None
+
+    def record(self, now_ms: int) -> dict[str, Any]:
+        """Return its JSON object."""
+        return {
+            **self.task.record(),
+            "since": format_ts(self.task.changed_at_ms),
+            "since_s": round(max(0, now_ms - self.task.changed_at_ms) / 1000, 1),
+            "held_until": None if self.held is None else format_ts(self.held.until_ms),
+            "heartbeat": None if self.beat is None else self.beat.record(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Something that waits for a person.
+
+    Attributes:
+        kind: what it is.
+        task: the name of the task, or None.
+        by: the agent that is to decide; None: anybody.
+        text: more, for people.
+        since_ms: since when, in epoch milliseconds; None: not known.
+    """
+
+    kind: Kind
+    task: str | None
+    by: str | None
+    text: str
+    since_ms: int | None
+
+    def record(self) -> dict[str, Any]:
+        """Return its JSON object."""
+        since = None if self.since_ms is None else format_ts(self.since_ms)
+        return {
+            "kind": self.kind,
+            "task": self.task,
+            "for": self.by,
+            "text": self.text,
+            "since": since,
+        }
+
+
+def of_tasks(rows: Sequence[Row], *, is_now: bool) -> Iterator[Waiting]:
+    """Yield what of live tasks waits for a person."""
+    for row in rows:
+        task = row.task
+        if task.unproven:
+            text = f"its row was lost, and made of messages; 'bus task confirm {task.task}'"
+            yield Waiting("unproven", task.task, None, text, task.changed_at_ms)
+        elif task.blocked is not None:
+            ends_ms = task.blocked.deadline_ms
+            ends = "" if ends_ms is None else f" (until {format_ts(ends_ms)})"
+            text = task.blocked.question + ends
+            yield Waiting("question", task.task, task.requester, text, task.blocked.since_ms)
+        elif task.state == "IN_REVIEW":
+            text = f"{task.branch} at {(task.head or '')[:12]}"
+            by = task.reviewer or task.requester
+            yield Waiting("review", task.task, by, text, task.changed_at_ms)
+        elif is_now and task.state == "WORKING" and row.held is None:
+            text = f"the lease of {task.worker} has run out; see 'bus task settle'"
+            yield Waiting("lost", task.task, None, text, task.changed_at_ms)
+
+
+def of_queues(bus: Bus) -> Iterator[Waiting]:
+    """Yield the queues of tasks that are held, and dead completions."""
+    there = {info.name: info for info in Queues(bus).list()}
+    for name in QUEUES:
+        if name in there and there[name].paused_at_ms is not None:
+            text = f"nothing is taken from queue {name}; see 'bus queue resume'"
+            yield Waiting("paused", None, None, text, there[name].paused_at_ms)
+    if COMPLETIONS in there:
+        yield from _dead_completions(bus)
+
+
+def _dead_completions(bus: Bus) -> Iterator[Waiting]:
+    dead = DeadLetters(Queue.open(bus, COMPLETIONS)).find()
+    for job in islice(dead, _MAX_DEAD):
+        task = _task_of_entry(bus, job.seq)
+        text = f"seq {job.seq}: {job.error or 'it could not be integrated'}; see 'bus dead list'"
+        yield Waiting("dead completion", task, None, text, job.ended_at_ms)
+
+
+def proposals(bus: Bus) -> Iterator[Waiting]:
+    """Yield the landings that were proposed, and are not decided."""
+    for landing in Landings.of(bus).undecided():
+        if landing.state == "proposed":
+            text = f"{landing.candidate[:12]} was proposed for {landing.target}"
+            yield Waiting("proposal", landing.task, None, text, landing.intended_at_ms)
+
+
+def of_clash(clash: Clash) -> Waiting:
+    """Return a pair that would not merge as something that waits."""
+    if clash.not_known is not None:
+        files = "".join(f" {file}" for file in clash.files)
+        text = f"not known whether it would merge with {clash.b}:{files}: {clash.not_known}"
+    else:
+        files = ", ".join(clash.files) or "no common ancestor"
+        text = f"would not merge with {clash.b}: {files}"
+    return Waiting("conflict", clash.a, None, text, None)
+
+
+def of_reserved(each: Reserved) -> Waiting:
+    """Return a changed file that another has reserved as something that waits."""
+    held = each.conflict.held
+    text = (
+        f"changes {each.conflict.path}, reserved by {held.agent} until {format_ts(held.until_ms)}"
+    )
+    return Waiting("reserved", each.task, held.agent, text, held.reserved_at_ms)
+
+
+def of_jobs(
+    rows: Sequence[Row], jobs: Sequence[TaskJob], live: Collection[str]
+) -> Iterator[Waiting]:
+    """Yield the jobs that nobody takes any more: dead ones, and those that tasks have lost.
+
+    Args:
+        rows: the live tasks.
+        jobs: those without a task.
+        live: the tasks of jobs that wait or run.
+    """
+    for job in jobs:
+        if job.state in STUCK:
+            yield Waiting("dead job", job.task, job.requester, job.note, job.since_ms)
+    for row in rows:
+        task = row.task
+        is_waiting = task.state == "ASSIGNED" and row.held is None and not task.unproven
+        if is_waiting and task.from_queue and task.task not in live:
+            text = (
+                f"no job of it is left to take; see 'bus dead list', or start {task.task} by hand"
+            )
+            yield Waiting("dead job", task.task, task.requester, text, task.changed_at_ms)
+
+
+def of_approved(bus: Bus, rows: Sequence[Row], held: Mapping[str, Lease]) -> Iterator[Waiting]:
+    """Yield the approved tasks that no integrator works on, of targets that none holds."""
+    entries = _entries_in_hand(bus)
+    for row in rows:
+        task = row.task
+        name = lease_of_target(task.repository, task.target)
+        is_free = task.state == "APPROVED" and not task.unproven and name not in held
+        if is_free and task.task not in entries:
+            text = f"no integrator works on {task.target}: run 'bus integrate --into {task.target}'"
+            yield Waiting("approved", task.task, None, text, task.changed_at_ms)
+
+
+def _entries_in_hand(bus: Bus) -> set[str | None]:
+    """Return the tasks whose entries are claimed, dead or proposed, which is told elsewhere."""
+    tasks = {landing.task for landing in Landings.of(bus).undecided()}
+    try:
+        queue = Queue.open(bus, COMPLETIONS)
+    except QueueNotFound:
+        return tasks
+    claimed = [claim.seq for claim in Views.of(bus).active_claims(queue.info)]
+    dead = (job.seq for job in islice(DeadLetters(queue).find(), _MAX_DEAD))
+    return tasks | {_task_of_entry(bus, seq) for seq in (*claimed, *dead)}
+
+
+def _task_of_entry(bus: Bus, seq: int) -> str | None:
+    message = bus.log.readable(seq)
+    payload = None if message is None else message.payload
+    named = payload.get("task") if isinstance(payload, dict) else None
+    return named if isinstance(named, str) else None
+
+
+def of_failed(bus: Bus) -> Iterator[Waiting]:
+    """Yield the newest tasks that failed for good, until they are cleaned."""
+    states: tuple[TaskState, ...] = ("FAILED",)
+    failed = [task for task in TaskTable.of(bus).find(states=states) if not task.cleaned_at_ms]
+    for task in failed[-_MAX_DEAD:]:
+        text = f"{task.reason or 'it failed for good'}; 'bus task clean {task.task}' ends this"
+        yield Waiting("failed", task.task, task.requester, text, task.changed_at_ms)
+
+
+def of_dependencies(bus: Bus, rows: Sequence[Row], jobs: Sequence[TaskJob]) -> Iterator[Waiting]:
+    """Yield what can never begin, since something that it depends on will not land."""
+    table = TaskTable.of(bus)
+    waiting: list[Task | TaskJob] = [row.task for row in rows if row.task.state == "ASSIGNED"]
+    waiting += [job for job in jobs if job.state not in STUCK]
+    for each in waiting:
+        for name in each.depends_on:
+            task = table.get(name)
+            if task is not None and task.state in ("CANCELLED", "FAILED"):
+                text = f"depends on {name}, which is {task.state}: cancel it, or spawn another"
+                yield Waiting("dependency", each.task, each.requester, text, task.changed_at_ms)
+
 
 #: How many of the newest heartbeats and changes of state are shown.
 MAX_CHANGES = 100

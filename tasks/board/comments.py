@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...git.branches.lines import Place, place_now, text_of
-from ...git.one_look import one_look
+from ...git.branches.repositories import LinePlace, line_at, place_now
+from ...git.limited import one_look
 from ...git.trusted import TrustedRepositories
 from ...schema.errors import InvalidInput, NotFound, shown
 from ...schema.message.names import check_agent
 from ...schema.message.times import format_ts
 from ..steps.messages import told
 from ..steps.tasks import Tasks
-from .forecast import heads_of
-from .lookout import Lookout
+from .forecast import Lookout, heads_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,10 +49,10 @@ class Comment:
     by: str
     attempt: int
     commit: str
-    place: Place
+    place: LinePlace
     text: str
     words: str
-    now: Place | None
+    now: LinePlace | None
 
     def record(self) -> dict[str, Any]:
         """Return its JSON object."""
@@ -72,7 +71,7 @@ class Comment:
         }
 
 
-def place_in(text: str) -> Place:
+def place_in(text: str) -> LinePlace:
     """Return the place that FILE:LINE names.
 
     Raises:
@@ -81,10 +80,10 @@ def place_in(text: str) -> Place:
     file, colon, line = text.rpartition(":")
     if not (file and colon and line.isascii() and line.isdecimal() and 0 < len(line) < 10):
         raise InvalidInput(f"give FILE:LINE, such as src/app.py:12, not {shown(text)}")
-    return Place(file, int(line))
+    return LinePlace(file, int(line))
 
 
-def comment(bus: Bus, name: str, place: Place, words: str, *, agent: str) -> Comment:
+def comment(bus: Bus, name: str, place: LinePlace, words: str, *, agent: str) -> Comment:
     """Publish a comment on a line of a task to its worker, and return it.
 
     The line is that of the commit that is done, or else of the newest on the branch.
@@ -109,7 +108,7 @@ def comment(bus: Bus, name: str, place: Place, words: str, *, agent: str) -> Com
     head = _head_of(task, Lookout(bus))
     if head is None:
         raise NotFound(f"branch {task.branch} of task {name!r} is not there; see 'bus task show'")
-    text = text_of(repository, head, place)
+    text = line_at(repository, head, place)
     if text is None:
         raise NotFound(f"{shown(place.file)} has no line {place.line} at {head[:12]}")
     mail = told(
@@ -151,14 +150,14 @@ def _head_of(task: Task, lookout: Lookout) -> str | None:
     return heads_of([task], lookout).get(task.repository, {}).get(task.task)
 
 
-def _now(repository: SealedRepository, each: Comment, head: str) -> Place | None:
+def _now(repository: SealedRepository, each: Comment, head: str) -> LinePlace | None:
     (commit,) = repository.commits([each.commit])
     if commit is None:  # nobody keeps it any more
         return None
     return place_now(repository, commit, head, each.place)
 
 
-def _comment(message: Message, now: Place | None) -> Comment | None:
+def _comment(message: Message, now: LinePlace | None) -> Comment | None:
     """Return the comment that a message is; None where some program wrote another form."""
     payload = message.payload
     try:
@@ -169,7 +168,7 @@ def _comment(message: Message, now: Place | None) -> Comment | None:
             message.from_agent,
             int(payload["attempt"]),
             str(payload["commit"]),
-            Place(str(payload["file"]), int(payload["line"])),
+            LinePlace(str(payload["file"]), int(payload["line"])),
             str(payload["text"]),
             str(payload["comment"]),
             now,

@@ -5,16 +5,17 @@ A pair of commits is merged once: what came of it is kept in the bus.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 
-from ...git.branches.forecast import NotKnown, conflicts
-from ...git.sealed import sealed_around
+from ...git.branches.forecast import NotKnown, changed_files, conflicts
+from ...git.repository import CommandFailed, GitFailed
+from ...git.sealed import SealedRepository, sealed_around
+from ...git.trusted import NotTrusted, TrustedRepositories
 from ...schema.errors import BusBusy, NotFound, ReadOnlyBackup, shown
-from ..records.forecasts import Forecasts
-from ..records.task_table import TaskTable
-from .lookout import Lookout
+from ..records.task_table import Forecasts, TaskTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,10 +23,54 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...bus.bus import Bus
+    from ...bus.reservations.reservations import Conflict
     from ...git.branches.forecast import Forecast
-    from ...git.sealed import SealedRepository
-    from ..records.forecasts import Pair
     from ..records.task import Task
+    from ..records.task_table import Pair
+
+    #: The changed files of tasks, by the names of these.
+    Changed = Mapping[str, tuple[str, ...]]
+
+# A look into the repositories of tasks, as far as git may be started in them.
+
+
+class Lookout:
+    """Looks into the repositories of the tasks of a bus; nothing of a repository is run.
+
+    Args:
+        bus: an open bus.
+
+    Attributes:
+        not_looked_into: why it is not looked into a repository, by its name in the rows.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._trusted = TrustedRepositories(bus.layout.directory)
+        self.not_looked_into: dict[str, str] = {}
+
+    def into(self, repository: str) -> SealedRepository | None:
+        """Return a repository to look into; None where it is gone, or may not be looked into.
+
+        Args:
+            repository: as a row names it.
+
+        Raises:
+            GitFailed: git is not installed, or can't read it.
+        """
+        try:
+            return self._trusted.sealed(repository)
+        except NotTrusted as error:
+            self.not_looked_into[repository] = str(error)
+            return None
+        except GitFailed:
+            if os.path.isdir(repository):
+                raise
+            return None
+
+    def problem(self) -> str | None:
+        """Return why it is not looked into some repositories; None where there are none."""
+        return "; ".join(self.not_looked_into.values()) or None
+
 
 #: The states in which the commit that a task is about is pinned.
 _PINNED = ("IN_REVIEW", "APPROVED")
@@ -177,3 +222,81 @@ def _key(one: str, other: str) -> Pair:
 def _text(name: str) -> str:
     """Return a name as text, where it may have bytes that are none."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+# The files that tasks change on their branches, and that others have reserved.
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """A file that a task changes, and that another agent has reserved.
+
+    Attributes:
+        task: the name of the task.
+        conflict: the file, and the reservation.
+    """
+
+    task: str
+    conflict: Conflict
+
+    def record(self) -> dict[str, Any]:
+        """Return its JSON object."""
+        path = self.conflict.path.encode(errors="backslashreplace").decode()
+        return {"task": self.task, "path": path, "held": self.conflict.held.record()}
+
+
+def reserved_by_others(
+    bus: Bus, tasks: Iterable[Task], lookout: Lookout | None = None
+) -> list[Reserved]:
+    """Return the files that tasks change on their branches and that others have reserved.
+
+    A path counts from the root of its repository, as for the guard.
+
+    Args:
+        bus: an open bus.
+        tasks: the tasks.
+        lookout: looks into the repositories, and notes those into which it may not.
+
+    Raises:
+        GitFailed: git is not installed.
+    """
+    tasks = list(tasks)
+    return compare(bus, tasks, changed_by(tasks, lookout or Lookout(bus)))
+
+
+def changed_by(tasks: Iterable[Task], lookout: Lookout) -> Changed:
+    """Return the files that each task changes on its branch since that left its target."""
+    tasks = list(tasks)
+    found: dict[str, tuple[str, ...]] = {}
+    for folder, heads in heads_of(tasks, lookout).items():
+        repository = lookout.into(folder)
+        if repository is None:
+            continue
+        here = [task for task in tasks if task.task in heads and task.repository == folder]
+        targets = repository.commits([f"refs/heads/{task.target}" for task in here])
+        bases = repository.commits([task.base for task in here])
+        # A target that is gone: then since the branch began.
+        begun = {
+            task.task: target or base
+            for task, target, base in zip(here, targets, bases, strict=True)
+        }
+        here = [task for task in here if begun[task.task]]
+        try:
+            changes = changed_files(
+                repository, [(begun[task.task] or "", heads[task.task]) for task in here]
+            )
+        except CommandFailed:  # an object is missing
+            continue
+        for task, changed in zip(here, changes, strict=True):
+            found[task.task] = tuple(sorted(changed))
+    return found
+
+
+def compare(bus: Bus, tasks: Iterable[Task], changed: Changed) -> list[Reserved]:
+    """Return which of the changed files of tasks others have reserved."""
+    return [
+        Reserved(task.task, conflict)
+        for task in tasks
+        if task.task in changed
+        for conflict in bus.reservations.against(changed[task.task], task.worker)
+    ]

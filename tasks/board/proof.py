@@ -1,4 +1,4 @@
-"""A landing proof: one record of how a task became a commit, from the request to the outcome.
+"""The past of tasks: the board at an earlier time, and the proof of a landing.
 
 It is made of the messages of the log up to the one that says COMPLETED, and of git, so that it can
 be made again at any time and compared.
@@ -7,20 +7,22 @@ be made again at any time and compared.
 from __future__ import annotations
 
 import hashlib
+import heapq
 import hmac
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 
-from ...bus.trust.keys import Keyring
-from ...bus.trust.signing import sign
-from ...git.repository import GitFailed
+from ...bus.log.append import Imports
+from ...bus.signing import Keyring, sign
+from ...bus.verification import Counts, SignatureCheck
+from ...git.repository import CommandFailed, GitFailed
 from ...git.sealed import sealed_around
-from ...schema.errors import Refused
+from ...git.trusted import TrustedRepositories
+from ...schema.errors import NotFound, Refused
 from ...schema.message.canonical_json import encode
 from ...schema.message.times import format_ts
-from ..records.task_table import TaskTable
-from ..steps.errors import TaskNotFound
-from ..steps.messages import QUEUES, REQUESTS, STATE_CHANGE
-from .proof_checks import problems_of
+from ..records.task_table import Landings, TaskTable
+from ..steps.messages import FOLDED, QUEUES, REQUESTS, STATE_CHANGE, Fold, TaskNotFound, fold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,8 +30,305 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...bus.bus import Bus
+    from ...git.repository import Repository
     from ...schema.message.message import Message
     from ..records.task import Task
+
+# The tasks as they were at any place of the log: the sum of the messages up to it.
+
+
+def fold_at(bus: Bus, seq: int | None = None) -> Fold:
+    """Return the tasks as they were when a message was the newest; None: as they are.
+
+    Raises:
+        SegmentMissing: a part of the archive that is needed can't be read.
+    """
+    return Fold().add_all(messages_of_tasks(bus, seq))
+
+
+def seq_at(bus: Bus, at_ms: int) -> int:
+    """Return the seq of the newest change of a task at a time, in epoch milliseconds; 0: none.
+
+    Raises:
+        NotFound: that time has yet to come.
+    """
+    if at_ms > bus.now_ms():
+        raise NotFound("that time has yet to come; give a seq or a time of the past")
+    seqs = [message.seq for message in messages_of_tasks(bus) if message.ts_ms <= at_ms]
+    return max(seqs, default=0)
+
+
+def messages_of_tasks(bus: Bus, upto_seq: int | None = None) -> Iterator[Message]:
+    """Yield the messages that make the tasks, in order."""
+    return heapq.merge(
+        *(bus.read(type=type, upto_seq=upto_seq) for type in FOLDED), key=attrgetter("seq")
+    )
+
+
+# The table of tasks against what the log says: a row that is there is never made of messages.
+#
+# Anybody can publish a message of any form. So the log only shows: rows that are lost come back
+# from it as unproven, until a person confirms each.
+
+#: The errors of reading a row that no program of ours has stored.
+_NONSENSE = (LookupError, TypeError, ValueError)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The difference between the table and the messages.
+
+    Attributes:
+        count: how many tasks there are.
+        lost: the tasks that the log tells of, and whose rows are missing or can't be read, as the
+            messages make them: unproven.
+        unknown: the names of rows of which the log lacks the beginning, or the newest messages.
+        differs: the names of rows that say something else than the messages.
+        foreign: the messages that are no step of a task: its row stands without them.
+    """
+
+    count: int
+    lost: tuple[Task, ...]
+    unknown: tuple[str, ...]
+    differs: tuple[str, ...]
+    foreign: tuple[Message, ...]
+
+
+def difference(bus: Bus) -> Difference:
+    """Compare the whole table with all messages.
+
+    The tasks of another bus, whose log was imported, have no rows here, and are left out.
+
+    Raises:
+        SegmentMissing: a part of the archive can't be read.
+    """
+    messages = list(messages_of_tasks(bus))
+    own, whole = fold(_without_imports(bus, messages)), fold(messages)
+    table, newest = TaskTable.of(bus), bus.log.newest_seq()
+    names = table.names()
+    lost, unknown, differs = [], [], []
+    foreign = {message.seq: message for message in own.foreign}
+    for name in sorted({*names, *own.tasks}):
+        stored = _stored(table, name)
+        sums = [each.tasks[name] for each in (own, whole) if name in each.tasks]
+        if stored is None:
+            lost += [replace(task, unproven=True) for task in sums[:1]]
+            unknown += [] if sums else [name]
+        elif not any(is_same(stored, task) for task in sums):
+            if (contrary := _contrary(stored, messages)) is not None:
+                foreign |= {message.seq: message for message in contrary}
+            elif not sums or sums[-1].last_seq < stored.last_seq <= newest:
+                unknown.append(name)
+            else:
+                differs.append(name)
+    in_order = tuple(foreign[seq] for seq in sorted(foreign))
+    return Difference(len(names), tuple(lost), tuple(unknown), tuple(differs), in_order)
+
+
+def is_same(stored: Task, told: Task) -> bool:
+    """Whether a row says what the messages of its task say, but for what none of them tells."""
+    as_told = replace(told, cleaned_at_ms=stored.cleaned_at_ms, unproven=stored.unproven)
+    return as_told == stored
+
+
+def _contrary(stored: Task, messages: list[Message]) -> list[Message] | None:
+    """Return the messages about a task without which the log says what its row says.
+
+    Those after the newest step are no steps; of those before, one may be forged. None: it says
+    something else without any one of them, and nobody can tell which are the steps.
+    """
+    own = [each for each in messages if task_of(each) == stored.task]
+    later = [each for each in own if each.seq > stored.last_seq and each.type == STATE_CHANGE]
+    rest = [each for each in own if each not in later]
+    for forged in (None, *rest[1:]):
+        steps = fold(each for each in rest if each is not forged)
+        told = steps.tasks.get(stored.task)
+        if told is not None and is_same(stored, told):
+            return [*steps.foreign, *([] if forged is None else [forged]), *later]
+    return None
+
+
+def task_of(message: Message) -> object:
+    """Return the task that a message says it is about; None: it says none."""
+    return message.payload.get("task") if isinstance(message.payload, dict) else None
+
+
+def _without_imports(bus: Bus, messages: list[Message]) -> list[Message]:
+    spans = Imports.of(bus).spans()
+    return [
+        each for each in messages if not any(first <= each.seq <= last for first, last in spans)
+    ]
+
+
+def store_unproven(bus: Bus, lost: tuple[Task, ...]) -> None:
+    """Store tasks whose rows are lost as their messages tell of them, for people to confirm.
+
+    The triggers of the table refuse that: it is for repairs, which switch them off.
+    """
+    table = TaskTable.of(bus)
+    for task in lost:
+        table.put(replace(task, unproven=True))
+
+
+def _stored(table: TaskTable, name: str) -> Task | None:
+    try:
+        return table.get(name)
+    except _NONSENSE:
+        return None
+
+
+# The checks of a landing: whether log, table and git agree about it.
+
+
+def problems_of(bus: Bus, evidence: Evidence) -> list[str]:
+    """Return what does not agree about a landing; empty where all does."""
+    return [
+        *_with_table(evidence),
+        *_with_landings(bus, evidence),
+        *_with_review(evidence),
+        *_with_integration(evidence),
+        *_with_git(bus, evidence),
+        *_with_signatures(bus, evidence),
+    ]
+
+
+def _with_table(evidence: Evidence) -> Iterator[str]:
+    folded = fold(evidence.messages)
+    for message in folded.foreign:
+        yield f"message {message.seq} from {message.from_agent} is no step of this task"
+    summed = folded.tasks.get(evidence.task.task)
+    if summed is None:
+        yield "the log does not have the beginning of this task"
+    elif not is_same(evidence.task, summed):
+        yield "the messages of this task do not add up to what the table says"
+    if evidence.task.unproven:
+        yield "the task is unproven: its row was made of messages, and nobody confirmed it"
+
+
+def _with_landings(bus: Bus, evidence: Evidence) -> Iterator[str]:
+    """The messages of an integrator are believed where its row, in the same transaction, is there.
+
+    Anybody can publish messages of their types.
+    """
+    task = evidence.task
+    rows = [
+        each
+        for each in Landings.of(bus).of_task(task.task)
+        if (each.attempt, each.candidate, each.state) == (task.attempt, task.commit_id, "landed")
+    ]
+    if not rows:
+        yield "no integrator has recorded that this commit landed"
+    intents = {each.seq for each in _of_last(evidence, "integration_intent")}
+    if rows and not any(each.seq in intents for each in rows):
+        yield "the log does not have the intent that the integrator recorded"
+
+
+def _with_review(evidence: Evidence) -> Iterator[str]:
+    task = evidence.task
+    if task.review == "none":
+        return
+    approvals = [
+        message
+        for message in _of_last(evidence, "review_result")
+        if message.payload.get("result") == "approved"
+    ]
+    if not approvals:
+        yield "no approval of the last attempt is on record"
+    elif task.review == "other" and (
+        task.worker in _approvers(evidence)
+        or all(each.from_agent == task.worker for each in approvals)
+    ):
+        yield f"only its worker {task.worker} has approved it"
+
+
+def _approvers(evidence: Evidence) -> set[str]:
+    """Return who made the last attempt APPROVED: by the steps, whatever reviews say."""
+    foreign = {message.seq for message in fold(evidence.messages).foreign}
+    return {
+        message.from_agent
+        for message in _of_last(evidence, STATE_CHANGE)
+        if message.payload.get("to") == "APPROVED" and message.seq not in foreign
+    }
+
+
+def _with_integration(evidence: Evidence) -> Iterator[str]:
+    commit = evidence.task.commit_id
+    intents = _of_last(evidence, "integration_intent")
+    intent = next((each for each in intents if each.payload.get("candidate") == commit), None)
+    if intent is None:
+        yield "no intent of an integrator for this commit is on record"
+        return
+    outcomes = _of_last(evidence, "integration_outcome")
+    if not any(
+        each.seq > intent.seq
+        and (each.payload.get("outcome"), each.payload.get("commit")) == ("landed", commit)
+        for each in outcomes
+    ):
+        yield "no outcome says that this commit has landed"
+    # Of a batch the last commit was checked; a check that is known to be flaky is run once more.
+    checked = (commit, intent.payload.get("moves_to", commit))
+    last: dict[str, Any] = {}
+    for check in _of_last(evidence, "check_result"):
+        if check.seq < intent.seq and check.payload.get("candidate", commit) in checked:
+            last[str(check.payload.get("command"))] = check.payload.get("exit")
+    for command, code in last.items():
+        if code != 0:
+            yield f"the check {command!r} ended with {code}, and the commit landed all the same"
+
+
+def _with_git(bus: Bus, evidence: Evidence) -> Iterator[str]:
+    task = evidence.task
+    try:
+        git = TrustedRepositories(bus.layout.directory).sealed(task.repository)
+        yield from _with_repository(git, task, evidence)
+    except GitFailed as error:
+        yield f"git: {error}"
+
+
+def _with_repository(repository: Repository, task: Task, evidence: Evidence) -> Iterator[str]:
+    commit, target = task.commit_id or "", f"refs/heads/{task.target}"
+    known, tip = repository.commits([commit, target])
+    if known != commit:
+        yield f"git has no commit {commit}"
+        return
+    tree = repository.run("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
+    for intent in _of_last(evidence, "integration_intent"):
+        says = intent.payload
+        if says.get("candidate") == commit and says.get("tree", tree) != tree:
+            yield f"git has another tree at {commit} than the one that was checked"
+    if tip is None:
+        yield f"git has no branch {task.target}"
+    elif not _contains(repository, tip, commit):
+        yield f"branch {task.target} does not have {commit}"
+
+
+def _contains(repository: Repository, tip: str, commit: str) -> bool:
+    try:
+        repository.run("merge-base", "--is-ancestor", commit, tip)
+    except CommandFailed as error:
+        if error.code != 1:
+            raise
+        return False
+    return True
+
+
+def _with_signatures(bus: Bus, evidence: Evidence) -> Iterator[str]:
+    check = SignatureCheck(Keyring(), Counts(), strict=False, earlier=lambda agent: ())
+    for message in evidence.messages:
+        problem = check.of(message)
+        if problem is not None:
+            yield problem.text
+
+
+def _of_last(evidence: Evidence, type: str) -> list[Message]:
+    """Return the messages of a type about the last attempt."""
+    return [
+        message
+        for message in evidence.of_types(type)
+        if isinstance(message.payload, dict)
+        and message.payload.get("attempt", evidence.task.attempt) == evidence.task.attempt
+    ]
+
 
 #: The version of the form.
 FORM = "ackbus-landing-proof-1"

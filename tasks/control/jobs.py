@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from ...schema.errors import InvalidInput, NotFound
+from dataclasses import dataclass
+
+from ...schema.errors import InvalidInput, NotFound, shown
 from ...schema.message.times import format_ts
 from ...subscribers.jobs import jobs as states
 from ...subscribers.jobs.claims import Outcome
-from ...subscribers.jobs.work_headers import work_headers
+from ...subscribers.jobs.jobs import RUNNING
+from ...subscribers.jobs.policy import work_headers
+from ...subscribers.queues.clock_back import ClockBack
+from ...subscribers.queues.job_control import JobControl
 from ...subscribers.views import Views
-from ..records.aliases import priority_of
-from ..records.entry import Entry
-from ..records.estimates import Budgets, eta_ms
-from ..records.job_output import JobOutput
-from ..records.worker_details import Workers
+from ..records.entry import Budgets, Entry, eta_ms, priority_of
+from ..records.worker_details import KEPT_MS, JobOutput, Workers
 from ..steps.messages import JOBS
-from .client_values import json_or_none, text_of
-from .entries import Entries, failed, json_text
-from .events import nobody
-from .job_schema import KIND, check_job
-from .requests import required
+from .entries import Entries, failed, is_by_door, json_or_none, json_text, text_of
+from .requests import nobody, required
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +25,73 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...bus.bus import Bus
-    from ..records.job_output import StoredLine
-    from .events import Tell
+    from ...bus.heartbeats import Heartbeat
+    from ...subscribers.views import ActiveClaim
+    from ..records.worker_details import StoredLine
+    from .requests import Tell
+
+# The strict form of a job that changes files, version 2: a fault names its field.
+
+#: The kind of job that has this form, and the version of it.
+KIND, VERSION = "task.execute", 2
+
+LANES = ("deterministic", "worker")
+
+#: The budgets that a plan may have.
+_BUDGETS = ("queueWaitBudgetMs", "executionBudgetMs", "finalizationBudgetMs")
+
+
+def check_params(params: Mapping[str, object]) -> None:
+    """Refuse the params of a job that do not have the form.
+
+    Raises:
+        InvalidInput: the first field that is wrong is named, from `params` on.
+    """
+    if params.get("schemaVersion") != VERSION or params.get("schemaVersion") is True:
+        raise _wrong("schemaVersion", f"{VERSION}", params.get("schemaVersion"))
+    if params.get("lane") not in LANES:
+        raise _wrong("lane", " or ".join(LANES), params.get("lane"))
+    _check_text("instruction", params.get("instruction"))
+    planning = params.get("planning")
+    if not isinstance(planning, dict):
+        raise _wrong("planning", "an object", planning)
+    _check_text("planning.intent", planning.get("intent"))
+    if not isinstance(planning.get("scope"), dict):
+        raise _wrong("planning.scope", "an object", planning.get("scope"))
+    _check_texts("planning.acceptanceCriteria", planning.get("acceptanceCriteria"))
+    if planning.get("validationSteps") != []:
+        _check_texts("planning.validationSteps", planning.get("validationSteps"))
+    for name in _BUDGETS:
+        budget = planning.get(name, 1)
+        if isinstance(budget, bool) or not isinstance(budget, int | float) or not budget > 0:
+            raise _wrong(f"planning.{name}", "a positive number", budget)
+
+
+def check_job(kind: str, params: Mapping[str, object]) -> None:
+    """Refuse a job of the kind that says a version and does not have its form.
+
+    Raises:
+        InvalidInput: as for `check_params`.
+    """
+    if kind == KIND and "schemaVersion" in params:
+        check_params(params)
+
+
+def _check_text(field: str, value: object) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise _wrong(field, "text with something in it", value)
+
+
+def _check_texts(field: str, value: object) -> None:
+    if not isinstance(value, list) or not value:
+        raise _wrong(field, "a list of texts, with one at least", value)
+    for number, each in enumerate(value):
+        _check_text(f"{field}[{number}]", each)
+
+
+def _wrong(field: str, wanted: str, found: object) -> InvalidInput:
+    return InvalidInput(f"params.{field} must be {wanted}, not {shown(found)}")
+
 
 #: The sender of the event that a job has failed.
 TELLER = "server:job-fail-hook"
@@ -251,3 +315,140 @@ def _planned(params: Mapping[str, Any], name: str) -> object:
 
 def _text(value: object) -> str | None:
     return value.strip() or None if isinstance(value, str) else None
+
+
+# The sweep: jobs whose workers have shown no sign of life are taken from them.
+#
+# It looks after claims by PushPals' door alone, whose clients renew none; all others have leases.
+
+#: How long a claimed job may show no activity, in milliseconds.
+STALE_AFTER_MS = 120_000
+
+#: By how much more than that a busy worker's budget counts at most.
+_GRACE = 5
+
+#: How often a sweep looks at most, in milliseconds.
+EVERY_MS = 5_000
+
+#: How many jobs one sweep recovers unless asked otherwise, and at most.
+RECOVERED, MAX_RECOVERED = 100, 500
+
+#: Why a job failed that was taken from its worker.
+STALE = "Job auto-failed after stale worker claim"
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A job that was taken from its worker.
+
+    Attributes:
+        job: its id.
+        worker: who had it.
+        status: what became of it: `failed`, or `pending` where it did not come by the door.
+        detail: what the sweep went by.
+    """
+
+    job: str
+    worker: str
+    status: str
+    detail: str
+
+
+class Sweep:
+    """Looks for jobs that are claimed and show no activity.
+
+    Args:
+        bus: an open bus.
+        jobs: the queue.
+        stale_after_ms: how long a job may show none.
+    """
+
+    def __init__(self, bus: Bus, jobs: JobQueue, *, stale_after_ms: int = STALE_AFTER_MS) -> None:
+        self._bus = bus
+        self._jobs = jobs
+        self._stale_after_ms = stale_after_ms
+        self._looked_at_ms: int | None = None
+        self._clock = ClockBack(bus)
+
+    def when_due(self) -> list[Recovered]:
+        """Run, unless this has within the last 5,000 ms; old output of jobs goes as well."""
+        now_ms = self._bus.now_ms()
+        if self._looked_at_ms is not None and 0 <= now_ms - self._looked_at_ms < EVERY_MS:
+            return []
+        self._looked_at_ms = now_ms
+        self._clock.look()
+        found = self.run()
+        self._jobs.output.prune(now_ms - KEPT_MS)
+        return found
+
+    def run(self, limit: int = RECOVERED) -> list[Recovered]:
+        """Take the jobs that are stale from their workers, and tell their sessions of failures.
+
+        One transaction for each; none when nothing is stale.
+
+        Args:
+            limit: how many at most, 1 to 500.
+        """
+        most = min(max(1, limit), MAX_RECOVERED)
+        found: list[Recovered] = []
+        for claim in Views.of(self._bus).active_claims(self._jobs.entries.queue.info):
+            if len(found) == most:
+                break
+            if is_by_door(claim.instance) and self._why(claim) is not None:
+                with self._bus.transaction():
+                    recovered = self._recover(claim)
+                found += [] if recovered is None else [recovered]
+        return found
+
+    def _recover(self, claim: ActiveClaim) -> Recovered | None:
+        detail = self._why(claim)  # it may have shown activity since
+        entry = self._jobs.entries.at(claim.seq)
+        if detail is None or entry.job.state != RUNNING:
+            return None
+        control = JobControl(self._jobs.entries.queue)
+        control.lose(claim.seq, f"{STALE}: {detail}")
+        ended = self._jobs.entries.at(claim.seq)
+        self._bus.heartbeats.mark(claim.group, "error")
+        if ended.is_over_badly:
+            self._jobs.tell_failure(ended)
+        return Recovered(ended.id, claim.group, ended.status, detail)
+
+    def _why(self, claim: ActiveClaim) -> str | None:
+        """Return what shows that a claimed job is stale, for people; None where it is not."""
+        now_ms, stale_ms = self._bus.now_ms(), self._stale_after_ms
+        progress = self._jobs.output.progress(claim.seq)
+        active_at_ms = max(claim.claimed_at_ms, progress.active_at_ms if progress else 0)
+        if now_ms - active_at_ms < stale_ms:
+            return None
+        entry = self._jobs.entries.at(claim.seq)
+        beat = self._bus.heartbeats.get(claim.group)
+        seen_at_ms = active_at_ms
+        if beat is not None and beat.status == "working" and beat.task == entry.id:
+            stale_ms = _with_grace(entry, stale_ms)
+            seen_at_ms = max(active_at_ms, beat.ts_ms)
+        if now_ms - seen_at_ms < stale_ms:
+            return None
+        return _detail(claim, beat, active_at_ms, now_ms, stale_ms)
+
+
+def _with_grace(entry: Entry, stale_ms: int) -> int:
+    """Return how long a job whose worker says that it is at it may show no sign of life."""
+    budgets = Budgets.of(entry.payload(), entry.job.priority)
+    whole_ms = budgets.execution_ms + budgets.finalization_ms
+    return max(stale_ms, min(whole_ms, _GRACE * stale_ms))
+
+
+def _detail(
+    claim: ActiveClaim, beat: Heartbeat | None, active_at_ms: int, now_ms: int, stale_ms: int
+) -> str:
+    last = "none" if beat is None else format_ts(beat.ts_ms)
+    return "; ".join(
+        (
+            f"worker={claim.group}",
+            f"workerStatus={'missing' if beat is None else beat.status}",
+            f"lastHeartbeat={last}",
+            f"activityAt={format_ts(active_at_ms)}",
+            f"activityAgeMs={now_ms - active_at_ms}",
+            f"staleAfterMs={stale_ms}",
+        )
+    )

@@ -1,29 +1,49 @@
-"""Requests: what people ask for, waiting for a planner."""
+"""Requests, which wait for a planner; and completions, which wait for an integrator."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 from ...bus.own_answers import first_answered_before
 from ...schema.errors import InvalidInput
 from ...schema.message.reply_types import ReplyTypes
 from ...subscribers.jobs.claims import Outcome
-from ...subscribers.jobs.job_replies import answer_to
-from ..records.aliases import priority_of
-from ..records.entry import Entry
-from ..records.estimates import Budgets, eta_ms
-from ..steps.messages import QUEUES, REQUESTS
-from .client_values import json_or_none, text_of
-from .entries import Entries, failed, json_text
-from .events import nobody
+from ...subscribers.jobs.outcomes import answer_to
+from ..records.entry import Budgets, Entry, eta_ms, priority_of
+from ..steps.messages import COMPLETIONS, QUEUES, REQUESTS
+from ..steps.worker_steps import KeptHeads
+from .entries import Entries, failed, json_or_none, json_text, text_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
     from ...bus.bus import Bus
-    from .events import Tell
+
+# Events of sessions, as the control plane tells them.
+
+
+class Tell(Protocol):
+    """Stores an event of a session, in the caller's transaction."""
+
+    def __call__(
+        self, session: str, type: str, payload: Mapping[str, Any], sender: str, about: str | None, /
+    ) -> None:
+        """Store an event; a session that is not there is told nothing.
+
+        Args:
+            session: its id.
+            type, payload: of the event.
+            sender: who tells it.
+            about: the id of the request, job or completion that it is about.
+        """
+
+
+def nobody(
+    session: str, type: str, payload: Mapping[str, Any], sender: str, about: str | None
+) -> None:
+    """Tell nobody: for callers without sessions."""
+
 
 _log = logging.getLogger("ackbus.tasks")
 
@@ -173,3 +193,99 @@ def _prompt(entry: Entry) -> str | None:
 
 def _budget(entry: Entry) -> int:
     return Budgets.of(entry.payload(), entry.job.priority).queue_wait_ms
+
+
+# Completions: the commits of finished jobs, waiting for an integrator.
+
+#: The fields that a completion may have besides those that it must.
+_OPTIONAL = ("commitSha", "branch", "prTitle", "prBody")
+
+
+class Completions:
+    """The queue of completions: the oldest first.
+
+    Args:
+        bus: an open bus.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self.entries = Entries(bus, COMPLETIONS)
+        self._heads = KeptHeads(bus)
+
+    def enqueue(
+        self,
+        body: Mapping[str, Any],
+        *,
+        agent: str | None = None,
+        trace: Mapping[str, str] | None = None,
+    ) -> str:
+        """Publish a completion in the conversation of its job, and return its id.
+
+        Raises:
+            InvalidInput: job, session or message is missing.
+            GitFailed: as for `keep_head`.
+        """
+        job, session, message = required(body, "jobId", "sessionId", "message")
+        texts = {name: text_of(body.get(name)) for name in _OPTIONAL}
+        more = {name: text for name, text in texts.items() if text}
+        self.keep_head(body)
+        payload = {"jobId": job, "sessionId": session, "message": message, **more}
+        entry, _ = self.entries.add(payload, agent=agent, parent=job, trace=trace)
+        return entry.id
+
+    def keep_head(self, body: Mapping[str, Any]) -> None:
+        """Give the commit that a completion names a ref, where a trusted repository has it.
+
+        `enqueue` does so too, but within a transaction, in which git may not run. Safe to repeat.
+
+        Raises:
+            GitFailed: git, or a hook of the repository, refuses the ref.
+        """
+        self._heads.keep_asked(text_of(body.get("commitSha")))
+
+    def claim(self, agent: str) -> tuple[dict[str, Any], int] | None:
+        """Claim the oldest completion: its row, and the token of the claim; None without one."""
+        entry = self.entries.claim(agent)
+        if entry is None or entry.claim is None:
+            return None
+        return completion_row(entry), entry.claim.token
+
+    def processed(self, id: str, *, agent: str | None = None) -> Entry:
+        """End a claimed completion: its commit is in the target.
+
+        Raises:
+            NotClaimed: it is not claimed.
+        """
+        ended = self.entries.end(id, Outcome(), agent=agent)
+        self._heads.drop_asked(ended.text("commitSha"))
+        return ended
+
+    def fail(self, id: str, error: object = None, *, agent: str | None = None) -> Entry:
+        """End a claimed completion for good: its commit is not in the target.
+
+        Raises:
+            NotClaimed: it is not claimed.
+        """
+        return self.entries.end(id, failed(text_of(error)), agent=agent)
+
+
+def completion_row(entry: Entry) -> dict[str, Any]:
+    """Return a completion by the names of PushPals' columns."""
+    times, failure, branch = entry.times(), entry.failure(), entry.text("branch")
+    return {
+        "id": entry.id,
+        "jobId": entry.text("jobId") or entry.text("task"),
+        "sessionId": entry.session,
+        "commitSha": entry.text("commitSha") or entry.text("head"),
+        "branch": branch,
+        "message": entry.text("message") or (None if branch is None else f"Merge {branch}"),
+        "prTitle": entry.text("prTitle"),
+        "prBody": entry.text("prBody"),
+        "status": entry.status,
+        "pusherId": entry.holder,
+        "error": None if failure is None else entry.job.error or failure["message"],
+        "completedAt": times["completedAt"],
+        "failedAt": times["failedAt"],
+        "createdAt": times["createdAt"],
+        "updatedAt": times["updatedAt"],
+    }

@@ -12,13 +12,12 @@ from ...schema.message.draft import Draft
 from ...subscribers.jobs.claims import Outcome
 from ...subscribers.jobs.errors import ClaimLost
 from ...subscribers.jobs.jobs import FAILED
-from ..records.landings import Landing, Landings
-from ..steps.errors import TaskNotFound, WrongTaskState
-from ..steps.messages import TASKS
+from ..control.sessions import Sessions
+from ..records.task_table import Landing, Landings
+from ..steps.messages import TASKS, TaskNotFound, WrongTaskState
 from ..steps.tasks import Tasks
 from .checks import END_CHARS
 from .entries import Result
-from .telling import tell_session, words_of_check, words_of_outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,10 +25,52 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from ...subscribers.queues.queue import Queue
-    from ..records.landings import LandingState
+    from ..records.task_table import LandingState
     from .checks import CheckResult
     from .entries import Entry, Made, OutcomeKind
-    from .holding import Holding
+    from .integrator import Holding
+
+# The steps of an integration, as the session hears of them that a completion belongs to.
+
+
+def tell_session(bus: Bus, entry: Entry, agent: str, words: str) -> None:
+    """Store an event of a step, in the caller's transaction; without such a session nothing.
+
+    Args:
+        bus: the bus.
+        entry: what is integrated; the event is correlated by its completion's id.
+        agent: the integrator.
+        words: of the step.
+    """
+    if entry.session is None:
+        return
+    sessions = Sessions(bus)
+    if sessions.table.exists(entry.session):
+        sessions.emit(
+            entry.session,
+            "assistant_message",
+            {"text": words},
+            sender=agent,
+            about=entry.message.id,
+            correlationId=entry.message.id,
+        )
+
+
+def words_of_check(result: CheckResult) -> str:
+    """Return what a session hears of a check."""
+    how = "passed" if result.has_passed else f"failed: {result.reason}"
+    return f"Check {result.command!r} {how}"
+
+
+def words_of_outcome(result: Result, target: str) -> str:
+    """Return what a session hears of the end of an entry."""
+    if result.outcome == "landed":
+        said = f"Merged into {target} as {result.commit}"
+    else:
+        said = f"Not merged into {target}: {result.outcome}"
+    parts = (said, result.reason, ", ".join(result.files))
+    return "; ".join(part for part in parts if part)
+
 
 STARTED, CHECKED, OUTPUT = "integration_started", "check_result", "check_output"
 INTENT, OUTCOME = "integration_intent", "integration_outcome"

@@ -148,3 +148,30 @@ def _result(check: Check, end: ProcessEnd, output: str, runs: int, timeout_s: fl
         reason = end.start_error or how_it_exited(end)
     duration_ms = round(end.run_s * 1000)
     return CheckResult(check.command, end.exit_code, duration_ms, reason, output, runs, end.stopped)
+
+
+# Proposing: a command asks somebody else to move the target, by a pull request for instance.
+
+
+def propose(
+    command: str,
+    folder: str,
+    environment: Mapping[str, str],
+    *,
+    stop: StopSwitch,
+    supervisors: Supervisors,
+) -> str | None:
+    """Run the command that proposes a candidate; return why it failed, or None.
+
+    Args:
+        command: for `sh`; the candidate is in its environment.
+        folder: where it runs.
+        environment: variables besides those of this process.
+        stop: ends it early.
+        supervisors: they end all that it starts.
+    """
+    result = run_check(Check(command), folder, environment, stop=stop, supervisors=supervisors)
+    if result.has_passed:
+        return None
+    said = f": {result.last_line[:300]}" if result.last_line else ""
+    return f"it could not be proposed: {result.reason}{said}"

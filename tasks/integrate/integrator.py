@@ -1,42 +1,309 @@
-"""The integrator: the one process that lands the entries of a target."""
+"""The integrator: the one process that holds a target and lands its entries."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import threading
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from math import inf
 from time import monotonic
 
 from ...bus.doorbell import listen
-from ...git.targets.check_tree import CheckTree
-from ...git.targets.pushing import RemoteUnreachable
-from ...git.targets.refs import TargetBusy
-from ...git.trees.done_heads import DoneHeads
-from ...git.trees.tree_locks import TreeBusy, TreeLocks
+from ...bus.heartbeats import OFFLINE
+from ...git.branches.candidates import STRATEGIES
+from ...git.remote_target import LIMIT_S, CheckTree, RemoteTarget, RemoteUnreachable
+from ...git.target_refs import LocalTarget, TargetBusy
+from ...git.trees.rescue import DoneHeads
+from ...git.trees.tree_list import TreeBusy, TreeLocks
 from ...git.trees.work_trees import WorkTrees
 from ...git.trusted import named_repository
-from ...schema.errors import BusBusy, LeaseLost, Refused, shown
+from ...schema.errors import BusBusy, InvalidInput, LeaseLost, Refused, shown
+from ...schema.message.names import check_agent
+from ...schema.message.times import format_ts
+from ...schema.processes import start_thread
+from ...schema.queries import engine_of
+from ...subscribers.jobs.claims import Claims
+from ...subscribers.jobs.errors import ClaimLost
 from ...subscribers.queues.clock_back import ClockBack
-from ...subscribers.queues.queue import Queue
+from ...subscribers.queues.queue import Queue, claim_of
 from ...workers.processes.stop_switch import StopSwitch
 from ...workers.processes.supervisors import Supervisors
-from ..programs.bounded_attempts import COOLDOWN_MS, JOB, WARM_UP, AttemptRule, BoundedAttempts
+from ..agent_program import COOLDOWN_MS, JOB, WARM_UP, AttemptRule, BoundedAttempts
+from ..records.task import lease_of_target
+from ..roles.worker_name import Says
 from ..steps.changes import Changes
 from ..steps.messages import COMPLETIONS, integrators_of
 from ..steps.tasks import Tasks
 from .book import Book
-from .checks import NotStarted
-from .desk import Desk
-from .holding import LEASE_S, Holding
-from .lander import Lander
+from .checks import CHECK_TIMEOUT_S, Check, NotStarted
+from .entries import Entry
+from .lander import Lander, Stopped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from threading import Thread
 
     from ...bus.bus import Bus
     from ...bus.doorbell import Listener
+    from ...bus.heartbeat_thread import Heart
+    from ...bus.leases import Lease
+    from ...git.branches.candidates import Strategy
+    from ...git.branches.repositories import Place
+    from ...subscribers.jobs.claims import Claim
     from .entries import Result
-    from .rules import Rules
+
+# Holding a target: the lease of its one integrator, and the claims under it, kept by a thread.
+
+#: How long the lease of an integrator, and its claims, last unless they are renewed, in seconds.
+LEASE_S = 30.0
+
+
+class Holding:
+    """The lease of a target, and the claims of what is being integrated.
+
+    Whoever makes one holds the lock of the target in the repository. So an earlier holder of the
+    lease on this machine is gone, and its lease and claims are taken over at once.
+
+    Args:
+        bus: the bus.
+        queue: the completions.
+        repository, target: whose integrator it is.
+        group: the worker group of the target's integrators.
+        agent: the integrator.
+        lease_s: how long lease and claims last.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        queue: Queue,
+        repository: str,
+        target: str,
+        *,
+        group: str,
+        agent: str,
+        lease_s: float = LEASE_S,
+    ) -> None:
+        self._bus = bus
+        self._queue = queue
+        self._name = lease_of_target(repository, target)
+        self._group = group
+        self._agent = agent
+        self.lease_s = lease_s
+        self._claims: dict[int, Claim] = {}
+        self._lease: Lease | None = None
+        self._done = threading.Event()
+        self._thread: Thread | None = None
+
+    def acquire(self) -> None:
+        """Take the lease, and hand back the claims of an integrator that is gone.
+
+        Raises:
+            Refused: it is held on another machine.
+        """
+        held = self._bus.leases.get(self._name)
+        if held is not None:
+            with suppress(LeaseLost):
+                self._bus.leases.release(held)
+        self._lease = self._bus.leases.acquire(self._name, self._agent, lease_s=self.lease_s)
+        if self._lease is None:
+            held = self._bus.leases.get(self._name)
+            until = "" if held is None else f" by {held.holder} until {format_ts(held.until_ms)}"
+            raise Refused(f"lease {self._name!r} is held{until}; wait, or end that integrator")
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Hand back the jobs that a killed integrator had claimed: no attempt is counted."""
+        for token, _ in Claims.of(self._bus).active(self._queue.info):
+            queue, claim = claim_of(self._bus, token)
+            if claim.group == self._group:
+                with suppress(ClaimLost):  # it has run out: the next claim looks after it
+                    queue.release(claim, "its integrator was lost")
+
+    def check(self) -> None:
+        """Check that the target is still held; inside a transaction this fences its writes.
+
+        Raises:
+            LeaseLost: it is not.
+        """
+        assert self._lease is not None, self._name
+        self._bus.leases.check(self._lease)
+
+    def keep(self, claims: Sequence[Claim]) -> None:
+        """Keep claims from now on."""
+        self._claims.update((claim.token, claim) for claim in claims)
+
+    def let_go(self, claim: Claim) -> None:
+        """Keep a claim no longer; one that is not kept is no error."""
+        self._claims.pop(claim.token, None)
+
+    def __enter__(self) -> Holding:
+        self.acquire()
+        self._thread = start_thread(self._run, f"keeper of {self._name}")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._lease is not None:
+            with suppress(LeaseLost):
+                self._bus.leases.release(self._lease)
+
+    def _run(self) -> None:
+        try:
+            while not self._done.wait(self.lease_s / 3):
+                self._renew()
+        finally:
+            engine_of(self._bus).close_thread()
+
+    def _renew(self) -> None:
+        """Renew what is still held; what is not shows where it is checked."""
+        with suppress(LeaseLost, BusBusy):  # there is time for another try
+            if self._lease is not None:
+                self._bus.leases.renew(self._lease, lease_s=self.lease_s)
+        for claim in list(self._claims.values()):
+            with suppress(ClaimLost, BusBusy):
+                self._queue.renew(claim, lease_s=self.lease_s)
+
+
+# The desk of an integrator: it claims the next entries, and hands back what has no end.
+
+
+class Desk:
+    """Claims entries of one target.
+
+    Args:
+        queue: the completions.
+        group: the worker group of the target's integrators.
+        rules, holding, book, heart: of the integrator.
+    """
+
+    def __init__(
+        self, queue: Queue, group: str, rules: Rules, holding: Holding, book: Book, heart: Heart
+    ) -> None:
+        self._queue = queue
+        self._group = group
+        self._rules = rules
+        self._holding = holding
+        self._book = book
+        self._says = Says(heart)
+
+    def turn(self, lander: Lander) -> bool:
+        """Integrate the next batch; return whether there was one."""
+        claims = self._queue.claim(
+            self._rules.agent,
+            group=self._group,
+            limit=self._rules.batch_size,
+            lease_s=self._holding.lease_s,
+        )
+        if not claims:
+            self._says("idle")
+            return False
+        self._holding.keep(claims)
+        entries = [Entry.of(claim.message, claim) for claim in claims]
+        self._says("working", ", ".join(entry.name for entry in entries)[:200])
+        try:
+            lander.land(entries)
+        except Stopped:
+            return False
+        finally:
+            for claim in claims:
+                self._holding.let_go(claim)
+            self._hand_back(entries)
+            self._says("idle")
+        return True
+
+    def _hand_back(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            if entry.claim is not None and self._queue.status(entry.claim) == "active":
+                self._book.hand_back(entry, "its integrator could not go on")
+
+    def tell_offline(self) -> None:
+        """Tell that nothing is integrated for a while."""
+        self._says(OFFLINE)
+
+
+# The rules of one integrator.
+
+#: The setting of git that has checks where none are given; one that may be there more than once.
+CHECK_SETTING = "ackbus.check"
+
+#: How many entries are tested together at most.
+BATCH = 8
+
+#: The agent of an integrator unless it is told otherwise.
+AGENT = "integrator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """The rules of an integrator.
+
+    Attributes:
+        target: the branch that it integrates into.
+        checks: the commands that must pass on each candidate.
+        strategy: how a head becomes a candidate.
+        check_timeout_s: how long each check may take.
+        batch: how many entries are tested together at most.
+        remote: the remote that the target is pushed to; None: the target is a branch here.
+        push_timeout_s: how long a push with its hooks, and a fetch, may take.
+        propose: a command that asks somebody else to move the target, instead of moving it.
+        agent: the name of the integrator.
+    """
+
+    target: str = "main"
+    checks: tuple[Check, ...] = ()
+    strategy: Strategy = "merge"
+    check_timeout_s: float = CHECK_TIMEOUT_S
+    batch: int = BATCH
+    remote: str | None = None
+    push_timeout_s: float = LIMIT_S
+    propose: str | None = None
+    agent: str = AGENT
+
+    def __post_init__(self) -> None:
+        """Refuse what can be no rule."""
+        check_agent(self.agent)
+        if self.strategy not in STRATEGIES:
+            raise InvalidInput(f"strategy must be {', '.join(STRATEGIES)}, not {self.strategy!r}")
+        if not 1 <= self.batch <= 100:
+            raise InvalidInput(f"a batch has 1 to 100 entries, not {self.batch}")
+        if self.check_timeout_s <= 0:
+            raise InvalidInput("the time limit of checks must be more than 0 s")
+        if self.remote is not None and (not self.remote or self.remote.startswith("-")):
+            raise InvalidInput(f"{shown(self.remote)} can be no remote")
+        if any(not check.command.strip() for check in self.checks):
+            raise InvalidInput("a check is empty")
+
+    @property
+    def batch_size(self) -> int:
+        """The number of entries that are tested together: only the first can be a fast-forward."""
+        return 1 if self.strategy == "ff" or self.propose is not None else self.batch
+
+    def target_in(self, place: Place, held: int) -> LocalTarget:
+        """Return the target, in a repository; git holds a lock with us.
+
+        Raises:
+            InvalidInput: git takes no branch of such a name.
+        """
+        place.branch_ref(self.target)
+        if self.remote is None:
+            return LocalTarget(place, self.target, (held,))
+        return RemoteTarget(place, self.target, (held,), self.remote, self.push_timeout_s)
+
+
+def checks_of(place: Place) -> tuple[Check, ...]:
+    """Return the checks that the settings of a repository name; no commit can change these."""
+    from ...git.repository import CommandFailed
+
+    try:
+        raw = place.git.run("config", "-z", "--get-all", CHECK_SETTING)
+    except CommandFailed:  # not set
+        return ()
+    return tuple(Check(text) for text in raw.decode("utf-8", "replace").split("\0") if text)
+
 
 #: How long the lock of another integrator is waited for, in seconds: one may be about to end.
 _PATIENCE_S = 0.5

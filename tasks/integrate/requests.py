@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from tempfile import TemporaryDirectory
 
-from ...git.branches.candidates import Candidates
+from ...git.branches.candidates import Candidates, contains
 from ...git.branches.forecast import objects_aside
-from ...git.branches.patches import contains
-from ...git.sealed import SealedRepository
-from ...git.trees.done_heads import DoneHeads
-from ...git.view_folders import own_folder
+from ...git.sealed import SealedRepository, own_folder
+from ...git.trees.rescue import DoneHeads
 from ...schema.errors import Refused, shown
 from ...subscribers.jobs.jobs import Jobs
-from ..records.landings import Landings
+from ..records.task_table import Landings
 from ..steps.changes import Changes
 from ..steps.messages import COMPLETIONS, QUEUES, completion
-from ..steps.queues import open_queue
+from ..steps.planning import open_queue
 from ..steps.tasks import Tasks
-from .entries import Entry, Result
-from .ownership import Ownership
-from .stack import authors_of, stack_up
+from .entries import Entry, Ownership, Result
+from .lander import authors_of, stack_up
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +26,7 @@ if TYPE_CHECKING:
     from ...git.branches.candidates import Conflict
     from ...git.branches.repositories import Place
     from .entries import OutcomeKind
-    from .rules import Rules
+    from .integrator import Rules
 
 
 def request(bus: Bus, place: Place, rules: Rules, branches: Sequence[str]) -> None:

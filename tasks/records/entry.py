@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import orjson
 
@@ -10,15 +12,88 @@ from ...schema.message.priority import PRIORITY_NAMES
 from ...schema.message.times import format_ts
 from ...subscribers.jobs import jobs as states
 from ...subscribers.jobs.claims import LOST
-from .aliases import status_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from ...schema.message.message import Message
     from ...subscribers.jobs.claims import ClaimRecord
     from ...subscribers.jobs.jobs import Job
+    from ...subscribers.options import JobState
+
+# The words of other systems for the states and priorities of this one: one table.
+#
+# Stored is the bus's own word. The views of the schema say the same in SQL; a test compares them.
+
+_ENDED_BADLY: tuple[JobState, ...] = ("failed", "timed_out", "dead", "cancelled")
+
+_REQUESTS: dict[JobState, str] = {
+    "queued": "pending",
+    "running": "claimed",
+    "succeeded": "completed",
+    **dict.fromkeys(_ENDED_BADLY, "failed"),
+}
+
+#: By the view: the word for each state of a job.
+STATES: Mapping[str, Mapping[JobState, str]] = MappingProxyType(
+    {
+        "requests": _REQUESTS,
+        "jobs": _REQUESTS,
+        "completions": {**_REQUESTS, "succeeded": "processed"},
+        "merge queue": {
+            "queued": "queued",
+            "running": "running",
+            "succeeded": "success",
+            **dict.fromkeys(_ENDED_BADLY, "failed"),
+            "cancelled": "skipped",
+        },
+        "plugins": {
+            "queued": "queued",
+            "running": "running",
+            "succeeded": "succeeded",
+            "failed": "failed",
+            "timed_out": "timed_out",
+            "dead": "dead",
+            "cancelled": "dead",
+        },
+    }
+)
+
+#: The words of PushPals for the statuses of a worker's heartbeat.
+WORKERS = MappingProxyType({"working": "busy", "blocked": "busy", "stopped": "offline"})
+
+#: The statuses of a worker that PushPals knows; any other word counts as the first.
+WORKER_STATUSES = ("idle", "busy", "error", "offline")
+
+
+def status_of(view: str, state: JobState) -> str:
+    """Return a view's word for the state of a job."""
+    return STATES[view][state]
+
+
+def states_of(view: str, status: str) -> tuple[JobState, ...]:
+    """Return the states that a view's word stands for; none for a word that it does not have."""
+    return tuple(state for state, word in STATES[view].items() if word == status)
+
+
+def statuses(view: str) -> tuple[str, ...]:
+    """Return the words of a view, in the order of the states."""
+    return tuple(dict.fromkeys(STATES[view].values()))
+
+
+def worker_status(status: object) -> str:
+    """Return PushPals' word for the status of a heartbeat."""
+    word = WORKERS.get(status, status) if isinstance(status, str) else None
+    return word if word in WORKER_STATUSES else WORKER_STATUSES[0]
+
+
+def priority_of(word: object) -> int:
+    """Return the priority that a word stands for; what is missing or unknown is normal."""
+    text = word.strip().lower() if isinstance(word, str) else ""
+    return PRIORITY_NAMES.index(text) if text in PRIORITY_NAMES else 1
+
 
 #: The words of a failure that has none.
 UNKNOWN_ERROR = "Unknown error"
@@ -139,3 +214,70 @@ class Entry:
 
 def _at(ms: int | None) -> str | None:
     return None if ms is None else format_ts(ms)
+
+
+# Budgets and estimates of requests and jobs, by their priority.
+
+#: By priority, interactive first, in milliseconds: how long one that is ahead in line takes as a
+#: rule, and how long waiting is within the budget.
+SLOTS_MS = (20_000, 90_000, 240_000)
+#: How long a job may run, by priority.
+EXECUTION_MS = (300_000, 900_000, 1_800_000)
+#: How long a job may take to finish after that.
+FINALIZATION_MS = 120_000
+
+#: The shortest budget that is given.
+MIN_BUDGET_MS = 1_000
+#: The longest one: ten years, as everywhere.
+_MAX_BUDGET_MS = 315_360_000_000
+
+_WHOLE = re.compile(r"\s*\+?(\d{1,15})")
+
+
+@dataclass(frozen=True, slots=True)
+class Budgets:
+    """The budgets of a job, in milliseconds.
+
+    Attributes:
+        queue_wait_ms: how long it may wait for a worker.
+        execution_ms: how long it may run.
+        finalization_ms: how long it may take to finish after that.
+    """
+
+    queue_wait_ms: int
+    execution_ms: int
+    finalization_ms: int
+
+    @classmethod
+    def of(cls, payload: Mapping[str, Any], priority: int) -> Budgets:
+        """Return the budgets that a payload asks for, itself or in `params.planning`.
+
+        What it does not name, or names as something that is no positive number, has its default.
+        """
+        params = payload.get("params")
+        planning = params.get("planning") if isinstance(params, dict) else None
+        asked = planning if isinstance(planning, dict) else {}
+
+        def budget(name: str, default_ms: int) -> int:
+            return _given(payload.get(name)) or _given(asked.get(name)) or default_ms
+
+        return cls(
+            budget("queueWaitBudgetMs", SLOTS_MS[priority]),
+            budget("executionBudgetMs", EXECUTION_MS[priority]),
+            budget("finalizationBudgetMs", FINALIZATION_MS),
+        )
+
+
+def eta_ms(priority: int, place: int | None) -> int | None:
+    """Return after how long a place in line is reached, as a rule; None without a place."""
+    return None if place is None else SLOTS_MS[priority] * (place - 1)
+
+
+def _given(value: object) -> int | None:
+    """Return a budget in its bounds; None for what is no positive number."""
+    if isinstance(value, str):
+        found = _WHOLE.match(value)
+        value = int(found[1]) if found else None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e18:
+        return None
+    return min(max(MIN_BUDGET_MS, int(value)), _MAX_BUDGET_MS)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from ...schema.message.names import new_id
 from ...schema.queries import Table
+from .statements import CONTROL
 from .statements import SESSIONS as SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Literal
+    from typing import Any, Literal
 
     Decision = Literal["approved", "denied"]
 
@@ -89,3 +91,183 @@ class SessionTable(Table):
     def decide(self, approval: str, decision: Decision) -> bool:
         """Store a decision; False where there is one, or nothing waits."""
         return self._engine.count_changes(SQL["decide"], (decision, approval)) > 0
+
+
+# The dispatch lock of autonomous planners, and what they keep: states and snapshots.
+
+#: How long the lock is held unless it is renewed, at least and by default, in milliseconds.
+MIN_TTL_MS, TTL_MS = 5_000, 60_000
+#: And at most: a day.
+MAX_TTL_MS = 86_400_000
+
+#: How long snapshots are kept, in milliseconds: 30 days.
+KEPT_MS = 30 * 86_400_000
+
+#: How long a snapshot is good for unless its maker says otherwise, in milliseconds.
+SNAPSHOT_TTL_MS = 900_000
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The dispatch lock while it is held.
+
+    Attributes:
+        session, run: of the owner.
+        acquired_at_ms, expires_at_ms, updated_at_ms: in epoch milliseconds.
+    """
+
+    session: str
+    run: str
+    acquired_at_ms: int
+    expires_at_ms: int
+    updated_at_ms: int
+
+    def since(self, now_ms: int) -> Held:
+        """Return the lock of a clock that was ahead as it is held from now on, as long."""
+        ends_ms = now_ms + self.expires_at_ms - self.updated_at_ms
+        return Held(self.session, self.run, min(self.acquired_at_ms, now_ms), ends_ms, now_ms)
+
+
+class DispatchLock(Table):
+    """The table `dispatch_lock`: one row while a run may dispatch work, and none else."""
+
+    def holder(self) -> Held | None:
+        """Return the lock as it is held now, or None. A lock that has expired is dropped."""
+        with self._engine.write():
+            now_ms = self._engine.now_ms()
+            self._engine.change(CONTROL["drop_expired_lock"], (now_ms,))
+            row = self._engine.row(CONTROL["dispatch_lock"])
+            held = None if row is None else Held(*row)
+            if held is not None and held.updated_at_ms > now_ms:
+                held = held.since(now_ms)
+                self._store(held)
+            return held
+
+    def acquire(
+        self,
+        session: str,
+        run: str,
+        *,
+        ttl_ms: int | None = None,
+        stale_after_ms: int | None = None,
+    ) -> tuple[bool, Held]:
+        """Acquire the lock if it is free, or held by this run. One transaction.
+
+        Args:
+            session, run: the new owner.
+            ttl_ms: how long it lasts unless it is renewed, 5,000 ms at least.
+            stale_after_ms: another run of the same session that has not renewed the lock for so
+                long is replaced; None: it is not.
+
+        Returns:
+            Whether it is this run's now, and the lock as it is held.
+        """
+        with self._engine.write():
+            now_ms = self._engine.now_ms()
+            held = self.holder()
+            if held is not None and not _may_take(held, session, run, now_ms, stale_after_ms):
+                return False, held
+            is_mine = held is not None and (held.session, held.run) == (session, run)
+            begun_ms = held.acquired_at_ms if held is not None and is_mine else now_ms
+            row = Held(session, run, begun_ms, now_ms + _ttl(ttl_ms), now_ms)
+            self._store(row)
+            return True, row
+
+    def renew(
+        self, session: str, run: str, *, ttl_ms: int | None = None
+    ) -> tuple[bool, Held | None]:
+        """Extend the lock that this run holds; else change nothing. One transaction.
+
+        Returns:
+            Whether it was extended, and the lock as it is held; None where nobody has it.
+        """
+        with self._engine.write():
+            now_ms = self._engine.now_ms()
+            held = self.holder()
+            if held is None or (held.session, held.run) != (session, run):
+                return False, held
+            row = Held(session, run, held.acquired_at_ms, now_ms + _ttl(ttl_ms), now_ms)
+            self._store(row)
+            return True, row
+
+    def release(self, session: str, run: str) -> bool:
+        """Release the lock that this run holds; False where it does not."""
+        return self._engine.count_changes(CONTROL["release_lock"], (session, run)) > 0
+
+    def _store(self, held: Held) -> None:
+        row = (held.session, held.run, held.acquired_at_ms, held.expires_at_ms, held.updated_at_ms)
+        self._engine.change(CONTROL["hold_lock"], row)
+
+
+def _may_take(held: Held, session: str, run: str, now_ms: int, stale_after_ms: int | None) -> bool:
+    if held.session != session:
+        return False
+    is_stale = stale_after_ms is not None and now_ms - held.updated_at_ms >= stale_after_ms
+    return held.run == run or is_stale
+
+
+def _ttl(ttl_ms: int | None) -> int:
+    return min(max(MIN_TTL_MS, TTL_MS if ttl_ms is None else ttl_ms), MAX_TTL_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The facts that a planner saw before it decided.
+
+    Attributes:
+        id: its name.
+        session, run: of the planner; run may be empty.
+        created_at_ms, ttl_ms: when it was made, and for how long it is good.
+        dispatch_lock_held: whether its run held the dispatch lock then.
+        payload: what it saw.
+    """
+
+    id: str
+    session: str
+    run: str
+    created_at_ms: int
+    ttl_ms: int
+    dispatch_lock_held: bool
+    payload: dict[str, Any]
+
+
+class Autonomy(Table):
+    """The tables `autonomy_state` and `autonomy_snapshots`."""
+
+    def set_state(self, session: str, state: dict[str, Any]) -> None:
+        """Store the state of a session's planner, over the one before."""
+        row = (session, json.dumps(state), self._engine.now_ms())
+        self._engine.change(CONTROL["set_autonomy_state"], row)
+
+    def state(self, session: str) -> dict[str, Any] | None:
+        """Return the state of a session's planner, or None."""
+        text = self._engine.value(CONTROL["autonomy_state"], (session,))
+        found: dict[str, Any] | None = None if text is None else json.loads(text)
+        return found
+
+    def add_snapshot(
+        self, session: str, run: str, payload: dict[str, Any], *, ttl_ms: int = SNAPSHOT_TTL_MS
+    ) -> Snapshot:
+        """Store a snapshot, with whether the run holds the dispatch lock now."""
+        with self._engine.write():
+            held = DispatchLock(self._engine).holder()
+            is_held = held is not None and (held.session, held.run) == (session, run)
+            made = Snapshot(new_id(), session, run, self._engine.now_ms(), ttl_ms, is_held, payload)
+            row = (made.id, session, run, made.created_at_ms, ttl_ms, int(is_held))
+            self._engine.change(CONTROL["add_snapshot"], (*row, json.dumps(payload)))
+            self.prune(made.created_at_ms - KEPT_MS, 10)  # fewer come than go
+        return made
+
+    def snapshot(self, id: str) -> Snapshot | None:
+        """Return a snapshot, or None."""
+        row = self._engine.row(CONTROL["snapshot"], (id,))
+        if row is None:
+            return None
+        name, session, run, created_at_ms, ttl_ms, is_held, payload = row
+        return Snapshot(
+            name, session, run, created_at_ms, ttl_ms, bool(is_held), json.loads(payload)
+        )
+
+    def prune(self, before_ms: int, limit: int = 500) -> int:
+        """Delete some snapshots that were made before a time, and return how many."""
+        return self._engine.count_changes(CONTROL["prune_snapshots"], (before_ms, limit))

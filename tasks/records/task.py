@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...git.trees.tree_names import safe_name
+from ...git.trees.tree_list import safe_name
 from ...schema.message.times import format_ts
 
 TYPE_CHECKING = False

@@ -1,20 +1,32 @@
-"""The table of tasks."""
+"""The tables of tasks, planned jobs, forecasts and landings."""
 
 from __future__ import annotations
+
+from dataclasses import astuple, dataclass, replace
 
 import orjson
 
 from ...schema.message.canonical_json import decode_stored, encode
+from ...schema.message.times import format_ts
 from ...schema.queries import Table
 from .statements import SQL
 from .task import Blocked, Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection
-    from typing import Any
+    from collections.abc import Collection, Iterable, Mapping
+    from typing import Any, Literal
 
     from ..options import TaskState
+
+    #: `intended`: the target is about to move; `proposed`: somebody else is asked to move it.
+    LandingState = Literal["intended", "proposed", "landed", "abandoned"]
+
+    #: Two ids of commits, the lower one first.
+    Pair = tuple[str, str]
+
+    #: The files in which a pair conflicts; None: it merges.
+    Files = tuple[str, ...] | None
 
 #: The columns, in the order of the statements.
 _NAMES = Task.__slots__
@@ -122,3 +134,199 @@ def _json(value: object) -> str:
 
 def _blocked_json(blocked: Blocked | None) -> str | None:
     return None if blocked is None else orjson.dumps(blocked).decode()
+
+
+# The table of landings, and the record of one.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landing:
+    """A commit that was to become the head of a target branch.
+
+    Attributes:
+        seq: of the message that tells of the intent.
+        repository: the git directory that the work trees of its repository share.
+        target: the branch.
+        task, attempt: of whom; None for a branch without a task.
+        branch, head: what was to land.
+        onto: the commit that the candidate was made onto.
+        candidate, tree: the commit, and its files.
+        patch_id: git's id of what it changes.
+        checks: those that passed on it, or on the last of its batch: `command`, `exit`.
+        state: what became of it.
+        completion_seq: of the entry in the queue.
+        intended_at_ms, ended_at_ms: when, in epoch milliseconds; None as long as it is open.
+    """
+
+    seq: int
+    repository: str
+    target: str
+    task: str | None
+    attempt: int | None
+    branch: str
+    head: str
+    onto: str
+    candidate: str
+    tree: str
+    patch_id: str
+    checks: tuple[dict[str, Any], ...]
+    state: LandingState
+    completion_seq: int
+    intended_at_ms: int
+    ended_at_ms: int | None = None
+
+    def record(self) -> dict[str, Any]:
+        """Return its JSON object."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        ended_ms = fields.pop("ended_at_ms")
+        return fields | {
+            "checks": list(self.checks),
+            "intended": format_ts(fields.pop("intended_at_ms")),
+            "ended": None if ended_ms is None else format_ts(ended_ms),
+        }
+
+
+class Landings(Table):
+    """The table `landings`: what was intended is there before the target moves."""
+
+    def add(self, landing: Landing) -> None:
+        """Store one."""
+        checks = orjson.dumps(landing.checks).decode()
+        row = astuple(replace(landing, checks=()))
+        self._engine.change(SQL["add_landing"], (*row[:11], checks, *row[12:]))
+
+    def end(self, seq: int, state: LandingState, at_ms: int | None) -> bool:
+        """Store what became of one; return whether that was open.
+
+        Args:
+            seq: its own.
+            state: `landed` or `abandoned`; `proposed` leaves it open.
+            at_ms: when.
+        """
+        return bool(self._engine.count_changes(SQL["end_landing"], (seq, state, at_ms)))
+
+    def open(self, repository: str, target: str) -> list[Landing]:
+        """Return those of a target of which nobody knows the end yet, in order."""
+        return _all(self._engine.rows(SQL["open_landings"], (repository, target)))
+
+    def undecided(self) -> list[Landing]:
+        """Return those of all targets of which nobody knows the end yet."""
+        return _all(self._engine.rows(SQL["undecided_landings"]))
+
+    def of_head(self, repository: str, target: str, head: str) -> list[Landing]:
+        """Return those by which a head was to land, in order."""
+        return _all(self._engine.rows(SQL["landings_of_head"], (repository, target, head)))
+
+    def of_commits(self, repository: str, target: str, commits: Iterable[str]) -> list[Landing]:
+        """Return those that have landed as one of some commits."""
+        asked = orjson.dumps(list(commits)).decode()
+        rows = self._engine.rows(SQL["landings_of_commits"], (repository, target, asked))
+        return _all(rows)
+
+    def of_task(self, task: str) -> list[Landing]:
+        """Return those of a task, in order."""
+        return _all(self._engine.rows(SQL["landings_of_task"], (task,)))
+
+
+def _all(rows: Iterable[tuple[Any, ...]]) -> list[Landing]:
+    names = Landing.__slots__
+    return [
+        Landing(**dict(zip(names, row, strict=True)) | {"checks": tuple(orjson.loads(row[11]))})
+        for row in rows
+    ]
+
+
+# The forecasts that are known: pairs of commits, and the files in which each conflicts.
+
+#: How long a pair is kept, in milliseconds: a day. One that is wanted later is merged again.
+_KEPT_MS = 86_400_000
+
+
+class Forecasts(Table):
+    """The table `merge_forecasts`. Commits never change, so that what it says stays true."""
+
+    def known(self, pairs: Iterable[Pair]) -> dict[Pair, Files]:
+        """Return what is known of some pairs."""
+        asked = orjson.dumps(list(pairs)).decode()
+        rows = self._engine.rows(SQL["known_forecasts"], (asked,))
+        return {
+            (a, b): None if files is None else tuple(orjson.loads(files)) for a, b, files in rows
+        }
+
+    def note(self, found: Mapping[Pair, Files]) -> None:
+        """Store what was found of some pairs, and drop what is old."""
+        with self._engine.write():
+            now_ms = self._engine.now_ms()
+            self._engine.change(SQL["prune_forecasts"], (now_ms - _KEPT_MS,))
+            rows = [
+                (a, b, None if files is None else encode(list(files)).decode(), now_ms)
+                for (a, b), files in found.items()
+            ]
+            self._engine.run_many(SQL["add_forecast"], rows)
+
+
+# The table of planned jobs, and the record of one.
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedJob:
+    """A job that waits until the tasks on which it depends have landed.
+
+    Attributes:
+        task: the task that it is for.
+        payload: of the job.
+        depends_on: the tasks that must have landed.
+        priority: 0 interactive, 1 normal, 2 background.
+        planned_by: the agent that planned it.
+        correlation_id: its conversation, or None.
+        message_id: of the message that told of it.
+        planned_at_ms: when, in epoch milliseconds.
+    """
+
+    task: str
+    payload: dict[str, Any]
+    depends_on: tuple[str, ...]
+    priority: int
+    planned_by: str
+    correlation_id: str | None
+    message_id: str
+    planned_at_ms: int
+
+    def record(self) -> dict[str, Any]:
+        """Return its JSON object."""
+        return {
+            "task": self.task,
+            "state": "PLANNED",
+            "depends_on": list(self.depends_on),
+            "priority": self.priority,
+            "planned_by": self.planned_by,
+            "conversation": self.correlation_id,
+            "planned": format_ts(self.planned_at_ms),
+        }
+
+
+class PlannedJobs(Table):
+    """The table `planned_jobs`."""
+
+    def list(self) -> list[PlannedJob]:
+        """Return all of them, the oldest first."""
+        found = [
+            PlannedJob(task, decode_stored(payload), tuple(orjson.loads(depends_on)), *rest)
+            for task, payload, depends_on, *rest in self._engine.rows(SQL["planned_jobs"])
+        ]
+        return sorted(found, key=lambda job: job.planned_at_ms)
+
+    def add(self, job: PlannedJob) -> None:
+        """Store one."""
+        self._engine.change(
+            SQL["add_planned_job"],
+            (
+                *(job.task, encode(job.payload).decode(), orjson.dumps(job.depends_on).decode()),
+                *(job.priority, job.planned_by, job.correlation_id, job.message_id),
+                job.planned_at_ms,
+            ),
+        )
+
+    def remove(self, task: str) -> None:
+        """Delete the one for a task; none is all right."""
+        self._engine.change(SQL["delete_planned_job"], (task,))

@@ -6,27 +6,176 @@ A tree comes before its task, so a kill between the two leaves a tree that the s
 from __future__ import annotations
 
 import logging
+import os
+import re
+import socket
+import zlib
 from dataclasses import dataclass, replace
 
 from ...git.repository import GitFailed
-from ...git.trees.done_heads import DoneHeads
 from ...git.trees.removal import Removal
-from ...git.trees.tree_names import safe_name
+from ...git.trees.rescue import DoneHeads
+from ...git.trees.tree_list import safe_name
+from ...git.trees.tree_state import embedded_in, named, read_state, repository_of, stage_all
 from ...git.trees.work_trees import WorkTrees
 from ...git.trusted import named_repository
-from ...schema.errors import AckbusError, InvalidInput, Refused
+from ...schema.errors import AckbusError, InvalidInput, Refused, shown
 from ..records.task import HELD
-from ..trees.spawn import TaskSpec, stoppable_spawn
+from ..spawn import TaskSpec, stoppable_spawn
+from ..steps.messages import subject_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ...bus.bus import Bus
+    from ...bus.leases import Lease
     from ...git.trees.tree_list import Tree
+    from ...git.trees.tree_state import TreeState
     from ...subscribers.jobs.claims import Claim
     from ...workers.processes.stop_switch import StopSwitch
     from ..options import OnLost, Review
     from ..records.task import Task
     from ..steps.tasks import Tasks
-    from .job_form import JobForm
+    from .job_run import JobForm
+
+# A port for each task: a lease, so that two tasks never choose the same one.
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """A range of ports for tasks.
+
+    Attributes:
+        first, last: both included.
+    """
+
+    first: int
+    last: int
+
+    @classmethod
+    def read(cls, text: str) -> Ports:
+        """Return the range of a text such as `20000-20999`.
+
+        Raises:
+            InvalidInput: it is none.
+        """
+        found = re.fullmatch(r"(?a)(\d{1,5})-(\d{1,5})", text)
+        if found is None or not 0 < int(found[1]) <= int(found[2]) < 65_536:
+            raise InvalidInput(f"ports are given like 20000-20999, not {shown(text)}")
+        return cls(int(found[1]), int(found[2]))
+
+    def take(self, bus: Bus, task: str, worker: str, lease_s: float) -> tuple[int, Lease]:
+        """Return a port that no task has and no program listens on, and the lease on it.
+
+        Raises:
+            Refused: there is none left.
+        """
+        count = self.last - self.first + 1
+        begin = zlib.crc32(task.encode()) % count  # a task finds its own again as a rule
+        for step in range(count):
+            port = self.first + (begin + step) % count
+            lease = bus.leases.acquire(f"port.{port}", worker, lease_s=lease_s)
+            if lease is None:
+                continue
+            if _is_free(port):
+                return port, lease
+            bus.leases.release(lease)
+        raise Refused(
+            f"no port of {self.first}-{self.last} is free for task {task!r}; give more of them"
+        )
+
+
+def _is_free(port: int) -> bool:
+    """Whether no program listens on a port: others take no leases."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+# The commit of what a program left in its work tree without committing it.
+
+#: How long git, with its filters, may take for one step, in seconds.
+_LIMIT_S = 300.0
+
+_AUTHOR = re.compile(r"\s*([^<>\n]+?)\s*<([^<>\n]+)>\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """The author of the commits that a worker makes.
+
+    Attributes:
+        name, email: of the author.
+    """
+
+    name: str
+    email: str
+
+    @classmethod
+    def of(cls, worker: str, given: str | None = None) -> Author:
+        """Return the author that is given as `NAME <EMAIL>`, else one named as the worker.
+
+        Raises:
+            InvalidInput: it has another form.
+        """
+        if given is None:
+            plain = re.sub(r"[^A-Za-z0-9._-]", "-", worker)
+            return cls(re.sub(r"[<>\n]", " ", worker), f"{plain}@ackbus.invalid")
+        found = _AUTHOR.fullmatch(given)
+        if found is None:
+            raise InvalidInput(f"the author must be like 'Name <name@host>', not {shown(given)}")
+        return cls(found[1], found[2])
+
+    def variables(self) -> dict[str, str | None]:
+        """Return the variables by which git knows it."""
+        return {
+            f"GIT_{who}_{what}": value
+            for who in ("AUTHOR", "COMMITTER")
+            for what, value in (("NAME", self.name), ("EMAIL", self.email))
+        }
+
+
+def commit_leftovers(tree: Tree, task: Task, prompt: str, author: Author) -> TreeState:
+    """Commit what the work tree of a task has and its branch has not; return its state then.
+
+    Hooks are not run, and nothing is signed: nobody is there to answer, and the integrator checks
+    what lands. Files that git ignores stay out; those
+    outside a sparse checkout do not.
+
+    Raises:
+        Refused: the tree is on another branch, an operation is under way in it, or a folder of it
+            is a repository by itself.
+        GitFailed: git failed.
+    """
+    state = read_state(tree, task.base)
+    if state.branch != task.branch:
+        on = "no branch" if state.branch is None else f"branch {shown(state.branch)}"
+        raise Refused(f"its work tree is on {on}, not on {shown(task.branch)}")
+    if state.operation:
+        raise Refused(f"a {state.operation} is under way in its work tree")
+    git = repository_of(tree, author.variables())
+    if not state.is_clean:
+        stage_all(git, embedded_in(tree), _LIMIT_S)
+    if found := embedded_in(tree):
+        raise Refused(
+            f"in its work tree there are repositories by themselves: {named(found)}; git would have"
+            " none of their files"
+        )
+    if state.is_clean:
+        return state
+    if not git.run("diff", "--cached", "--name-only", "HEAD", limit_s=_LIMIT_S):
+        return state  # by filters, or by times alone, it looked changed
+    subject = subject_of(prompt) or f"Work on {task.task}"
+    message = f"{subject}\n\nTask: {task.task}\nAttempt: {task.attempt}\n"
+    command = ("commit", "--quiet", "--no-verify", "--no-gpg-sign", "--file=-")
+    git.run(
+        "-c", "core.hooksPath=/dev/null", *command, stdin=os.fsencode(message), limit_s=_LIMIT_S
+    )
+    return read_state(tree, task.base)
+
 
 #: The branch of a job's task, unless told otherwise.
 BRANCH = "agent/{worker}/{job}"

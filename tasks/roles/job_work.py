@@ -7,23 +7,20 @@ gone, or is told so. All that a kill leaves is found again by whoever has the jo
 from __future__ import annotations
 
 import logging
+import time
 
 from ...git.limited import ProgramStopped
 from ...git.repository import GitFailed
-from ...git.trees.tree_locks import NameTaken, TreeBusy
+from ...git.trees.tree_list import NameTaken, TreeBusy, occupants_of
 from ...schema.errors import BusBusy, InvalidInput, LeaseLost, Refused
 from ...subscribers.jobs.claims import Outcome
 from ...subscribers.jobs.errors import ClaimLost
-from ...subscribers.jobs.work_headers import WorkHeaders
-from ...workers.processes.end_deadlines import DYING_S, GRACE_S
-from ...workers.processes.stop_switch import StopSwitch
+from ...subscribers.jobs.policy import WorkHeaders
+from ...workers.processes.stop_switch import DYING_S, GRACE_S, StopSwitch
 from ..records.task_table import TaskTable
 from ..steps.planning import NewJob
-from .commit_leftovers import commit_leftovers
-from .job_form import read_job
-from .job_means import Interrupted, Over
-from .job_run import LOOK_S, JobRun, pause
-from .strangers import wait_until_alone
+from .job_run import LOOK_S, Interrupted, JobRun, Over, pause, read_job
+from .job_tree import commit_leftovers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,11 +29,34 @@ if TYPE_CHECKING:
 
     from ...bus.leases import Lease
     from ...subscribers.jobs.claims import Claim
+    from ..agent_program import ProgramEnd
     from ..options import OnLost
-    from ..programs.agent_program import ProgramEnd
     from ..records.task import Task
-    from .job_form import JobForm
-    from .job_means import Means
+    from .job_run import JobForm, Means
+
+# Waiting for processes that are still at work in a folder: those that a lost worker has left.
+
+#: Seconds between two looks.
+_NAP_S = 0.05
+
+
+def wait_until_alone(
+    folder: str, timeout_s: float, is_over: Callable[[], bool] = lambda: False
+) -> list[int]:
+    """Wait until nobody is at work in a folder, and return who still is.
+
+    A program whose worker was killed gets some seconds to end: two must not work in one tree.
+
+    Args:
+        folder: the folder.
+        timeout_s: for how long at most, in seconds.
+        is_over: whether to wait no longer.
+    """
+    deadline = time.monotonic() + timeout_s
+    while (left := occupants_of(folder)) and time.monotonic() < deadline and not is_over():
+        time.sleep(_NAP_S)
+    return left
+
 
 _log = logging.getLogger("ackbus.tasks.worker")
 

@@ -19,26 +19,23 @@ from ...schema.errors import AckbusError, BusBusy, InvalidInput, LimitReached, R
 from ...schema.message.names import check_agent
 from ...subscribers.jobs.claims import Outcome
 from ...subscribers.jobs.errors import ClaimLost
-from ...subscribers.queues.claim_by_token import claim_of
-from ...subscribers.queues.worker_groups import QueueWorkers
+from ...subscribers.queues.queue import claim_of
+from ...subscribers.queues.queue_set import QueueWorkers
 from ...workers.commands.json_contract import JSON_TIMEOUT_S, JsonCommand
-from ...workers.processes.end_deadlines import GRACE_S
-from ...workers.processes.stop_switch import StopSwitch
+from ...workers.processes.stop_switch import GRACE_S, StopSwitch
 from ...workers.processes.supervisors import Supervisors
 from ...workers.work import Result, not_storable
-from ...workers.worker_replies import Answers
+from ...workers.worker import Answers
 from ..control.entries import Entries
-from ..control.job_schema import check_job
+from ..control.jobs import check_job
 from ..control.requests import Requests
 from ..control.sessions import Sessions
-from ..control.worker_table import WAIT_S, WorkerTable, pick_worker
-from ..crew.crew import WANTS_WORKER
-from ..steps.errors import TaskExists
-from ..steps.messages import JOBS, QUEUES, REQUESTS
-from ..steps.planning import NewJob
-from ..steps.queues import open_queue
+from ..control.status import WAIT_S, WorkerTable, pick_worker
+from ..crew import WANTS_WORKER
+from ..steps.messages import JOBS, QUEUES, REQUESTS, TaskExists
+from ..steps.planning import NewJob, open_queue
 from ..steps.tasks import Tasks
-from .task_keeper import TaskKeeper
+from .worker_name import TaskKeeper
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +44,7 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from ...bus.doorbell import Listener
-    from ...bus.presence.heartbeat_thread import Heart
+    from ...bus.heartbeat_thread import Heart
     from ...schema.message.draft import Draft
     from ...schema.message.message import Message
     from ...subscribers.jobs.claims import Claim

@@ -10,28 +10,30 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from ...bus.doorbell import listen
-from ...bus.presence.heartbeats import OFFLINE
+from ...bus.heartbeats import OFFLINE
 from ...schema.errors import AckbusError, BusBusy, InvalidInput, LimitReached, Refused
 from ...schema.message.names import check_agent
 from ...subscribers.queues.clock_back import ClockBack
-from ...subscribers.queues.worker_groups import QueueWorkers
+from ...subscribers.queues.queue_set import QueueWorkers
 from ...subscribers.views import Views
 from ...workers.processes.supervisors import Supervisors
-from ..programs.agent_program import PROGRAM_TIMEOUT_S
-from ..programs.bounded_attempts import COOLDOWN_MS, JOB, WARM_UP, AttemptRule, BoundedAttempts
+from ..agent_program import (
+    COOLDOWN_MS,
+    JOB,
+    PROGRAM_TIMEOUT_S,
+    WARM_UP,
+    AttemptRule,
+    BoundedAttempts,
+)
 from ..records.task import lease_of
 from ..records.worker_details import Workers
 from ..steps.messages import JOBS
-from ..steps.queues import open_queue
+from ..steps.planning import open_queue
 from ..steps.tasks import Tasks
-from .commit_leftovers import Author
-from .job_form import read_job
-from .job_means import Means
-from .job_tree import JobTrees
+from .job_run import Means, read_job
+from .job_tree import Author, JobTrees
 from .job_work import JobWork
-from .says import Says
-from .task_keeper import TaskKeeper
-from .worker_name import WorkerName
+from .worker_name import Says, TaskKeeper, WorkerName
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,9 +41,8 @@ if TYPE_CHECKING:
     from ...bus.doorbell import Listener
     from ...schema.message.message import Message
     from ...subscribers.jobs.claims import Claim
-    from ..programs.agent_program import AgentProgram
-    from .job_tree import TreeSettings
-    from .ports import Ports
+    from ..agent_program import AgentProgram
+    from .job_tree import Ports, TreeSettings
 
 #: How long a job is a worker's without a renewal, in seconds: so much later another one takes over.
 LEASE_S = 60.0

@@ -7,25 +7,28 @@ from dataclasses import replace
 
 from ...bus import tracing
 from ...bus.leases import Lease
+from ...schema.arguments import with_checked_arguments
 from ...schema.errors import LeaseLost
-from ...schema.message.acted_types import UNPROVEN
+from ...schema.message.patterns import UNPROVEN
+from ...schema.message.times import format_ts
 from ...subscribers.jobs.jobs import Jobs
-from ..records.task import HELD, lease_of
+from ..records.task import FINAL, HELD, lease_of
 from ..records.task_table import TaskTable
-from .errors import TaskBlocked, TaskNotFound, TaskUnproven, WrongTaskState
 from .messages import (
     COMPLETIONS,
     QUEUES,
     TASKS,
+    TaskBlocked,
+    TaskNotFound,
+    TaskUnproven,
+    WrongTaskState,
     assigned,
     completion_of,
     job_of,
     state_change,
     told,
 )
-from .planning import Planning
-from .queues import open_queue, take_in
-from .task_jobs import TaskJobs
+from .planning import Planning, TaskJobs, open_queue, take_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -215,3 +218,48 @@ class Changes:
         stored = replace(task, last_seq=receipt.seq)
         self.table.change(stored)
         return stored
+
+
+# The base of all steps of tasks.
+
+
+@with_checked_arguments
+class Steps:
+    """Steps of the tasks of a bus. Each method is one transaction, and safe to repeat.
+
+    Args:
+        bus: an open bus.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self.bus = bus
+        self._changes = Changes(bus)
+        self._table = self._changes.table
+
+    def get(self, name: str) -> Task:
+        """Return a task.
+
+        Raises:
+            TaskNotFound: there is none of this name.
+        """
+        return self._changes.get(name)
+
+    def holder(self, task: Task) -> Lease | None:
+        """Return the lease under which a task is held now, or None."""
+        held = self.bus.leases.get(task.lease_name)
+        return held if held is not None and held.until_ms > self.bus.now_ms() else None
+
+    def _take(self, task: str, worker: str, lease_s: float) -> Lease:
+        lease = self.bus.leases.acquire(lease_of(task), worker, lease_s=lease_s)
+        if lease is None:
+            held = self.bus.leases.get(lease_of(task))
+            whose = f"{held.holder} until {format_ts(held.until_ms)}" if held else "another"
+            raise LeaseLost(
+                f"task {task!r} is held by {whose}; use the token of that lease, which is in the"
+                " record of the task"
+            )
+        return lease
+
+    def _refuse_final(self, task: Task) -> None:
+        if task.state in FINAL:
+            self._changes.expect(task, "ASSIGNED", "WORKING", "IN_REVIEW", "APPROVED")

@@ -1,20 +1,108 @@
-"""The messages of tasks: their types, and the draft of each.
+"""The messages of tasks: their types, drafts, and the state that is their sum.
 
 All are addressed: to `tasks`, or to the agent that must act. Nothing here is a broadcast.
 """
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields, replace
+
+from ...schema.errors import InvalidInput, NotFound, Refused, shown
 from ...schema.message.draft import Draft
-from ...subscribers.jobs.work_headers import work_headers
-from .titles import merge_title
+from ...subscribers.jobs.policy import work_headers
+from ..records.task import FINAL, Blocked, Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
 
+    from ...schema.message.message import Message
     from ..options import TaskState
-    from ..records.task import Task
+
+# Titles of tasks, as first lines of commits: one line of printable characters.
+
+#: How long the first line of a commit's message is at most, in characters.
+SUBJECT_CHARS = 72
+
+#: The fields in which a planner may have put the words of a prompt.
+PROMPTS = ("prompt", "instruction")
+
+
+def subject_of(text: str, limit: int = SUBJECT_CHARS) -> str:
+    """Return the first line of a text that says something, cut at a word; "" without one."""
+    lines = (" ".join(line.split()).lstrip("#-* ") for line in text.splitlines())
+    words = "".join(char for char in next(filter(None, lines), "") if char.isprintable())
+    if len(words) <= limit:
+        return words
+    cut = words[: limit - 1].rpartition(" ")[0]
+    return f"{cut or words[: limit - 1]}…"
+
+
+def merge_title(task: Task) -> str:
+    """Return the first line of the commit that merges a task: its name, and what was to be done."""
+    name = f"Merge {task.task}"
+    left = SUBJECT_CHARS - len(name) - 2
+    title = subject_of(_words(task.prompt), left) if left > 1 else ""
+    return f"{name}: {title}" if title else name
+
+
+def _words(prompt: object) -> str:
+    if isinstance(prompt, dict):
+        params = prompt.get("params")
+        parts = [prompt, *([params] if isinstance(params, dict) else [])]
+        found = (part.get(name) for part in parts for name in PROMPTS)
+        prompt = next((each for each in found if isinstance(each, str) and each.strip()), None)
+    return prompt if isinstance(prompt, str) else ""
+
+
+# The rule of the names of tasks.
+
+#: The form of a task's name: it is a part of a branch, of a path, and of a ref.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+
+
+def check_task_name(name: str) -> None:
+    """Refuse what can't be the name of a task: it is a part of a branch and of a path."""
+    if not _NAME.fullmatch(name) or ".." in name or name.endswith((".", ".lock")):
+        raise InvalidInput(
+            f"task name {shown(name)} must be 1 to 200 letters, digits, '.', '_' or '-', begin with"
+            " a letter or a digit, and have no '..', nor end in '.' or '.lock'"
+        )
+
+
+# The errors of tasks.
+
+
+class TaskNotFound(NotFound):
+    """There is no task of this name."""
+
+
+class WrongTaskState(Refused):
+    """The task is in a state from which this step does not go; nothing was changed.
+
+    Attributes:
+        task: its name.
+        state: its state.
+    """
+
+    def __init__(self, task: str, state: str, text: str) -> None:
+        self.task, self.state = task, state
+        super().__init__(text)
+
+
+class TaskExists(Refused):
+    """A task of this name exists, and is not the one that was asked for."""
+
+
+class TaskUnproven(Refused):
+    """The row of the task was made of messages, and nobody has confirmed it: no step goes on."""
+
+
+class TaskBlocked(Refused):
+    """The task waits for the answer to a question."""
+
 
 #: The agent to which the records of tasks are addressed, and the group that works on their queues.
 TASKS = "tasks"
@@ -193,3 +281,152 @@ def done(task: Task, agent: str) -> Sequence[Draft]:
         to = task.reviewer or task.requester
         mails.append(told(task, "review_request", agent, to, **commit))
     return mails
+
+
+# The state of tasks as the sum of their messages: what the log shows, which proves nothing.
+#
+# A message counts when its attempt and its token go on from what came before it. Others are
+# returned for people to look at. Anybody can write one that counts; so a row of the table is
+# never made equal to this sum (`difference`).
+
+#: The next state of each, but for the ends that are open from all that are not final.
+NEXT = {
+    "ASSIGNED": "WORKING",
+    "WORKING": "IN_REVIEW",
+    "IN_REVIEW": "APPROVED",
+    "APPROVED": "COMPLETED",
+}
+
+
+class Fold:
+    """The tasks as the messages given so far make them.
+
+    Attributes:
+        tasks: by name.
+        foreign: the messages that did not count.
+    """
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, Task] = {}
+        self.foreign: list[Message] = []
+
+    def add(self, message: Message) -> None:
+        """Take in the next message, in the order of the log; other types are left out."""
+        if message.type not in (STATE_CHANGE, BLOCKED, ANSWER):
+            return
+        payload = message.payload
+        after = self._after(message, payload) if isinstance(payload, dict) else None
+        if after is None:
+            self.foreign.append(message)
+        else:
+            self.tasks[after.task] = after
+
+    def add_all(self, messages: Iterable[Message]) -> Fold:
+        """Take in messages, and return this."""
+        for message in messages:
+            self.add(message)
+        return self
+
+    def _after(self, message: Message, payload: dict[str, Any]) -> Task | None:
+        name = payload.get("task")
+        before = self.tasks.get(name) if isinstance(name, str) else None
+        try:
+            if message.type == STATE_CHANGE:
+                return _changed(before, message, payload)
+            if before is None or not _goes_on(before, payload):
+                return None
+            if message.type == BLOCKED:
+                return _blocked(before, message, payload)
+            return _answered(before, message, payload)
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
+def fold(messages: Iterable[Message]) -> Fold:
+    """Return the tasks that messages of the log make, given in its order."""
+    return Fold().add_all(messages)
+
+
+def is_step(before: str, after: str) -> bool:
+    """Whether a state follows another within an attempt."""
+    return NEXT.get(before) == after or (before not in FINAL and after in ("CANCELLED", "FAILED"))
+
+
+def _changed(before: Task | None, message: Message, payload: dict[str, Any]) -> Task | None:
+    if message.to_agent != TASKS:
+        return None
+    if payload["from"] is None:
+        return _begun(before, message, payload)
+    if before is None or not _goes_on(before, payload):
+        return None
+    if payload["from"] != before.state or not is_step(before.state, payload["to"]):
+        return None
+    return replace(
+        before,
+        state=payload["to"],
+        worker=payload["worker"],
+        token=payload["token"],
+        reason=payload["reason"],
+        head=payload["head"],
+        commit_id=payload["commit"],
+        blocked=None,
+        last_seq=message.seq,
+        changed_at_ms=message.ts_ms,
+    )
+
+
+def _begun(before: Task | None, message: Message, payload: dict[str, Any]) -> Task | None:
+    """Return the task of a first message, or its next attempt."""
+    if payload["to"] != "ASSIGNED":
+        return None
+    if before is None:
+        return _from_record(message, payload) if payload["attempt"] == 1 else None
+    if before.state != "FAILED" or payload["attempt"] != before.attempt + 1:
+        return None
+    return replace(
+        before,
+        attempt=payload["attempt"],
+        state="ASSIGNED",
+        reason=payload["reason"],
+        head=None,
+        last_seq=message.seq,
+        changed_at_ms=message.ts_ms,
+    )
+
+
+def _from_record(message: Message, payload: dict[str, Any]) -> Task:
+    record = payload["record"]
+    known = {each.name: record[each.name] for each in fields(Task) if each.name in record}
+    known["depends_on"] = tuple(known["depends_on"])
+    return Task(
+        **known,
+        attempt=1,
+        state="ASSIGNED",
+        token=payload["token"],
+        head=None,
+        reason=None,
+        blocked=None,
+        commit_id=None,
+        correlation_id=message.conversation,
+        last_seq=message.seq,
+        created_at_ms=message.ts_ms,
+        changed_at_ms=message.ts_ms,
+        cleaned_at_ms=None,
+    )
+
+
+def _blocked(before: Task, message: Message, payload: dict[str, Any]) -> Task | None:
+    if before.state != "WORKING":
+        return None
+    asked = Blocked(payload["question"], payload["reason"], message.ts_ms, payload["deadline_ms"])
+    return replace(before, blocked=asked, changed_at_ms=message.ts_ms)
+
+
+def _answered(before: Task, message: Message, payload: dict[str, Any]) -> Task | None:
+    if before.blocked is None:
+        return None
+    return replace(before, blocked=None, token=payload["token"], changed_at_ms=message.ts_ms)
+
+
+def _goes_on(before: Task, payload: dict[str, Any]) -> bool:
+    return bool(payload["attempt"] == before.attempt and payload["token"] >= before.token)

@@ -7,16 +7,15 @@ from ...schema.errors import InvalidInput, shown
 from ...schema.message.names import check_agent
 from ..records.task import STATES
 from .messages import completion_of
-from .review_steps import ReviewSteps
-from .worker_steps import WorkerSteps
+from .worker_steps import ReviewSteps, WorkerSteps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..options import TaskState
-    from ..records.planned_jobs import PlannedJob
     from ..records.task import Task
+    from ..records.task_table import PlannedJob
     from .planning import NewJob
 
 #: The agent in whose name lost holders and overdue questions are settled.

@@ -1,22 +1,125 @@
-"""The steps of a worker: from a new task to a commit that is done, and questions on the way."""
+"""The steps of a task after its start: work, questions, review, integration, cancelling."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
+from ...git.repository import GitFailed
+from ...git.trees.rescue import DoneHeads
+from ...git.trusted import TrustedRepositories
 from ...schema.arguments import with_checked_arguments
 from ...schema.errors import InvalidInput, Refused
 from ...schema.message.names import check_agent
+from ...schema.queries import engine_of
+from ...subscribers.queues.job_control import JobControl
 from ..records.task import LEASE_S, Blocked, NewTask, Task
-from .errors import TaskExists
-from .kept_heads import Earlier, KeptHeads
-from .messages import ANSWER, BLOCKED, completion_of, done, state_change, told
-from .names import check_task_name
-from .steps import Steps
+from .changes import Steps
+from .messages import (
+    ANSWER,
+    BLOCKED,
+    JOBS,
+    TaskExists,
+    check_task_name,
+    completion_of,
+    done,
+    reviewed,
+    state_change,
+    told,
+)
+from .planning import TaskJobs, open_queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ...bus.bus import Bus
+    from ...git.trees.rescue import Kept
     from ...schema.message.draft import Draft
+    from .planning import TaskJob
+
+# Keeping heads: each commit that enters a review or the completions gets a ref of its own.
+#
+# All doors come by here, before their transaction: `done` and `approve` in Python, on the command
+# line and over MCP, and PushPals' door. Git runs in no repository that only a row names; the
+# integrator, whose user names its repository, keeps there what could not be kept before.
+
+#: The whole id of a commit: a door of others takes no other name of one.
+_COMMIT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+class KeptHeads:
+    """The refs of heads that a bus waits to land.
+
+    Args:
+        bus: an open bus.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._trusted = TrustedRepositories(bus.layout.directory)
+
+    def keep(self, task: Task, head: str) -> Earlier:
+        """Keep the head of a task, and return what was kept for it before. Safe to repeat.
+
+        Nothing is kept within a transaction, in which git may not run, in a repository that only
+        the row names, or of a commit that is not there.
+
+        Raises:
+            GitFailed: git, or a hook of the repository, refuses the ref.
+        """
+        heads = self._heads(task.repository)
+        if heads is None or not heads.has(head):
+            return Earlier(None, [])
+        return Earlier(heads, heads.keep(task.task, head))
+
+    def keep_asked(self, head: str | None) -> None:
+        """Keep a commit without a task or a target where a trusted repository has it.
+
+        Raises:
+            GitFailed: as for `keep`.
+        """
+        for heads in self._with(head):
+            heads.keep_asked(None, head or "")
+
+    def drop_asked(self, head: str | None) -> None:
+        """Drop the ref of a commit without a task that is in its target now."""
+        for heads in self._with(head):
+            heads.landed(None, None, head or "")
+
+    def _heads(self, repository: str) -> DoneHeads | None:
+        if engine_of(self._bus).writing or not self._trusted.has(repository):
+            return None
+        try:
+            return DoneHeads(self._trusted.place(repository))
+        except GitFailed:  # it is there no more, with all of its commits
+            return None
+
+    def _with(self, head: str | None) -> Iterator[DoneHeads]:
+        """Yield the heads of each repository around the bus, or this program, that has a commit."""
+        if head is None or not _COMMIT.fullmatch(head):
+            return
+        for repository in self._trusted.around():
+            heads = self._heads(repository)
+            if heads is not None and heads.has(head):
+                yield heads
+
+
+class Earlier:
+    """The refs of the earlier heads of a task, to drop once the next one is on record.
+
+    Args:
+        heads: of the repository; None: nothing was kept there.
+        kept: the refs.
+    """
+
+    def __init__(self, heads: DoneHeads | None, kept: list[Kept]) -> None:
+        self._heads, self._kept = heads, kept
+
+    def drop(self) -> None:
+        """Delete them."""
+        if self._heads is not None and self._kept:
+            self._heads.drop(self._kept)
 
 
 @with_checked_arguments
@@ -306,3 +409,152 @@ def _first(new: NewTask, agent: str, token: int, now_ms: int) -> Task:
         changed_at_ms=now_ms,
         cleaned_at_ms=None,
     )
+
+
+# The steps after the work: review and integration; and cancelling.
+
+
+@with_checked_arguments
+class ReviewSteps(Steps):
+    """The steps of reviewers and of the integrator. None needs a lease on the task."""
+
+    def approve(self, name: str, *, agent: str, words: str | None = None) -> Task:
+        """Approve what is done: IN_REVIEW becomes APPROVED, and it enters the completions.
+
+        Raises:
+            Refused: the review must be another agent's than the worker's.
+            WrongTaskState: it is not IN_REVIEW.
+            GitFailed: git, or a hook of the repository, refuses the ref that keeps the commit.
+        """
+        check_agent(agent)
+        self._keep_head(name)
+        with self.bus.transaction():
+            task = self._changes.proven(name)
+            if task.state == "APPROVED":
+                return task
+            self._changes.expect(task, "IN_REVIEW")
+            if task.review == "other" and agent == task.worker:
+                raise Refused(f"task {name!r} wants the review of another agent than {agent}")
+            return self._approve(task, agent, words)
+
+    def merge(self, name: str, *, agent: str) -> Task:
+        """Have a task wait for the integrator: approve it, unless that was done.
+
+        One that has landed is returned as it is.
+
+        Raises:
+            Refused: as for `approve`.
+            WrongTaskState: there is nothing to approve, or it is over without having landed.
+            GitFailed: as for `approve`.
+        """
+        self._keep_head(name)
+        with self.bus.transaction():
+            task = self._changes.proven(name)
+            return task if task.state == "COMPLETED" else self.approve(name, agent=agent)
+
+    def _keep_head(self, name: str) -> None:
+        """Keep the head of a task that could not be kept when it was done."""
+        task = self._changes.proven(name)
+        if task.state in ("IN_REVIEW", "APPROVED") and task.head is not None:
+            KeptHeads(self.bus).keep(task, task.head)
+
+    def _approve(self, task: Task, agent: str, words: str | None = None) -> Task:
+        mails: Sequence[Draft] = [completion_of(replace(task, state="APPROVED"), agent)]
+        if task.review != "none":
+            mails = [*mails, reviewed(task, agent, is_approved=True, words=words)]
+        return self._changes.step(task, "APPROVED", agent, *mails)
+
+    def reject(self, name: str, *, agent: str, words: str) -> Task:
+        """Reject what is done: the attempt ends, and the next one begins with these words.
+
+        Raises:
+            WrongTaskState: it is not IN_REVIEW.
+        """
+        with self.bus.transaction():
+            task = self._changes.proven(name)
+            self._changes.expect(task, "IN_REVIEW")
+            self._changes.publish(task, [reviewed(task, agent, is_approved=False, words=words)])
+            return self._changes.end_attempt(task, agent, words)
+
+    def send_back(
+        self, name: str, *, attempt: int, agent: str, reason: str, files: Sequence[str] = ()
+    ) -> Task:
+        """End an approved attempt that could not be integrated, and begin the next one.
+
+        Args:
+            name, attempt: of the task.
+            agent: the integrator.
+            reason: why, for the worker: it is in the first message of the next attempt.
+            files: those that conflict.
+
+        Raises:
+            WrongTaskState: it is not APPROVED in this attempt.
+        """
+        with self.bus.transaction():
+            task = self._approved(name, attempt)
+            words = f"{reason}: {', '.join(files)}" if files else reason
+            return self._changes.end_attempt(task, agent, words)
+
+    def land(self, name: str, *, attempt: int, agent: str, commit: str) -> Task:
+        """Record that an approved attempt has landed: APPROVED becomes COMPLETED.
+
+        Raises:
+            WrongTaskState: it is not APPROVED in this attempt.
+        """
+        with self.bus.transaction():
+            task = self._changes.proven(name)
+            if (task.state, task.attempt, task.commit_id) == ("COMPLETED", attempt, commit):
+                return task
+            task = self._approved(name, attempt)
+            wants_to_know = sorted({task.requester, task.worker})
+            mails = [
+                told(task, "task_landed", agent, to, commit=commit, target=task.target)
+                for to in wants_to_know
+            ]
+            landed = self._changes.step(task, "COMPLETED", agent, *mails, commit_id=commit)
+            self._changes.plans.landed()
+            return landed
+
+    def cancel(self, name: str, *, agent: str, reason: str | None = None) -> Task | TaskJob:
+        """End a task as CANCELLED, whoever has it.
+
+        Returns:
+            The task; of one that has not begun, its job, which is cancelled.
+
+        Raises:
+            TaskNotFound: there is neither.
+            WrongTaskState: its state is final.
+        """
+        with self.bus.transaction():
+            if self._table.get(name) is None and (job := TaskJobs(self.bus).of(name)) is not None:
+                return self._cancel_job(job, agent, reason)
+            task = self.get(name)
+            if task.state == "CANCELLED":
+                return task
+            self._refuse_final(task)
+            mails = [
+                told(task, "task_cancelled", agent, to, reason=reason)
+                for to in sorted({task.requester, task.worker})
+            ]
+            cancelled = self._changes.step(task, "CANCELLED", agent, *mails, reason=reason)
+            self._changes.plans.gave_up(name)
+            return cancelled
+
+    def _cancel_job(self, job: TaskJob, agent: str, reason: str | None) -> TaskJob:
+        """Cancel the job of a task that has not begun, and those that wait for it to land.
+
+        A worker that has claimed it learns that the claim is lost, and rescues what it has made.
+        """
+        check_agent(agent)
+        if not self._changes.plans.take_back(job.task, agent, reason) and job.seq is not None:
+            control = JobControl(open_queue(self.bus, JOBS), by=agent)
+            control.cancel(job.seq, reason or "cancelled by hand")
+        self._changes.plans.gave_up(job.task)
+        return replace(job, state="CANCELLED", reason=reason)
+
+    def _approved(self, name: str, attempt: int) -> Task:
+        task = self._changes.proven(name)
+        if task.attempt != attempt:
+            self._changes.expect(replace(task, state="FAILED", attempt=attempt), "APPROVED")
+        self._changes.expect(task, "APPROVED")
+        return task

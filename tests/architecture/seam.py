@@ -32,12 +32,10 @@ OF_ONE_FILE = {
     "bus/bus.py": "opens it",
     "bus/maintenance.py": "compacts it",
     "bus/search/index.py": "the index of words: a file of its own, on every engine",
-    "bus/search/rating.py": "the index of words",
-    "bus/trust/verification.py": "checks its rows",
+    "bus/verification.py": "checks its rows",
     "cli/commands/doctor.py": "tells the version of SQLite",
-    "torture/proofs/files.py": "checks it after a torture",
-    "export/backup/backup.py": "copies it",
-    "export/backup/copy_check.py": "checks the copy",
+    "torture/proofs.py": "checks it after a torture",
+    "export/backup.py": "copies it; checks the copy",
     "subscribers/inboxes/unread_count.py": "opens it for one look, without the rest of a bus",
 }
 
@@ -46,13 +44,13 @@ ROOMS_OF_ONE_FILE = ("schema", "doctor")
 
 #: What asks the host for the time of day, and why that is not the time of a bus.
 CLOCKS = {
-    "automation/config/files/checksums.py": "the seal of a configuration, which is of no bus",
+    "automation/config/checksums.py": "the seal of a configuration, which is of no bus",
     "blobs/store.py": "compares the times of files, which are the host's",
     "cli/commands/schedule.py": "shows the coming times of a rule, which need no bus",
     "cli/commands/webhook.py": "signs as a sender does, which has no bus",
-    "bus/trust/keys.py": "notes when a key of this user was made, outside of any bus",
-    "wake/tmux.py": "compares the times of tmux, which are the host's",
-    "torture/measures.py": "measures whether the clock was set",
+    "bus/signing.py": "notes when a key of this user was made, outside of any bus",
+    "wake/terminals.py": "compares the times of tmux, which are the host's",
+    "torture/run.py": "measures whether the clock was set",
 }
 
 #: The rooms whose code is a door, or uses one: it has no engine.

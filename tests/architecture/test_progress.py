@@ -25,14 +25,14 @@ PROOFS = {"further", "NoProgress"}
 
 #: Loops that end for another reason, by file and function.
 OTHERS = {
-    "automation/housekeeping.py _prune": "each round deletes what it counts",
+    "automation/service.py _prune": "each round deletes what it counts",
     "bus/bus.py _follow": "it waits for what comes, and its position never falls",
     "bus/in_thread.py follow": "the same",
     "bus/log/catalog.py catch_up": "the position that is stored next is computed, and larger",
     "bus/log/log.py find": "it goes on only where the archive has grown",
-    "bus/trust/verification_checks.py missing_below": "it takes from an iterator",
+    "bus/verification.py missing_below": "it takes from an iterator",
     "demo/run.py _watch": "it looks until its agents have ended",
-    "doctor/recovery/wal.py _read": "each frame begins behind the one before",
+    "doctor/recovery/pages.py _read": "each frame begins behind the one before",
     "server/live/feed.py _follow": "it waits for what comes",
     "server/live/feed.py stream": "it waits for what comes",
     "subscribers/overview/trace.py _conversations": "only an older message comes before one",

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ackbus import Bus
-from ackbus.automation.jobs.job_request import JobRequest, Submitted
-from ackbus.automation.jobs.submission import Submission
-from ackbus.automation.records.job_log import JobLog, LogEntry
+from ackbus.automation.jobs.submission import JobRequest, Submission, Submitted
+from ackbus.automation.records.facts import JobLog, LogEntry
+from ackbus.automation.regime import examine_folder
 from ackbus.automation.service import Service
-from ackbus.automation.snapshots import examine_folder
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.jobs.claims import ClaimRecord, Claims
 from ackbus.subscribers.jobs.jobs import Job, Jobs

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.automation.jobs.job_request import JobRequest
-from ackbus.automation.jobs.submission import Submission
+from ackbus.automation.jobs.submission import JobRequest, Submission
 from ackbus.automation.records.breakers import Breakers
 
 from ..conftest import wait_until

@@ -10,8 +10,7 @@ import httpx
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.jobs.job_request import JobRequest
-from ackbus.automation.jobs.submission import Submission
+from ackbus.automation.jobs.submission import JobRequest, Submission
 from ackbus.subscribers.jobs.jobs import Jobs
 
 from ..conftest import wait_until

@@ -11,13 +11,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ackbus import Bus
-from ackbus.automation.attention.findings import findings
-from ackbus.automation.attention.measures import MISSED_FOR_MS
-from ackbus.automation.attention.watch import FOUND
+from ackbus.automation.attention import FOUND, MISSED_FOR_MS, findings
 from ackbus.automation.records.fence import Fence
 from ackbus.automation.schedules.tables import Decisions
 from ackbus.schema.queries import engine_of
-from ackbus.server.metrics.counters import Metrics
+from ackbus.server.metrics import Metrics
 
 from ..conftest import RunBus, wait_until
 from .conftest import Folder
@@ -187,7 +185,7 @@ def test_a_missed_time_is_told_for_a_day(bus: Bus) -> None:
 def test_an_alarm_tells_once_of_a_finding_that_turns_up(
     bus: Bus, folder: Folder, configured: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ackbus.automation.housekeeping._BEAT_S", 0.05)
+    monkeypatch.setattr("ackbus.automation.service._BEAT_S", 0.05)
     no = response(status="error", error="no such host", retry=False)
     folder.plugin("broken", WITH_INIT, run=no)
 

@@ -9,14 +9,12 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.jobs.alarms import JOB_DEAD
-from ackbus.automation.jobs.job_request import JobRequest
-from ackbus.automation.jobs.plugin_queues import follow, queue_of
-from ackbus.automation.jobs.submission import Submission
+from ackbus.automation.jobs.endings import JOB_DEAD
+from ackbus.automation.jobs.submission import JobRequest, Submission, follow, queue_of
 from ackbus.automation.plugins.discovery import discover
-from ackbus.automation.records.job_log import JobLog
+from ackbus.automation.records.facts import JobLog
+from ackbus.automation.regime import examine_folder
 from ackbus.automation.service import Service
-from ackbus.automation.snapshots import examine_folder
 from ackbus.schema.queries import engine_of, file_of
 from ackbus.subscribers.jobs.claims import Claims
 from ackbus.subscribers.jobs.jobs import Job, Jobs

@@ -7,7 +7,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.automation.config.snapshot import BreakerConfig
-from ackbus.automation.snapshots import examine_folder
+from ackbus.automation.regime import examine_folder
 
 from .conftest import Folder
 from .running import running

@@ -6,11 +6,11 @@ import pytest
 
 from ackbus import Bus, Draft, NotFound
 from ackbus.automation.config.snapshot import ScheduleEntry
-from ackbus.automation.ended_runs import EndedRuns
-from ackbus.automation.records import job_log
-from ackbus.automation.routes.contexts import Contexts
+from ackbus.automation.records import facts
+from ackbus.automation.routes.flow import Contexts
 from ackbus.automation.routes.tree import once_more
 from ackbus.automation.schedules.tables import Decisions
+from ackbus.automation.service import EndedRuns
 from ackbus.schema.message.times import format_ts, now_ms
 
 from ..conftest import wait_until
@@ -141,14 +141,14 @@ def test_output_of_old_failed_attempts_goes_as_new_ones_are_logged(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However much each prints, what is kept of a plugin that always fails has a bound."""
-    monkeypatch.setattr(job_log, "KEPT_OUTPUTS", 5)
-    log = job_log.JobLog.of(bus)
+    monkeypatch.setattr(facts, "KEPT_OUTPUTS", 5)
+    log = facts.JobLog.of(bus)
     (receipt,) = bus.log.append([Draft("plugin.a.poll", from_agent="a")])
     message = bus.get(receipt.seq)
     assert message is not None
     for token in range(1, 41):
         status = "succeeded" if token % 4 == 0 else "failed"
-        end = job_log.AttemptEnd(
+        end = facts.AttemptEnd(
             message=message,
             plugin="a",
             command="poll",

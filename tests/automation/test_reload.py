@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Queue
-from ackbus.automation.loads import Loads
-from ackbus.automation.notify import Notifier
+from ackbus.automation.regime import Loads, Snapshot, examine_folder
 from ackbus.automation.service import Service
-from ackbus.automation.snapshots import Snapshot, examine_folder
+from ackbus.automation.service_lock import Notifier
 from ackbus.schema.errors import Refused
 from ackbus.schema.queries import file_of
 

@@ -7,9 +7,9 @@ from typing import Any
 from ackbus import Bus
 from ackbus.automation.jobs.events import ENDED
 from ackbus.automation.jobs.submission import Submission
+from ackbus.automation.regime import examine_folder
 from ackbus.automation.routes.router import Router
 from ackbus.automation.routes.tree import Tree
-from ackbus.automation.snapshots import examine_folder
 from ackbus.export.jsonl.exporter import Exporter
 
 from ..conftest import RunBus, wait_until

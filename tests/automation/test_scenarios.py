@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ackbus import Bus
+from ackbus.automation.regime import examine_folder
 from ackbus.automation.routes.tree import wait
-from ackbus.automation.snapshots import examine_folder
 from ackbus.schema.queries import file_of
 
 from ..conftest import wait_until

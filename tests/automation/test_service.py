@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.jobs.job_request import JobRequest, Submitted
-from ackbus.automation.jobs.submission import Submission
+from ackbus.automation.jobs.submission import JobRequest, Submission, Submitted
+from ackbus.automation.records.facts import JobLog
 from ackbus.automation.records.fence import Fence
-from ackbus.automation.records.job_log import JobLog
 from ackbus.automation.status import status_of
 from ackbus.schema.queries import engine_of, file_of
 from ackbus.subscribers.jobs.jobs import Job, Jobs

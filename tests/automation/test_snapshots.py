@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from ackbus.automation.config.faults import ConfigFaults
-from ackbus.automation.snapshots import Snapshot, examine_folder
+from ackbus.automation.regime import Snapshot, examine_folder
 
 from .conftest import Folder
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.notify import Notifier
+from ackbus.automation.regime import examine_folder
 from ackbus.automation.service import STOP_S, Service
-from ackbus.automation.snapshots import examine_folder
+from ackbus.automation.service_lock import Notifier
 from ackbus.subscribers.jobs.jobs import Jobs
-from ackbus.workers.processes.end_deadlines import GRACE_S
+from ackbus.workers.processes.stop_switch import GRACE_S
 
 from ..conftest import wait_until
 from ..programs import connect

@@ -12,10 +12,10 @@ import pytest
 from ackbus import Bus, Queue
 from ackbus.automation.jobs import dispatcher
 from ackbus.automation.records.breakers import Breakers
+from ackbus.automation.regime import examine_folder
 from ackbus.automation.schedules.scheduler import Scheduler
 from ackbus.automation.schedules.tables import Decisions
 from ackbus.automation.service import Service
-from ackbus.automation.snapshots import examine_folder
 from ackbus.bus.doorbell import Doorbell
 from ackbus.schema.errors import RowRefused
 from ackbus.schema.message.times import now_ms

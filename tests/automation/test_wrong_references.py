@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.attention.measures import last_taking
-from ackbus.automation.config.demands import Demands
+from ackbus.automation.attention import last_taking
 from ackbus.automation.config.faults import ConfigFaults
-from ackbus.automation.loads import Loads
+from ackbus.automation.config.load import Demands
+from ackbus.automation.regime import Loads, examine_folder
 from ackbus.automation.service import Service
-from ackbus.automation.snapshots import examine_folder
 from ackbus.schema.errors import AckbusError
 from ackbus.schema.queries import file_of
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.bus.trust.keys import Key, Keyring
+from ackbus.bus.signing import Key, Keyring
 
 
 @pytest.fixture

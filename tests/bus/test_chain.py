@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft
-from ackbus.bus.trust.chain import STEP_BYTES, STEP_MESSAGES, Chain, Link
-from ackbus.bus.trust.verification import Verification
-from ackbus.bus.trust.verification_checks import Problem
+from ackbus.bus.verification import STEP_BYTES, STEP_MESSAGES, Chain, Link, Problem, Verification
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.jsonl.exporter import Exporter
 from ackbus.export.jsonl.importer import import_jsonl

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ackbus import Bus
-from ackbus.bus.trust.keys import Keyring
-from ackbus.bus.trust.verification import Verification
+from ackbus.bus.signing import Keyring
+from ackbus.bus.verification import Verification
 from ackbus.schema.message.canonical_json import encode
 from ackbus.schema.queries import file_of
 

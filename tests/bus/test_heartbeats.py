@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Heartbeat, InvalidInput, Liveness, Message, Session
-from ackbus.bus.presence import heartbeats as module
+from ackbus.bus import heartbeats as module
 from ackbus.schema.queries import file_of
 
 from ..conftest import wait_until

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from ackbus import Bus
-from ackbus.bus.presence.heartbeat_thread import Hearts
+from ackbus.bus.heartbeat_thread import Hearts
 from ackbus.schema.errors import InvalidInput
 from ackbus.schema.queries import file_of
 

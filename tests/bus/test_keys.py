@@ -11,7 +11,7 @@ import platformdirs
 import pytest
 
 from ackbus import Bus, BusUnusable, InvalidInput
-from ackbus.bus.trust.keys import Key, Keyring
+from ackbus.bus.signing import Key, Keyring
 from ackbus.schema.directory.layout import keys_directory
 from ackbus.schema.errors import NotFound, Refused
 
@@ -137,7 +137,7 @@ def test_keys_made_at_once_for_one_agent_are_all_kept(keyring: Keyring) -> None:
     made = run_program(
         """
         import subprocess, sys
-        one = "from ackbus.bus.trust.keys import Keyring; keys = Keyring(sys.argv[1])"
+        one = "from ackbus.bus.signing import Keyring; keys = Keyring(sys.argv[1])"
         one += "; keys.create('alice', rotate=True)"
         command = [sys.executable, "-c", f"import sys; {one}", sys.argv[1]]
         all = [subprocess.Popen(command) for _ in range(4)]

@@ -16,7 +16,7 @@ from ackbus import (
     Session,
     UnknownRecipient,
 )
-from ackbus.schema.message.recipients import MAX_RECIPIENTS
+from ackbus.schema.message.draft import MAX_RECIPIENTS
 from ackbus.subscribers.requests import Request
 
 #: Names that mean several, or nobody, and what is to be done instead.

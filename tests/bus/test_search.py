@@ -10,7 +10,7 @@ import pytest
 
 from ackbus import Bus, Draft, InvalidInput
 from ackbus.bus.search import index as search_index
-from ackbus.bus.search import rating as search_rating
+from ackbus.bus.search import index as search_rating
 from ackbus.bus.search.search import Search
 from ackbus.bus.search.text import MAX_TEXT_CHARS, Words, text_of
 from ackbus.schema.queries import file_of

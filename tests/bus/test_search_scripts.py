@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from ackbus import Bus, Draft
-from ackbus.bus.search.scripts import spread
+from ackbus.bus.search.text import spread
 
 #: By script: a text, parts of it that are found, and what is not in it though its letters are.
 TEXTS = {

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, IdConflict, InvalidInput, Message
-from ackbus.bus.trust.keys import Key, Keyring
-from ackbus.bus.trust.verification import Verification
+from ackbus.bus.signing import Key, Keyring
+from ackbus.bus.verification import Verification
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.jsonl.exporter import Exporter
 from ackbus.export.jsonl.importer import import_jsonl
-from ackbus.schema.message.limits import MAX_HEADERS_BYTES
+from ackbus.schema.message.names import MAX_HEADERS_BYTES
 
 from ..programs import raw_sql, run_program, tamper
 
@@ -75,7 +75,7 @@ def test_every_message_of_an_agent_with_a_key_is_signed_as_documented(
 
 def test_example_of_the_protocol_is_what_is_signed(bus: Bus) -> None:
     """The literal values that examples/plain-sql/sign.py gives to other programs."""
-    from ackbus.bus.trust.signing import sign  # the form itself is no public name
+    from ackbus.bus.signing import sign  # the form itself is no public name
 
     key = Key("630dcd2966c43366", bytes(range(32)), 0)
     draft = Draft(
@@ -89,7 +89,7 @@ def test_example_of_the_protocol_is_what_is_signed(bus: Bus) -> None:
     )
     bus.log.append([draft])
     (message,) = bus.read()
-    from ackbus.bus.trust.signing import form_of
+    from ackbus.bus.signing import form_of
 
     mac = "59bfd99ba16ee40e173468aa5e6be1781413fb560e8eda45c820fb7e5da8218f"
     assert sign(form_of(message), key) == f"v1.{key.id}.{mac}" == signature_by_stdlib(message, key)

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft, Inbox, InvalidInput, import_jsonl
-from ackbus.doctor.repair.work import mend_work
+from ackbus.doctor.repair.database import mend_work
 from ackbus.schema.errors import LimitReached, NotFound, Refused
 from ackbus.schema.message.patterns import TypePattern
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.claims import Claim, Outcome
 from ackbus.subscribers.jobs.jobs import Jobs
-from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.queues.job_control import JobControl
-from ackbus.subscribers.queues.policy_change import change_policy
 from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.queues.queue_changes import change_policy
 
 from ..programs import raw_sql
 

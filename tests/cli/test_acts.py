@@ -10,7 +10,7 @@ import pytest
 
 from ackbus import Bus, DeadLetters, Draft, InvalidInput, JobControl, Queue
 from ackbus.subscribers.jobs.manual_acts import Acts
-from ackbus.subscribers.queues.policy_change import change_policy
+from ackbus.subscribers.queues.queue_changes import change_policy
 from ackbus.subscribers.queues.queues import Queues
 
 from ..conftest import RunBus

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.schema.message.limits import MAX_PAYLOAD_BYTES, MAX_TYPE_CHARS
+from ackbus.schema.message.names import MAX_PAYLOAD_BYTES, MAX_TYPE_CHARS
 from ackbus.schema.sqlite.database import SCHEMA_VERSION
 
 from ..conftest import Ended, RunBus

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.schema.message.limits import MAX_PAYLOAD_BYTES
+from ackbus.schema.message.names import MAX_PAYLOAD_BYTES
 
 from ..conftest import RunBus
 from .conftest import BUS, assert_error

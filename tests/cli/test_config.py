@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.places import state_dir_of
 from ackbus.automation.records.fence import Fence
-from ackbus.automation.service_lock import ServiceLock
+from ackbus.automation.service_lock import ServiceLock, state_dir_of
 
 from ..automation.conftest import Folder
 from ..conftest import RunBus

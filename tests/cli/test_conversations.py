@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from ackbus import Bus, JobControl, Priority, Queue
-from ackbus.subscribers.queues.worker_groups import QueueWorkers
+from ackbus.subscribers.queues.queue_set import QueueWorkers
 
 from ..conftest import RunBus, wait_until
 from .conftest import StartBus, assert_error

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import AckbusError, Bus, Draft, Inbox, Queue
-from ackbus.export.discarding import segments_upto
+from ackbus.export.archive_writer import segments_upto
 from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.queries import engine_of
 

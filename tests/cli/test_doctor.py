@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue
-from ackbus.doctor.checks.file import checks_of_file
+from ackbus.doctor.checks.directory import checks_of_file
 from ackbus.export.archive_writer import Archiver
 from ackbus.schema.queries import file_of
 

@@ -9,7 +9,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.cli.fast import agent_hooks
-from ackbus.cli.fast.event_input import INPUT_S
+from ackbus.cli.fast.agent_hooks import INPUT_S
 
 from ..conftest import Ended
 from ..sizes import sampled

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.git.guard import guard_hooks
-from ackbus.git.guard.hook_scripts import ALWAYS
+from ackbus.git import guard
+from ackbus.git.guard import ALWAYS
 from ackbus.git.work_tree import WorkTree
 from ackbus.schema.errors import Refused
 
@@ -388,7 +388,7 @@ def test_guard_that_another_tool_runs_does_not_run_for_ever(
 
 INSTALLS = """
 import os, signal, sys
-from ackbus.git.guard.guard_hooks import GuardHooks
+from ackbus.git.guard import GuardHooks
 from ackbus.git.work_tree import WorkTree
 
 left = int(sys.argv[2])
@@ -450,12 +450,12 @@ def test_installation_does_not_wait_for_ever_for_another(
     git: Git, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Any program that can read git's folder can lock it."""
-    monkeypatch.setattr(guard_hooks, "_WAIT_S", 0.05)
+    monkeypatch.setattr(guard, "_WAIT_S", 0.05)
     folder = os.open(git.path / ".git", os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX)
         with pytest.raises(Refused, match="another program has kept"):
-            guard_hooks.GuardHooks(WorkTree.around(str(git.path))).install("block")
+            guard.GuardHooks(WorkTree.around(str(git.path))).install("block")
     finally:
         os.close(folder)
     assert not own(git).exists()

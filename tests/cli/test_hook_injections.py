@@ -12,8 +12,7 @@ from ackbus import Bus, Inbox
 from ackbus.cli.fast import agent_hooks as hooks
 from ackbus.cli.fast import waiting_hook
 from ackbus.schema.message.names import is_plain
-from ackbus.wake.nudge import LINE
-from ackbus.wake.waking import TEXT
+from ackbus.wake.waking import LINE, TEXT
 
 from ..injections import INJECTIONS, MARK, Disguise, disguise
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.bus.trust.keys import Keyring
+from ackbus.bus.signing import Keyring
 
 from ..programs import connect
 from . import reference

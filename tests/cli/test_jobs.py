@@ -11,9 +11,9 @@ from ackbus import Bus
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.claims import Claim, Outcome
 from ackbus.subscribers.jobs.errors import ClaimLost
-from ackbus.subscribers.jobs.job_lists import list_jobs
-from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.views import list_jobs
 
 from ..conftest import RunBus
 from .conftest import assert_error

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from ackbus import Bus, Lease
-from ackbus.cli.commands.lease import refusal
+from ackbus.cli.commands.reserve import refusal
 
 from ..conftest import RunBus
 from .conftest import StartBus, assert_error, error_of

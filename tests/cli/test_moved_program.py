@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.drivers.driver_setup import Drivers
+from ackbus.git.driver_setup import Drivers
 from ackbus.schema.directory.layout import Layout
 
 from .clones import Clone

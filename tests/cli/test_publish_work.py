@@ -5,8 +5,8 @@ import json
 import pytest
 
 from ackbus import Bus
-from ackbus.subscribers.jobs.job_lists import list_jobs
 from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.views import list_jobs
 
 from ..conftest import RunBus
 from .conftest import assert_error

@@ -7,13 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from ackbus import Bus, Draft
-from ackbus.cli.options.policy import HidesName, OnLostName, OrderingName, RetryName
+from ackbus.cli.options.worker import HidesName, OnLostName, OrderingName, RetryName
 from ackbus.schema.queries import file_of
-from ackbus.subscribers.jobs.job_lists import list_jobs
-from ackbus.subscribers.jobs.policy import CHOICES, Policy
-from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.jobs.policy import CHOICES, Policy, work_headers
 from ackbus.subscribers.queues.queue import Queue
 from ackbus.subscribers.queues.queues import Queues
+from ackbus.subscribers.views import list_jobs
 
 from ..conftest import RunBus
 from .conftest import StartBus, assert_error

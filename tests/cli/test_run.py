@@ -12,9 +12,9 @@ import pytest
 from ackbus import Bus, Queue
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.claims import ClaimRecord
-from ackbus.subscribers.jobs.job_lists import list_jobs
 from ackbus.subscribers.queues.queues import Queues
 from ackbus.subscribers.queues.statistics import QueueStats
+from ackbus.subscribers.views import list_jobs
 
 from ..conftest import RunBus, wait_until
 from ..subscribers.work import attempts, job, state, statuses

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Inbox
-from ackbus.setup import mcp_probe
+from ackbus.setup import checking
 from ackbus.setup.checking import check
 from ackbus.setup.installation import Installation
 
@@ -311,14 +311,14 @@ def test_probe_does_not_wait_for_what_a_server_leaves_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its child has the server's output, and goes on when the server was killed."""
-    monkeypatch.setattr(mcp_probe, "_PATIENCE_S", 0.5)
-    monkeypatch.setattr(mcp_probe, "_GOODBYE_S", 0.1)
+    monkeypatch.setattr(checking, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(checking, "_GOODBYE_S", 0.1)
     server, until = tmp_path / "server", tmp_path / "until"
     os.mkfifo(until)
     server.write_text(f"#!/bin/sh\ncat < {shlex.quote(str(until))} &\nwait\n")
     server.chmod(0o700)
-    with pytest.raises(mcp_probe.ProbeFailed, match="no answer to initialize"):
-        mcp_probe.call_tool([str(server)], str(tmp_path), "bus_send", {})
+    with pytest.raises(checking.ProbeFailed, match="no answer to initialize"):
+        checking.call_tool([str(server)], str(tmp_path), "bus_send", {})
     os.close(os.open(until, os.O_WRONLY))  # the child was there until now, or this would wait
 
 

@@ -13,11 +13,10 @@ import pytest
 from ackbus import Bus
 from ackbus.schema.errors import AckbusError, InvalidInput, Refused
 from ackbus.setup import installation as installing
-from ackbus.setup import plugin
+from ackbus.setup import record
 from ackbus.setup.checking import check
 from ackbus.setup.installation import Installation
-from ackbus.setup.parts import Scope
-from ackbus.setup.programs import PROGRAMS
+from ackbus.setup.programs import PROGRAMS, Scope
 
 from ..sizes import case
 
@@ -455,9 +454,9 @@ def test_older_plugin_is_renewed(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older = tmp_path / "older.js"
-    older.write_text(plugin._TEMPLATE.read_text().replace("hook.stdin.end", "// hook.stdin.end"))
+    older.write_text(record._TEMPLATE.read_text().replace("hook.stdin.end", "// hook.stdin.end"))
     with monkeypatch.context() as patched:
-        patched.setattr(plugin, "_TEMPLATE", older)
+        patched.setattr(record, "_TEMPLATE", older)
         apply(installation("opencode", root, bus="/old/bin/bus").additions())
     setup, path = installation("opencode", root), root / ".opencode" / "plugins" / "ackbus.js"
     assert "// hook.stdin.end" in path.read_text()

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ackbus.setup import json_text
-from ackbus.setup.diffs import diff_of
+from ackbus.setup import json_edits
+from ackbus.setup.files import diff_of
 
 from .test_setup_files import apply, installation, root
 
@@ -28,7 +28,7 @@ def test_long_file_is_passed_over_a_few_times(
     path.write_text(json.dumps({"projects": projects, "starts": 3}, indent=indent))
     before = path.read_text()
     passed = 0
-    pass_over = json_text._pass_over
+    pass_over = json_edits._pass_over
 
     def counting(text: str, at: int) -> tuple[Any, int]:
         nonlocal passed
@@ -36,8 +36,8 @@ def test_long_file_is_passed_over_a_few_times(
         passed += end - at
         return value, end
 
-    monkeypatch.setattr(json_text, "_pass_over", counting)
-    json_text.parse.cache_clear()
+    monkeypatch.setattr(json_edits, "_pass_over", counting)
+    json_edits.parse.cache_clear()
     for change in (
         installation("claude", root, scope="local").additions,
         installation("claude", root, scope="local").removals,

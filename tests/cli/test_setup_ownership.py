@@ -17,7 +17,7 @@ import pytest
 
 from ackbus.schema.errors import Refused
 from ackbus.setup import installation as installing
-from ackbus.setup import plugin, text_edits
+from ackbus.setup import record, text_edits
 from ackbus.setup.programs import PROGRAMS
 
 from ..sizes import sampled
@@ -274,8 +274,8 @@ def test_files_that_another_machine_set_up_are_known_by_what_they_say(
 
 def test_versions_of_our_texts_are_known() -> None:
     """A change of one of them adds its hash, and keeps the earlier ones."""
-    text = plugin._TEMPLATE.read_text().rstrip()
-    assert hashlib.sha256(text.encode()).hexdigest()[:16] in plugin._VERSIONS
+    text = record._TEMPLATE.read_text().rstrip()
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] in record._VERSIONS
     assert text_edits._digest(installing._POINTER) in text_edits._BODIES
 
 

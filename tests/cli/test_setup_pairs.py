@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.setup.parts import Scope
-from ackbus.setup.programs import PROGRAMS
+from ackbus.setup.programs import PROGRAMS, Scope
 
 from .test_setup_files import apply, installation, root
 

@@ -19,8 +19,8 @@ import pytest
 from rich.console import Console
 
 from ackbus import Bus, Inbox, Queue, QueueStats
-from ackbus.cli.top.sight import Watcher
-from ackbus.cli.top.view import picture
+from ackbus.cli.top.running import picture
+from ackbus.cli.top.snapshot import Watcher
 
 from ..conftest import RunBus, wait_until
 from .conftest import BUS, StartBus

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.bus.trust.keys import Keyring
+from ackbus.bus.signing import Keyring
 
 from ..conftest import RunBus
 from ..programs import raw_sql, tamper

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.jobs.job_request import JobRequest
-from ackbus.automation.jobs.submission import Submission
-from ackbus.demo.automation.proof import read_proof
+from ackbus.automation.jobs.submission import JobRequest, Submission
+from ackbus.demo.automation import read_proof
 
 from ..conftest import RunBus
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.demo.examine import (
+from ackbus.demo.worker import (
     CHUNK_BYTES,
     MAX_PARSED_BYTES,
     PYTHON_NOT_CHECKED,

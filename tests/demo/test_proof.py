@@ -3,8 +3,8 @@
 import pytest
 
 from ackbus import Bus, Claim, Draft, Queue
-from ackbus.demo.proof import Proof, read_proof
-from ackbus.demo.protocol import COORDINATOR, DEMO, DONE, KILLED, TASK
+from ackbus.demo.run import Proof, read_proof
+from ackbus.demo.worker import COORDINATOR, DEMO, DONE, KILLED, TASK
 
 from ..conftest import wait_until
 

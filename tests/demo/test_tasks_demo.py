@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.demo.tasks.project import CELLAR, CHECK, PLAN, PLUMS, Project
-from ackbus.demo.tasks.proof import read_proof
+from ackbus.demo.tasks import CELLAR, CHECK, PLAN, PLUMS, Project, read_proof
 
 from ..conftest import RunBus
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.demo.tree import SNIFFED_BYTES, Tree, path_from_payload, path_to_payload
+from ackbus.demo.worker import SNIFFED_BYTES, Tree, path_from_payload, path_to_payload
 
 
 def write(root: Path, *names: str, data: bytes = b"text\n") -> None:

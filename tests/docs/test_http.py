@@ -7,7 +7,7 @@ from pathlib import Path
 from ackbus import AckbusError, Bus
 from ackbus.server import problems
 from ackbus.server.access.access import Access
-from ackbus.server.app import create_app
+from ackbus.server.running import create_app
 
 from ..server.scope_table import PAGE, page
 

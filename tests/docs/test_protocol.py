@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.schema.message import limits
+from ackbus.schema.message import names as limits
 from ackbus.schema.queries import file_of
 
 ROOT = Path(__file__).parents[2]

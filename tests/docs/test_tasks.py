@@ -6,8 +6,8 @@ import pytest
 import typer
 
 from ackbus.cli import app
-from ackbus.server.pushpals.routers import ROUTERS
-from ackbus.tasks.programs.presets import MODES, PRESETS
+from ackbus.server.pushpals.app import ROUTERS
+from ackbus.tasks.agent_program import MODES, PRESETS
 from ackbus.tasks.records.task import STATES
 
 from .test_documents import ROOT

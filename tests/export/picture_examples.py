@@ -9,11 +9,8 @@ import warnings
 from pathlib import Path
 
 from ackbus import Bus, Draft
-from ackbus.export.pictures.links import Links
-from ackbus.export.pictures.mermaid import flowchart, sequence_diagram
-from ackbus.export.pictures.timeline import Timeline
-from ackbus.export.pictures.timeline_svg import timeline_svg
-from ackbus.export.pictures.traffic import Traffic
+from ackbus.export.pictures.timeline import Timeline, timeline_svg
+from ackbus.export.pictures.traffic import Links, Traffic, flowchart, sequence_diagram
 
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 

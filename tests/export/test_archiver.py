@@ -16,7 +16,7 @@ from ackbus.bus.search.search import Search
 from ackbus.export import archive_writer as archiver
 from ackbus.export.archive_writer import Archiver, ArchiverRunning
 from ackbus.schema.queries import file_of
-from ackbus.subscribers.overview.notices import Notices
+from ackbus.subscribers.overview.trace import Notices
 
 from ..conftest import wait_until
 

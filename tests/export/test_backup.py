@@ -14,7 +14,7 @@ import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, import_jsonl
 from ackbus.export.archive_writer import Archiver
-from ackbus.export.backup.backup import back_up
+from ackbus.export.backup import back_up
 from ackbus.schema.errors import BusUnusable, InvalidInput, Refused
 from ackbus.schema.queries import file_of
 
@@ -200,7 +200,7 @@ def test_a_damaged_bus_gives_no_backup(bus: Bus, bus_dir: Path, tmp_path: Path) 
 KILLED = """
 import os, signal, sys
 from ackbus import Bus
-from ackbus.export.backup.backup import back_up
+from ackbus.export.backup import back_up
 steps = int(sys.argv[3])
 def audit(event, args):
     global steps

@@ -14,9 +14,8 @@ import pytest
 
 from ackbus import Bus, BusUnusable, Draft, Exporter, ExporterRunning, Refused
 from ackbus.export.jsonl import exporter
-from ackbus.export.jsonl.export_position import Position
 from ackbus.export.jsonl.replaced_file import NotImported
-from ackbus.export.jsonl.writer import BATCH_MESSAGES
+from ackbus.export.jsonl.writer import BATCH_MESSAGES, Position
 from ackbus.schema.directory.file_lock import FileLock
 from ackbus.schema.queries import file_of
 
@@ -405,9 +404,7 @@ def test_a_file_that_a_power_loss_harmed_is_not_gone_on_with(
     bus: Bus, bus_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M-86, promise 8: bytes that were not synced may be lost where size and time are not."""
-    monkeypatch.setattr(
-        "ackbus.export.jsonl.export_position.boot_id", lambda: "before the power loss"
-    )
+    monkeypatch.setattr("ackbus.export.jsonl.writer.boot_id", lambda: "before the power loss")
     for n in range(3):
         bus.publish("note", n, from_agent="bob")
     Exporter(bus).export_once()
@@ -418,7 +415,7 @@ def test_a_file_that_a_power_loss_harmed_is_not_gone_on_with(
         file.write(bytes(20))
     os.utime(jsonl, ns=(there.st_atime_ns, there.st_mtime_ns))
 
-    monkeypatch.setattr("ackbus.export.jsonl.export_position.boot_id", lambda: "after it")
+    monkeypatch.setattr("ackbus.export.jsonl.writer.boot_id", lambda: "after it")
     bus.publish("note", 3, from_agent="bob")
     with pytest.raises(NotImported, match="was not written by a bus"):
         Exporter(bus).export_once()

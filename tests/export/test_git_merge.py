@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ackbus import InvalidInput
-from ackbus.git.drivers.git_lines import records
-from ackbus.git.drivers.merge_driver import merge
+from ackbus.git.drivers import merge, records
 from ackbus.schema.message.canonical_json import encode
 
 

@@ -16,8 +16,8 @@ from ackbus import (
     InvalidInput,
     import_jsonl,
 )
-from ackbus.export.jsonl.conflict_markers import ConflictMarkers
 from ackbus.export.jsonl.importer import BATCH_BYTES
+from ackbus.export.jsonl.replaced_file import ConflictMarkers
 from ackbus.schema.queries import file_of
 
 from ..conftest import ROOT, RunBus

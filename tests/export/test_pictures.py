@@ -9,14 +9,28 @@ from xml.etree import ElementTree
 import pytest
 
 from ackbus import Bus, Draft, FieldMap, import_jsonl
-from ackbus.bus.presence.heartbeats import Heartbeat, Liveness
-from ackbus.export.pictures.links import Links
-from ackbus.export.pictures.mermaid import flowchart, sequence_diagram
-from ackbus.export.pictures.time_axis import PAUSE_WIDTH, TimeAxis, length
-from ackbus.export.pictures.timeline import Timeline, pauses
-from ackbus.export.pictures.timeline_svg import timeline_svg
-from ackbus.export.pictures.traffic import MAX_BLOB_BYTES, TEXT_CHARS, Arrow, Traffic
-from ackbus.export.pictures.words import cut_name, fitted, fitted_name, width
+from ackbus.bus.heartbeats import Heartbeat, Liveness
+from ackbus.export.pictures.timeline import (
+    PAUSE_WIDTH,
+    TimeAxis,
+    Timeline,
+    length,
+    pauses,
+    timeline_svg,
+)
+from ackbus.export.pictures.traffic import (
+    MAX_BLOB_BYTES,
+    TEXT_CHARS,
+    Arrow,
+    Links,
+    Traffic,
+    cut_name,
+    fitted,
+    fitted_name,
+    flowchart,
+    sequence_diagram,
+    width,
+)
 
 from ..programs import raw_sql, tamper
 from .test_importer import H5I, H5I_MAP

@@ -8,9 +8,9 @@ import pytest
 
 from ackbus import Bus, Exporter, InvalidInput
 from ackbus.bus.maintenance import Maintenance
-from ackbus.bus.trust.verification import Verification
+from ackbus.bus.verification import Verification
 from ackbus.export.archive_writer import Archiver
-from ackbus.export.backup.backup import back_up
+from ackbus.export.backup import back_up
 
 
 async def tell(done: int) -> None:

@@ -15,9 +15,8 @@ import pytest
 import zstandard
 
 from ackbus import Bus
-from ackbus.bus.log import archive_frames
-from ackbus.bus.log.archive_frames import DamagedFrame, lines_of_frame
-from ackbus.bus.log.archive_reader import segment_name
+from ackbus.bus.log import archive_reader
+from ackbus.bus.log.archive_reader import DamagedFrame, lines_of_frame, segment_name
 from ackbus.export.archive_writer import Archiver
 
 from ..programs import connect
@@ -144,7 +143,7 @@ def test_a_frame_of_too_many_lines_is_none(monkeypatch: pytest.MonkeyPatch) -> N
     data = zstandard.ZstdCompressor().compress(b"{}\n" * 1001)
     with pytest.raises(DamagedFrame, match="more lines"):
         lines_of_frame([data])
-    monkeypatch.setattr(archive_frames, "MAX_FRAME_BYTES", 2048)
+    monkeypatch.setattr(archive_reader, "MAX_FRAME_BYTES", 2048)
     with pytest.raises(DamagedFrame, match="more than a bus writes"):
         lines_of_frame([zstandard.ZstdCompressor().compress(b"1" * 2049)])
 

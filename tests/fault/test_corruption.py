@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.doctor.checks.file import checks_of_file
-from ackbus.export.backup.backup import back_up
+from ackbus.doctor.checks.directory import checks_of_file
+from ackbus.export.backup import back_up
 from ackbus.schema.queries import file_of
 
 from ..programs import running_program

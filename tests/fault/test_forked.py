@@ -13,7 +13,7 @@ from ackbus.bus.maintenance import Maintenance
 from ackbus import *
 from ackbus.export.archive_writer import Archiver
 from ackbus.bus.doorbell import listen
-from ackbus.export.backup.backup import back_up
+from ackbus.export.backup import back_up
 
 where = sys.argv[1]
 bus = Bus.open(where)

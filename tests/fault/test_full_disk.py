@@ -18,7 +18,7 @@ import pytest
 from ackbus import Bus, BusUnusable, Claim, Draft, Exporter, Inbox, Queue, import_jsonl
 from ackbus.bus.maintenance import Maintenance
 from ackbus.export.archive_writer import Archiver
-from ackbus.export.backup.backup import back_up
+from ackbus.export.backup import back_up
 from ackbus.schema.sqlite.upgrade import upgrade
 
 from ..migration.made_up import OLDER, make_older, rows, upgradable, version_of

@@ -12,9 +12,9 @@ import pytest
 from ackbus import Bus, BusUnusable, Exporter, Inbox, InvalidInput, Queue
 from ackbus.bus.doorbell import ring
 from ackbus.bus.log.archive_reader import segment_name
-from ackbus.bus.trust.verification import Verification
+from ackbus.bus.verification import Verification
 from ackbus.export.archive_writer import Archiver
-from ackbus.export.backup.backup import back_up
+from ackbus.export.backup import back_up
 from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.errors import AckbusError, BlobMissing
 from ackbus.schema.queries import file_of

@@ -18,12 +18,11 @@ from ackbus.doctor.recovery.pages import Pages
 from ackbus.doctor.recovery.records import TABLE_LEAF, page_of, row_at
 from ackbus.doctor.repair.repair import repair_bus
 from ackbus.export.archive_writer import Archiver
-from ackbus.export.backup.backup import back_up
+from ackbus.export.backup import back_up
 from ackbus.schema.errors import BusUnusable, LeaseLost
 from ackbus.schema.findings import Mended
 from ackbus.schema.queries import file_of
-from ackbus.server.access.principals import Scope
-from ackbus.server.access.tokens import Tokens
+from ackbus.server.access.tokens import Scope, Tokens
 from ackbus.subscribers.jobs.errors import ClaimLost
 
 from ..migration.made_up import OLDER, make_older, upgradable

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
+from ackbus.automation.regime import examine_folder
 from ackbus.automation.service import Service
-from ackbus.automation.snapshots import examine_folder
 from ackbus.schema.message.times import now_ms
 
 from ..automation.conftest import Folder

@@ -224,7 +224,7 @@ def test_a_repair_that_would_lose_what_sqlite_reads_changes_nothing(
         connection.execute("DROP TRIGGER messages_are_never_changed")
     before = (directory / "bus.db").read_bytes()
     add = corruption_of_add()
-    monkeypatch.setattr("ackbus.doctor.recovery.new_file.NewFile.add", add)
+    monkeypatch.setattr("ackbus.doctor.recovery.recover.NewFile.add", add)
     with pytest.raises(BusUnusable, match="would lose what SQLite still reads: messages has a row"):
         list(repair_bus(directory))
     assert (directory / "bus.db").read_bytes() == before
@@ -233,7 +233,7 @@ def test_a_repair_that_would_lose_what_sqlite_reads_changes_nothing(
 
 def corruption_of_add() -> object:
     """A defect: each hundredth row is left out."""
-    from ackbus.doctor.recovery.new_file import NewFile
+    from ackbus.doctor.recovery.recover import NewFile
 
     real = NewFile.add
 

@@ -5,8 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.branches.attributes import attribute_files, with_attributes
-from ackbus.git.branches.forecast import Forecast, NotKnown, conflicts
+from ackbus.git.branches.forecast import (
+    Forecast,
+    NotKnown,
+    attribute_files,
+    conflicts,
+    with_attributes,
+)
 from ackbus.git.repository import CommandFailed
 from ackbus.git.sealed import sealed_around
 

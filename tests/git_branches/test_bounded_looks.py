@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ackbus.git import history, limited
-from ackbus.git.branches.changes import text_of
+from ackbus.git.branches.repositories import text_of
 from ackbus.git.history import Filters, traffic
 from ackbus.git.limited import lines_of, run_limited
 from ackbus.git.repository import GitFailed

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ackbus.git.branches.repositories import Place
-from ackbus.git.targets.check_tree import CheckTree
-from ackbus.git.targets.refs import LocalTarget
+from ackbus.git.remote_target import CheckTree
+from ackbus.git.target_refs import LocalTarget
 from ackbus.git.trees.tree_list import admin_folders
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 

@@ -20,7 +20,7 @@ from ackbus.git.trees.tree_list import Tree
 from ackbus.git.trees.tree_state import TreeState, read_state
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.schema.errors import Refused
-from ackbus.tasks.roles.commit_leftovers import Author, commit_leftovers
+from ackbus.tasks.roles.job_tree import Author, commit_leftovers
 
 from ..cli.git import Git
 from .conftest import at, repository

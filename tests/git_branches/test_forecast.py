@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.branches.forecast import NotKnown, conflicts
-from ackbus.git.branches.meeting import MergeBases
+from ackbus.git.branches.forecast import MergeBases, NotKnown, conflicts
 from ackbus.git.sealed import SealedRepository, sealed_around
 
 from ..sizes import size

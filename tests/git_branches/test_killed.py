@@ -14,10 +14,9 @@ import pytest
 
 from ackbus.git.branches.repositories import Place
 from ackbus.git.repository import OutOfTime
-from ackbus.git.trees.leftovers import find_leftovers
 from ackbus.git.trees.removal import Removal
-from ackbus.git.trees.tree_list import admin_folders
-from ackbus.git.trees.tree_locks import TreeBusy
+from ackbus.git.trees.tree_list import TreeBusy, admin_folders
+from ackbus.git.trees.tree_state import find_leftovers
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.workers.processes.supervisors import Supervisors
 
@@ -114,7 +113,7 @@ def test_git_killed_in_the_midst_of_a_ref(
     main: Git, trees: WorkTrees, stage: str, ref: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The hook `reference-transaction` kills git, and who started it, at one of its refs."""
-    monkeypatch.setattr("ackbus.git.trees.tree_mending.REF_WAIT_S", 0)
+    monkeypatch.setattr("ackbus.git.trees.tree_state.REF_WAIT_S", 0)
     monkeypatch.setattr("ackbus.git.trees.work_trees._PATIENT", ())
     once = main.path / ".git" / "once"
     hook = main.path / ".git" / "hooks" / "reference-transaction"

@@ -7,18 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from ackbus.git import target_refs
 from ackbus.git.branches.repositories import Place
-from ackbus.git.drivers.driver_setup import _append, _lines, _take_out
-from ackbus.git.exclude_file import ExcludeFile
-from ackbus.git.guard.guard_hooks import GuardHooks
-from ackbus.git.targets import bus_files
-from ackbus.git.targets.bus_files import is_derived
+from ackbus.git.driver_setup import _append, _lines, _take_out
+from ackbus.git.guard import GuardHooks
+from ackbus.git.target_refs import is_derived
 from ackbus.git.text_file import FRESH, replace_text
-from ackbus.git.trees.tree_files import copy_files
 from ackbus.git.trees.tree_list import read_trees
-from ackbus.git.trees.tree_mending import mend
-from ackbus.git.trees.work_trees import WorkTrees
-from ackbus.git.work_tree import WorkTree
+from ackbus.git.trees.tree_state import mend
+from ackbus.git.trees.work_trees import WorkTrees, copy_files
+from ackbus.git.work_tree import ExcludeFile, WorkTree
 from ackbus.schema.errors import Refused
 from ackbus.tasks.roles.job_run import write_prompt
 
@@ -158,7 +156,7 @@ def test_files_of_a_bus_behind_a_link_of_a_commit_are_none_of_the_tree(tmp_path:
     (main / "bus.db").touch()
     (tree / "sub").symlink_to(outside)
     assert not is_derived(str(tree), "sub/bus.jsonl")
-    assert bus_files._found(str(tree), "sub/bus.jsonl") is None
+    assert target_refs._found(str(tree), "sub/bus.jsonl") is None
     assert is_derived(str(main), "bus.jsonl")
 
 

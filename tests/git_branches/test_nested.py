@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.trees import nested
+from ackbus.git.trees import removal
 from ackbus.git.trees.removal import Removal, Removed
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.schema.errors import Refused
@@ -176,7 +176,7 @@ def test_work_tree_of_another_repository_keeps_the_tree(
 
 def test_search_is_bounded(trees: WorkTrees, tree: Git, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unknown is not clean: a tree with too much to look through stays."""
-    monkeypatch.setattr(nested, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(removal, "MAX_ENTRIES", 10)
     (tree.path / "vendor").mkdir()
     for number in range(10):
         (tree.path / "vendor" / str(number)).touch()

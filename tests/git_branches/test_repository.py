@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git import one_look
+from ackbus.git import limited
 from ackbus.git.repository import CommandFailed, LookCut, OutOfTime, Repository
 
 from ..conftest import wait_until
@@ -49,7 +49,7 @@ def test_variables_are_given_and_taken(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_calls_of_one_look_share_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second of two repositories that never answer is not even asked."""
-    monkeypatch.setattr(one_look, "LOOK_S", 1.0)
+    monkeypatch.setattr(limited, "LOOK_S", 1.0)
     waiting = []
     for name in ("a", "b"):
         repository = Repository(str(tmp_path))
@@ -57,12 +57,12 @@ def test_calls_of_one_look_share_its_limit(tmp_path: Path, monkeypatch: pytest.M
         (tmp_path / name / ".git" / "HEAD").unlink()
         os.mkfifo(tmp_path / name / ".git" / "HEAD")
         waiting.append(Repository(str(tmp_path / name)))
-    with one_look.one_look():
+    with limited.one_look():
         for repository in waiting:
             with pytest.raises(LookCut, match="is not looked into: git rev-parse had no answer"):
                 repository.run("rev-parse", "HEAD")
-        assert one_look.seconds_left() == 0
+        assert limited.seconds_left() == 0
         monkeypatch.setenv("PATH", str(tmp_path))
         with pytest.raises(LookCut):  # git is not looked for any more
             waiting[0].run("rev-parse", "HEAD")
-    assert one_look.seconds_left() is None
+    assert limited.seconds_left() is None

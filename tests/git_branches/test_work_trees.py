@@ -12,9 +12,7 @@ import pytest
 from ackbus.git.branches.repositories import Place
 from ackbus.git.repository import GitFailed, OutOfTime
 from ackbus.git.trees.removal import Removal
-from ackbus.git.trees.tree_list import Tree
-from ackbus.git.trees.tree_names import safe_name
-from ackbus.git.trees.tree_usage import usage_of
+from ackbus.git.trees.tree_list import Tree, safe_name, usage_of
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.schema.errors import AckbusError, InvalidInput, Refused
 

@@ -25,7 +25,7 @@ from ackbus.bus.log.archive_reader import segment_name
 from ackbus.doctor.checks.directory import checks_of_place
 from ackbus.doctor.checks.export import checks_of_export
 from ackbus.export.archive_writer import Archiver
-from ackbus.export.backup.backup import back_up
+from ackbus.export.backup import back_up
 from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.export.jsonl.jsonl_file import open_exported
 from ackbus.export.jsonl.replaced_file import exported_files

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.trees.tree_names import CHECK_MARK
+from ackbus.git.trees.tree_list import CHECK_MARK
 
 from ..command_server import CommandServer
 from ..looking.commands import lines_of_git

@@ -8,13 +8,13 @@ from ackbus.bus.log.catalog import Catalog
 from ackbus.export.archive_writer import Archiver
 from ackbus.schema.message.times import format_ts
 from ackbus.schema.queries import engine_of
-from ackbus.subscribers.inboxes.cursors import Cursors
-from ackbus.subscribers.overview.notices import Notices
-from ackbus.subscribers.queues.worker_groups import QueueWorkers
+from ackbus.subscribers.inboxes.failed_deliveries import Cursors
+from ackbus.subscribers.overview.trace import Notices
+from ackbus.subscribers.queues.queue_set import QueueWorkers
 from ackbus.tasks.records.task import NewTask
 from ackbus.tasks.steps.planning import NewJob
 from ackbus.tasks.steps.tasks import Tasks
-from ackbus.workers.commands.saved_state import WorkerStates
+from ackbus.workers.commands.json_contract import WorkerStates
 
 #: 2026-01-02 03:04:05 UTC; each look at the clock is one millisecond later.
 BEGINNING_MS = 1_767_323_045_000
@@ -96,8 +96,7 @@ def work(bus: Bus) -> None:
 def trust(bus: Bus) -> None:
     """Leaves a hash chain over what is in the log by now, and a token of the server."""
     # Loaded here, as tests of the core alone import this module.
-    from ackbus.server.access.principals import Scope
-    from ackbus.server.access.tokens import Tokens
+    from ackbus.server.access.tokens import Scope, Tokens
 
     bus.chain.switch_on()
     bus.chain.catch_up()

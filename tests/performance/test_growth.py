@@ -7,7 +7,7 @@ import pytest
 
 from ackbus import Bus, Draft, Exporter, Inbox, Queue, check
 from ackbus.bus.log.catalog import BLOCK_SEQS
-from ackbus.subscribers.inboxes.cursors import Cursors
+from ackbus.subscribers.inboxes.failed_deliveries import Cursors
 from ackbus.subscribers.overview.retention import Retention
 
 from ..costs import Cost, counting

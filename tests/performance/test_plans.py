@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from ackbus import Bus
-from ackbus.bus.search.rating import rating
+from ackbus.bus.search.index import rating
 from ackbus.schema.sqlite.database import Database
 from ackbus.schema.sqlite.rules.column_rules import add_functions
 

@@ -28,62 +28,50 @@ from ackbus import (
     read_receipts,
     work_headers,
 )
-from ackbus.automation.config.records import Frozen
+from ackbus.automation.config.flows import Frozen
 from ackbus.automation.config.snapshot import Config, PluginConfig, ScheduleEntry
-from ackbus.automation.ended_runs import EndedRuns
-from ackbus.automation.jobs.job_request import JobRequest
-from ackbus.automation.jobs.submission import Submission
+from ackbus.automation.jobs.submission import JobRequest, Submission
 from ackbus.automation.records.breakers import Breakers
-from ackbus.automation.records.facts import Facts
-from ackbus.automation.records.fence import Fence
-from ackbus.automation.records.inits import Inits
-from ackbus.automation.records.job_log import AttemptEnd, JobLog, LogFilter
-from ackbus.automation.records.takings import Takings
-from ackbus.automation.routes.contexts import Context, Contexts
-from ackbus.automation.routes.derived_ids import id_of_time
+from ackbus.automation.records.facts import AttemptEnd, Facts, Inits, JobLog, LogFilter
+from ackbus.automation.records.fence import Fence, Takings
+from ackbus.automation.routes.flow import Context, Contexts, id_of_time
 from ackbus.automation.routes.tree import Tree
-from ackbus.automation.schedules.by_hand import SchedulesByHand
+from ackbus.automation.schedules.firing import SchedulesByHand
 from ackbus.automation.schedules.scheduler import Scheduler
 from ackbus.automation.schedules.tables import Decisions, Schedules
+from ackbus.automation.service import EndedRuns
 from ackbus.bus.errors import SegmentMissing
 from ackbus.bus.log.archive_records import Segment
 from ackbus.bus.log.catalog import Catalog
 from ackbus.bus.presence.session_name import by_connection
-from ackbus.bus.trust.verification import Verification
-from ackbus.doctor.checks.bus import checks_of_bus
+from ackbus.bus.verification import Verification
+from ackbus.doctor.checks.bus import checks_of_bus, checks_of_work
+from ackbus.doctor.checks.directory import checks_of_file
 from ackbus.doctor.checks.export import checks_of_export
-from ackbus.doctor.checks.file import checks_of_file
-from ackbus.doctor.checks.work import checks_of_work
-from ackbus.doctor.repair.segment_file import read_segment
-from ackbus.doctor.repair.work import mend_work
+from ackbus.doctor.repair.database import mend_work
+from ackbus.doctor.repair.files_beside import read_segment
 from ackbus.export.archive_writer import Archiver
-from ackbus.export.backup.backup import back_up
+from ackbus.export.backup import back_up
 from ackbus.schema.findings import examine
 from ackbus.schema.message.patterns import TypePattern
 from ackbus.schema.message.times import format_ts
 from ackbus.schema.queries import engine_of, file_of
-from ackbus.subscribers.inboxes.cursors import Cursors
-from ackbus.subscribers.inboxes.failed_deliveries import Deliveries
+from ackbus.subscribers.inboxes.failed_deliveries import Cursors, Deliveries
 from ackbus.subscribers.inboxes.seen_mail import Unseen
-from ackbus.subscribers.inboxes.session_inbox import inbox_of, passing
+from ackbus.subscribers.inboxes.session import inbox_of, passing
 from ackbus.subscribers.inboxes.session_names import SessionNames
 from ackbus.subscribers.jobs.claims import Claims, Outcome
-from ackbus.subscribers.jobs.job_lists import list_jobs
 from ackbus.subscribers.jobs.jobs import Jobs
 from ackbus.subscribers.jobs.manual_acts import Acts
-from ackbus.subscribers.overview.first_look import FirstLook
-from ackbus.subscribers.overview.forgetting import forget_agent
-from ackbus.subscribers.overview.notices import Notices
-from ackbus.subscribers.overview.reservation_holders import take_over
+from ackbus.subscribers.overview.agents import FirstLook, forget_agent, take_over
 from ackbus.subscribers.overview.retention import Retention
+from ackbus.subscribers.overview.trace import Notices
 from ackbus.subscribers.queues.clock_back import follow_clock_back, newest_ms
-from ackbus.subscribers.queues.policy_change import change_policy
-from ackbus.subscribers.queues.queue_set import QueueSet
+from ackbus.subscribers.queues.queue_changes import change_policy, remove_queue
+from ackbus.subscribers.queues.queue_set import QueueSet, QueueWorkers
 from ackbus.subscribers.queues.queues import Queues
-from ackbus.subscribers.queues.removal import remove_queue
-from ackbus.subscribers.queues.worker_groups import QueueWorkers
-from ackbus.subscribers.views import Views
-from ackbus.workers.commands.saved_state import WorkerStates
+from ackbus.subscribers.views import Views, list_jobs
+from ackbus.workers.commands.json_contract import WorkerStates
 
 from ..subscribers.conftest import Clock
 from .workload_of_control import use_control

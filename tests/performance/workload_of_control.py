@@ -1,15 +1,12 @@
 """All that the control plane of tasks can do, for the plans of its statements."""
 
 from ackbus import Bus
-from ackbus.tasks.control.approvals import Posts
-from ackbus.tasks.control.completions import Completions
-from ackbus.tasks.control.jobs import JobQueue
-from ackbus.tasks.control.requests import Requests
+from ackbus.tasks.control.ingress import Posts
+from ackbus.tasks.control.jobs import JobQueue, Sweep
+from ackbus.tasks.control.requests import Completions, Requests
 from ackbus.tasks.control.sessions import SERVICES, Sessions
-from ackbus.tasks.control.status import system_status
-from ackbus.tasks.control.sweep import Sweep
-from ackbus.tasks.control.worker_table import WorkerTable
-from ackbus.tasks.records.autonomy import Autonomy, DispatchLock
+from ackbus.tasks.control.status import WorkerTable, system_status
+from ackbus.tasks.records.sessions import Autonomy, DispatchLock
 
 from ..subscribers.conftest import Clock
 from ..tasks.replay import replay

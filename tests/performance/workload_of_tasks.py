@@ -3,11 +3,9 @@
 from ackbus import Bus
 from ackbus.schema.queries import file_of
 from ackbus.schema.sqlite.transactions import without_triggers
-from ackbus.tasks.board.difference import difference, store_unproven
-from ackbus.tasks.records.forecasts import Forecasts
-from ackbus.tasks.records.landings import Landing, Landings
+from ackbus.tasks.board.proof import difference, store_unproven
 from ackbus.tasks.records.task import NewTask
-from ackbus.tasks.records.task_table import TaskTable
+from ackbus.tasks.records.task_table import Forecasts, Landing, Landings, TaskTable
 from ackbus.tasks.steps.planning import NewJob
 from ackbus.tasks.steps.tasks import Tasks
 

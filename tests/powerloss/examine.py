@@ -21,16 +21,15 @@ from promises import Fact, broken, halves, last_claim, last_token
 from workloads import BUS, LARGE, SAVED, upgrade_older
 
 from ackbus import AckPastEnd, Bus, Draft, Exporter, IdConflict, Inbox, Queue, Refused, import_jsonl
-from ackbus.doctor.checks.bus import checks_of_bus
+from ackbus.doctor.checks.bus import checks_of_bus, checks_of_work
+from ackbus.doctor.checks.directory import checks_of_file
 from ackbus.doctor.checks.export import checks_of_export
-from ackbus.doctor.checks.file import checks_of_file
-from ackbus.doctor.checks.work import checks_of_work
 from ackbus.export.archive_writer import Archiver
-from ackbus.export.backup.backup import back_up
+from ackbus.export.backup import back_up
 from ackbus.schema.findings import examine
 from ackbus.schema.queries import file_of
 from ackbus.schema.sqlite.database import SCHEMA_VERSION, Database
-from ackbus.subscribers.inboxes.cursors import Cursors
+from ackbus.subscribers.inboxes.failed_deliveries import Cursors
 
 
 class Bad(AssertionError):

@@ -19,10 +19,9 @@ import apsw
 
 from ackbus import Bus, Draft, Exporter, Inbox, Message, Queue, Refused, import_jsonl
 from ackbus.bus.maintenance import Maintenance
-from ackbus.export.archive_writer import Archiver
-from ackbus.export.backup.backup import back_up
-from ackbus.export.discarding import discard as discard_segments
-from ackbus.export.discarding import segments_upto
+from ackbus.export.archive_writer import Archiver, segments_upto
+from ackbus.export.archive_writer import discard as discard_segments
+from ackbus.export.backup import back_up
 from ackbus.export.jsonl import exporter as exporting
 from ackbus.schema.message.canonical_json import encode
 from ackbus.schema.sqlite import versions

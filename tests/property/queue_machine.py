@@ -13,10 +13,10 @@ from ackbus import Bus, Draft, LimitReached, Message
 from ackbus.subscribers.jobs.claims import Claim, Outcome
 from ackbus.subscribers.jobs.errors import ClaimLost, WrongJobState
 from ackbus.subscribers.jobs.jobs import Jobs
-from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.queues.job_control import JobControl
-from ackbus.subscribers.queues.policy_change import change_policy
 from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.queues.queue_changes import change_policy
 from ackbus.subscribers.queues.queues import Queues
 
 from .queue_model import ENDED_BADLY, Job, QueueModel, Sent

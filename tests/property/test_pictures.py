@@ -10,12 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ackbus import Bus, Message
-from ackbus.export.pictures.links import Links
-from ackbus.export.pictures.mermaid import flowchart, sequence_diagram
-from ackbus.export.pictures.timeline import Timeline
-from ackbus.export.pictures.timeline_svg import timeline_svg
-from ackbus.export.pictures.traffic import Traffic
-from ackbus.export.pictures.words import plain
+from ackbus.export.pictures.timeline import Timeline, timeline_svg
+from ackbus.export.pictures.traffic import Links, Traffic, flowchart, plain, sequence_diagram
 from ackbus.schema.message.message import message_of
 
 TITLE = "{http://www.w3.org/2000/svg}title"

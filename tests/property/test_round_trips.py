@@ -19,7 +19,7 @@ from ackbus import (
     UnknownRecipient,
     UnknownRecipientWarning,
 )
-from ackbus.schema.message.limits import MAX_PAYLOAD_BYTES
+from ackbus.schema.message.names import MAX_PAYLOAD_BYTES
 from ackbus.schema.message.patterns import TypePattern
 from ackbus.schema.message.times import (
     MAX_TS_MS,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ackbus.schema.directory.enclosure import Enclosure
 from ackbus.setup.edits import Edit, JsonHook, JsonServer
 from ackbus.setup.files import ConfigFile
-from ackbus.setup.json_text import parse
+from ackbus.setup.json_edits import parse
 
 EDITS: list[Edit] = [
     JsonServer(("mcpServers",), {"command": "/x/bus", "args": ["mcp", "--agent", "a"]})

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ackbus import Bus, Refused
 from ackbus.tasks.records.task import NewTask
-from ackbus.tasks.steps.fold import fold
+from ackbus.tasks.steps.messages import fold
 from ackbus.tasks.steps.tasks import Tasks
 
 from ..sizes import size

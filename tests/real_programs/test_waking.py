@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.wake.nudge import LINE
-from ackbus.wake.waking import TEXT
+from ackbus.wake.waking import LINE, TEXT
 
 from ..conftest import RunBus, wait_until
 from .person import DRIVEN, FOLDER, Person

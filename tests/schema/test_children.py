@@ -88,8 +88,8 @@ def test_no_status_is_taken_from_another_kind_of_child() -> None:
     assert library == {
         "cli/running/crew_host.py",  # asks only whether it has ended
         "schema/process_table.py",  # takes only what `ps` printed
-        "setup/mcp_probe.py",  # takes only what the server answered
-        "workers/processes/process_session.py",  # takes only what `ps` printed
+        "setup/checking.py",  # takes only what the server answered
+        "workers/processes/own_child.py",  # takes only what `ps` printed
         "workers/processes/supervisor.py",  # a process of its own, which reaps all children
         "workers/processes/supervisors.py",  # asks only whether it has ended
     }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.schema.directory.lock_signals import holding_process, signal_holder
+from ackbus.schema.directory.lock_holders import holding_process, signal_holder
 from ackbus.schema.errors import Refused
 
 HOLDING = """

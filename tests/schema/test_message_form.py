@@ -14,14 +14,14 @@ import pytest
 
 from ackbus import ABSENT, Bus, Draft, Exporter, FieldMap, Inbox, InvalidInput, Priority
 from ackbus.bus.reservations.path_patterns import parse_pattern
-from ackbus.schema.message import limits
+from ackbus.schema.message import names
 from ackbus.schema.message.canonical_json import decode, encode
-from ackbus.schema.message.ids import new_id
+from ackbus.schema.message.names import new_id
 from ackbus.schema.message.patterns import TypePattern, check_pattern
 from ackbus.schema.message.priority import parse_priority
 from ackbus.schema.message.times import format_ts, parse_duration_ms, parse_since, parse_ts
 from ackbus.schema.queries import file_of
-from ackbus.workers.commands.response import parse_response
+from ackbus.workers.commands.json_contract import parse_response
 
 from ..programs import connect
 
@@ -184,19 +184,19 @@ def test_text_that_is_no_json_is_refused_with_its_place() -> None:
 # Limits: each is accepted at its edge and refused one further.
 
 LIMITS: dict[str, tuple[int, Callable[[Bus, int], object]]] = {
-    "type": (limits.MAX_TYPE_CHARS, lambda bus, n: bus.publish("t" * n, from_agent="b")),
-    "agent": (limits.MAX_AGENT_CHARS, lambda bus, n: bus.publish("t", from_agent="b" * n)),
-    "id": (limits.MAX_ID_CHARS, lambda bus, n: bus.publish("t", from_agent="b", id="i" * n)),
+    "type": (names.MAX_TYPE_CHARS, lambda bus, n: bus.publish("t" * n, from_agent="b")),
+    "agent": (names.MAX_AGENT_CHARS, lambda bus, n: bus.publish("t", from_agent="b" * n)),
+    "id": (names.MAX_ID_CHARS, lambda bus, n: bus.publish("t", from_agent="b", id="i" * n)),
     "conversation": (
-        limits.MAX_ID_CHARS,
+        names.MAX_ID_CHARS,
         lambda bus, n: bus.publish("t", from_agent="b", correlation_id="c" * n),
     ),
     "lease name": (
-        limits.MAX_LEASE_NAME_CHARS,
+        names.MAX_LEASE_NAME_CHARS,
         lambda bus, n: bus.leases.acquire("l" * n, "b"),
     ),
     "headers": (
-        limits.MAX_HEADERS_BYTES,
+        names.MAX_HEADERS_BYTES,
         lambda bus, n: bus.publish("t", from_agent="b", headers={"h": "x" * (n - len('{"h":""}'))}),
     ),
 }
@@ -218,7 +218,7 @@ def test_payload_limit_is_refused_beyond_its_edge(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """X-19, promise 11: 64 MiB of JSON; the test lowers it, since memory is all it would show."""
-    assert limits.MAX_PAYLOAD_BYTES == 64 * 1024 * 1024
+    assert names.MAX_PAYLOAD_BYTES == 64 * 1024 * 1024
     monkeypatch.setattr("ackbus.schema.message.draft.MAX_PAYLOAD_BYTES", 10_000)
     bus.publish("note", "x" * 9_998, from_agent="bob")
     with pytest.raises(InvalidInput, match="payload is 10001 bytes of JSON; the limit is 10000"):
@@ -228,11 +228,11 @@ def test_payload_limit_is_refused_beyond_its_edge(
 
 
 def test_limits_are_documented() -> None:
-    """Promise 11: docs/protocol.md gives each limit of schema/message/limits.py by its number."""
+    """Promise 11: docs/protocol.md gives each limit of schema/message/names.py by its number."""
     document = (ROOT / "docs" / "protocol.md").read_text("utf-8")
     found = re.findall(r"\d[\d,]*", document)
     numbers = {int(number.replace(",", "")) for number in found}
-    named = {name: value for name, value in vars(limits).items() if name.isupper()}
+    named = {name: value for name, value in vars(names).items() if name.isupper()}
     assert len(named) == 12
     assert {name for name, value in named.items() if value not in numbers} == set()
 

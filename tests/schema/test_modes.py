@@ -9,10 +9,10 @@ import pytest
 
 from ackbus import Bus, Exporter
 from ackbus.bus.doorbell import listen, ring
-from ackbus.bus.trust.keys import Keyring
+from ackbus.bus.signing import Keyring
 from ackbus.doctor.checks.directory import checks_of_place
 from ackbus.export.archive_writer import Archiver
-from ackbus.export.backup.backup import back_up
+from ackbus.export.backup import back_up
 from ackbus.schema.directory.layout import Layout
 
 from ..conftest import RunBus

@@ -109,7 +109,7 @@ def test_a_block_within_another_program_leaves_nothing() -> None:
 
 #: Modules whose handlers end the process by themselves, or within a block that is seldom left open.
 _OWN = {
-    "cli/commands/forward.py",  # the second signal, within the limit of the first
+    "cli/commands/webhook.py",  # the second signal, within the limit of the first
     "cli/running/looking.py",  # ends as Ctrl-C does, and has a limit
     "cli/top/running.py",  # a picture, which a person looks at
     "schema/stop_limit.py",

@@ -8,7 +8,7 @@ import pytest
 
 from ackbus import Bus, Draft, Inbox
 from ackbus.export.archive_writer import Archiver
-from ackbus.schema.message.limits import MAX_SEQ
+from ackbus.schema.message.names import MAX_SEQ
 from ackbus.schema.sqlite.database import SCHEMA_VERSION
 
 from ..programs import connect, raw_sql

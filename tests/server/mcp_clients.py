@@ -11,9 +11,8 @@ from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult, Implementation
 
 from ackbus import Bus
-from ackbus.server.mcp.joined_agents import Home
 from ackbus.server.mcp.protocol import Protocol
-from ackbus.server.mcp.session import Session
+from ackbus.server.mcp.session import Home, Session
 from ackbus.server.mcp.tools.profiles import FULL
 
 T = TypeVar("T")

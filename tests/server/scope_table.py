@@ -5,9 +5,8 @@
 import sys
 from pathlib import Path
 
-from ackbus.schema.message.acted_types import ACTED_TYPES
-from ackbus.server.access.rows import Also, Names, Row
-from ackbus.server.access.table import DOORS
+from ackbus.schema.message.patterns import ACTED_TYPES
+from ackbus.server.access.table import DOORS, Also, Names, Row
 
 PAGE = Path(__file__).parents[2] / "docs/scopes.md"
 

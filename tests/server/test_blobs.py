@@ -17,8 +17,8 @@ from starlette.types import Message
 from ackbus import Bus
 from ackbus.server.access.access import Access
 from ackbus.server.api.blobs import BlobResponse
-from ackbus.server.app import create_app
-from ackbus.server.client_timeouts import Patience
+from ackbus.server.listening import Patience
+from ackbus.server.running import create_app
 
 from ..conftest import wait_until
 from .conftest import Serve, problem

@@ -5,8 +5,8 @@ import threading
 
 from ackbus import Bus
 from ackbus.server.access.access import Access
-from ackbus.server.app import create_app, end_streams
 from ackbus.server.health import Readiness
+from ackbus.server.running import create_app, end_streams
 
 
 class Counted(Readiness):

@@ -5,8 +5,7 @@ from pathlib import Path
 import httpx
 
 from ackbus import Bus
-from ackbus.server.access.principals import Scope
-from ackbus.server.access.tokens import Tokens
+from ackbus.server.access.tokens import Scope, Tokens
 
 from .conftest import Serve, problem
 

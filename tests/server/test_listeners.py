@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from ackbus.schema.errors import AckbusError
-from ackbus.server.listeners import Door, Listeners
+from ackbus.server.running import Door, Listeners
 
 
 def door(name: str, listen: str = "127.0.0.1:0") -> Door:

@@ -11,9 +11,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
-from ackbus.server.client_timeouts import Patience
-from ackbus.server.listeners import Door, Listeners
-from ackbus.server.listening import listen_on
+from ackbus.server.listening import Patience, listen_on
+from ackbus.server.running import Door, Listeners
 
 #: How long a client may take for the head of a request here, in seconds.
 HEAD_S = 1.0

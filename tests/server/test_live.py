@@ -19,9 +19,7 @@ from ackbus import Bus, Draft, Message
 from ackbus.bus.log.filters import Wanted
 from ackbus.schema.errors import BusUnusable
 from ackbus.server.live import feed as feed_module
-from ackbus.server.live.batches import BATCH_BYTES, Batch, Event
-from ackbus.server.live.feed import Feed
-from ackbus.server.live.history import History
+from ackbus.server.live.feed import BATCH_BYTES, Batch, Event, Feed, History
 
 from ..conftest import RunBus
 from .conftest import Serve, problem, serving

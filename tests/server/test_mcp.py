@@ -22,7 +22,7 @@ import anyio
 import pytest
 
 from ackbus import Bus, Queue
-from ackbus.bus.presence.heartbeats import Liveness
+from ackbus.bus.heartbeats import Liveness
 from ackbus.server.mcp.tools.profiles import PROFILES
 
 from ..conftest import wait_until

@@ -13,10 +13,10 @@ import pytest
 from pydantic import ValidationError
 
 from ackbus import Bus
-from ackbus.server.mcp.json_rpc import Unreadable, read_message
+from ackbus.server.mcp.http import Unreadable, read_message
 from ackbus.server.mcp.tools.catalog import tools_of
-from ackbus.server.mcp.tools.errors import explain
 from ackbus.server.mcp.tools.profiles import FULL
+from ackbus.server.mcp.tools.tool import explain
 
 from .mcp_clients import Agent, in_process
 from .stored_answers import line_of

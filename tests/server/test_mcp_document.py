@@ -3,10 +3,9 @@
 import re
 from pathlib import Path
 
-from ackbus.server.mcp.room import DEFAULT_BYTES
+from ackbus.server.mcp.session import DEFAULT_BYTES
 from ackbus.server.mcp.tools.catalog import tools_of
-from ackbus.server.mcp.tools.common import MAX_COUNTED, MAX_WAIT_S
-from ackbus.server.mcp.tools.pages import HEAD_CHARS, PAGE
+from ackbus.server.mcp.tools.common import HEAD_CHARS, MAX_COUNTED, MAX_WAIT_S, PAGE
 from ackbus.server.mcp.tools.profiles import PROFILES
 from ackbus.server.mcp.tools.resources import KINDS
 

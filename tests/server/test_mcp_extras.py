@@ -53,7 +53,7 @@ import sys
 sys.modules |= dict.fromkeys(sys.argv[2:])
 from ackbus import Bus
 from ackbus.server.access.access import Access
-from ackbus.server.app import create_app
+from ackbus.server.running import create_app
 with Bus.open(sys.argv[1]) as bus:
     print(*[getattr(route, "path", "") for route in create_app(bus, Access(bus)).routes])
 """

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Inbox, Queue
-from ackbus.schema.message.limits import MAX_PAYLOAD_BYTES
+from ackbus.schema.message.names import MAX_PAYLOAD_BYTES
 from ackbus.server.mcp.tools.catalog import tools_of
 from ackbus.server.mcp.tools.profiles import FULL
 

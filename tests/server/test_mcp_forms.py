@@ -14,10 +14,10 @@ import pytest
 from mcp_types import CallToolResult
 
 from ackbus import Bus, Inbox, Queue
-from ackbus.server.mcp.room import DEFAULT_BYTES
+from ackbus.server.mcp.session import DEFAULT_BYTES
 from ackbus.server.mcp.tools.catalog import tools_of
 from ackbus.server.mcp.tools.profiles import FULL
-from ackbus.server.mcp.tools.quoted_messages import NOTICE, QUOTED
+from ackbus.server.mcp.tools.tool import NOTICE, QUOTED
 from ackbus.tasks.steps.tasks import Tasks
 
 from ..tasks.conftest import new_task

@@ -11,12 +11,11 @@ import pytest
 from starlette.requests import HTTPConnection
 
 from ackbus import Bus
-from ackbus.bus.trust.keys import Keyring
-from ackbus.server.access.access import Access
-from ackbus.server.access.origins import LOOPBACK_NAMES
-from ackbus.server.access.principals import LOCAL, Principal, Scope
-from ackbus.server.app import create_app
+from ackbus.bus.signing import Keyring
+from ackbus.server.access.access import LOOPBACK_NAMES, Access
+from ackbus.server.access.tokens import LOCAL, Principal, Scope
 from ackbus.server.mcp.http import HttpDoor
+from ackbus.server.running import create_app
 from ackbus.subscribers.inboxes.inbox import Inbox
 from ackbus.subscribers.jobs.claims import Claims
 from ackbus.subscribers.queues.queue import Queue

@@ -9,9 +9,9 @@ import pytest
 from mcp_types import CallToolResult
 
 from ackbus import Bus, Draft, Inbox
-from ackbus.server.mcp.room import DEFAULT_BYTES, Room
+from ackbus.server.mcp.session import DEFAULT_BYTES, Room
+from ackbus.server.mcp.tools.common import HEAD_CHARS
 from ackbus.server.mcp.tools.inbox import SKIPPED
-from ackbus.server.mcp.tools.pages import HEAD_CHARS
 from ackbus.tasks.steps.tasks import Tasks
 
 from ..tasks.conftest import new_task

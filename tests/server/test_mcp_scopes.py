@@ -6,9 +6,8 @@ import httpx
 import pytest
 
 from ackbus import Bus
-from ackbus.server.access.principals import Principal, Scope
 from ackbus.server.access.table import TOOLS
-from ackbus.server.access.tokens import Tokens
+from ackbus.server.access.tokens import Principal, Scope, Tokens
 from ackbus.subscribers.queues.queue import Queue
 
 from .conftest import Serve

@@ -8,11 +8,10 @@ from pathlib import Path
 import httpx
 
 from ackbus import Bus, Inbox
-from ackbus.bus.presence.heartbeats import Liveness
+from ackbus.bus.heartbeats import Liveness
 from ackbus.bus.presence.session_name import by_connection
 from ackbus.schema.process_table import process
-from ackbus.server.mcp.joined_agents import Home
-from ackbus.server.mcp.session import Session
+from ackbus.server.mcp.session import Home, Session
 from ackbus.subscribers.inboxes.session_names import SessionNames
 
 from ..conftest import wait_until

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Inbox
-from ackbus.bus.presence.heartbeats import Liveness
+from ackbus.bus.heartbeats import Liveness
 from ackbus.server.mcp.tools.profiles import DEFAULT
 
 from ..conftest import wait_until

@@ -22,13 +22,12 @@ from ackbus.cli.fast.waiting_mail import waiting_mail
 from ackbus.export.archive_writer import Archiver
 from ackbus.schema.errors import InvalidInput
 from ackbus.schema.queries import file_of
-from ackbus.server.mcp.joined_agents import Home
 from ackbus.server.mcp.protocol import WAITING
-from ackbus.server.mcp.room import DEFAULT_BYTES
+from ackbus.server.mcp.session import DEFAULT_BYTES, Home
 from ackbus.server.mcp.tools.catalog import tools_of
-from ackbus.server.mcp.tools.errors import explain
-from ackbus.server.mcp.tools.pages import HEAD_CHARS
+from ackbus.server.mcp.tools.common import HEAD_CHARS
 from ackbus.server.mcp.tools.profiles import FULL
+from ackbus.server.mcp.tools.tool import explain
 from ackbus.subscribers.inboxes.seen_mail import Shown
 from ackbus.subscribers.inboxes.unread_count import look_in
 from ackbus.subscribers.jobs.errors import QueueStuck

@@ -6,8 +6,7 @@ import httpx
 import pytest
 
 from ackbus import Bus, Draft, Inbox, Queue
-from ackbus.export.archive_writer import Archiver
-from ackbus.export.discarding import discard, segments_upto
+from ackbus.export.archive_writer import Archiver, discard, segments_upto
 
 from .conftest import problem
 

@@ -12,11 +12,10 @@ from starlette.testclient import TestClient
 from ackbus import Bus, BusBusy, Draft, Inbox, Queue, Worker
 from ackbus.schema.queries import file_of
 from ackbus.server.access.access import Access
-from ackbus.server.access.principals import Scope
-from ackbus.server.access.tokens import Tokens
-from ackbus.server.app import create_app
+from ackbus.server.access.tokens import Scope, Tokens
 from ackbus.server.health import Readiness
-from ackbus.server.metrics.counters import Metrics
+from ackbus.server.metrics import Metrics
+from ackbus.server.running import create_app
 
 from ..conftest import RunBus
 from .conftest import Serve, problem, scrape

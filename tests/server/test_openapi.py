@@ -9,8 +9,7 @@ from typing import Any
 import httpx
 
 from ackbus import Bus, Queue
-from ackbus.server.access.principals import Scope
-from ackbus.server.access.tokens import Tokens
+from ackbus.server.access.tokens import Scope, Tokens
 from ackbus.server.mcp.tools.catalog import tools_of
 
 from ..field_names import SECOND_NAMES, fields

@@ -18,8 +18,7 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 from ackbus import Bus, Draft
 from ackbus.schema.errors import UnknownRecipientWarning
 from ackbus.schema.message.patterns import TypePattern
-from ackbus.server.access.principals import Scope
-from ackbus.server.access.tokens import Tokens
+from ackbus.server.access.tokens import Scope, Tokens
 from ackbus.subscribers.inboxes.inbox import Inbox
 from ackbus.subscribers.jobs.claims import Outcome
 from ackbus.subscribers.jobs.jobs import Jobs

@@ -14,9 +14,8 @@ import pytest
 
 from ackbus import Bus, Inbox
 from ackbus.server.access.access import Access
-from ackbus.server.access.principals import Scope
-from ackbus.server.access.tokens import Tokens
-from ackbus.server.app import create_app
+from ackbus.server.access.tokens import Scope, Tokens
+from ackbus.server.running import create_app
 from ackbus.subscribers.conversations.answers import check
 from ackbus.subscribers.requests import Request
 

@@ -12,7 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from ackbus.server import listening
-from ackbus.server.listeners import Door, Listeners
+from ackbus.server.running import Door, Listeners
 
 #: A request within a request: what a proxy in front would never have let through.
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: here\r\n\r\n"

@@ -14,18 +14,16 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from ackbus import Bus, NotActedUponWarning, Queue
-from ackbus.schema.message.acted_types import ACTED_TYPES
-from ackbus.schema.message.limits import MAX_SEQ
+from ackbus.schema.message.names import MAX_SEQ
+from ackbus.schema.message.patterns import ACTED_TYPES
 from ackbus.server.access.access import Access, plain
-from ackbus.server.access.principals import Principal, Scope
-from ackbus.server.access.rows import Row
-from ackbus.server.access.table import AUTOMATION, PUSHPALS, SERVER, TOOLS
-from ackbus.server.access.tokens import Tokens
-from ackbus.server.app import create_app
+from ackbus.server.access.table import AUTOMATION, PUSHPALS, SERVER, TOOLS, Row
+from ackbus.server.access.tokens import Principal, Scope, Tokens
 from ackbus.server.automation.app import ROUTERS as AUTOMATION_ROUTERS
 from ackbus.server.mcp.tools.catalog import tools_of
 from ackbus.server.mcp.tools.resources import KINDS
 from ackbus.server.pushpals.app import create_door
+from ackbus.server.running import create_app
 
 from .conftest import problem, serving
 

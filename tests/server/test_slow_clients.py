@@ -30,7 +30,7 @@ SERVER = """
 import json, sys
 from ackbus import Bus
 from ackbus.server.running import Options, serve
-from ackbus.server.client_timeouts import Patience
+from ackbus.server.listening import Patience
 with Bus.open(sys.argv[1]) as bus:
     patience = Patience(stalled_s=float(sys.argv[2]), keep_alive_s=0.2)
     options = Options("127.0.0.1", 0, patience=patience)

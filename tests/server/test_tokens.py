@@ -12,10 +12,9 @@ from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
 from ackbus import Bus, InvalidInput, NotFound, Queue, Refused
-from ackbus.bus.trust.keys import Keyring
+from ackbus.bus.signing import Keyring
 from ackbus.schema.queries import file_of
-from ackbus.server.access.principals import Scope
-from ackbus.server.access.tokens import Tokens
+from ackbus.server.access.tokens import Scope, Tokens
 
 from ..conftest import RunBus
 from .conftest import BUS, Serve, problem

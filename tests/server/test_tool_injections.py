@@ -14,7 +14,7 @@ from ackbus.schema.message.names import PLAIN_CHARS
 from ackbus.server.mcp.protocol import INSTRUCTIONS
 from ackbus.server.mcp.tools.catalog import tools_of
 from ackbus.server.mcp.tools.profiles import FULL
-from ackbus.server.mcp.tools.quoted_messages import exact, named
+from ackbus.server.mcp.tools.tool import exact, named
 from ackbus.tasks.steps.tasks import Tasks
 
 from ..injections import INJECTIONS, MARK, disguise

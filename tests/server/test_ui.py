@@ -14,8 +14,7 @@ import httpx
 import pytest
 
 from ackbus import Bus
-from ackbus.server.access.principals import Scope
-from ackbus.server.access.tokens import Tokens
+from ackbus.server.access.tokens import Scope, Tokens
 
 from ..conftest import RunBus, wait_until
 from .conftest import serving

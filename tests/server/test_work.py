@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ackbus import Bus, Draft, Queue, Receipt
-from ackbus.schema.message.ids import new_id
+from ackbus.schema.message.names import new_id
 from ackbus.server.access.access import Access
-from ackbus.server.app import create_app
+from ackbus.server.running import create_app
 from ackbus.subscribers.jobs.claims import Outcome
 from ackbus.subscribers.jobs.json_records import given_result, kept_result
 

@@ -10,7 +10,7 @@ from ackbus.bus.own_answers import own_answer
 from ackbus.bus.presence.session_name import by_connection
 from ackbus.subscribers.inboxes.session_names import SessionNames
 from ackbus.subscribers.jobs.claims import Claim
-from ackbus.subscribers.jobs.job_replies import tell_cancelled
+from ackbus.subscribers.jobs.outcomes import tell_cancelled
 from ackbus.subscribers.queues.queue import Queue
 from ackbus.subscribers.requests import Request, wait_all
 

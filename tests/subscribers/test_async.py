@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Inbox, Message
-from ackbus.subscribers.inboxes import retry_pause
+from ackbus.subscribers.inboxes import delivery
 
 from ..programs import held_write_lock
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning"
 
 @pytest.fixture(autouse=True)
 def _short_retry_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry_pause, "RETRY_MAX_S", 0.01)
+    monkeypatch.setattr(delivery, "RETRY_MAX_S", 0.01)
 
 
 def fill(bus: Bus, count: int) -> None:

@@ -9,10 +9,9 @@ import pytest
 
 from ackbus import Bus, Draft, Message
 from ackbus.subscribers.conversations.answers import check
-from ackbus.subscribers.jobs.job_replies import answer_to
-from ackbus.subscribers.jobs.work_headers import work_headers
-from ackbus.subscribers.queues.dead_letters import DeadLetters
-from ackbus.subscribers.queues.job_control import JobControl
+from ackbus.subscribers.jobs.outcomes import answer_to
+from ackbus.subscribers.jobs.policy import work_headers
+from ackbus.subscribers.queues.job_control import DeadLetters, JobControl
 from ackbus.subscribers.queues.queue import Queue
 from ackbus.subscribers.queues.statistics import QueueStats
 
@@ -28,7 +27,7 @@ REQUESTER = """
 import sys
 from ackbus import Bus
 from ackbus.subscribers.requests import request
-from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.jobs.policy import work_headers
 with Bus.open(sys.argv[1]) as bus:
     headers = work_headers(dedupe_key="k")
     print(request(bus, "job.request", from_agent="me", timeout_s=30, headers=headers).reply.payload)

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from ackbus import Bus
-from ackbus.bus.presence.heartbeats import Liveness
-from ackbus.doctor.checks.work import checks_of_work
+from ackbus.bus.heartbeats import Liveness
+from ackbus.doctor.checks.bus import checks_of_work
 from ackbus.schema.errors import LeaseLost
 from ackbus.subscribers.queues import clock_back
 from ackbus.subscribers.queues.clock_back import ClockBack

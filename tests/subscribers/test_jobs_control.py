@@ -5,11 +5,10 @@ import pytest
 from ackbus import Bus, Draft
 from ackbus.subscribers.jobs.claims import Outcome
 from ackbus.subscribers.jobs.errors import ClaimLost
-from ackbus.subscribers.jobs.job_lists import list_jobs
-from ackbus.subscribers.jobs.work_headers import work_headers
-from ackbus.subscribers.queues.dead_letters import DeadLetters
-from ackbus.subscribers.queues.job_control import JobControl
+from ackbus.subscribers.jobs.policy import work_headers
+from ackbus.subscribers.queues.job_control import DeadLetters, JobControl
 from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.views import list_jobs
 
 from .conftest import Clock
 from .work import attempts, counts, job, publish, seqs, state, statuses, take

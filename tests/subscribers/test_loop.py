@@ -21,10 +21,10 @@ from ackbus import (
 )
 from ackbus.bus.doorbell import Listener
 from ackbus.schema.queries import file_of
-from ackbus.subscribers.inboxes import retry_pause
+from ackbus.subscribers.inboxes import delivery
 from ackbus.subscribers.inboxes.failed_deliveries import Deliveries
 from ackbus.subscribers.inboxes.inbox import MAX_DELIVERIES
-from ackbus.subscribers.inboxes.polling_pace import Pace
+from ackbus.subscribers.inboxes.mail import Pace
 
 from ..conftest import wait_until
 from ..programs import connect, raw_sql, run_program, run_program_to_sigkill, running_program
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning"
 
 @pytest.fixture(autouse=True)
 def _short_retry_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry_pause, "RETRY_MAX_S", 0.01)
+    monkeypatch.setattr(delivery, "RETRY_MAX_S", 0.01)
 
 
 def fill(bus: Bus, count: int) -> None:
@@ -428,7 +428,7 @@ def test_failures_are_retried_after_growing_pauses(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M-53: 0.1 s and doubling, to 2 s; parking needs none."""
-    monkeypatch.setattr(retry_pause, "RETRY_MAX_S", 2.0)
+    monkeypatch.setattr(delivery, "RETRY_MAX_S", 2.0)
     waits = Waits(monkeypatch)
     fill(bus, 1)
     Inbox(bus, "alice", max_deliveries=7).run(Handler({1: 1000}), drain=True)
@@ -533,7 +533,7 @@ def test_retry_pauses_double_from_the_one_that_is_asked_for(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M-53: a failing message comes again after a pause that its inbox chooses."""
-    monkeypatch.setattr(retry_pause, "RETRY_MAX_S", 60.0)
+    monkeypatch.setattr(delivery, "RETRY_MAX_S", 60.0)
     fill(bus, 1)
     inbox = Inbox(bus, "alice", max_deliveries=3, retry_pause_s=0.05)
     times: list[float] = []

@@ -9,7 +9,7 @@ import pytest
 
 from ackbus import Bus, Draft
 from ackbus.schema.queries import file_of
-from ackbus.subscribers.overview.notices import Notices
+from ackbus.subscribers.overview.trace import Notices
 
 from ..programs import held_write_lock, running_program
 
@@ -17,7 +17,7 @@ from ..programs import held_write_lock, running_program
 NOTIFIER = """
 import json, sys
 from ackbus import Bus
-from ackbus.subscribers.overview.notices import Notices
+from ackbus.subscribers.overview.trace import Notices
 with Bus.open(sys.argv[1]) as bus:
     print("ready", flush=True)
     sys.stdin.readline()

@@ -7,9 +7,9 @@ import pytest
 
 from ackbus import Bus, InvalidInput
 from ackbus.schema.queries import file_of
-from ackbus.subscribers.jobs.work_headers import work_headers
-from ackbus.subscribers.queues.policy_change import change_policy
+from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.queues.queue_changes import change_policy
 
 from .conftest import Clock
 from .work import job, publish, seqs, state, take

@@ -9,14 +9,14 @@ import pytest
 from ackbus import Bus, Draft, Inbox, InvalidInput
 from ackbus.bus.log import log
 from ackbus.bus.log.catalog import STEP_MESSAGES
-from ackbus.doctor.repair.work import mend_work
+from ackbus.doctor.repair.database import mend_work
 from ackbus.schema.message.message import Message, message_of
 from ackbus.schema.queries import file_of
-from ackbus.subscribers.jobs.job_lists import list_jobs
-from ackbus.subscribers.jobs.work_headers import work_headers
-from ackbus.subscribers.queues.filling import PAGE_JOBS, STORE_AFTER
-from ackbus.subscribers.queues.policy_change import change_policy
+from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.queues.queue_changes import change_policy
+from ackbus.subscribers.queues.queues import PAGE_JOBS, STORE_AFTER
+from ackbus.subscribers.views import list_jobs
 
 from ..programs import connect
 from .conftest import Clock

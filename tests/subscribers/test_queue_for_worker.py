@@ -4,7 +4,7 @@ import pytest
 
 from ackbus import Bus, InvalidInput, Priority
 from ackbus.subscribers.jobs.errors import WrongJobState
-from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.queues.job_control import JobControl
 from ackbus.subscribers.queues.queue import Queue
 

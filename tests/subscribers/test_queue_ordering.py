@@ -9,10 +9,10 @@ import pytest
 
 from ackbus import Bus, Draft, InvalidInput, Priority
 from ackbus.schema.queries import file_of
-from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.queues.job_control import JobControl
-from ackbus.subscribers.queues.policy_change import change_policy
 from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.queues.queue_changes import change_policy
 
 from ..programs import connect
 from .conftest import Clock

@@ -6,13 +6,13 @@ import pytest
 
 from ackbus import Bus, Inbox
 from ackbus.subscribers.jobs.claims import Outcome
-from ackbus.subscribers.jobs.job_lists import list_jobs
-from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.overview.trace import WorkHistory
 from ackbus.subscribers.queues.job_control import JobControl
-from ackbus.subscribers.queues.policy_change import change_policy
 from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.queues.queue_changes import change_policy
 from ackbus.subscribers.queues.queues import Queues
+from ackbus.subscribers.views import list_jobs
 
 from ..costs import Cost, counting
 from .conftest import Clock

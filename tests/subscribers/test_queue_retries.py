@@ -7,10 +7,9 @@ import pytest
 from ackbus import Bus, InvalidInput
 from ackbus.subscribers.jobs.claims import Outcome
 from ackbus.subscribers.jobs.policy import Policy
-from ackbus.subscribers.queues.dead_letters import DeadLetters
-from ackbus.subscribers.queues.job_control import JobControl
-from ackbus.subscribers.queues.policy_change import change_policy
+from ackbus.subscribers.queues.job_control import DeadLetters, JobControl
 from ackbus.subscribers.queues.queue import Queue
+from ackbus.subscribers.queues.queue_changes import change_policy
 from ackbus.subscribers.queues.queues import Queues
 
 from .conftest import Clock

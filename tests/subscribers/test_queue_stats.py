@@ -8,11 +8,11 @@ import pytest
 from ackbus import Bus, InvalidInput
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.claims import Claim, Outcome
-from ackbus.subscribers.jobs.job_lists import list_jobs
-from ackbus.subscribers.jobs.work_headers import work_headers
-from ackbus.subscribers.queues.dead_letters import DeadLetters
+from ackbus.subscribers.jobs.policy import work_headers
+from ackbus.subscribers.queues.job_control import DeadLetters
 from ackbus.subscribers.queues.queue import Queue
 from ackbus.subscribers.queues.statistics import MAX_SAMPLE, QueueStats, Spread
+from ackbus.subscribers.views import list_jobs
 
 from ..programs import connect
 from .conftest import Clock

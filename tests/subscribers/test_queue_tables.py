@@ -8,7 +8,7 @@ import pytest
 from ackbus import Bus
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.claims import Outcome
-from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.queues.queue import Queue
 
 from ..programs import connect, raw_sql

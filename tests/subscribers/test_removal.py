@@ -3,10 +3,10 @@
 import pytest
 
 from ackbus import Bus, Inbox, JobNotFound, NotFound, Queue, QueueNotFound, Refused
-from ackbus.subscribers.overview.forgetting import forget_agent
+from ackbus.subscribers.overview.agents import forget_agent
 from ackbus.subscribers.overview.retention import Retention
+from ackbus.subscribers.queues.queue_changes import remove_queue
 from ackbus.subscribers.queues.queues import Queues
-from ackbus.subscribers.queues.removal import remove_queue
 
 
 def test_messages_after_a_removed_queue_are_mail(bus: Bus) -> None:

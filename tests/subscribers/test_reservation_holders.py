@@ -11,7 +11,7 @@ from ackbus import Bus, InvalidInput
 from ackbus.bus.reservations.reservations import ReserveResult
 from ackbus.schema.errors import LeaseLost
 from ackbus.schema.process_table import Process, process, system
-from ackbus.subscribers.overview.reservation_holders import SILENT_S, holder_of, take_over
+from ackbus.subscribers.overview.agents import SILENT_S, holder_of, take_over
 
 from .conftest import Clock
 

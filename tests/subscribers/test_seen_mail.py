@@ -7,7 +7,7 @@ from pathlib import Path
 from ackbus import Bus, Inbox
 from ackbus.subscribers.inboxes import seen_mail
 from ackbus.subscribers.inboxes.seen_mail import Notes, Shown, Unseen
-from ackbus.subscribers.inboxes.session_inbox import inbox_of, passing
+from ackbus.subscribers.inboxes.session import inbox_of, passing
 from ackbus.subscribers.inboxes.session_names import SessionNames
 
 from ..programs import TIMEOUT_S

@@ -13,10 +13,10 @@ import pytest
 
 from ackbus import Bus, Inbox, InvalidInput
 from ackbus.bus.presence.session_name import by_connection
-from ackbus.export.backup.backup import back_up
+from ackbus.export.backup import back_up
 from ackbus.schema.errors import BusBusy
 from ackbus.schema.process_table import Process, ancestors, process, program, runs, system
-from ackbus.subscribers.inboxes.session_inbox import inbox_of
+from ackbus.subscribers.inboxes.session import inbox_of
 from ackbus.subscribers.inboxes.session_names import SessionNames
 from ackbus.subscribers.inboxes.unread_count import look_in
 from ackbus.subscribers.overview.agents import agent_records
@@ -45,7 +45,7 @@ _READER = """
 import os, sys
 from ackbus import Bus
 from ackbus.schema.process_table import process
-from ackbus.subscribers.inboxes.session_inbox import inbox_of
+from ackbus.subscribers.inboxes.session import inbox_of
 from ackbus.subscribers.inboxes.session_names import SessionNames
 with Bus.open(sys.argv[1]) as bus:
     names, own = SessionNames.of(bus), str(process(os.getpid()))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, NotFound
-from ackbus.bus.log.finding import find_message
+from ackbus.bus.log.log import find_message
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.overview.trace import Trace, WorkHistory
 from ackbus.subscribers.queues.queue import Queue

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Queue, Request, UnservedRequestWarning, Worker
-from ackbus.subscribers.queues.worker_groups import QueueWorkers
+from ackbus.subscribers.queues.queue_set import QueueWorkers
 
 from ..conftest import RunBus, wait_until
 from ..workers.hosts import LONG_S, Host, at_work

@@ -7,7 +7,7 @@ import pytest
 
 from ackbus import Bus, Draft, Receipt
 from ackbus.tasks.records.task import NewTask
-from ackbus.tasks.steps.queues import take_in
+from ackbus.tasks.steps.planning import take_in
 from ackbus.tasks.steps.tasks import Tasks
 
 from ..subscribers.conftest import Clock

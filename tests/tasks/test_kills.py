@@ -12,7 +12,7 @@ import pytest
 
 from ackbus import Bus, Queue
 from ackbus.bus.doorbell import listen
-from ackbus.tasks.steps.fold import fold
+from ackbus.tasks.steps.messages import fold
 from ackbus.tasks.steps.planning import NewJob
 from ackbus.tasks.steps.tasks import Tasks
 

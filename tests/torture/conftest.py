@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ackbus import Bus
-from ackbus.torture.place import Place
-from ackbus.torture.proofs.evidence import Evidence
+from ackbus.torture.evidence import Evidence
+from ackbus.torture.history import Place
 
 from .rehearsal import rehearse
 

@@ -7,16 +7,10 @@ from pathlib import Path
 from ackbus import Bus, Exporter, Queue
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.jsonl import exporter as exporting
-from ackbus.torture.contents import JOB, QUEUE
-from ackbus.torture.history import History, path_of
-from ackbus.torture.lifeline import Lifeline
-from ackbus.torture.place import Place
-from ackbus.torture.plan import cast_of
-from ackbus.torture.roles import holder, publisher, reader
-from ackbus.torture.roles.agent import Me
-from ackbus.torture.roles.mail import Mail
-from ackbus.torture.roles.protocol import MAX_ATTEMPTS
-from ackbus.torture.roles.worker import Worker
+from ackbus.torture import roles
+from ackbus.torture.crew import Lifeline
+from ackbus.torture.history import JOB, QUEUE, History, Place, cast_of, path_of
+from ackbus.torture.roles import MAX_ATTEMPTS, Mail, Me, Worker
 
 AGENTS, SEED = 12, 7
 
@@ -62,22 +56,22 @@ class Rehearsal:
             for name in self._lives:
                 bus.heartbeats.beat(name)
             for name in ("publisher-009", "publisher-011", "publisher-003"):
-                self._live(name, publisher.play, turns=30, is_killed=True)
+                self._live(name, roles.play_publisher, turns=30, is_killed=True)
             for name in ("reader-004", "reader-010"):
                 self._live(name, lambda me: Mail(me).take(), is_killed=True)
             for name in ("worker-005", "worker-006", "worker-012"):
                 self._live(name, lambda me: Worker(me).work(), is_killed=True)
             for name in ("holder-007", "holder-008"):
-                self._live(name, holder.play, turns=10, is_killed=True)
+                self._live(name, roles.play_holder, turns=10, is_killed=True)
             for name in ("publisher-003", "publisher-009", "publisher-011"):
-                self._live(name, publisher.play, turns=30)
+                self._live(name, roles.play_publisher, turns=30)
             for name in ("holder-008", "holder-007"):
-                self._live(name, holder.play, turns=10)
+                self._live(name, roles.play_holder, turns=10)
             Exporter(bus).export_once()
             for name in ("worker-012", "worker-006", "worker-005"):
                 self._live(name, _work)
             for name in ("reader-010", "reader-004"):
-                self._live(name, reader.play)
+                self._live(name, roles.play_reader)
             with Archiver(bus) as archiver:
                 archiver.archive(ARCHIVED)
             Exporter(bus).export_once()

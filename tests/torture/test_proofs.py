@@ -10,18 +10,21 @@ from typing import Any
 import pytest
 
 from ackbus import Draft, Message
-from ackbus.torture.measures import MIN_MEASUREMENTS, Measures
-from ackbus.torture.proofs.agents import prove_agents
-from ackbus.torture.proofs.checker import prove
-from ackbus.torture.proofs.evidence import Evidence
-from ackbus.torture.proofs.export import prove_export
-from ackbus.torture.proofs.files import prove_files
-from ackbus.torture.proofs.inboxes import Mail, prove_answers, prove_inboxes
-from ackbus.torture.proofs.jobs import prove_claims, prove_jobs
-from ackbus.torture.proofs.leases import prove_leases
-from ackbus.torture.proofs.publishing import prove_order, prove_publishing
-from ackbus.torture.proofs.resources import prove_resources
-from ackbus.torture.proofs.verdict import Verdict
+from ackbus.torture.evidence import Evidence, Verdict
+from ackbus.torture.holdings import prove_claims, prove_jobs, prove_leases
+from ackbus.torture.proofs import (
+    Mail,
+    prove,
+    prove_agents,
+    prove_answers,
+    prove_export,
+    prove_files,
+    prove_inboxes,
+    prove_order,
+    prove_publishing,
+    prove_resources,
+)
+from ackbus.torture.run import MIN_MEASUREMENTS, Measures
 
 from ..programs import raw_sql, tamper
 from .conftest import Copy

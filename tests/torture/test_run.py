@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from ackbus.torture.history import agents_in
-from ackbus.torture.place import Place
+from ackbus.torture.history import Place, agents_in
 
 #: Long enough for some tens of kills, and for every kind of act; a busy machine needs longer.
 MINUTES = (0.2, 0.5, 1.5)

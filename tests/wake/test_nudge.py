@@ -11,10 +11,10 @@ import pytest
 from ackbus import Bus, Inbox
 from ackbus.schema.process_table import is_running, process
 from ackbus.subscribers.inboxes.session_names import SessionNames
-from ackbus.wake import nudge
-from ackbus.wake.errors import NotWoken
-from ackbus.wake.nudge import LINE, Nudge
-from ackbus.wake.processes import process as described
+from ackbus.wake import waking
+from ackbus.wake.terminals import NotWoken
+from ackbus.wake.terminals import process as described
+from ackbus.wake.waking import LINE, Nudge
 
 from ..conftest import RunBus, wait_until
 from .conftest import AgentInTerminal, ScreenWindow, TmuxWindow
@@ -119,7 +119,7 @@ def test_what_is_left_in_a_prompt_is_told(
     in_tmux: AgentInTerminal, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The program is stopped by the first key: nothing more is typed, since a shell is there."""
-    monkeypatch.setattr(nudge, "_SHOWN_WITHIN_S", 60.0)
+    monkeypatch.setattr(waking, "_SHOWN_WITHIN_S", 60.0)
     in_tmux.start("stops")
     (mail,) = Inbox(bus, "me").poll()
     with pytest.raises(NotWoken, match=r"not in the foreground .*; '\(' may be left in its prompt"):

@@ -13,10 +13,9 @@ from ackbus import Bus, Inbox, Message
 from ackbus.bus.doorbell import ring
 from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.directory.file_lock import is_locked
-from ackbus.wake.errors import NotWoken
 from ackbus.wake.notes import Note, Notes
-from ackbus.wake.nudge import Nudge
-from ackbus.wake.waking import TEXT, Waking
+from ackbus.wake.terminals import NotWoken
+from ackbus.wake.waking import TEXT, Nudge, Waking
 
 from ..cli.conftest import BUS, StartBus, assert_error
 from ..cli.conftest import start_bus as start_bus

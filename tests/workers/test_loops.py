@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, HopsWarning, InvalidInput, Message, Queue, TooManyHops, Worker
-from ackbus.subscribers.jobs.hops import MAX_HOPS, WARN_HOPS, hops_of
+from ackbus.subscribers.jobs.outcomes import MAX_HOPS, WARN_HOPS, hops_of
 
 from ..conftest import RunBus
 from ..subscribers.work import attempts, state, take

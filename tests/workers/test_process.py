@@ -22,20 +22,18 @@ from typing import Any
 import pytest
 
 from ackbus.schema.processes import start_thread
-from ackbus.workers.processes import pipes, process_session
-from ackbus.workers.processes import running_process as running
-from ackbus.workers.processes import start as birth
-from ackbus.workers.processes.end_deadlines import GRACE_S
-from ackbus.workers.processes.own_child import OwnChild
+from ackbus.workers.processes import own_child, pipes
+from ackbus.workers.processes import own_child as birth
+from ackbus.workers.processes import run_process as running
+from ackbus.workers.processes.own_child import OwnChild, ProcessSession
 from ackbus.workers.processes.pipes import Catch
-from ackbus.workers.processes.process_session import ProcessSession
 from ackbus.workers.processes.run_process import (
     MAX_STDERR_BYTES,
     MAX_STDOUT_BYTES,
     ProcessEnd,
     run_process,
 )
-from ackbus.workers.processes.stop_switch import StopSwitch
+from ackbus.workers.processes.stop_switch import GRACE_S, StopSwitch
 from ackbus.workers.processes.supervisor import descendants
 from ackbus.workers.processes.supervisors import Supervisors
 
@@ -361,7 +359,7 @@ def test_session_is_ended_where_the_kernel_does_not_say_which_number_is_the_newe
     numbers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """P-90: all processes are looked at then."""
-    monkeypatch.setattr(process_session, "_NEWEST_NUMBER", numbers)
+    monkeypatch.setattr(own_child, "_NEWEST_NUMBER", numbers)
     end = run("timeout 100 sleep 60 & echo $! >pids; echo done")
     assert (end.exit_code, living()) == (0, [])
 
@@ -373,13 +371,13 @@ def test_command_that_starts_nothing_costs_no_look_at_the_processes_of_the_machi
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As long as nobody else starts anything, which is the case once in a while."""
-    everybody, looks = process_session._everybody, []
+    everybody, looks = own_child._everybody, []
 
     def looked_at() -> Iterator[int]:
         looks.append(1)
         return everybody()
 
-    monkeypatch.setattr(process_session, "_everybody", looked_at)
+    monkeypatch.setattr(own_child, "_everybody", looked_at)
 
     def costs_no_look() -> bool:
         looks.clear()

@@ -25,7 +25,7 @@ from ackbus import (
     WrongProcess,
 )
 from ackbus.subscribers.jobs.claims import ClaimRecord
-from ackbus.subscribers.jobs.job_lists import list_jobs
+from ackbus.subscribers.views import list_jobs
 from ackbus.workers import executors
 from ackbus.workers import worker as worker_module
 

@@ -17,10 +17,9 @@ import time
 from contextlib import suppress
 
 from . import supervisor
-from .end_deadlines import DYING_S, GRACE_S
+from .own_child import NoSupervisor, ProcessSession
 from .pipes import Pipes
-from .process_session import ProcessSession
-from .start import NoSupervisor
+from .stop_switch import DYING_S, GRACE_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,8 +11,15 @@ from dataclasses import dataclass
 import orjson
 
 from ...errors import InvalidInput
-from ...message.limits import MAX_COUNT, MAX_PATH_CHARS, MAX_POLICY_S
-from ...message.names import check_agent, check_lease_name, check_line, check_queue_name
+from ...message.names import (
+    MAX_COUNT,
+    MAX_PATH_CHARS,
+    MAX_POLICY_S,
+    check_agent,
+    check_lease_name,
+    check_line,
+    check_queue_name,
+)
 from ...message.patterns import TypePattern, check_pattern
 from ...queries import is_too_wide
 

@@ -11,7 +11,7 @@ from functools import cache
 
 from ...errors import shown
 from ...findings import Mended, bad, ok
-from ...message.limits import MAX_SEQ
+from ...message.names import MAX_SEQ
 from ...message.times import MAX_TS_MS
 from ...queries import Queries
 from ..transactions import without_triggers

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import inbox, messages, presence, requests, reservations, tasks, work
+from . import inbox, messages, presence, reservations, tasks, work
 from .profiles import PROFILES
 from .tool import Tool
 
 _ALL = {
     tool.name: tool
-    for module in (inbox, messages, presence, requests, reservations, tasks, work)
+    for module in (inbox, messages, presence, reservations, tasks, work)
     for tool in module.TOOLS
 }
 

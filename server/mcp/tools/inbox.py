@@ -18,23 +18,26 @@ from ....schema.message.reply_types import REQUEST
 from ....schema.paging import pages, seq_of
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.seen_mail import Shown, Unseen
-from ....subscribers.inboxes.session_inbox import inbox_of
-from ....subscribers.overview.first_look import FirstLook
+from ....subscribers.inboxes.session import inbox_of
+from ....subscribers.overview.agents import FirstLook
 from ..session import Session
 from .common import (
+    PAGE,
     READ_IT,
+    Cursor,
     Limit,
     Next,
     Page,
+    Paged,
+    Pager,
     Wait,
+    by_the_same_call,
     counted,
     note_shown,
     unread_of,
     wait_for,
 )
-from .pages import PAGE, Cursor, Paged, Pager, by_the_same_call
-from .quoted_messages import FramedMessage, named
-from .tool import Arguments, Reply, Result, Tool
+from .tool import Arguments, FramedMessage, Reply, Result, Tool, named
 
 #: How many messages are read at a time.
 _READ = PAGE + 1

@@ -4,38 +4,64 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from anyio.from_thread import check_cancelled
+from pydantic import BaseModel, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from ....bus import tracing
 from ....bus.bus import Bus
 from ....bus.own_answers import first_answered_before
 from ....bus.search.search import Found
-from ....schema.errors import InvalidInput, Refused
-from ....schema.message.acted_types import not_acted_upon
+from ....schema.errors import InvalidInput, NotFound, Refused
 from ....schema.message.draft import ABSENT, Draft
 from ....schema.message.message import Message
-from ....schema.message.patterns import check_pattern
+from ....schema.message.patterns import check_pattern, not_acted_upon
 from ....schema.message.priority import parse_priority
-from ....subscribers.overview.read_receipts import read_receipts
+from ....schema.message.reply_types import ReplyTypes
+from ....subscribers.conversations.answers import Answer, check, double_answers, receive
+from ....subscribers.conversations.answers import named as conversation_named
+from ....subscribers.inboxes.seen_mail import Shown
+from ....subscribers.overview.trace import read_receipts
+from ....subscribers.requests import Request
 from ...records import Recipients
 from ..session import Session
 from .common import (
+    MAX_PAGE,
+    PAGE,
     Conversation,
+    Cursor,
     Limit,
     Next,
     Page,
+    Paged,
+    Pager,
     Payload,
     Type,
+    Wait,
+    by_the_same_call,
+    by_thread,
     conversation_of,
+    fitted,
     message_of,
     note_shown,
     stranger,
+    wait_for,
 )
-from .pages import MAX_PAGE, PAGE, Cursor, Paged, Pager, by_the_same_call, fitted
-from .quoted_messages import FramedMessage, body_of, exact, named, text_of
-from .tool import Arguments, Reply, Result, Tool
+from .tool import (
+    NOTICE,
+    Arguments,
+    FramedMessage,
+    Reply,
+    Result,
+    Tool,
+    body_of,
+    exact,
+    named,
+    shown,
+    text_of,
+)
 
 # bus_send ------------------------------------------------------------------------------------
 
@@ -266,7 +292,7 @@ def _words(text: str) -> list[str]:
     return [word for group in words for word in group]
 
 
-TOOLS = (
+_MESSAGE_TOOLS = (
     Tool(
         "bus_receipts",
         "See who acknowledged a message.",
@@ -293,3 +319,145 @@ TOOLS = (
         only_reads=True,
     ),
 )
+
+# Tools that publish a request, and check its answer.
+
+#: How long `bus_request` waits unless the agent says so, in seconds.
+WAIT_S = 20
+
+
+def _one(to: Any) -> Any:
+    """Refuse several agents, with the tools that are for that, and what is no name."""
+    if isinstance(to, list):
+        raise PydanticCustomError(
+            "one", "a request waits for one answer: bus_send asks several, bus_check(seq) each"
+        )
+    if to is not None and not isinstance(to, str):  # else a number would be taken for a name
+        raise PydanticCustomError("name", "it must be a name")
+    return to
+
+
+class Ask(Arguments):
+    """The arguments of `bus_request`."""
+
+    meant = frozenset({"payload", "to"})
+
+    type: Annotated[str, Field(description="Ends in .request")]
+    payload: Payload = None
+    to: Annotated[
+        str | None, BeforeValidator(_one), Field(description="Agent. Default: any worker.")
+    ] = None
+    priority: Literal["interactive", "normal", "background"] = "normal"
+    wait_s: Wait = WAIT_S
+
+
+class Check(Arguments):
+    """The arguments of `bus_check`."""
+
+    conversation: Conversation
+
+
+class State(Result):
+    """The state of a request."""
+
+    state: str
+    conversation: str
+    reply: FramedMessage | None = None
+
+
+def _request(session: Session, given: Ask) -> Reply:
+    bus, agent = session.bus, session.agent()
+    session.principal.check_may_send(given.type)
+    reply_types = ReplyTypes.of(given.type)
+    if not reply_types.all():
+        raise InvalidInput(f"type {given.type[:80]!a} asks for nothing: end it in .request")
+    warning = stranger(bus, given.to, me=agent)
+    payload = given.payload if "payload" in given.model_fields_set else ABSENT
+    priority = parse_priority(given.priority)
+    receipt = bus.publish(
+        given.type, payload, from_agent=agent, to_agent=given.to, priority=priority
+    )
+    sent = Request.published(bus, receipt.seq, reply_types, is_new=not receipt.duplicate)
+    answer = wait_for(session, sent.check, lambda seen: seen.reply, given.wait_s)
+    return _handed_over(session, answer, sent.asker, warning or sent.unserved)
+
+
+def _check(session: Session, given: Check) -> Reply:
+    bus = session.bus
+    conversation = conversation_named(bus, given.conversation)
+    if conversation is None:
+        raise NotFound(f"there is no message {given.conversation[:80]!a}: give its seq or its id")
+    try:
+        answer = check(bus, conversation)
+    except InvalidInput as error:  # its advice is for callers that can give types
+        raise InvalidInput(
+            "this conversation began with no request; bus_thread shows what came of it"
+        ) from error
+    several = [each.reply.seq for each in double_answers(bus, conversation) if each.reply]
+    warning = f"it was answered twice: all answers are {several[:MAX_PAGE]}" if several else None
+    return _handed_over(session, answer, session.reader(), warning)
+
+
+def _handed_over(
+    session: Session, answer: Answer, reader: str | None, warning: str | None = None
+) -> Reply:
+    """Return the reply to a call that is still wanted, whose reader has the answer by that."""
+    notes = None if reader is None else Shown(session.bus, reader).read()
+    was_shown = bool(notes and answer.reply and answer.reply.seq in notes)
+    reply, page = _reply(session, answer, warning, was_shown=was_shown)
+    check_cancelled()
+    receive(session.bus, answer, reader)
+    note_shown(session, page.spans)
+    return reply
+
+
+def _reply(
+    session: Session, answer: Answer, warning: str | None, *, was_shown: bool
+) -> tuple[Reply, Paged]:
+    """Return the result of a wait for an answer, which names one that was shown before."""
+    conversation = answer.conversation
+    if answer.reply is None:
+        later = f"Later: bus_check(conversation={shown(conversation)!r})."
+        record = State(state=answer.state, conversation=conversation, warning=warning, next=later)
+        return Reply(record, record.lines(f"{answer.state}: no answer yet.")), Paged()
+
+    def reply(page: Paged) -> Reply:
+        (message,) = page.messages
+        record = State(
+            state=answer.state,
+            conversation=conversation,
+            reply=message,
+            warning=warning,
+            notice=NOTICE,
+        )
+        head = f"{answer.state}, conversation {exact(conversation)}."
+        return Reply(record, record.lines(head, message.text()))
+
+    if was_shown:
+        known = FramedMessage.of(answer.reply, ABSENT).within()
+        known.more = f"You were shown it: bus_thread(conversation={str(known.seq)!r}) has it."
+        return reply(Paged([known])), Paged()
+    pager = Pager(session.room, reply, by_thread, FramedMessage.within)
+    return pager.page([answer.reply], Cursor(answer.reply.seq - 1), 1)
+
+
+_REQUEST_TOOLS = (
+    Tool(
+        "bus_check",
+        "See whether a request was answered.",
+        Check,
+        State,
+        _check,
+        only_reads=True,
+    ),
+    Tool(
+        "bus_request",
+        "Ask, and wait for the answer.",
+        Ask,
+        State,
+        _request,
+        gives_as="bus_check",
+    ),
+)
+
+TOOLS = (*_MESSAGE_TOOLS, *_REQUEST_TOOLS)

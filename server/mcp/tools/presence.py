@@ -7,16 +7,14 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from ....bus.bus import Bus
-from ....bus.presence.heartbeats import Heartbeat, Liveness
+from ....bus.heartbeats import Heartbeat, Liveness
 from ....schema.process_table import is_running
 from ....subscribers.inboxes.inbox import Inbox
-from ....subscribers.inboxes.session_inbox import inbox_of
+from ....subscribers.inboxes.session import inbox_of
 from ..session import NAMES, Session
-from .common import READ_IT, Next, counted, unread_of
-from .pages import MAX_PAGE, fitted, next_page
-from .quoted_messages import NOTICE, barred, exact, named
+from .common import MAX_PAGE, READ_IT, Next, counted, fitted, next_page, unread_of
 from .reservations import first_of
-from .tool import Arguments, Reply, Result, Tool
+from .tool import NOTICE, Arguments, Reply, Result, Tool, barred, exact, named
 
 JOIN = "bus_join"
 

@@ -9,14 +9,17 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from ....bus.reservations.project_paths import paths_from_root
-from ....bus.reservations.reservations import DEFAULT_RESERVATION_S, Conflict, Reservation
+from ....bus.reservations.reservations import (
+    DEFAULT_RESERVATION_S,
+    Conflict,
+    Reservation,
+    paths_from_root,
+)
 from ....schema.errors import InvalidInput
-from ....subscribers.overview.reservation_holders import holder_of, take_over
+from ....subscribers.overview.agents import holder_of, take_over
 from ..session import Session
-from .pages import fitted
-from .quoted_messages import NOTICE, barred, exact, named
-from .tool import Arguments, Reply, Result, Tool
+from .common import fitted
+from .tool import NOTICE, Arguments, Reply, Result, Tool, barred, exact, named
 
 #: How many conflicts are shown.
 MAX_CONFLICTS = 10

@@ -9,12 +9,11 @@ from mcp.shared.uri_template import UriTemplate
 from pydantic import BaseModel
 
 from ....schema.errors import NotFound
-from ....subscribers.inboxes.session_inbox import inbox_of
+from ....subscribers.inboxes.session import inbox_of
 from ..session import Session
-from .common import Page
+from .common import MAX_PAGE, Cursor, Page, Pager, by_the_same_call
 from .inbox import waiting
 from .messages import thread
-from .pages import MAX_PAGE, Cursor, Pager, by_the_same_call
 from .presence import agents
 
 #: The media type of every resource.

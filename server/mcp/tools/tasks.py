@@ -9,17 +9,16 @@ from pydantic import Field
 from ....bus.bus import Bus
 from ....schema.errors import InvalidInput
 from ....schema.message.times import format_ts
-from ....subscribers.overview.reservation_holders import holder_of
+from ....subscribers.overview.agents import holder_of
 from ....tasks.board.comments import Comment, comment, comments, place_in
-from ....tasks.board.reserved import reserved_by_others
+from ....tasks.board.forecast import reserved_by_others
+from ....tasks.finish import finish_task
 from ....tasks.records.task import Blocked, Task
 from ....tasks.steps.tasks import Tasks
-from ....tasks.trees.finish import finish_task
-from ...access.principals import Scope
+from ...access.tokens import Scope
 from ..session import Session
-from .pages import HEAD_CHARS, MAX_PAGE, fitted
-from .quoted_messages import NOTICE, barred, exact, named, shown, text_of
-from .tool import Arguments, Reply, Result, Tool
+from .common import HEAD_CHARS, MAX_PAGE, fitted
+from .tool import NOTICE, Arguments, Reply, Result, Tool, barred, exact, named, shown, text_of
 
 Action = Literal[
     "list",

@@ -15,17 +15,14 @@ from ....schema.message.reply_types import ReplyTypes
 from ....schema.message.times import format_ts
 from ....subscribers.jobs.claims import Claim, Claims, Outcome
 from ....subscribers.jobs.errors import ClaimLost, QueueNotFound
-from ....subscribers.jobs.job_replies import answer_to
 from ....subscribers.jobs.jobs import Jobs
 from ....subscribers.jobs.json_records import kept_result
-from ....subscribers.queues.claim_by_token import claim_of
-from ....subscribers.queues.queue import Queue
+from ....subscribers.jobs.outcomes import answer_to
+from ....subscribers.queues.queue import Queue, claim_of
 from ....subscribers.queues.queues import Queues
 from ..session import Session
-from .common import note_shown
-from .pages import MAX_PAGE, Cursor, Paged, Pager, by_thread
-from .quoted_messages import NOTICE, FramedMessage, exact
-from .tool import Arguments, Reply, Result, Tool
+from .common import MAX_PAGE, Cursor, Paged, Pager, by_thread, note_shown
+from .tool import NOTICE, Arguments, FramedMessage, Reply, Result, Tool, exact
 
 #: How long a claim lasts unless the agent says so, in minutes: agents think long.
 LEASE_MIN = 15

@@ -7,12 +7,11 @@ from typing import Any
 import httpx
 
 from ackbus import Bus
-from ackbus.automation.loads import Loads
+from ackbus.automation.regime import Loads, examine_folder
 from ackbus.automation.service import Service
-from ackbus.automation.snapshots import examine_folder
 from ackbus.server.automation.app import create_api, end_waiting
-from ackbus.server.client_timeouts import Patience
-from ackbus.server.listeners import Door, Listeners
+from ackbus.server.listening import Patience
+from ackbus.server.running import Door, Listeners
 
 from ..conftest import Folder
 from ..running import Running, serving

@@ -7,12 +7,11 @@ import httpx
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.config.records import Secret
+from ackbus.automation.config.flows import Secret
 from ackbus.automation.config.snapshot import TokenConfig
-from ackbus.schema.message.limits import MAX_SEQ
-from ackbus.server.access.principals import Principal, Scope
-from ackbus.server.access.tokens import Tokens
-from ackbus.server.automation.tokens import ConfigTokens
+from ackbus.schema.message.names import MAX_SEQ
+from ackbus.server.access.tokens import Principal, Scope, Tokens
+from ackbus.server.automation.access import ConfigTokens
 
 from ...conftest import wait_until
 from ..conftest import Folder

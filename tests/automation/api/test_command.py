@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from ackbus.cli.running.api_call import Call, call_of
+from ackbus.cli.running.service_call import Call, call_of
 from ackbus.schema.errors import InvalidInput
 
 from ..conftest import Folder

@@ -14,7 +14,7 @@ from starlette.types import Message
 from ackbus import Bus
 from ackbus.automation.routes.tree import wait
 from ackbus.schema.errors import NotFound
-from ackbus.server.automation.bridge import Bridge
+from ackbus.server.automation.triggers import Bridge
 
 from ...conftest import wait_until
 from ..conftest import Folder

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ackbus.automation.config.faults import ConfigFaults, Fault
-from ackbus.automation.config.files.yaml_tree import parse
-from ackbus.automation.config.redaction import shown
+from ackbus.automation.config.snapshot import shown
+from ackbus.automation.config.yaml_tree import parse
 from ackbus.automation.plugins.manifest import read_manifest
-from ackbus.automation.snapshots import examine_folder
+from ackbus.automation.regime import examine_folder
 
 from ...sizes import size
 from .test_ductile_folders import ENVIRON, MANIFEST, PAGES, SPECIFICATION

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus.automation.config.flows import Predicate
-from ackbus.automation.snapshots import examine_folder
+from ackbus.automation.regime import examine_folder
 
 from ..conftest import Folder
 

@@ -7,9 +7,9 @@ import logging
 import pytest
 
 from ackbus.automation.config.faults import ConfigFaults
-from ackbus.automation.config.redaction import shown
+from ackbus.automation.config.snapshot import shown
 from ackbus.automation.log import ServiceLog
-from ackbus.automation.snapshots import examine_folder
+from ackbus.automation.regime import examine_folder
 
 from ..conftest import Folder
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ackbus.automation.config.files.variables import environment_of
+from ackbus.automation.config.yaml_tree import environment_of
 
 from ..conftest import Folder
 

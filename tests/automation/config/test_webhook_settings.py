@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from ackbus.automation.config.redaction import shown
-from ackbus.automation.config.webhooks import PartOf, Rate, WebhookEndpoint
+from ackbus.automation.config.snapshot import PartOf, Rate, WebhookEndpoint, shown
 
 from ..conftest import Folder
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ackbus.automation.config.files.yaml_tree import parse, typed
+from ackbus.automation.config.yaml_tree import parse, typed
 
 
 def read(text: str) -> object:

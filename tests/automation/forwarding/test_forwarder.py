@@ -15,12 +15,16 @@ from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook
 
 from ackbus import Bus, Draft, Inbox, Queue, Refused
-from ackbus.automation.config.signing_keys import key_of
-from ackbus.automation.forwarding.cloud_events import MEDIA_TYPE, event_of
-from ackbus.automation.forwarding.exchange import MAX_RETRY_AFTER_S, Answer
-from ackbus.automation.forwarding.forwarder import Forwarder
-from ackbus.automation.forwarding.subscription import Subscription
-from ackbus.automation.forwarding.targets import Target
+from ackbus.automation.config.snapshot import key_of
+from ackbus.automation.forwarder import (
+    MAX_RETRY_AFTER_S,
+    MEDIA_TYPE,
+    Answer,
+    Forwarder,
+    Subscription,
+    event_of,
+)
+from ackbus.automation.forwarding_targets import Target
 
 from ...conftest import wait_until
 from .receivers import OK, SECRET, Posted, answer, receiving

@@ -11,11 +11,10 @@ from typing import Any
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.config.signing_keys import key_of
-from ackbus.automation.forwarding import targets
-from ackbus.automation.forwarding.forwarder import Forwarder
-from ackbus.automation.forwarding.subscription import Subscription
-from ackbus.automation.forwarding.targets import Target, Unreachable
+from ackbus.automation import forwarding_targets
+from ackbus.automation.config.snapshot import key_of
+from ackbus.automation.forwarder import Forwarder, Subscription
+from ackbus.automation.forwarding_targets import Target, Unreachable
 from ackbus.schema.errors import InvalidInput
 
 from .receivers import SECRET, receiving
@@ -67,7 +66,7 @@ def test_name_is_resolved_once_and_its_checked_address_is_connected_to(
 
     connected = []
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
-    monkeypatch.setattr(targets, "is_public", lambda text: text == "192.0.2.7")
+    monkeypatch.setattr(forwarding_targets, "is_public", lambda text: text == "192.0.2.7")
     monkeypatch.setattr(socket.socket, "connect", lambda self, address: connected.append(address))
     Target("http", "rebind.example", 80, "/").connect(time.monotonic() + 10).close()
     assert (looks, connected) == (["rebind.example"], [("192.0.2.7", 80)])
@@ -151,7 +150,7 @@ def test_certificate_of_a_target_must_be_good(
     server.load_cert_chain(cert, key)
     if is_known:
         monkeypatch.setenv("SSL_CERT_FILE", str(cert))
-    targets._certificates.cache_clear()
+    forwarding_targets._certificates.cache_clear()
     bus.publish("t", 1, from_agent="a")
     subscription = Subscription(bus, "hook", retry_pause_s=0.001, max_deliveries=1)
     with receiving(wrap=lambda plain: server.wrap_socket(plain, server_side=True)) as receiver:
@@ -160,7 +159,7 @@ def test_certificate_of_a_target_must_be_good(
         Forwarder(
             subscription, target, [key_of(SECRET, "standard")], timeout_s=20, patience_s=0.05
         ).run(drain=True)
-    targets._certificates.cache_clear()
+    forwarding_targets._certificates.cache_clear()
     parked = subscription.parked()
     if why is None:
         assert (receiver.data, parked) == ([1], [])

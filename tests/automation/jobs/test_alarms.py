@@ -6,10 +6,9 @@ import pytest
 
 from ackbus import Bus, Queue
 from ackbus.automation.config.faults import ConfigFaults, Fault
-from ackbus.automation.jobs.job_request import JobRequest
-from ackbus.automation.jobs.submission import Submission
+from ackbus.automation.jobs.submission import JobRequest, Submission
 from ackbus.automation.records.breakers import Breakers
-from ackbus.automation.snapshots import examine_folder
+from ackbus.automation.regime import examine_folder
 from ackbus.subscribers.queues.queue_set import QueueSet
 
 from ...conftest import wait_until

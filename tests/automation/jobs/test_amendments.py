@@ -3,8 +3,7 @@
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.records.facts import Facts
-from ackbus.automation.records.job_log import LogEntry
+from ackbus.automation.records.facts import Facts, LogEntry
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.jobs.jobs import Job
 

@@ -8,8 +8,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.automation.config.snapshot import BreakerConfig
-from ackbus.automation.jobs.job_request import JobRequest, Submitted
-from ackbus.automation.jobs.submission import Submission
+from ackbus.automation.jobs.submission import JobRequest, Submission, Submitted
 from ackbus.automation.records.breakers import Breakers
 from ackbus.subscribers.queues.queue import Queue
 

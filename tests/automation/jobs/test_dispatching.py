@@ -5,9 +5,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Queue
-from ackbus.automation.jobs.job_request import JobRequest
-from ackbus.automation.jobs.plugin_queues import follow
-from ackbus.automation.jobs.submission import Submission
+from ackbus.automation.jobs.submission import JobRequest, Submission, follow
 from ackbus.automation.plugins.discovery import discover
 from ackbus.automation.status import status_of
 from ackbus.subscribers.jobs.jobs import Jobs

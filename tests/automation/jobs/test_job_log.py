@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ackbus import Bus, Queue
-from ackbus.automation.records.job_log import JobLog
+from ackbus.automation.records.facts import JobLog
 from ackbus.automation.status import status_of
 from ackbus.schema.queries import engine_of
 

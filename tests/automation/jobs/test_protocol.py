@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.records.job_log import JobLog
+from ackbus.automation.records.facts import JobLog
 from ackbus.schema.message.times import parse_ts
 from ackbus.schema.queries import engine_of
 

@@ -28,10 +28,10 @@ provider.add_span_processor(SimpleSpanProcessor(exporter))
 trace.set_tracer_provider(provider)
 
 from ackbus import Bus
-from ackbus.automation.jobs.job_request import JobRequest
+from ackbus.automation.jobs.submission import JobRequest
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.service import Service
-from ackbus.automation.snapshots import examine_folder
+from ackbus.automation.regime import examine_folder
 
 def use(service):
     with Bus.open(sys.argv[1]) as bus:

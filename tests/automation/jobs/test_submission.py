@@ -9,9 +9,17 @@ import apsw
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.jobs.job_request import AGENTS, Duplicate, JobRequest, Submitted
-from ackbus.automation.jobs.plugin_queues import follow, queue_of
-from ackbus.automation.jobs.submission import PluginNotFound, Submission, stored_key
+from ackbus.automation.jobs.submission import (
+    AGENTS,
+    Duplicate,
+    JobRequest,
+    PluginNotFound,
+    Submission,
+    Submitted,
+    follow,
+    queue_of,
+    stored_key,
+)
 from ackbus.automation.plugins.discovery import discover
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.queues.queue import Queue

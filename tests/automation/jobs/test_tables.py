@@ -7,8 +7,7 @@ import pytest
 
 from ackbus import Bus, Queue
 from ackbus.automation.config.snapshot import ServiceConfig
-from ackbus.automation.jobs.job_request import JobRequest
-from ackbus.automation.jobs.submission import Submission
+from ackbus.automation.jobs.submission import JobRequest, Submission
 from ackbus.automation.records.facts import MAX_STATE_BYTES, Facts
 from ackbus.automation.records.fence import Fence
 from ackbus.schema.queries import engine_of

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.automation.plugins.discovery import Registry, discover
-from ackbus.automation.plugins.references import check_references
+from ackbus.automation.plugins.discovery import Registry, check_references, discover
 from ackbus.schema.errors import NotFound
 
 from ..conftest import Folder

@@ -9,18 +9,16 @@ from typing import Any
 
 from ackbus import Bus
 from ackbus.automation.config.snapshot import Config
-from ackbus.automation.jobs import plugin_queues
-from ackbus.automation.jobs.alarms import Alarms
-from ackbus.automation.jobs.endings import Endings
-from ackbus.automation.jobs.job_request import Duplicate, JobRequest, Submitted
+from ackbus.automation.jobs import submission
+from ackbus.automation.jobs.endings import Alarms, Endings
 from ackbus.automation.jobs.plugin_run import PluginJob, RunEnd
-from ackbus.automation.jobs.submission import Submission
+from ackbus.automation.jobs.submission import Duplicate, JobRequest, Submission, Submitted
 from ackbus.automation.plugins.discovery import discover
 from ackbus.automation.records.breakers import Breakers
 from ackbus.automation.records.fence import Fence
-from ackbus.automation.routes.contexts import Contexts
+from ackbus.automation.regime import examine_folder
+from ackbus.automation.routes.flow import Contexts
 from ackbus.automation.routes.router import Router
-from ackbus.automation.snapshots import examine_folder
 from ackbus.schema.message.message import Message
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.jobs.claims import Outcome
@@ -62,7 +60,7 @@ class ByHand:
         self.config: Config = snapshot.config
         self.plugins = discover(self.config).plugins
         for plugin in self.plugins.values():
-            plugin_queues.follow(bus, plugin, self.config.service)
+            submission.follow(bus, plugin, self.config.service)
         self.submission = Submission(bus)
         engine = engine_of(bus)
         token = Fence(engine).begin(self.config.directory, self.config.hash)
@@ -71,7 +69,7 @@ class ByHand:
         self.router = Router(bus, self.config, self.plugins)
         self.endings.take(self.config, self.router)
         self.contexts = Contexts.of(bus)
-        self._queues = QueueSet(bus, map(plugin_queues.queue_of, self.plugins))
+        self._queues = QueueSet(bus, map(submission.queue_of, self.plugins))
 
     def submit(self, plugin: str, command: str = "poll", **fields: Any) -> str:
         given: dict[str, Any] = {"submitted_by": "scheduler", **fields}

@@ -4,9 +4,14 @@ from textwrap import indent
 
 import pytest
 
-from ackbus.automation.routes.checks import faults_of_pipelines
-from ackbus.automation.routes.compiled import CompiledPipeline, Gate, Job, Node
-from ackbus.automation.routes.index import Index
+from ackbus.automation.routes.conditions import (
+    CompiledPipeline,
+    Gate,
+    Job,
+    Node,
+    faults_of_pipelines,
+)
+from ackbus.automation.routes.router import Index
 from ackbus.schema.errors import NotFound
 
 from ..conftest import Folder

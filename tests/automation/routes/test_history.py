@@ -3,10 +3,8 @@
 import pytest
 
 from ackbus import Bus, NotActedUponWarning
-from ackbus.automation.routes.graph import flowchart
-from ackbus.automation.routes.history import replayed
-from ackbus.automation.routes.index import Index
-from ackbus.automation.routes.router import Router
+from ackbus.automation.routes.preview import flowchart, replayed
+from ackbus.automation.routes.router import Index, Router
 
 from ..conftest import Folder
 from .by_hand import ByHand, answers, event, success, with_plugins

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
+from ackbus.automation.jobs.dispatcher import recover
 from ackbus.automation.jobs.endings import JobEnd
 from ackbus.automation.jobs.events import EVENT, event_out
-from ackbus.automation.jobs.recovery import recover
 from ackbus.automation.routes.tree import Tree
 
 from ..conftest import Folder

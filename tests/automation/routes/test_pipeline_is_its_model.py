@@ -11,10 +11,9 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from ackbus import Bus
-from ackbus.automation.config.flows import Pipeline, Predicate, Step
-from ackbus.automation.config.records import Frozen
+from ackbus.automation.config.flows import Frozen, Pipeline, Predicate, Step
 from ackbus.automation.jobs.plugin_run import PluginJob, RunEnd
-from ackbus.automation.records.job_log import JobLog
+from ackbus.automation.records.facts import JobLog
 from ackbus.automation.routes.router import Router
 from ackbus.automation.routes.tree import RunJob, Tree
 

@@ -2,11 +2,18 @@
 
 import pytest
 
-from ackbus.automation.config.flows import AllOf, AnyOf, Not, Predicate, Step
-from ackbus.automation.config.records import Frozen
-from ackbus.automation.routes.claims import MAX_CONTEXT_BYTES, context_of, payload_of
-from ackbus.automation.routes.conditions import holds
-from ackbus.automation.routes.scope import ABSENT, FlowFault, fault_of_template, filled, look_up
+from ackbus.automation.config.flows import AllOf, AnyOf, Frozen, Not, Predicate, Step
+from ackbus.automation.routes.conditions import (
+    ABSENT,
+    MAX_CONTEXT_BYTES,
+    FlowFault,
+    context_of,
+    fault_of_template,
+    filled,
+    holds,
+    look_up,
+    payload_of,
+)
 
 SCOPE = {
     "payload": {"status": "Error", "count": 3, "none": None, "list": [{"id": "a"}], "yes": True},

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft
-from ackbus.automation.routes.history import replayed
+from ackbus.automation.routes.preview import replayed
 from ackbus.automation.routes.tree import Tree, once_more
 from ackbus.schema.errors import InvalidInput
-from ackbus.schema.message.acted_types import UNPROVEN
 from ackbus.schema.message.message import Message
-from ackbus.subscribers.jobs.hops import hops_of
+from ackbus.schema.message.patterns import UNPROVEN
+from ackbus.subscribers.jobs.outcomes import hops_of
 from ackbus.subscribers.queues.queue import Queue
 from ackbus.subscribers.queues.queues import Queues
 

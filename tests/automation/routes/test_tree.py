@@ -7,9 +7,9 @@ import pytest
 
 from ackbus import Bus
 from ackbus.automation.jobs.submission import Submission
+from ackbus.automation.regime import examine_folder
 from ackbus.automation.routes.router import Router
 from ackbus.automation.routes.tree import Tree, cancel, once_more, wait
-from ackbus.automation.snapshots import examine_folder
 from ackbus.schema.errors import InvalidInput, NotFound
 
 from ...conftest import wait_until

@@ -2,7 +2,7 @@
 
 from datetime import tzinfo
 
-from ackbus.automation.schedules.cron import CronRule
+from ackbus.automation.schedules.recurrence import CronRule
 
 
 def next_after(rule: CronRule, at_ms: int, zone: tzinfo) -> int | None:

@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import Literal
 
 from ackbus import Bus, Claim, Queue
-from ackbus.automation.config.records import Frozen
+from ackbus.automation.config.flows import Frozen
 from ackbus.automation.config.snapshot import Config, PluginConfig, ScheduleEntry, ServiceConfig
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.records.breakers import Breakers
-from ackbus.automation.schedules.by_hand import SchedulesByHand
+from ackbus.automation.schedules.firing import SchedulesByHand
 from ackbus.automation.schedules.scheduler import Scheduler
 from ackbus.automation.schedules.tables import Decision, Decisions
 from ackbus.schema.queries import file_of

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from ackbus.automation.schedules.cron import CronRule
+from ackbus.automation.schedules.recurrence import CronRule
 from ackbus.schema.errors import InvalidInput
 
 from ...sizes import size

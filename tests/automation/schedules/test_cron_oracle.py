@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 
-from ackbus.automation.schedules.cron import CronRule
+from ackbus.automation.schedules.recurrence import CronRule
 
 from ...sizes import size
 from .next_times import next_after

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.jobs.alarms import TIMES_MISSED
+from ackbus.automation.jobs.endings import TIMES_MISSED
+from ackbus.automation.regime import examine_folder
 from ackbus.automation.schedules.tables import Decision, Decisions
 from ackbus.automation.service import Service
-from ackbus.automation.snapshots import examine_folder
 
 from ...sizes import case
 from ..conftest import Folder

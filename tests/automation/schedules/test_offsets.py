@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ackbus.automation.config.snapshot import ScheduleEntry
-from ackbus.automation.schedules import offsets
-from ackbus.automation.schedules.preview import coming
+from ackbus.automation.schedules import recurrence
+from ackbus.automation.schedules.recurrence import coming
 
 RULES = ["0 0 29 2 *", "0 0 29 2 */7", "* * * * *", "30 2 * * *", "0 */2 * * 5", "0 0 1 1 */7"]
 
@@ -21,10 +21,10 @@ def test_thousand_times_of_any_rule_ask_for_few_offsets(
     cron: str, zone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each takes two of a microsecond: `bus schedule next --count 1000` stays under 100 ms."""
-    offsets.stretches.cache_clear()
+    recurrence.stretches.cache_clear()
     asked = itertools.count()
-    ask = offsets._offset
-    monkeypatch.setattr(offsets, "_offset", lambda *args: (next(asked), ask(*args))[1])
+    ask = recurrence._offset
+    monkeypatch.setattr(recurrence, "_offset", lambda *args: (next(asked), ask(*args))[1])
     entry = ScheduleEntry(plugin="", cron=cron, timezone=zone)
     times = list(itertools.islice(coming(entry, 1_780_000_000_000), 1000))
     assert len(times) > 250
@@ -37,9 +37,9 @@ def test_no_zone_sets_its_clocks_twice_within_a_span_that_is_looked_at_once() ->
         (after - before, name)
         for name in zoneinfo.available_timezones() - {"localtime"}
         for before, after in itertools.pairwise(changes(name))
-        if after > -offsets.LONGEST_SPAN_S
+        if after > -recurrence.LONGEST_SPAN_S
     )
-    assert least_s[0] > offsets.LONGEST_SPAN_S, least_s
+    assert least_s[0] > recurrence.LONGEST_SPAN_S, least_s
 
 
 def changes(name: str) -> list[int]:

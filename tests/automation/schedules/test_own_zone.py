@@ -8,10 +8,9 @@ from zoneinfo import TZPATH
 import pytest
 
 from ackbus.automation.config import own_zone as own_zone_module
-from ackbus.automation.config.settings.timezones import check_timezone
+from ackbus.automation.config.shapes import check_timezone
 from ackbus.automation.config.snapshot import ScheduleEntry
-from ackbus.automation.schedules.windows import why_not
-from ackbus.automation.schedules.zones import zone_of
+from ackbus.automation.schedules.recurrence import why_not, zone_of
 from ackbus.schema.errors import InvalidInput
 
 from ..conftest import Folder

@@ -10,9 +10,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ackbus.automation.schedules import recurrence
-from ackbus.automation.schedules.cron import CronRule
 from ackbus.automation.schedules.firing import last_times
-from ackbus.automation.schedules.recurrence import NoNextTime, next_nominal
+from ackbus.automation.schedules.recurrence import CronRule, NoNextTime, next_nominal
 from ackbus.schema.queries import file_of
 from tests.automation.schedules.stage import BEGIN_MS, Stage, entry
 from tests.sizes import sampled

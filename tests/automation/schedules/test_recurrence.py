@@ -8,9 +8,15 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ackbus.automation.config.snapshot import ScheduleEntry, Window
-from ackbus.automation.schedules.recurrence import due_time, first_nominal, next_nominal
-from ackbus.automation.schedules.windows import is_within, moved_into, why_not
-from ackbus.automation.schedules.zones import zone_of
+from ackbus.automation.schedules.recurrence import (
+    due_time,
+    first_nominal,
+    is_within,
+    moved_into,
+    next_nominal,
+    why_not,
+    zone_of,
+)
 from ackbus.schema.errors import InvalidInput
 
 HOUR_MS = 3_600_000

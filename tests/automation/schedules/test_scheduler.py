@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.config.records import Frozen
+from ackbus.automation.config.flows import Frozen
 from ackbus.automation.config.snapshot import (
     BreakerConfig,
     Config,
@@ -16,15 +16,13 @@ from ackbus.automation.config.snapshot import (
     ScheduleEntry,
     Window,
 )
-from ackbus.automation.jobs.job_request import JobRequest, Submitted
-from ackbus.automation.jobs.submission import Submission
+from ackbus.automation.jobs.submission import JobRequest, Submission, Submitted
 from ackbus.automation.schedules import firing as firing_module
-from ackbus.automation.schedules.by_hand import SchedulesByHand
-from ackbus.automation.schedules.firing import times_until
+from ackbus.automation.schedules.firing import SchedulesByHand, times_until
 from ackbus.automation.schedules.tables import Decision, Decisions, Schedules
 from ackbus.schema.errors import NotFound
 from ackbus.schema.queries import file_of
-from ackbus.subscribers.queues.removal import remove_queue
+from ackbus.subscribers.queues.queue_changes import remove_queue
 
 from .stage import BEGIN_MS, MINUTE_MS, Stage, entry
 

@@ -5,11 +5,10 @@ from collections.abc import Callable
 
 import pytest
 
-from ackbus.automation.attention import measures
-from ackbus.automation.attention.findings import checks_of
+from ackbus.automation import attention
+from ackbus.automation.attention import checks_of
 from ackbus.automation.config.snapshot import BreakerConfig, ScheduleEntry, Window
-from ackbus.automation.jobs.job_request import JobRequest, Submitted
-from ackbus.automation.jobs.submission import Submission
+from ackbus.automation.jobs.submission import JobRequest, Submission, Submitted
 from ackbus.automation.records.fence import Fence
 from ackbus.automation.schedules.tables import Schedules
 from ackbus.automation.status import status_of
@@ -149,13 +148,13 @@ def test_schedule_that_does_not_fire_some_times_is_in_the_status_and_the_doctor(
     Fence.of(stage.bus).begin(stage.bus.layout.directory, "h")
     by_another(stage)
     stage.take(entry(5))
-    for _ in range(measures.STARVES_AFTER - 1):
+    for _ in range(attention.STARVES_AFTER - 1):
         stage.tick(5)
-    assert measures.starving_schedules(stage.bus) == []
+    assert attention.starving_schedules(stage.bus) == []
     finding = checks_of(stage.bus)["schedules"]()
     assert (finding.state, finding.text) == ("ok", "none starves")
     stage.tick(5)
-    (starving,) = measures.starving_schedules(stage.bus)
+    (starving,) = attention.starving_schedules(stage.bus)
     assert str(starving) == (
         "feed.default did not fire 5 times: 1 of its jobs wait or run; if_running skip"
     )
@@ -165,7 +164,7 @@ def test_schedule_that_does_not_fire_some_times_is_in_the_status_and_the_doctor(
     assert str(starving) in finding.text
     stage.work()
     stage.tick(5)
-    assert measures.starving_schedules(stage.bus) == []
+    assert attention.starving_schedules(stage.bus) == []
 
 
 def test_what_keeps_itself_back_does_not_starve(stage: Stage) -> None:
@@ -178,7 +177,7 @@ def test_what_keeps_itself_back_does_not_starve(stage: Stage) -> None:
     stage.by_hand.pause("feed", "default")
     stage.tick(60)
     stage.by_hand.resume("feed", "default")
-    assert measures.starving_schedules(stage.bus) == []
+    assert attention.starving_schedules(stage.bus) == []
 
 
 def test_open_breaker_makes_its_schedule_starve(stage: Stage) -> None:
@@ -187,7 +186,7 @@ def test_open_breaker_makes_its_schedule_starve(stage: Stage) -> None:
     stage.work(ok=False)
     for _ in range(5):
         stage.tick(5)
-    (starving,) = measures.starving_schedules(stage.bus)
+    (starving,) = attention.starving_schedules(stage.bus)
     assert starving.reason == "the circuit breaker is open"
 
 

@@ -12,7 +12,7 @@ from ackbus import Bus
 from ackbus.automation.plugins.manifest import read_manifest
 from ackbus.automation.plugins.shipped import add as copy
 from ackbus.automation.plugins.shipped import shipped
-from ackbus.automation.snapshots import examine_folder
+from ackbus.automation.regime import examine_folder
 
 from ...conftest import RunBus, wait_until
 from ..api.serving import API, KEYS, api_of, problem

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ackbus import Bus
-from ackbus.automation.records.job_log import JobLog
+from ackbus.automation.records.facts import JobLog
 from ackbus.schema.queries import engine_of, file_of
 
 from ..service_process import ServiceProcess

@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx
 
 from ackbus import Bus
-from ackbus.server.listeners import Door, Listeners
-from ackbus.server.webhooks.receiver import BODY_S, webhook_app
+from ackbus.server.running import Door, Listeners
+from ackbus.server.webhooks import BODY_S, webhook_app
 
 from ..running import Running, running
 from .senders import ENVIRON, Request

@@ -7,8 +7,8 @@ import pytest
 
 from ackbus import Bus
 from ackbus.automation.config.faults import ConfigFaults
+from ackbus.automation.regime import examine_folder
 from ackbus.automation.routes.tree import Tree
-from ackbus.automation.snapshots import examine_folder
 from ackbus.export.archive_writer import Archiver
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.overview.retention import Retention

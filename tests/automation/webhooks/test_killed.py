@@ -16,10 +16,9 @@ import httpx
 import pytest
 
 from ackbus import Bus
-from ackbus.automation.jobs.plugin_queues import follow
-from ackbus.automation.snapshots import Snapshot, examine_folder
-from ackbus.automation.webhooks.deliveries import Deliveries
-from ackbus.automation.webhooks.signatures import Signed
+from ackbus.automation.jobs.submission import follow
+from ackbus.automation.regime import Snapshot, examine_folder
+from ackbus.automation.webhooks import Deliveries, Signed
 from ackbus.schema.queries import file_of
 
 from ...conftest import wait_until
@@ -38,9 +37,9 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from ackbus import Bus
 from ackbus.automation.service import Service
-from ackbus.automation.snapshots import examine_folder
-from ackbus.server.listeners import Door, Listeners
-from ackbus.server.webhooks.receiver import BODY_S, Receiver
+from ackbus.automation.regime import examine_folder
+from ackbus.server.running import Door, Listeners
+from ackbus.server.webhooks import BODY_S, Receiver
 
 class Dying(Receiver):
     async def __call__(self, scope, receive, send):

@@ -14,7 +14,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.schema.queries import file_of
-from ackbus.server.webhooks.bodies import MAX_HELD_BYTES
+from ackbus.server.webhooks import MAX_HELD_BYTES
 
 from ...conftest import wait_until
 from ..conftest import Folder

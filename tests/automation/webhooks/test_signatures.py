@@ -12,9 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from ackbus.automation.config.records import Secret
-from ackbus.automation.config.webhooks import WebhookEndpoint
-from ackbus.automation.webhooks.signatures import BadSignature, Signed, sign, verify
+from ackbus.automation.config.flows import Secret
+from ackbus.automation.config.snapshot import WebhookEndpoint
+from ackbus.automation.webhooks import BadSignature, Signed, sign, verify
 
 from . import senders
 

@@ -4,9 +4,8 @@ import httpx
 import pytest
 
 from ackbus import Bus, JobControl
-from ackbus.server.access.principals import Scope
-from ackbus.server.access.tokens import Tokens
-from ackbus.tasks.steps.queues import open_queue
+from ackbus.server.access.tokens import Scope, Tokens
+from ackbus.tasks.steps.planning import open_queue
 
 from ...conftest import RunBus
 from ..conftest import Serve

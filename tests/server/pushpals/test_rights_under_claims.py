@@ -8,10 +8,8 @@ import httpx
 import pytest
 
 from ackbus import Bus
-from ackbus.server.access.principals import Scope
-from ackbus.server.access.rows import Names
-from ackbus.server.access.table import PUSHPALS
-from ackbus.server.access.tokens import Tokens
+from ackbus.server.access.table import PUSHPALS, Names
+from ackbus.server.access.tokens import Scope, Tokens
 
 from ..conftest import Serve
 from .conftest import get, post

@@ -6,8 +6,7 @@ import httpx
 import pytest
 
 from ackbus import Bus
-from ackbus.server.access.principals import Scope
-from ackbus.server.access.tokens import Tokens
+from ackbus.server.access.tokens import Scope, Tokens
 from ackbus.tasks.control.sessions import Event, Sessions
 
 from ...conftest import RunBus

@@ -18,8 +18,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from ackbus import Bus
-from ackbus.export.backup.backup import back_up
-from ackbus.server.client_timeouts import Patience
+from ackbus.export.backup import back_up
+from ackbus.server.listening import Patience
 from ackbus.tasks.control.sessions import Event, Sessions
 
 from ...tasks.replay import replay

@@ -10,7 +10,7 @@ from ackbus import Bus, Draft, InvalidInput, Queue
 from ackbus.schema.errors import NotFound
 from ackbus.subscribers.queues.queues import Queues
 from ackbus.tasks.board.board import Board, Boards
-from ackbus.tasks.board.past import fold_at, seq_at
+from ackbus.tasks.board.proof import fold_at, seq_at
 from ackbus.tasks.records.task import Task
 from ackbus.tasks.steps.messages import TASKS, integrators_of
 

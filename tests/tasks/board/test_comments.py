@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Draft, InvalidInput
-from ackbus.git.branches.lines import Place, place_now, text_of
+from ackbus.git.branches.repositories import LinePlace, line_at, place_now
 from ackbus.git.repository import Repository
 from ackbus.schema.errors import NotFound
 from ackbus.tasks.board.comments import COMMENT, comment, comments, place_in
@@ -24,7 +24,7 @@ LINES = "".join(f"line {number}\n" for number in range(1, 11))
 def test_a_comment_is_a_message_to_the_worker(workshop: Workshop) -> None:
     task = workshop.begin("one")
     head = workshop.commit(task, code=LINES)
-    made = comment(workshop.bus, "one", Place("code", 3), "Why?", agent="rita")
+    made = comment(workshop.bus, "one", LinePlace("code", 3), "Why?", agent="rita")
     message = workshop.bus.log.at(made.seq)
     assert message is not None
     assert (message.type, message.from_agent, message.to_agent) == (COMMENT, "rita", "worker-1")
@@ -32,25 +32,25 @@ def test_a_comment_is_a_message_to_the_worker(workshop: Workshop) -> None:
     assert message.payload["commit"] == made.commit == head
     assert (message.payload["line"], message.payload["text"]) == (3, "line 3")
     assert comments(workshop.bus, "one") == [made]
-    assert comments(workshop.bus, "one")[0].now == Place("code", 3)
+    assert comments(workshop.bus, "one")[0].now == LinePlace("code", 3)
 
 
 def test_the_place_of_a_comment_follows_its_line(workshop: Workshop) -> None:
     task = workshop.begin("one")
     workshop.commit(task, code=LINES)
     for line in (2, 5, 9):
-        comment(workshop.bus, "one", Place("code", line), f"about {line}", agent="rita")
+        comment(workshop.bus, "one", LinePlace("code", line), f"about {line}", agent="rita")
     changed = LINES.replace("line 5\n", "LINE 5\n").replace("line 4\n", "new\nnewer\nline 4\n")
     workshop.commit(task, code=changed.replace("line 7\nline 8\n", ""))
     assert [each.now for each in comments(workshop.bus, "one")] == [
-        *(Place("code", 2), None, Place("code", 9)),
+        *(LinePlace("code", 2), None, LinePlace("code", 9)),
     ]
     git(workshop.path, "checkout", "--quiet", task.branch)
     git(workshop.path, "mv", "code", "moved code")
     git(workshop.path, "commit", "--quiet", "--message", "move")
     git(workshop.path, "checkout", "--quiet", "--detach", "main")
     assert [each.now for each in comments(workshop.bus, "one")] == [
-        *(Place("moved code", 2), None, Place("moved code", 9)),
+        *(LinePlace("moved code", 2), None, LinePlace("moved code", 9)),
     ]
     git(workshop.path, "branch", "--force", task.branch, "main")
     assert [each.now for each in comments(workshop.bus, "one")] == [None, None, None]
@@ -58,13 +58,19 @@ def test_the_place_of_a_comment_follows_its_line(workshop: Workshop) -> None:
 
 def test_a_comment_on_what_is_not_there_is_refused(workshop: Workshop) -> None:
     workshop.begin("one")
-    for place in (Place("a", 4), Place("a", 0), Place("no", 1), Place("../a", 1), Place("", 1)):
+    for place in (
+        LinePlace("a", 4),
+        LinePlace("a", 0),
+        LinePlace("no", 1),
+        LinePlace("../a", 1),
+        LinePlace("", 1),
+    ):
         with pytest.raises(NotFound, match=r"has no line \d at"):
             comment(workshop.bus, "one", place, "?", agent="rita")
     with pytest.raises(InvalidInput, match="the comment is empty"):
-        comment(workshop.bus, "one", Place("a", 1), " ", agent="rita")
+        comment(workshop.bus, "one", LinePlace("a", 1), " ", agent="rita")
     with pytest.raises(NotFound, match="there is no task 'two'"):
-        comment(workshop.bus, "two", Place("a", 1), "?", agent="rita")
+        comment(workshop.bus, "two", LinePlace("a", 1), "?", agent="rita")
     assert list(workshop.bus.read(type=COMMENT)) == []
 
 
@@ -72,7 +78,7 @@ def test_a_comment_on_what_is_not_there_is_refused(workshop: Workshop) -> None:
 def test_what_is_no_place_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="give FILE:LINE, such as"):
         place_in(text)
-    assert place_in("a:b c:12") == Place("a:b c", 12)
+    assert place_in("a:b c:12") == LinePlace("a:b c", 12)
 
 
 def test_foreign_comments_of_another_form_are_left_out(workshop: Workshop) -> None:
@@ -100,8 +106,8 @@ def test_lines_are_where_their_text_is(tmp_path: Path) -> None:
         after = commit(tmp_path, "main", "main", f="".join(f"{line}\n" for line in later))
         repository = Repository(str(tmp_path))
         for number, line in enumerate(lines, 1):
-            assert text_of(repository, before, Place("f", number)) == line
-            found = place_now(repository, before, after, Place("f", number))
+            assert line_at(repository, before, LinePlace("f", number)) == line
+            found = place_now(repository, before, after, LinePlace("f", number))
             if found is not None:
                 assert later[found.line - 1] == line
             else:

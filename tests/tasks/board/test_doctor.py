@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from ackbus import Bus, Draft, Exporter, import_jsonl
-from ackbus.doctor.checks.tasks import checks_of_tasks
-from ackbus.doctor.repair.tasks import mend_tasks
+from ackbus.doctor.checks.bus import checks_of_tasks
+from ackbus.doctor.repair.database import mend_tasks
 from ackbus.schema.findings import Finding, examine
 from ackbus.tasks.board.board import Boards
-from ackbus.tasks.records.landings import Landing, Landings
 from ackbus.tasks.records.task import lease_of_target
+from ackbus.tasks.records.task_table import Landing, Landings
 from ackbus.tasks.steps.messages import STATE_CHANGE, TASKS
 from ackbus.tasks.steps.tasks import Tasks
 

@@ -10,9 +10,7 @@ from ackbus.schema.message.draft import Draft
 from ackbus.subscribers.jobs.claims import Outcome
 from ackbus.tasks.board.board import Boards
 from ackbus.tasks.records.task import Task, lease_of_target
-from ackbus.tasks.steps.planning import NewJob
-from ackbus.tasks.steps.queues import open_queue
-from ackbus.tasks.steps.task_jobs import TaskJobs
+from ackbus.tasks.steps.planning import NewJob, TaskJobs, open_queue
 from ackbus.tasks.steps.tasks import Tasks
 
 from ...conftest import RunBus

@@ -14,14 +14,10 @@ from ackbus.git.trusted import NotTrusted
 from ackbus.schema.errors import NotFound, Refused
 from ackbus.tasks.board.board import Boards
 from ackbus.tasks.board.comments import comment, place_in
-from ackbus.tasks.board.forecast import forecast_of_refs, forecast_of_tasks
-from ackbus.tasks.board.lookout import Lookout
-from ackbus.tasks.board.reserved import changed_by
+from ackbus.tasks.board.forecast import Lookout, changed_by, forecast_of_refs, forecast_of_tasks
+from ackbus.tasks.finish import Clean, TaskDiff, tree_of
 from ackbus.tasks.records.task import Task
-from ackbus.tasks.trees.clean import Clean
-from ackbus.tasks.trees.diff import TaskDiff
-from ackbus.tasks.trees.finish import tree_of
-from ackbus.tasks.trees.spawn import Spawn
+from ackbus.tasks.spawn import Spawn
 
 from ...git_branches.plain_git import git
 from .conftest import Workshop

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft, Refused
-from ackbus.bus.trust.keys import Keyring
+from ackbus.bus.signing import Keyring
 from ackbus.schema.errors import NotFound
 from ackbus.tasks.board.proof import prove, verify
-from ackbus.tasks.records.landings import Landing, Landings
+from ackbus.tasks.records.task_table import Landing, Landings
 from ackbus.tasks.steps.messages import TASKS
 
 from ...conftest import RunBus

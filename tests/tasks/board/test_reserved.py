@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus
-from ackbus.tasks.board.lookout import Lookout
-from ackbus.tasks.board.reserved import changed_by, reserved_by_others
+from ackbus.tasks.board.forecast import Lookout, changed_by, reserved_by_others
 
 from ...conftest import RunBus
 from ...git_branches.plain_git import commit, git

@@ -8,15 +8,14 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft, Refused
-from ackbus.doctor.checks.tasks import checks_of_tasks
-from ackbus.doctor.repair.tasks import mend_tasks
+from ackbus.doctor.checks.bus import checks_of_tasks
+from ackbus.doctor.repair.database import mend_tasks
 from ackbus.schema.findings import examine
 from ackbus.schema.queries import file_of
 from ackbus.tasks.board.board import Boards
-from ackbus.tasks.steps.errors import TaskUnproven
-from ackbus.tasks.steps.messages import ANSWER, BLOCKED, RECORDED, STATE_CHANGE, TASKS
+from ackbus.tasks.finish import Clean
+from ackbus.tasks.steps.messages import ANSWER, BLOCKED, RECORDED, STATE_CHANGE, TASKS, TaskUnproven
 from ackbus.tasks.steps.tasks import Tasks
-from ackbus.tasks.trees.clean import Clean
 
 from ...conftest import RunBus
 from ...programs import raw_sql, tamper

@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from ackbus import Bus
-from ackbus.tasks.control.completions import Completions
-from ackbus.tasks.control.jobs import JobQueue
-from ackbus.tasks.control.requests import Requests
-from ackbus.tasks.control.sweep import Sweep
-from ackbus.tasks.control.worker_table import WorkerTable
+from ackbus.tasks.control.jobs import JobQueue, Sweep
+from ackbus.tasks.control.requests import Completions, Requests
+from ackbus.tasks.control.status import WorkerTable
 
 
 @dataclass

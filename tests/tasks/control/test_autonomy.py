@@ -10,7 +10,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.schema.queries import engine_of
-from ackbus.tasks.records.autonomy import Autonomy, DispatchLock
+from ackbus.tasks.records.sessions import Autonomy, DispatchLock
 
 from ...subscribers.conftest import Clock
 from .test_requests import rows
@@ -88,7 +88,7 @@ def test_u_64_of_many_at_once_one_gets_it(bus: Bus) -> None:
 _HOLDER = """
 import os, signal, sys
 from ackbus import Bus
-from ackbus.tasks.records.autonomy import DispatchLock
+from ackbus.tasks.records.sessions import DispatchLock
 with Bus.open(sys.argv[1]) as bus:
     assert DispatchLock.of(bus).acquire("a", "run-a", ttl_ms=60_000)[0]
     os.kill(os.getpid(), signal.SIGKILL)

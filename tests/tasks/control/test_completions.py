@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, Draft, InvalidInput
-from ackbus.tasks.control.completions import Completions, row
 from ackbus.tasks.control.entries import LEASE_S, NotClaimed
 from ackbus.tasks.control.jobs import JobQueue
-from ackbus.tasks.control.requests import Requests
+from ackbus.tasks.control.requests import Completions, Requests, completion_row
 from ackbus.tasks.control.requests import row as request_row
 from ackbus.tasks.steps.messages import job_of
 from ackbus.tasks.steps.tasks import Tasks
@@ -52,7 +51,7 @@ def test_u_53_pending_claimed_processed_or_failed(completions: Completions, bus:
     assert completions.fail(ids[1], "conflict").status == "failed"
     with pytest.raises(NotClaimed, match="it is processed"):
         completions.fail(ids[0], "late")
-    found = [row(entry) for entry in completions.entries.list()]
+    found = [completion_row(entry) for entry in completions.entries.list()]
     assert [list(each) for each in found] == [KEYS] * 2
     assert rows(bus, "pushpals_completions") == [in_view(each) for each in found[::-1]]
     assert [each["error"] for each in found] == ["conflict", None]
@@ -116,7 +115,7 @@ def test_u_09_what_a_task_published_has_the_same_columns(
     tasks.done(task.task, agent="worker-1", token=task.token, head="2" * 40)
     asked = Draft("task.request", "mend the login", from_agent="anna")
     enter(bus, job_of(task, "lead"), asked)
-    (completion,) = map(row, completions.entries.list())
+    (completion,) = map(completion_row, completions.entries.list())
     assert (completion["jobId"], completion["commitSha"]) == (task.task, "2" * 40)
     assert completion["message"] == f"Merge {task.task}: {task.prompt}"
     (job,) = map(jobs.row, jobs.entries.list())

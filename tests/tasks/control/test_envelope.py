@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ackbus.tasks.control.envelope import (
+from ackbus.tasks.control.sessions import (
     EVENT_TYPES,
     PROTOCOL_VERSION,
     wrong_in_command,

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from ackbus import InvalidInput
-from ackbus.tasks.control.job_schema import check_params
-from ackbus.tasks.control.jobs import JobQueue
+from ackbus.tasks.control.jobs import JobQueue, check_params
 
 from .conftest import add
 

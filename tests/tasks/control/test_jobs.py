@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from ackbus import Bus, InvalidInput, NotFound
-from ackbus.subscribers.queues.worker_groups import QueueWorkers
+from ackbus.subscribers.queues.queue_set import QueueWorkers
+from ackbus.tasks.agent_program import OutputLine
 from ackbus.tasks.control.entries import NotClaimed
 from ackbus.tasks.control.jobs import JobQueue
-from ackbus.tasks.control.worker_table import WorkerRow, WorkerTable, pick_worker
-from ackbus.tasks.programs.output_lines import OutputLine
-from ackbus.tasks.records.job_output import KEPT_MS
+from ackbus.tasks.control.status import WorkerRow, WorkerTable, pick_worker
+from ackbus.tasks.records.worker_details import KEPT_MS
 
 from ...subscribers.conftest import Clock
 from .conftest import Told, add, taken

@@ -11,14 +11,12 @@ from ackbus import Bus
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.jobs.claims import Claims
 from ackbus.subscribers.jobs.manual_acts import Acts
-from ackbus.subscribers.jobs.work_headers import work_headers
+from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.queues.job_control import JobControl
 from ackbus.subscribers.queues.queue import Queue
-from ackbus.tasks.control.completions import Completions
 from ackbus.tasks.control.entries import Entries
-from ackbus.tasks.control.jobs import JobQueue
-from ackbus.tasks.control.requests import Requests
-from ackbus.tasks.control.sweep import Sweep
+from ackbus.tasks.control.jobs import JobQueue, Sweep
+from ackbus.tasks.control.requests import Completions, Requests
 from ackbus.tasks.steps.messages import QUEUES
 
 from ...subscribers.conftest import Clock

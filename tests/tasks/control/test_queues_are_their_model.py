@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from ackbus import Bus
-from ackbus.tasks.control.completions import Completions
 from ackbus.tasks.control.entries import LEASE_S, NotClaimed
-from ackbus.tasks.control.jobs import JobQueue
-from ackbus.tasks.control.requests import Requests
-from ackbus.tasks.control.sweep import Sweep
-from ackbus.tasks.control.worker_table import WorkerTable
+from ackbus.tasks.control.jobs import JobQueue, Sweep
+from ackbus.tasks.control.requests import Completions, Requests
+from ackbus.tasks.control.status import WorkerTable
 
 from ...sizes import size
 

@@ -9,12 +9,11 @@ import pytest
 from ackbus import AnsweredAgainWarning, Bus, Draft, InvalidInput
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.jobs.errors import QueueMismatch
-from ackbus.subscribers.queues.policy_change import change_policy
 from ackbus.subscribers.queues.queue import Queue
-from ackbus.tasks.control.client_values import limit_of
-from ackbus.tasks.control.entries import NotClaimed
+from ackbus.subscribers.queues.queue_changes import change_policy
+from ackbus.tasks.control.entries import NotClaimed, limit_of
 from ackbus.tasks.control.requests import Requests, row
-from ackbus.tasks.steps.queues import open_queue
+from ackbus.tasks.steps.planning import open_queue
 
 from ...subscribers.conftest import Clock
 from ..conftest import enter

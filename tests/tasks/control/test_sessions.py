@@ -12,7 +12,7 @@ from ackbus.export.archive_writer import Archiver
 from ackbus.schema.errors import InvalidInput
 from ackbus.schema.queries import file_of
 from ackbus.schema.sqlite.transactions import without_triggers
-from ackbus.tasks.control.approvals import NotPending, Posts
+from ackbus.tasks.control.ingress import NotPending, Posts
 from ackbus.tasks.control.jobs import JobQueue
 from ackbus.tasks.control.requests import Requests
 from ackbus.tasks.control.sessions import READY, SessionNotFound, Sessions

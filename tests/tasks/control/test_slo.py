@@ -5,9 +5,7 @@ import pytest
 from ackbus import Bus
 from ackbus.tasks.control.jobs import JobQueue
 from ackbus.tasks.control.requests import Requests
-from ackbus.tasks.control.slo import is_timeout, summary
-from ackbus.tasks.control.status import system_status
-from ackbus.tasks.control.worker_table import WorkerTable
+from ackbus.tasks.control.status import WorkerTable, is_timeout, summary, system_status
 
 from ...subscribers.conftest import Clock
 from .conftest import add, ask, taken

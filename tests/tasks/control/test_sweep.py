@@ -5,9 +5,8 @@ import pytest
 from ackbus import Bus, Draft
 from ackbus.subscribers.queues.queue import Queue
 from ackbus.tasks.control.entries import NotClaimed
-from ackbus.tasks.control.jobs import JobQueue
-from ackbus.tasks.control.sweep import STALE, Sweep
-from ackbus.tasks.control.worker_table import WorkerTable
+from ackbus.tasks.control.jobs import STALE, JobQueue, Sweep
+from ackbus.tasks.control.status import WorkerTable
 
 from ...subscribers.conftest import Clock
 from ..conftest import enter

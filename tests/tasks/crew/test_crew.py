@@ -13,11 +13,9 @@ from ackbus.schema.directory.lock_holders import started as started_at
 from ackbus.schema.message.draft import Draft
 from ackbus.schema.process_table import is_running
 from ackbus.subscribers.queues.queue import Queue
-from ackbus.tasks.crew import crew_lock
-from ackbus.tasks.crew.crew import WANTS_WORKER, Crew
-from ackbus.tasks.crew.crew_file import CrewFile, Role
-from ackbus.tasks.crew.crew_lock import CrewLock, running_pid, told_state
-from ackbus.tasks.crew.role_logs import RoleLog
+from ackbus.tasks import crew as crew_lock
+from ackbus.tasks.crew import WANTS_WORKER, Crew, CrewLock, RoleLog, running_pid, told_state
+from ackbus.tasks.crew_file import CrewFile, Role
 
 from ...conftest import RunBus, wait_until
 from ..conftest import enter

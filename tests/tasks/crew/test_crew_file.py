@@ -4,8 +4,7 @@ from textwrap import dedent
 
 import pytest
 
-from ackbus.tasks.crew.crew_file import CrewFaults, CrewFile, Role, read_crew
-from ackbus.tasks.crew.crew_layers import parsed
+from ackbus.tasks.crew_file import CrewFaults, CrewFile, Role, parsed, read_crew
 
 
 def read(text: str) -> CrewFile:

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from ackbus.schema.errors import InvalidInput
-from ackbus.tasks.crew.crew_file import CrewFaults, CrewFile, read_crew
-from ackbus.tasks.crew.crew_layers import read_layers
+from ackbus.tasks.crew_file import CrewFaults, CrewFile, read_crew, read_layers
 
 from ...conftest import RunBus
 

@@ -11,11 +11,10 @@ from ackbus import Bus, Message
 from ackbus.git.branches.repositories import Place
 from ackbus.tasks.integrate.checks import Check
 from ackbus.tasks.integrate.entries import Result
-from ackbus.tasks.integrate.integrator import Integrator
+from ackbus.tasks.integrate.integrator import Integrator, Rules
 from ackbus.tasks.integrate.requests import request
-from ackbus.tasks.integrate.rules import Rules
-from ackbus.tasks.records.landings import Landing, Landings
 from ackbus.tasks.records.task import Task
+from ackbus.tasks.records.task_table import Landing, Landings
 from ackbus.tasks.steps.tasks import Tasks
 
 from ...cli.git import Git, git_env

@@ -13,8 +13,7 @@ import apsw
 from ackbus import Bus
 from ackbus.schema.queries import file_of
 from ackbus.tasks.integrate.checks import Check
-from ackbus.tasks.integrate.integrator import Integrator
-from ackbus.tasks.integrate.rules import Rules
+from ackbus.tasks.integrate.integrator import Integrator, Rules
 
 
 def main(directory: str, folder: str, fatal: int, remote: str) -> None:

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, NotActedUponWarning, Queue, WrongJobState
-from ackbus.automation.jobs.job_request import JobRequest, Submitted
-from ackbus.automation.jobs.submission import Submission
+from ackbus.automation.jobs.submission import JobRequest, Submission, Submitted
 from ackbus.export.jsonl.importer import import_jsonl
-from ackbus.schema.message.acted_types import ACTED_TYPES, UNPROVEN, acted_type
+from ackbus.schema.message.patterns import ACTED_TYPES, UNPROVEN, acted_type
 from ackbus.subscribers.queues.queue_set import QueueSet
-from ackbus.tasks.control.completions import Completions
+from ackbus.tasks.control.requests import Completions
 from ackbus.tasks.steps.changes import Changes
 from ackbus.tasks.steps.messages import STATE_CHANGE, integrators_of
 

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.targets.refs import TargetBusy
-from ackbus.git.trees.done_heads import ASKED, DONE, DoneHeads
-from ackbus.tasks.control.completions import Completions
+from ackbus.git.target_refs import TargetBusy
+from ackbus.git.trees.rescue import ASKED, DONE, DoneHeads
+from ackbus.tasks.control.requests import Completions
+from ackbus.tasks.finish import Clean, finish_task
 from ackbus.tasks.records.task import Task
+from ackbus.tasks.spawn import Spawn, TaskSpec
 from ackbus.tasks.steps.tasks import Tasks
-from ackbus.tasks.trees.clean import Clean
-from ackbus.tasks.trees.finish import finish_task
-from ackbus.tasks.trees.spawn import Spawn, TaskSpec
 
 from ...git_branches.conftest import at
 from .conftest import Yard

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Queue
-from ackbus.git.targets.refs import LocalTarget
+from ackbus.git.target_refs import LocalTarget
 from ackbus.schema.errors import Refused
 from ackbus.tasks.records.task import lease_of_target
 

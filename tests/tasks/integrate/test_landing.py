@@ -9,16 +9,16 @@ import pytest
 
 from ackbus import Queue
 from ackbus.git.branches import candidates
-from ackbus.git.branches.patches import is_part, patch_id
+from ackbus.git.branches.candidates import is_part, patch_id
 from ackbus.git.repository import GitFailed
-from ackbus.git.targets.refs import TargetBusy
+from ackbus.git.target_refs import TargetBusy
 from ackbus.schema.errors import Refused
 from ackbus.subscribers.queues.queues import Queues
-from ackbus.tasks.control.completions import Completions
+from ackbus.tasks.control.requests import Completions
 from ackbus.tasks.control.sessions import Sessions
 from ackbus.tasks.integrate.checks import Check
+from ackbus.tasks.integrate.integrator import Rules, checks_of
 from ackbus.tasks.integrate.requests import look
-from ackbus.tasks.integrate.rules import Rules, checks_of
 
 from ...cli.git import Git
 from ..replay import replay

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Exporter
-from ackbus.git.drivers.driver_setup import Drivers
+from ackbus.git.driver_setup import Drivers
 from ackbus.git.staging import stage
-from ackbus.git.targets.refs import LocalTarget, TargetBusy
+from ackbus.git.target_refs import LocalTarget, TargetBusy
 
 from .conftest import Yard, lines, repository
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.git.targets.pushing import RemoteUnreachable
+from ackbus.git.remote_target import RemoteUnreachable
+from ackbus.tasks.agent_program import AttemptRule
 from ackbus.tasks.integrate.checks import Check, NotStarted
-from ackbus.tasks.integrate.integrator import Integrator
-from ackbus.tasks.integrate.rules import Rules
-from ackbus.tasks.programs.bounded_attempts import AttemptRule
+from ackbus.tasks.integrate.integrator import Integrator, Rules
 
 from ...cli.git import Git
 from ...conftest import wait_until

@@ -10,9 +10,15 @@ import pytest
 
 from ackbus.schema.errors import InvalidInput
 from ackbus.schema.process_table import is_running
-from ackbus.tasks.programs.agent_program import AgentProgram, ProgramEnd, run_program
-from ackbus.tasks.programs.output_lines import OutputLine
-from ackbus.tasks.programs.presets import ALL, EDIT, PRESETS
+from ackbus.tasks.agent_program import (
+    ALL,
+    EDIT,
+    PRESETS,
+    AgentProgram,
+    OutputLine,
+    ProgramEnd,
+    run_program,
+)
 from ackbus.workers.processes.stop_switch import StopSwitch
 from ackbus.workers.processes.supervisors import Supervisors
 

@@ -2,13 +2,7 @@
 
 import pytest
 
-from ackbus.tasks.programs.bounded_attempts import (
-    COOLDOWN_MS,
-    JOB,
-    WARM_UP,
-    AttemptRule,
-    BoundedAttempts,
-)
+from ackbus.tasks.agent_program import COOLDOWN_MS, JOB, WARM_UP, AttemptRule, BoundedAttempts
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ackbus.tasks.programs.output_lines import MAX_LINE_CHARS, OutputLine, OutputLines
+from ackbus.tasks.agent_program import MAX_LINE_CHARS, OutputLine, OutputLines
 
 
 class Given:

@@ -13,7 +13,7 @@ import pytest
 from ackbus import Bus
 from ackbus.schema.message.draft import Draft
 from ackbus.tasks.steps.messages import QUEUES
-from ackbus.tasks.steps.queues import open_queue
+from ackbus.tasks.steps.planning import open_queue
 from ackbus.tasks.steps.tasks import Tasks
 
 from ...command_server import Command, shared_server

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ackbus.git.trees.tree_list import Tree
-from ackbus.tasks.roles.commit_leftovers import Author, commit_leftovers
+from ackbus.tasks.roles.job_tree import Author, commit_leftovers
 from ackbus.tasks.steps.tasks import Tasks
 
 from ...cli.git import Git

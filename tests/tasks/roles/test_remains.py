@@ -12,8 +12,8 @@ from ackbus.git.branches.repositories import Place
 from ackbus.git.trees.rescue import RESCUED
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
 from ackbus.schema.errors import Refused
-from ackbus.subscribers.queues.policy_change import change_policy
-from ackbus.tasks.trees.spawn import Spawn, TaskSpec
+from ackbus.subscribers.queues.queue_changes import change_policy
+from ackbus.tasks.spawn import Spawn, TaskSpec
 
 from ...conftest import RunBus, wait_until
 from .conftest import Jobs, RunWorker, git

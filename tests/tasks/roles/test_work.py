@@ -14,12 +14,10 @@ import pytest
 from ackbus import Bus
 from ackbus.schema.errors import Refused
 from ackbus.schema.message.draft import Draft
-from ackbus.subscribers.jobs.work_headers import work_headers
-from ackbus.tasks.programs.agent_program import AgentProgram
-from ackbus.tasks.programs.bounded_attempts import AttemptRule
-from ackbus.tasks.records.job_output import JobOutput
-from ackbus.tasks.roles.job_tree import TreeSettings
-from ackbus.tasks.roles.ports import Ports
+from ackbus.subscribers.jobs.policy import work_headers
+from ackbus.tasks.agent_program import AgentProgram, AttemptRule
+from ackbus.tasks.records.worker_details import JobOutput
+from ackbus.tasks.roles.job_tree import Ports, TreeSettings
 from ackbus.tasks.roles.work import TaskWorker, WorkSettings
 
 from ...conftest import RunBus, wait_until

@@ -3,9 +3,8 @@
 import pytest
 
 from ackbus import Bus, InvalidInput, Outcome, Queue
-from ackbus.tasks.steps.errors import TaskExists, TaskNotFound
-from ackbus.tasks.steps.planning import NewJob
-from ackbus.tasks.steps.task_jobs import TaskJobs
+from ackbus.tasks.steps.messages import TaskExists, TaskNotFound
+from ackbus.tasks.steps.planning import NewJob, TaskJobs
 from ackbus.tasks.steps.tasks import Tasks
 
 from ..conftest import new_task

@@ -16,9 +16,14 @@ from ackbus import (
     UnknownRecipient,
 )
 from ackbus.tasks.records.task import FINAL, LIVE, Task
-from ackbus.tasks.steps.errors import TaskBlocked, TaskExists, TaskNotFound, WrongTaskState
-from ackbus.tasks.steps.fold import fold
-from ackbus.tasks.steps.messages import integrators_of
+from ackbus.tasks.steps.messages import (
+    TaskBlocked,
+    TaskExists,
+    TaskNotFound,
+    WrongTaskState,
+    fold,
+    integrators_of,
+)
 from ackbus.tasks.steps.tasks import Tasks
 
 from ...subscribers.conftest import Clock

@@ -7,7 +7,7 @@ import pytest
 
 from ackbus import Bus
 from ackbus.tasks.records.task import Task
-from ackbus.tasks.trees.spawn import Spawn, TaskSpec
+from ackbus.tasks.spawn import Spawn, TaskSpec
 
 from ...cli.git import Git, git_env
 from ...git_branches.conftest import repository

@@ -8,16 +8,14 @@ import pytest
 
 from ackbus import Bus
 from ackbus.git.branches.repositories import Place
+from ackbus.git.remote_target import CheckTree
 from ackbus.git.repository import GitFailed
-from ackbus.git.targets.check_tree import CheckTree
 from ackbus.git.trees.rescue import Rescue
 from ackbus.git.trees.work_trees import NewTree, WorkTrees
+from ackbus.tasks.finish import Clean, Cleaned, finish_task, leftovers_of
 from ackbus.tasks.records.task import Task
-from ackbus.tasks.steps.errors import TaskNotFound
+from ackbus.tasks.steps.messages import TaskNotFound
 from ackbus.tasks.steps.tasks import Tasks
-from ackbus.tasks.trees.clean import Clean, Cleaned
-from ackbus.tasks.trees.finish import finish_task
-from ackbus.tasks.trees.leftovers import leftovers_of
 
 from ...cli.git import Git
 from ...git_branches.conftest import at, repository

@@ -7,11 +7,10 @@ import pytest
 
 from ackbus import Bus
 from ackbus.schema.errors import LeaseLost, Refused
+from ackbus.tasks.finish import NothingDone, TaskDiff, finish_task
 from ackbus.tasks.records.task import Task
-from ackbus.tasks.steps.errors import WrongTaskState
+from ackbus.tasks.steps.messages import WrongTaskState
 from ackbus.tasks.steps.tasks import Tasks
-from ackbus.tasks.trees.diff import TaskDiff
-from ackbus.tasks.trees.finish import NothingDone, finish_task
 
 from ...cli.git import Git
 from ...git_branches.conftest import at

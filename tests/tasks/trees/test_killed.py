@@ -7,9 +7,8 @@ import pytest
 from ackbus import Bus
 from ackbus.git.branches.repositories import Place
 from ackbus.git.trees.work_trees import WorkTrees
+from ackbus.tasks.finish import Clean, finish_task
 from ackbus.tasks.steps.tasks import Tasks
-from ackbus.tasks.trees.clean import Clean
-from ackbus.tasks.trees.finish import finish_task
 
 from ...automation.killing import killed_at
 from ...cli.git import Git

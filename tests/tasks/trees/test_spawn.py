@@ -10,9 +10,9 @@ from ackbus.git.branches.repositories import Place
 from ackbus.git.repository import GitFailed
 from ackbus.git.trees.work_trees import WorkTrees
 from ackbus.schema.errors import InvalidInput, LeaseLost, Refused
-from ackbus.tasks.steps.errors import TaskExists, WrongTaskState
+from ackbus.tasks.spawn import Spawn
+from ackbus.tasks.steps.messages import TaskExists, WrongTaskState
 from ackbus.tasks.steps.tasks import Tasks
-from ackbus.tasks.trees.spawn import Spawn
 
 from ...cli.git import Git
 from ...git_branches.conftest import at

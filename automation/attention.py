@@ -1,0 +1,409 @@
+"""Findings about an automation: measures, checks, and the watch that reports them.
+
+This list is the one place: `bus automation status`, the doctor, the metrics, the exit codes for
+monitors and the alarms all tell of what is in it. One more check is one more line of `checks_of`.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..schema.directory.lock_holders import Holder, holders, is_known
+from ..schema.errors import AckbusError
+from ..schema.findings import GRADES, bad, examine, ok, warn
+from ..schema.message.times import format_ts
+from ..subscribers.jobs.jobs import Jobs
+from ..subscribers.jobs.policy import AUTOMATION
+from .config.faults import ConfigFaults
+from .jobs.submission import queue_of, queues_of_plugins
+from .records.breakers import CLOSED, Breakers
+from .records.facts import Inits
+from .records.fence import Fence, Takings
+from .schedules.tables import Decisions, Schedules
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from ..bus.bus import Bus
+    from ..schema.findings import Check, Finding
+    from .jobs.endings import Alarms
+    from .records.breakers import Breaker
+    from .records.facts import Init
+    from .records.fence import Taking
+
+# Measures of an automation, for its findings and metrics.
+#
+# They are taken without the packages that read a configuration, and whether or not a service
+# runs.
+
+#: How old the last beat of a service may be, in seconds: it beats each minute.
+MAX_BEAT_AGE_S = 180.0
+
+#: After how many times in a row at which it did not fire a schedule starves.
+STARVES_AFTER = 5
+
+#: How many schedules that starve are told at most.
+MAX_STARVING = 100
+
+#: How many due schedules are counted.
+_MAX_DUE = 1_000
+
+#: Missed times are told for so long, in milliseconds: a day.
+MISSED_FOR_MS = 86_400_000
+
+#: Among how many of the newest decisions missed times are looked for.
+_MAX_WALKED = 10_000
+
+#: The states of jobs in the counts of queues: those that wait, and those that run.
+_WAITING, _RUNNING = ("open", "time", "key"), "running"
+
+#: The state of a failed init.
+_FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Starving:
+    """A schedule that does not fire when it is due.
+
+    Attributes:
+        plugin, id: the schedule.
+        kept_back: how many of its times in a row something kept back.
+        last_fired_ms: when it fired last, in epoch milliseconds, or None.
+        reason: why it did not fire the last time.
+    """
+
+    plugin: str
+    id: str
+    kept_back: int
+    last_fired_ms: int | None
+    reason: str
+
+    def __str__(self) -> str:
+        """Return it for people."""
+        return f"{self.plugin}.{self.id} did not fire {self.kept_back} times: {self.reason}"
+
+    def record(self) -> dict[str, object]:
+        """Return its JSON object; the time is RFC 3339."""
+        last = None if self.last_fired_ms is None else format_ts(self.last_fired_ms)
+        return {
+            "plugin": self.plugin,
+            "id": self.id,
+            "kept_back": self.kept_back,
+            "last_fired": last,
+            "reason": self.reason,
+        }
+
+
+def has_automation(bus: Bus) -> bool:
+    """Whether a service has ever begun on a bus."""
+    return Fence.of(bus).row().token > 0
+
+
+def running_service(bus: Bus) -> Holder | int | None:
+    """Return the process of the service of a bus: by its lock, where the system tells who has it.
+
+    Else by its own note, as long as it beats.
+    """
+    if is_known():
+        return next(iter(holders(bus.layout.automation_lock)), None)
+    row, age_s = Fence.of(bus).row(), beat_age_s(bus)
+    return row.pid if age_s is not None and age_s < MAX_BEAT_AGE_S else None
+
+
+def beat_age_s(bus: Bus) -> float | None:
+    """Return the seconds since the service was last seen; None where it ended by itself."""
+    row = Fence.of(bus).row()
+    if row.pid is None or row.beat_at_ms is None:
+        return None
+    return max(0, bus.now_ms() - row.beat_at_ms) / 1000
+
+
+def due_schedules(bus: Bus) -> int:
+    """Return how many schedules are due that nobody has decided about, 1,000 at most."""
+    return len(Schedules.of(bus).due(bus.now_ms(), _MAX_DUE))
+
+
+def due_lag_s(bus: Bus) -> float:
+    """Return the seconds since which a schedule is due; 0 where none is."""
+    due_ms = Schedules.of(bus).next_due()
+    return 0.0 if due_ms is None else max(0, bus.now_ms() - due_ms) / 1000
+
+
+def missed_times(bus: Bus) -> dict[str, int]:
+    """Return how many times of each schedule, as PLUGIN.ID, were recorded as missed in a day."""
+    since_ms = bus.now_ms() - MISSED_FOR_MS
+    return Decisions.of(bus).missed_since(since_ms, _MAX_WALKED)
+
+
+def starving_schedules(bus: Bus, limit: int = MAX_STARVING) -> list[Starving]:
+    """Return the schedules that something kept back `STARVES_AFTER` times in a row or more.
+
+    Times outside of their days and windows don't count, and a paused schedule doesn't starve.
+
+    Args:
+        bus: an open bus.
+        limit: how many there are at most; those that were kept back the most times come first.
+    """
+    found = Schedules.of(bus).starving(STARVES_AFTER, limit)
+    return [
+        Starving(each.plugin, each.id, each.kept_back, each.last_fired_ms, why)
+        for each, why in found
+    ]
+
+
+def shut_breakers(bus: Bus) -> list[Breaker]:
+    """Return the circuit breakers that are not closed."""
+    return [each for each in Breakers.of(bus).states() if each.state != CLOSED]
+
+
+def failed_inits(bus: Bus) -> list[Init]:
+    """Return the plugins that could not be set up."""
+    return [each for each in Inits.of(bus).all().values() if each.state == _FAILED]
+
+
+def last_taking(bus: Bus) -> Taking:
+    """Return what came of the last configuration: the plugins left out, and why one was refused."""
+    return Takings.of(bus).last()
+
+
+def hash_in_force(bus: Bus) -> str | None:
+    """Return the hash of the configuration that the service goes by, or went by at its end."""
+    return Fence.of(bus).row().config_hash
+
+
+def live_counts(bus: Bus) -> dict[str, tuple[int, int]]:
+    """Return how many jobs of each plugin wait, and how many run, where there are any."""
+    jobs, found = Jobs.of(bus), {}
+    for info in queues_of_plugins(bus):
+        counts = jobs.counts(info)
+        waiting = sum(counts.get(state, 0) for state in _WAITING)
+        if waiting or counts.get(_RUNNING):
+            found[info.name] = (waiting, counts.get(_RUNNING, 0))
+    return found
+
+
+#: The checks that read the folder of configuration, which takes a second where it is large.
+_READ_FILES = frozenset({"orphans", "configuration"})
+
+#: How many names a line has at most.
+_SHOWN = 5
+
+
+def checks_of(bus: Bus) -> dict[str, Check]:
+    """Return the checks of the automation; none where no service has ever begun."""
+    try:
+        has_begun = has_automation(bus)
+    except (AckbusError, TypeError):  # the checks say what is wrong
+        has_begun = True
+    if not has_begun:
+        return {}
+    return {
+        "service": lambda: _service(bus),
+        "orphans": lambda: _orphans(bus),
+        "missed times": lambda: _missed(bus),
+        "schedules": lambda: _schedules(bus),
+        "breakers": lambda: _breakers(bus),
+        "inits": lambda: _inits(bus),
+        "plugins": lambda: _left_out(bus),
+        "configuration": lambda: _configuration(bus),
+    }
+
+
+def findings(bus: Bus, *, files: bool = True) -> Iterator[Finding]:
+    """Yield the finding of each check; without files only of those that read none but the bus."""
+    checks = checks_of(bus)
+    yield from examine({n: each for n, each in checks.items() if files or n not in _READ_FILES})
+
+
+def _service(bus: Bus) -> Finding:
+    """Look for a service, and for what waits for one."""
+    service, start = running_service(bus), f"'bus automation start{_config(bus)}'"
+    due, lag_s = due_schedules(bus), due_lag_s(bus)
+    if service is None:
+        waiting = sum(count for count, _ in live_counts(bus).values())
+        if due or waiting:
+            return warn(
+                f"none runs; schedules that are due: {due}, jobs that wait: {waiting}", start
+            )
+        return ok("none runs, and nothing waits for one")
+    if isinstance(service, Holder) and service.is_stopped:
+        return warn(str(service), f"let it go on: 'kill -CONT {service.pid}'")
+    process = str(service) if isinstance(service, Holder) else f"process {service}"
+    age_s = beat_age_s(bus)
+    if age_s is None or age_s > MAX_BEAT_AGE_S or lag_s > MAX_BEAT_AGE_S:
+        return bad(
+            f"{process} does not get on: schedules that are due: {due}, for {lag_s:.0f} s",
+            f"see its log; 'bus automation stop --now{_config(bus)}', then {start}",
+        )
+    return ok(f"{process} runs")
+
+
+def _orphans(bus: Bus) -> Finding:
+    """Look for jobs that run without a service, and those that no plugin will do."""
+    counts = live_counts(bus)
+    running = {name: run for name, (_, run) in counts.items() if run}
+    if running and running_service(bus) is None:
+        return warn(
+            f"jobs that ran when the service ended: {_listed(running)}",
+            "the next start of the service decides about them",
+        )
+    plugins = _plugins(bus)
+    known = counts.keys() if plugins is None else {queue_of(name) for name in plugins}
+    lost = {name: wait for name, (wait, _) in counts.items() if wait and name not in known}
+    if lost:
+        return warn(
+            f"jobs of plugins that the configuration does not run: {_listed(lost)}",
+            "enable the plugins, or 'bus automation reload', which ends the jobs",
+        )
+    return ok("none")
+
+
+def _missed(bus: Bus) -> Finding:
+    missed = missed_times(bus)
+    if not missed:
+        return ok("none in the last 24 hours")
+    history = f"'bus schedule history {shlex.quote(min(missed))}{_config(bus)}'"
+    advice = f"see {history}; 'bus schedule backfill' begins them late"
+    return warn(f"in the last 24 hours: {_listed(missed)}", advice)
+
+
+def _schedules(bus: Bus) -> Finding:
+    """Look for schedules that do not fire when they are due."""
+    starving = starving_schedules(bus)
+    if not starving:
+        return ok("none starves")
+    name = f"{starving[0].plugin}.{starving[0].id}"
+    return warn(_first(map(str, starving)), f"see 'bus schedule history {name}{_config(bus)}'")
+
+
+def _breakers(bus: Bus) -> Finding:
+    shut = shut_breakers(bus)
+    if not shut:
+        return ok("all are closed")
+    failures = {f"{breaker.plugin} {breaker.command}": breaker.failure_count for breaker in shut}
+    advice = f"see why by 'bus automation logs {shut[0].plugin}'; 'bus automation reset' closes one"
+    return warn(f"not closed, after failures: {_listed(failures)}", advice)
+
+
+def _inits(bus: Bus) -> Finding:
+    failed = failed_inits(bus)
+    if not failed:
+        return ok("none has failed")
+    reasons = (f"{init.plugin}: {init.error or 'no reason'}" for init in failed)
+    return warn(_first(reasons), "mend it, then 'bus automation reload' tries again")
+
+
+def _left_out(bus: Bus) -> Finding:
+    left_out = last_taking(bus).left_out
+    if not left_out:
+        return ok("all that are configured are loaded")
+    reasons = (f"{name}: {why}" for name, why in sorted(left_out.items()))
+    return warn(
+        f"configured and not loaded: {_first(reasons)}",
+        f"see 'bus config check{_config(bus, '')}', then 'bus automation reload{_config(bus)}'",
+    )
+
+
+def _configuration(bus: Bus) -> Finding:
+    """Compare the configuration of the service with its seal."""
+    if refused := last_taking(bus).refused:
+        return warn(
+            f"the last reload was refused, and the one before is in force: {refused}",
+            f"mend it, then 'bus automation reload{_config(bus)}'",
+        )
+    directory = Fence.of(bus).row().directory
+    if directory is None:
+        return ok("no service has taken one")
+    try:
+        from .config.checksums import read_seal
+        from .regime import from_seal
+    except ImportError:
+        return ok("it can't be read here: pip install 'ackbus[automation]'")
+    try:
+        changes = from_seal(Path(directory))
+        is_sealed = bool(read_seal(Path(directory))[0])
+    except ConfigFaults as error:
+        return warn(str(error), f"'bus config check {directory}'")
+    if not is_sealed:
+        return warn(f"{directory} was never sealed", f"'bus config lock {directory}' seals it")
+    if changes:
+        files = (f"{change.file} ({change.state})" for change in changes)
+        return warn(
+            f"not as it was sealed: {_first(files, ', ')}",
+            f"see 'bus config diff {directory}'; 'bus config lock {directory}' seals it as it is",
+        )
+    return ok(f"{directory} is as it was sealed")
+
+
+def _plugins(bus: Bus) -> set[str] | None:
+    """Return the plugins that the configuration names; None where it can't be read here."""
+    directory = Fence.of(bus).row().directory
+    try:
+        from .service_lock import plugins_of
+    except ImportError:
+        return None
+    try:
+        return None if directory is None else plugins_of(Path(directory))
+    except ConfigFaults:
+        return None
+
+
+def _config(bus: Bus, option: str = "--config ") -> str:
+    directory = Fence.of(bus).row().directory
+    return "" if directory is None else f" {option}{shlex.quote(directory)}"
+
+
+def _listed(counts: dict[str, int]) -> str:
+    return _first((f"{count} of {name}" for name, count in sorted(counts.items())), ", ")
+
+
+def _first(texts: Iterable[str], separator: str = "; ") -> str:
+    """Return as many texts as a line has, and how many more there are."""
+    shown = list(texts)
+    rest = [f"and {len(shown) - _SHOWN} more"] if len(shown) > _SHOWN else []
+    return separator.join([*shown[:_SHOWN], *rest])
+
+
+# The watch of a service: it tells once of each finding that was not there before.
+
+#: The type of the event that the plugin of `on_failure` handles.
+FOUND = "ductile.service.finding"
+
+#: The checks of which nothing is told here: a service can't tell that itself does not get on, and
+#: missed times and breakers are told as they come.
+_TOLD_OTHERWISE = frozenset({"service", "missed times", "breakers"})
+
+_log = logging.getLogger("ackbus.automation.attention")
+
+
+class Watch:
+    """Looks at the findings, and tells of each that has become worse since the last look.
+
+    Args:
+        bus: the bus.
+        alarms: tells the plugin that `on_failure` names.
+        check: raises where another service has begun; in the transaction of the alarm.
+    """
+
+    def __init__(self, bus: Bus, alarms: Alarms, check: Callable[[], object]) -> None:
+        self._bus = bus
+        self._alarms = alarms
+        self._check = check
+        self._grades: dict[str, int] = {}
+
+    def step(self) -> None:
+        """Look once; a few index walks where all is well."""
+        for finding in findings(self._bus, files=False):
+            before = self._grades.get(finding.check, 0)
+            self._grades[finding.check] = GRADES[finding.state]
+            if GRADES[finding.state] <= before or finding.check in _TOLD_OTHERWISE:
+                continue
+            _log.warning("%s: %s; %s", finding.check, finding.text, finding.advice)
+            told = {"check": finding.check, "state": finding.state, "text": finding.text}
+            with self._bus.transaction():
+                self._check()
+                self._alarms.tell(FOUND, AUTOMATION, told | {"advice": finding.advice})

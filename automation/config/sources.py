@@ -1,0 +1,335 @@
+"""The files of a configuration, from `config.yaml` on, grafted into one tree.
+
+Nothing else is read. Files are read as they stand: paths of files have no variables.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...schema.directory.file_trust import Owners, check
+from ...schema.directory.ownership import trusted_owners
+from .faults import ConfigFaults, Fault, near
+from .reading import hash_of, path_from, read_bytes
+from .yaml_tree import Items, Map, is_null, parse
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .yaml_tree import Spot, Tree
+
+# Grafting: how files of a configuration become one. Maps merge, lists append, the rest replaces.
+#
+# Older forms of Ductile's pages are brought into the present one before, file by file.
+
+
+def graft(base: Map, over: Map, faults: list[Fault], path: str = "") -> None:
+    """Graft a later file's settings onto what the earlier ones said, in place.
+
+    Args:
+        base: the earlier settings.
+        over: the later ones, which win.
+        faults: gets those of settings that can't be grafted.
+        path: the path that both have.
+    """
+    for key, value in over.items():
+        inner = f"{path}.{key}" if path else key
+        earlier, spot = base.get(key), over.at[key]
+        if isinstance(earlier, Map | Items) and is_null(value):
+            continue
+        if isinstance(earlier, Map) and isinstance(value, Map):
+            merged = _copy(earlier)
+            graft(merged, value, faults, inner)
+            base[key] = merged
+        elif isinstance(earlier, Items) and isinstance(value, Items):
+            base[key] = _appended(earlier, value)
+        elif earlier is None or is_null(earlier) or _kind(earlier) == _kind(value):
+            base[key], base.at[key] = value, spot
+        else:
+            first = "{}:{}".format(*base.at[key])
+            told = f"this is {_kind(value)}, but {_kind(earlier)} at {first}; write it in one form"
+            faults.append(Fault(*spot, inner, told))
+
+
+def modernise(tree: Map, warnings: list[Fault]) -> Map:
+    """Return a file's settings in the forms of today.
+
+    `log_level` at the top belongs to `service`; `database` is `state`, whose path may stand under
+    `database`; `webhooks` may be a list of endpoints.
+    """
+    new = _copy(tree)
+    if "log_level" in new:
+        _move(new, "log_level", "service", "log_level", warnings)
+    if "database" in new and "state" not in new:
+        new["state"], new.at["state"] = new.pop("database"), new.at["database"]
+    state = new.get("state")
+    inner = state.get("database") if isinstance(state, Map) else None
+    if isinstance(state, Map) and isinstance(inner, Map):
+        plain = _copy(state)
+        del plain["database"]
+        graft(plain, inner, [])
+        new["state"] = plain
+    if isinstance(endpoints := new.get("webhooks"), Items):
+        new["webhooks"] = _map_of("endpoints", endpoints, new.at["webhooks"])
+    return new
+
+
+def _move(tree: Map, key: str, section: str, to: str, warnings: list[Fault]) -> None:
+    spot = tree.at[key]
+    moved = _map_of(to, tree.pop(key), spot)
+    warnings.append(Fault(*spot, key, f"this is an old place; write it as {section}.{to}"))
+    own = tree.get(section)
+    if isinstance(own, Map):
+        graft(moved, own, [])
+    tree[section] = moved
+    tree.at.setdefault(section, spot)
+
+
+def _map_of(key: str, value: Tree, spot: Spot) -> Map:
+    made = Map({key: value})
+    made.at[key] = spot
+    return made
+
+
+def _copy(tree: Map) -> Map:
+    copied = Map(tree)
+    copied.at = dict(tree.at)
+    return copied
+
+
+def _appended(earlier: Items, later: Items) -> Items:
+    items = Items([*earlier, *later])
+    items.at = [*earlier.at, *later.at]
+    return items
+
+
+def _kind(tree: Tree) -> str:
+    return "a map" if isinstance(tree, Map) else "a list" if isinstance(tree, Items) else "a value"
+
+
+# The origin of a configuration: it was named, is this user's own, or was only found.
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """An origin says how far a configuration is this user's own act.
+
+    Attributes:
+        is_named: whether the user named its folder: then its owner is trusted as well.
+        may_act: whether its variables are filled, and what it names is started and contacted.
+    """
+
+    is_named: bool
+    may_act: bool
+
+
+#: By an option, an argument or a variable.
+NAMED = Origin(is_named=True, may_act=True)
+#: In this user's own folder, or where the user's list says so.
+OWN = Origin(is_named=False, may_act=True)
+#: In the working directory: the files of a clone belong to whoever cloned it.
+FOUND = Origin(is_named=False, may_act=False)
+
+#: The file that a folder of configuration begins with.
+ROOT = "config.yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file that was read: its absolute path, its name as it is shown, hash and settings."""
+
+    path: str
+    name: str
+    hash: str
+    tree: Map
+
+
+@dataclass(slots=True)
+class Sources:
+    """All files of a configuration.
+
+    Attributes:
+        directory: the folder, as it was named.
+        files: the YAML, in the order in which it is grafted.
+        variables: files of variables, each with its text.
+        owners: whose files count.
+        fills: whether variables are filled.
+        links: the paths that are symlinks, each with the place that names it.
+        faults, warnings: what is wrong.
+    """
+
+    directory: Path
+    owners: Owners = field(default_factory=Owners)
+    fills: bool = True
+    files: list[Source] = field(default_factory=list)
+    variables: list[tuple[str, str]] = field(default_factory=list)
+    links: list[tuple[str, Spot]] = field(default_factory=list)
+    faults: list[Fault] = field(default_factory=list)
+    warnings: list[Fault] = field(default_factory=list)
+
+    def refuse_faults(self) -> None:
+        """Raise ConfigFaults where there are any."""
+        if self.faults:
+            raise ConfigFaults(self.faults)
+
+
+def gather(named: Path, origin: Origin = NAMED) -> Sources:
+    """Read a folder of configuration.
+
+    Args:
+        named: the folder, or its `config.yaml`, which may have another name then.
+        origin: how far it is this user's own: files of variables are read only where it may act.
+
+    Raises:
+        ConfigFaults: there is none.
+    """
+    directory, root = (named.parent, named.name) if named.is_file() else (named, ROOT)
+    if not (directory / root).exists():
+        raise no_configuration(directory)
+    owners = _owners(named, directory / root) if origin.is_named else trusted_owners()
+    reader = _Reader(Sources(directory, owners, origin.may_act))
+    if directory.is_symlink():
+        reader.sources.links.append((str(directory), (str(directory / root), 0)))
+    reader.read(directory / root, (str(directory / root), 0))
+    return reader.sources
+
+
+def _owners(named: Path, root: Path) -> Owners:
+    """Return whose files count where a user named a configuration.
+
+    The owner of a file in a named folder counts as well, unless anybody may put files there.
+    """
+    try:
+        check(named, trusted_owners(named), lists=True)
+    except OSError:
+        return trusted_owners(named)
+    return trusted_owners(named, root)
+
+
+def no_configuration(directory: Path) -> ConfigFaults:
+    """Return the error of a folder without a configuration, with the command that makes one."""
+    make = f"'bus automation init {shlex.quote(str(directory))}' makes one"
+    return ConfigFaults([Fault(str(directory / ROOT), 0, "", f"there is no such file; {make}")])
+
+
+class _Reader:
+    """Reads files one after another, and what each includes after it."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.sources = sources
+        self._read_at: dict[str, Spot] = {}
+        self._open: list[str] = []
+
+    def read(self, path: Path, spot: Spot, dotted: str = "") -> None:
+        absolute, name = os.path.abspath(path), str(path)
+        self._read_at[absolute] = spot
+        self._note_links(path, spot)
+        try:
+            data = read_bytes(path, self.sources.owners)
+            text = data.decode("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            return self._refuse(spot, dotted, f"can't read {name}: {_reason(error)}")
+        if text.startswith("\ufeff"):
+            return self._refuse((name, 1), "", "a byte order mark begins it; leave it out")
+        tree, faults = parse(text, name)
+        self.sources.faults += faults
+        modern = modernise(tree, self.sources.warnings)
+        self.sources.files.append(Source(absolute, name, hash_of(data), modern))
+        self._open.append(absolute)
+        self._include(path, modern)
+        self._read_variables(path, modern)
+        self._open.pop()
+
+    def _include(self, path: Path, tree: Map) -> None:
+        for number, (entry, spot) in enumerate(self._paths(path, tree.pop("include", None), tree)):
+            dotted = f"include[{number}]"
+            if os.path.isdir(entry):  # pathlib's raises where a name is too long
+                self._read_folder(entry, spot, dotted)
+            elif not os.path.exists(entry):
+                told = f"there is no {entry}{_beside(entry)}"
+                self._refuse(spot, dotted, told)
+            elif os.path.abspath(entry) in self._open:
+                self._refuse(spot, dotted, f"{entry} includes itself by this")
+            elif first := self._read_at.get(os.path.abspath(entry)):
+                at = "{}:{}".format(*first)
+                self._refuse(spot, dotted, f"{entry} is included already, at {at}")
+            else:
+                self.read(entry, spot, dotted)
+
+    def _read_folder(self, folder: Path, spot: Spot, dotted: str) -> None:
+        try:
+            check(folder, self.sources.owners, lists=True)
+            entries = sorted(folder.iterdir())
+        except OSError as error:
+            return self._refuse(spot, dotted, f"can't read {folder}: {_reason(error)}")
+        for each in entries:
+            if each.suffix == ".yaml" and os.path.abspath(each) not in self._read_at:
+                self.read(each, spot, dotted)
+            elif each.suffix == ".yml":
+                told = f"{each} is not read; name it {each.stem}.yaml"
+                self.sources.warnings.append(Fault(*spot, dotted, told))
+
+    def _read_variables(self, path: Path, tree: Map) -> None:
+        section = tree.get("environment_vars")
+        if not isinstance(section, Map) or not self.sources.fills:
+            return
+        for number, (entry, spot) in enumerate(self._paths(path, section.get("include"), section)):
+            self._note_links(entry, spot)
+            try:
+                self.sources.variables.append(
+                    (str(entry), read_bytes(entry, self.sources.owners).decode("utf-8"))
+                )
+            except (OSError, UnicodeDecodeError) as error:
+                dotted = f"environment_vars.include[{number}]"
+                self._refuse(spot, dotted, f"can't read {entry}: {_reason(error)}")
+
+    def _paths(self, path: Path, listed: object, parent: Map) -> list[tuple[Path, Spot]]:
+        """Return the paths of an `include`, from the file that has it."""
+        if listed is None:
+            return []
+        spot = parent.at["include"]
+        if not isinstance(listed, Items):
+            self._refuse(spot, "include", "write a list of paths: include: [FILE]")
+            return []
+        found = []
+        for entry, at in zip(listed, listed.at, strict=True):
+            if not isinstance(entry, str) or not entry:
+                self._refuse(at, "include", "write the path of a file or a folder")
+            elif "${" in entry:
+                told = "a path of a file has no variables, so that what is read can be verified"
+                self._refuse(at, "include", f"{told}; write it out")
+            else:
+                try:
+                    found.append((path_from(path.parent, entry), at))
+                except ValueError as error:
+                    self._refuse(at, "include", str(error))
+        return found
+
+    def _note_links(self, path: Path, spot: Spot) -> None:
+        """Note the parts of a path that are symlinks, below the folder of the configuration."""
+        each = path
+        while each not in (self.sources.directory, each.parent):
+            if os.path.islink(each):
+                self.sources.links.append((str(each), spot))
+            each = each.parent
+            if self.sources.directory not in each.parents:
+                break
+
+    def _refuse(self, spot: Spot, dotted: str, message: str) -> None:
+        self.sources.faults.append(Fault(*spot, dotted, message))
+
+
+def _reason(error: OSError | UnicodeDecodeError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.start} is no UTF-8"
+    return error.strerror or str(error)
+
+
+def _beside(path: Path) -> str:
+    try:
+        names = [each.name for each in path.parent.iterdir()]
+    except OSError:
+        return ""
+    return near(path.name, names)

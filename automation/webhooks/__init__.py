@@ -1,4 +1,0 @@
-"""Webhooks in: signatures, deliveries, and the jobs that they become; nothing of HTTP.
-
-Nothing here reads or writes the network.
-"""

@@ -1,0 +1,159 @@
+"""Hearts: threads that beat for agents, so that long work never makes an agent look dead."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from queue import Empty, SimpleQueue
+
+from ..schema.arguments import with_checked_arguments
+from ..schema.errors import AckbusError, InvalidInput
+from ..schema.message.names import check_agent
+from ..schema.processes import start_thread
+from ..schema.queries import engine_of
+from .heartbeats import BEAT_INTERVAL_S, STOPPED, WARN_AFTER_S, Heartbeats, check_status
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from threading import Thread
+
+    from .bus import Bus
+
+    #: The content of a beat: its status, the agent's task, and how far that is.
+    Says = tuple[str, str | None, float | None]
+
+#: How long a stop waits for the last beat to be written, in seconds.
+STOP_TIMEOUT_S = 0.9
+
+_LAST: Says = (STOPPED, None, None)
+
+
+class Hearts:
+    """Beats for any number of agents, from one thread with a connection of its own.
+
+    A beat that can't be written is logged, and the next is tried.
+
+    Args:
+        bus: the bus where they beat.
+        interval_s: how often each beats, in seconds.
+    """
+
+    def __init__(self, bus: Bus, *, interval_s: float = BEAT_INTERVAL_S) -> None:
+        self._engine = engine_of(bus)
+        self._interval_s = interval_s
+        # The new status of an agent; None ends the thread.
+        self._said: SimpleQueue[tuple[str, Says] | None] = SimpleQueue()
+        self._thread: Thread | None = None
+
+    def start(self, name: str = "hearts") -> None:
+        """Start the thread, under a name for people who look at threads. Hearts start once."""
+        self._thread = start_thread(self._run, name)
+
+    def beat(
+        self,
+        agent: str,
+        status: str = "idle",
+        *,
+        task: str | None = None,
+        progress: float | None = None,
+    ) -> None:
+        """Beat for an agent, at once and from now on. Never blocks on the bus.
+
+        Raises:
+            InvalidInput: a field breaks a rule.
+        """
+        status = check_status(agent, status, task, progress)
+        self._said.put((agent, (status, task, progress)))
+
+    def rest(self, agent: str) -> None:
+        """Write a last beat of an agent, with the status `stopped`."""
+        self._said.put((agent, _LAST))
+
+    def stop(self) -> None:
+        """Write last beats of all agents, and end the thread; returns within a second."""
+        self._said.put(None)
+        if self._thread is not None:
+            self._thread.join(STOP_TIMEOUT_S)
+
+    def _run(self) -> None:
+        beating: dict[str, Says] = {}
+        due = time.monotonic() + self._interval_s
+        try:
+            while True:
+                news, is_end = self._news(due - time.monotonic())
+                beating |= news
+                if is_end:
+                    self._write(dict.fromkeys(beating, _LAST))
+                    return
+                self._write(news or beating)
+                if not news:
+                    due = time.monotonic() + self._interval_s
+                beating = {agent: says for agent, says in beating.items() if says != _LAST}
+        finally:
+            self._engine.close_thread()
+
+    def _news(self, patience_s: float) -> tuple[dict[str, Says], bool]:
+        """Wait for what agents say, of several things the last, and whether it is the end."""
+        news: dict[str, Says] = {}
+        try:
+            while (said := self._said.get(timeout=max(0.0, patience_s))) is not None:
+                news[said[0]] = said[1]
+                patience_s = 0.0
+        except Empty:
+            return news, False
+        return news, True
+
+    def _write(self, beats: dict[str, Says]) -> None:
+        heartbeats = Heartbeats(self._engine)
+        try:
+            with self._engine.write() if len(beats) > 1 else nullcontext():
+                for agent, (status, task, progress) in beats.items():
+                    heartbeats.beat(agent, status, task=task, progress=progress)
+        except AckbusError as error:
+            import logging
+
+            logging.getLogger("ackbus.heart").warning(
+                "a beat of %s was not written: %s", ", ".join(beats), error
+            )
+
+
+@with_checked_arguments
+class Heart:
+    """Beats for one agent from its own thread.
+
+    The first beat is at once; of several updates that wait, the last is written. Use it as a
+    context manager, or call `start` and `stop`.
+    """
+
+    def __init__(self, bus: Bus, agent: str, *, interval_s: float = BEAT_INTERVAL_S) -> None:
+        check_agent(agent)
+        if not 0 < interval_s < WARN_AFTER_S:
+            raise InvalidInput(f"a heart beats every 0 to {WARN_AFTER_S} s, not {interval_s}")
+        self._agent = agent
+        self._hearts = Hearts(bus, interval_s=interval_s)
+        self.update("idle")
+
+    def start(self) -> None:
+        """Begin to beat: with status idle, unless `update` said another. A heart starts once."""
+        self._hearts.start(f"heart of {self._agent}")
+
+    def update(
+        self, status: str, *, task: str | None = None, progress: float | None = None
+    ) -> None:
+        """Change the status of the heart, at once. Never blocks on the bus.
+
+        Raises:
+            InvalidInput: a field breaks a rule.
+        """
+        self._hearts.beat(self._agent, status, task=task, progress=progress)
+
+    def stop(self) -> None:
+        """Write a last beat with `stopped`, and end the thread; returns within a second."""
+        self._hearts.stop()
+
+    def __enter__(self) -> Heart:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()

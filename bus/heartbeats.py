@@ -1,0 +1,266 @@
+"""Heartbeats: one row for each agent."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ..schema.arguments import with_checked_arguments
+from ..schema.errors import InvalidInput, UnknownRecipient, stands_for_several
+from ..schema.message.names import check_agent, check_recipient
+from ..schema.message.times import format_ts
+from ..schema.queries import Table
+from .statements import SQL
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ..schema.engine import Engine
+    from .log.catalog import Catalog
+    from .log.log import Log
+
+#: How often an agent's heart beats, in seconds.
+BEAT_INTERVAL_S = 10.0
+
+#: The ages, in seconds, from which an agent is taken for warn, stale and dead.
+WARN_AFTER_S, STALE_AFTER_S, DEAD_AFTER_S = 30, 100, 300
+
+#: The statuses of an agent that stopped in good order: it is not expected to beat.
+STOPPED, OFFLINE = "stopped", "offline"
+
+_MAX_STATUS_CHARS = 64
+_MAX_TASK_CHARS = 512
+
+#: Words of other systems for the same status.
+_ALIASES = {"busy": "working"}
+
+
+class Liveness(StrEnum):
+    """The liveness of an agent, by its last beat."""
+
+    ALIVE = "alive"
+    WARN = "warn"
+    STALE = "stale"
+    DEAD = "dead"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The last beat of one agent.
+
+    Attributes:
+        agent: its name.
+        ts_ms: when it beat, in epoch milliseconds.
+        status: `idle`, `working`, `blocked`, `stopped`, `offline`, or a word of its own.
+        task: its current task, or None.
+        progress: the progress of its task, by its own measure (usually 0 to 1), or None.
+        pid: the process that beat, or None.
+        age_s: seconds since the beat when it was read; never negative.
+        liveness: the meaning of that age.
+    """
+
+    agent: str
+    ts_ms: int
+    status: str
+    task: str | None
+    progress: float | None
+    pid: int | None
+    age_s: float
+    liveness: Liveness
+
+    def record(self) -> dict[str, Any]:
+        """Return its JSON object."""
+        return {
+            "agent": self.agent,
+            "liveness": self.liveness.value,
+            "status": self.status,
+            "task": self.task,
+            "progress": self.progress,
+            "pid": self.pid,
+            "beat": format_ts(self.ts_ms),
+            "age_s": round(self.age_s, 1),
+        }
+
+
+@with_checked_arguments
+class Heartbeats(Table):
+    """The heartbeats of a bus: the table `heartbeats`."""
+
+    def beat(
+        self,
+        agent: str,
+        status: str = "idle",
+        *,
+        task: str | None = None,
+        progress: float | None = None,
+        pid: int | None = None,
+        is_here: bool = True,
+    ) -> None:
+        """Write one beat of an agent, over its last one. Safe to repeat.
+
+        Args:
+            agent, status, task, progress: as for `Heartbeat`.
+            pid: its process; None: this one.
+            is_here: whether it is a process of this machine; else none is noted unless it is given.
+
+        Raises:
+            InvalidInput: a field breaks a rule.
+        """
+        status = check_status(agent, status, task, progress)
+        pid = pid or (os.getpid() if is_here else None)
+        row = (agent, self._engine.now_ms(), status, task, progress, pid)
+        self._engine.change(SQL["beat"], row)
+
+    def mark(self, agent: str, status: str) -> None:
+        """Change the status of an agent's last beat, and its task: what others found out of it.
+
+        It is no beat. Nothing changes for an agent that never beat.
+
+        Raises:
+            InvalidInput: the status breaks a rule.
+        """
+        self._engine.change(SQL["mark"], (check_status(agent, status, None, None), agent))
+
+    def forget(self, agent: str) -> bool:
+        """Delete an agent's last beat, and return whether it had one."""
+        return bool(self._engine.change(SQL["forget_heartbeat"], (agent,)))
+
+    def get(self, agent: str) -> Heartbeat | None:
+        """Return an agent's last beat, or None if it never beat."""
+        row = self._engine.row(SQL["heartbeat"], (agent,))
+        return None if row is None else self._heartbeat(row)
+
+    def list(self, *, older_than_s: float = 0) -> list[Heartbeat]:
+        """Return the last beat of every agent, by name.
+
+        Args:
+            older_than_s: only beats of at least this age: 30 lists the agents to worry about.
+        """
+        beats = map(self._heartbeat, self._engine.rows(SQL["heartbeats"]))
+        return [beat for beat in beats if beat.age_s >= older_than_s]
+
+    def _heartbeat(
+        self, row: tuple[str, int, str, str | None, float | None, int | None]
+    ) -> Heartbeat:
+        _, ts_ms, status, *_ = row
+        age_s = (self._engine.now_ms() - ts_ms) / 1000
+        if age_s < 0:  # the next one would have come soon: that far ahead, it is of a wrong clock
+            age_s = -age_s if -age_s >= WARN_AFTER_S else 0.0
+        return Heartbeat(*row, age_s, _liveness(status, age_s))
+
+
+def check_status(agent: str, status: str, task: str | None, progress: float | None) -> str:
+    """Check the fields of a beat, and return the status in this project's words.
+
+    Raises:
+        InvalidInput: a field breaks a rule.
+    """
+    check_agent(agent)
+    if not 0 < len(status) <= _MAX_STATUS_CHARS or not status.isprintable():
+        raise InvalidInput(f"a status is 1 to {_MAX_STATUS_CHARS} printable characters")
+    if task is not None and (len(task) > _MAX_TASK_CHARS or not task.isprintable()):
+        raise InvalidInput(f"a task is at most {_MAX_TASK_CHARS} printable characters")
+    if progress is not None and not math.isfinite(progress):
+        raise InvalidInput("progress must be a finite number")
+    return _ALIASES.get(status, status)
+
+
+def _liveness(status: str, age_s: float) -> Liveness:
+    if status in (STOPPED, OFFLINE):
+        return Liveness.STOPPED
+    if age_s >= DEAD_AFTER_S:
+        return Liveness.DEAD
+    if age_s >= STALE_AFTER_S:
+        return Liveness.STALE
+    return Liveness.WARN if age_s >= WARN_AFTER_S else Liveness.ALIVE
+
+
+# The agents that the bus knows, to tell a mistyped recipient from a real one.
+
+#: How many similar names a warning offers.
+_NEAREST = 3
+
+
+class Agents:
+    """The agents that the bus has seen act: they acknowledged, beat their heart, or sent."""
+
+    def __init__(self, engine: Engine, log: Log, catalog: Catalog) -> None:
+        self._engine = engine
+        self._log = log
+        self._catalog = catalog
+        # Answers that stay right: once known, an agent is known for ever; a stranger is worth
+        # one warning from each process.
+        self._known: set[str] = set()
+        self._warned: set[str] = set()
+
+    def names(self) -> list[str]:
+        """Return the names of all known agents, sorted."""
+        self._catalog.catch_up(self._log.newest_seq())
+        return self.recorded()
+
+    def recorded(self) -> list[str]:
+        """Return the known names as of the last count; newer messages are not counted."""
+        return [name for (name,) in self._engine.rows(SQL["known_agents"])]
+
+    def knows(self, agent: str) -> bool:
+        """Whether the bus has seen this agent act."""
+        if agent not in self._known:
+            if not self._is_recorded(agent):
+                self._catalog.catch_up(self._log.newest_seq())
+                if not self._is_recorded(agent):
+                    return False
+            self._known.add(agent)
+        return True
+
+    def check_recipient(
+        self, agent: str, *, strict: bool = False, repeat: bool = True
+    ) -> UnknownRecipient | None:
+        """Return a warning before a message is sent to an unknown agent, or None.
+
+        Args:
+            agent: the recipient.
+            strict: refuse one that the bus has never seen.
+            repeat: whether to repeat a warning that this process has had before.
+
+        Raises:
+            InvalidInput: it is no name.
+            UnknownRecipient: the bus has never seen it, and `strict`, or it means several, such as
+                "all" and "ann,bob": no agent would read that inbox.
+        """
+        check_recipient(agent)
+        is_refused = strict or stands_for_several(agent)
+        stranger = self.stranger(agent, repeat=repeat or is_refused)
+        if stranger is not None and is_refused:
+            raise stranger
+        return stranger
+
+    def refuse_several(self, *names: str | None) -> None:
+        """Refuse names that mean several; others cost nothing.
+
+        Raises:
+            UnknownRecipient: one does, and no agent has acted under it.
+        """
+        for name in names:
+            if name is not None and stands_for_several(name):
+                self.check_recipient(name)
+
+    def stranger(self, agent: str, *, repeat: bool) -> UnknownRecipient | None:
+        """Return the error for a recipient that the bus has never seen, else None.
+
+        Args:
+            agent: the recipient.
+            repeat: whether to repeat an error that this process has had before.
+        """
+        if (agent in self._warned and not repeat) or self.knows(agent):
+            return None
+        import difflib  # slow to load, and only mistakes need it
+
+        self._warned.add(agent)
+        return UnknownRecipient(agent, difflib.get_close_matches(agent, self.names(), _NEAREST))
+
+    def _is_recorded(self, agent: str) -> bool:
+        return bool(self._engine.value(SQL["agent_is_known"], (agent,)))

@@ -1,0 +1,135 @@
+"""The output at the end of a run, for people and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from . import output
+from .terminal import progress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from ...torture.crew import Crew
+    from ...torture.history import Plan
+    from ...torture.proofs import Proof
+    from ...torture.run import Growth, Measures
+
+_MIB = 1024 * 1024
+
+
+class Screen:
+    """Shows a run of the torture.
+
+    Args:
+        json: print the result as one JSON object.
+    """
+
+    def __init__(self, *, json: bool) -> None:
+        self._json = json
+
+    def note(self, text: str) -> None:
+        """Print one line on standard error."""
+        output.note(text)
+
+    def progress(self, what: str, total: int) -> AbstractContextManager[Callable[[int], object]]:
+        """Return a progress bar on a terminal, else a context that shows nothing."""
+        return progress(what, total)
+
+    def report(
+        self, plan: Plan, crew: Crew, measures: Measures, proof: Proof, stays_in: str | None
+    ) -> None:
+        """Print the measurements and the proofs."""
+        show = _print_json if self._json else _print_report
+        show(plan, crew, measures, proof, stays_in)
+
+
+def _print_json(
+    plan: Plan, crew: Crew, measures: Measures, proof: Proof, stays_in: str | None
+) -> None:
+    """Print one object."""
+    times = proof.publish_ms
+    output.json_line(
+        {
+            **asdict(plan),
+            "holds": proof.holds,
+            "proofs": [{**asdict(verdict), "holds": verdict.holds} for verdict in proof.verdicts],
+            "messages": proof.messages,
+            "kills": crew.kills,
+            "acts_cut_off": proof.cut_off,
+            "suspensions": crew.suspensions,
+            "locked": proof.locked,
+            "publishes": len(times),
+            "publish_ms": {
+                "p50": _part(times, 0.5),
+                "p99": _part(times, 0.99),
+                "max": _part(times, 1),
+            },
+            "max_wal_bytes": measures.max_wal_bytes,
+            "clock_step_ms": round(measures.clock_step_ms, 3),
+            "memory": _record(measures.memory),
+            "descriptors": _record(measures.descriptors),
+            "stays_in": stays_in,
+        }
+    )
+    output.flush()
+
+
+def _print_report(
+    plan: Plan, crew: Crew, measures: Measures, proof: Proof, stays_in: str | None
+) -> None:
+    """Print the measurements, the proofs, and the failures."""
+    for text in _measured(crew, measures, proof):
+        output.line(text)
+    output.line("")
+    for verdict in proof.verdicts:
+        state = "holds" if verdict.holds else "FAILS"
+        output.line(f"{state}  {verdict.name}: {verdict.claim} ({verdict.checked:,} checked)")
+        for failure in verdict.failures:
+            output.line(f"       - {failure}")
+        if verdict.failed > len(verdict.failures):
+            output.line(f"       - and {verdict.failed - len(verdict.failures):,} more")
+    if stays_in is not None:
+        output.line("")
+        output.line(f"the bus and the histories stay in {stays_in}")
+    output.flush()
+
+
+def _measured(crew: Crew, measures: Measures, proof: Proof) -> list[str]:
+    times = proof.publish_ms
+    lines = [
+        f"{output.counted(proof.messages, 'message')}, {output.counted(crew.kills, 'kill')},"
+        f" {output.counted(proof.cut_off, 'act')} cut off,"
+        f" {output.counted(crew.suspensions, 'suspension')},"
+        f" {output.counted(proof.locked, 'locked error')}",
+        f"{output.counted(len(times), 'publish', many='es')}: half within {_part(times, 0.5)} ms,"
+        f" 99 of 100 within {_part(times, 0.99)} ms, the slowest {_part(times, 1)} ms",
+        f"the write-ahead log had at most {measures.max_wal_bytes / _MIB:.1f} MiB",
+    ]
+    if measures.clock_step_ms > 1:
+        lines.append(
+            f"the machine's clock was put forward or back, by {measures.clock_step_ms:,.0f} ms"
+        )
+    memory, descriptors = measures.memory, measures.descriptors
+    if memory is not None and descriptors is not None:
+        lines.append(
+            f"memory of {output.counted(memory.processes, 'process', many='es')} that lived for"
+            f" a minute: {_grown(memory, _MIB)} MiB; descriptors: {_grown(descriptors, 1)}"
+        )
+    return lines
+
+
+def _grown(growth: Growth, unit: int) -> str:
+    first, last = growth.first / unit, growth.last / unit
+    return f"from {first:,.1f} to {last:,.1f}, by {growth.most_grown / unit:,.1f} at most"
+
+
+def _part(times: list[float], part: float) -> float:
+    """Return the time within which this part of all was done."""
+    return round(times[min(len(times) - 1, int(part * len(times)))], 2) if times else 0.0
+
+
+def _record(growth: Growth | None) -> dict[str, float] | None:
+    return None if growth is None else asdict(growth)

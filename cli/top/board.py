@@ -1,0 +1,196 @@
+"""The board of tasks as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from ...schema.message.times import age, format_ts
+from ..show import output
+from ..show.terminal import console, fitted_table
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...tasks.board.board import Board, Row
+
+# A terminal that is filled with a picture, and the parts of such pictures.
+
+Shown = TypeVar("Shown")
+
+#: How many lines are left at least for what follows the tables, where there is room for it.
+_LEAST_REST = 3
+
+
+@contextmanager
+def full_screen(
+    picture: Callable[[Shown, int], RenderableType],
+) -> Iterator[Callable[[Shown], None]]:
+    """Yield a function that fills the terminal; the former screen comes back at the end.
+
+    Args:
+        picture: makes the picture for a terminal of so many lines.
+    """
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        yield lambda shown: live.update(picture(shown, console.height), refresh=True)
+
+
+def shares(lines: int, wanted: Sequence[int]) -> list[int]:
+    """Return the number of rows of each table, of lines that also hold headings and messages.
+
+    Each table gets all its rows if a third of the lines is left to messages; a table may use the
+    lines that the other does not need.
+    """
+    room = max(0, lines - max(_LEAST_REST, lines // 3))
+    shares = dict.fromkeys(range(len(wanted)), 0)
+    for left, table in enumerate(sorted(shares, key=lambda table: wanted[table])):
+        share = min(wanted[table], room // (len(wanted) - left) - 1)
+        if share > 0:
+            shares[table] = share
+            room -= share + 1
+    return list(shares.values())
+
+
+def part(
+    what: str, which: str, headings: Sequence[str], rows: Sequence[Sequence[object]], count: int
+) -> list[RenderableType]:
+    """Return a table of the first rows, by name, so that rows keep their places."""
+    if not count:
+        return [line(f"{len(rows) or 'no'} {what}", "dim")]
+    shown = sorted(rows[:count], key=lambda row: str(row[0]))
+    above = f"{what}: the {which} {count}" if count < len(rows) else ""
+    return [line(above, "dim"), fitted_table(headings, output.cells_of(shown))]
+
+
+def line(text: str, style: str) -> Text:
+    """Return one line, cut at the edge of the terminal."""
+    return cut(Text(output.visible(text), style))
+
+
+def cut(text: Text) -> Text:
+    """Keep a line from taking more than one of the terminal's."""
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+TASK_HEADINGS = ("task", "state", "attempt", "worker", "branch", "since", "beat", "doing")
+WAITING_HEADINGS = ("waits", "task", "for", "since", "what")
+
+#: How many changes are shown to people.
+_CHANGES = 10
+
+
+def headline(board: Board) -> str:
+    """Return the first line about a board."""
+    tasks = output.counted(len(board.rows), "task")
+    if board.jobs:
+        tasks += f", {output.counted(len(board.jobs), 'job')} without a task"
+    waiting = output.counted(len(board.waiting), "thing")
+    wait = "waits" if len(board.waiting) == 1 else "wait"
+    return f"{format_ts(board.at_ms)}  seq {board.seq}  {tasks}, {waiting} {wait} for a person"
+
+
+def task_rows(board: Board) -> list[tuple[object, ...]]:
+    """Return the tasks as rows of a table, and after them the jobs without one."""
+    rows: list[tuple[object, ...]] = [
+        (
+            *(row.task.task, "blocked" if row.task.blocked else row.task.state, row.task.attempt),
+            *(row.task.worker, row.task.branch, _since(board, row.task.changed_at_ms)),
+            *(_beat(row), _doing(row)),
+        )
+        for row in board.rows
+    ]
+    rows += [
+        (
+            *(job.task, job.state, job.attempt, job.worker),
+            *(None, _since(board, job.since_ms), None, job.note),
+        )
+        for job in board.jobs
+    ]
+    return rows
+
+
+def waiting_rows(board: Board) -> list[tuple[object, ...]]:
+    """Return what waits for a person as rows of a table."""
+    return [
+        (each.kind, each.task, each.by, _since(board, each.since_ms), each.text)
+        for each in board.waiting
+    ]
+
+
+def change_lines(board: Board) -> list[str]:
+    """Return the newest changes, a line each."""
+    return [
+        "  ".join(
+            (str(each.seq), format_ts(each.ts_ms), each.from_agent, each.type, _said(each.payload))
+        )
+        for each in board.changes[:_CHANGES]
+    ]
+
+
+def show(board: Board) -> None:
+    """Print a board: its JSON object with --json, else tables."""
+    if output.is_json():
+        output.json_line(board.record())
+        return
+    output.line(headline(board))
+    if board.rows or board.jobs:
+        output.line("")
+        output.table(TASK_HEADINGS, task_rows(board))
+    if board.waiting:
+        output.line("")
+        output.table(WAITING_HEADINGS, waiting_rows(board))
+    if board.changes:
+        output.line("")
+        for each in change_lines(board):
+            output.line(each)
+    if board.problem is not None:
+        output.note(f"no forecast of conflicts: {board.problem}")
+
+
+def _since(board: Board, at_ms: int | None) -> str | None:
+    return None if at_ms is None else age(max(0, board.at_ms - at_ms) / 1000)
+
+
+def _beat(row: Row) -> str | None:
+    return None if row.beat is None else f"{row.beat.liveness.value} {age(row.beat.age_s)}"
+
+
+def _doing(row: Row) -> str | None:
+    if row.task.blocked is not None:
+        return f"asks: {row.task.blocked.question}"
+    if row.beat is not None and row.beat.task is not None:
+        progress = "" if row.beat.progress is None else f" ({row.beat.progress:g})"
+        return f"{row.beat.status}: {row.beat.task}{progress}"
+    return row.task.reason
+
+
+def _said(payload: object) -> str:
+    if isinstance(payload, dict) and {"task", "from", "to"} <= payload.keys():
+        return f"{payload['task']}: {payload['from'] or 'new'} → {payload['to']}"
+    return output.preview_of(payload)
+
+
+# The board of tasks on a terminal: tasks, what waits for a person, and the newest changes.
+
+#: The lines that are always there: the first, the last, and an empty one above each part.
+_FRAME_LINES = 5
+
+
+def picture(board: Board, height: int) -> RenderableType:
+    """Return the picture for a terminal of so many lines; never more lines than it has."""
+    tasks, waiting = task_rows(board), waiting_rows(board)
+    rows = shares(height - _FRAME_LINES, [len(tasks), len(waiting)])
+    parts: list[RenderableType] = [line(headline(board), "bold")]
+    parts += part("tasks", "oldest", TASK_HEADINGS, tasks, rows[0])
+    parts += part("waiting", "first", WAITING_HEADINGS, waiting, rows[1])
+    used = 3 + sum(2 + count if count else 1 for count in rows)
+    changes = change_lines(board)[: max(0, height - used)]
+    parts += [Text(""), *(line(each, "") for each in changes)]
+    problem = "" if board.problem is None else f"no forecast: {board.problem}; "
+    parts += [line(f"{problem}q ends", "dim")]
+    return Group(*parts[: max(1, height)])

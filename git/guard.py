@@ -1,0 +1,336 @@
+"""The guard's hooks in a git repository: their scripts, installed and removed again."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shlex
+import sys
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from ..schema.bounded_read import read_at_most
+from ..schema.directory.enclosure import Enclosure
+from ..schema.errors import Refused
+from .hooks_path import HooksPath
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from .work_tree import WorkTree
+
+# The scripts of the guard's hooks. Each hands its hook on to the earlier one of the same name.
+
+#: The hooks in which the guard looks itself.
+GUARDED = ("pre-commit", "pre-push")
+
+#: The hooks that are always handed on, so that one that comes later runs too: what git does is the
+#: same with a hook that does nothing as without it.
+#:
+#: Others are handed on where they are there when the guard is installed: the presence of
+#: push-to-checkout and proc-receive changes what git does, and reference-transaction and
+#: post-index-change would start a process for each change of a ref and of the index.
+ALWAYS = (
+    *("applypatch-msg", "pre-applypatch", "post-applypatch"),
+    *("pre-commit", "pre-merge-commit", "prepare-commit-msg", "commit-msg", "post-commit"),
+    *("pre-rebase", "post-checkout", "post-merge", "post-rewrite", "pre-push", "pre-auto-gc"),
+    *("pre-receive", "update", "post-receive", "post-update", "sendemail-validate"),
+    *("p4-changelist", "p4-prepare-changelist", "p4-post-changelist", "p4-pre-submit"),
+)
+
+#: A name of a hook. Samples, and what other tools keep beside hooks, have a dot.
+HOOK_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+#: The second line of a script of ours, which identifies it.
+MARK = "# The guard of ackbus: 'bus guard remove' takes it out, and leaves the hooks of others."
+
+#: The earlier hook runs at its own path. A tool that runs this script from there would have it run
+#: for ever: the marker ends that.
+_START = """\
+#!/bin/sh
+{mark}
+hook={hook}
+runs="{name} $PWD $*"
+[ "$ACKBUS_HOOK_RUNS" != "$runs" ] || exit 0
+"""
+
+#: For a new work tree git looks below the old one, and runs the hook in the new one.
+_FROM_OLD_TREE = """\
+[ -x "$hook" ] || case $1 in *[!0]*) ;; *) hook={hook} ;; esac
+"""
+
+_HAND_ON = """\
+[ -x "$hook" ] || exit {missing}
+export ACKBUS_HOOK_RUNS="$runs"
+exec "$hook" "$@"
+"""
+
+#: The exit code where a hook has gone whose absence git would not take for consent.
+_MISSING = {"push-to-checkout": 1, "proc-receive": 1}
+
+#: The interpreter that installed the hook knows ackbus; where it has gone, `bus` on the PATH may
+#: do. -P keeps modules that lie in the repository out. Only exit code 3, a conflict, blocks: a
+#: guard that can't look must not keep anybody from working.
+_GUARD = """\
+guard() {{
+    if [ -x {python} ]; then
+        {bus_dir}{python} -P -m ackbus.cli.guard_check {mode} "$@"
+    elif command -v bus >/dev/null; then
+        {bus_dir}bus guard check --mode={mode}{words}
+    else
+        echo "bus guard: ackbus is not installed here any more, so nothing was checked" >&2
+    fi
+    case $? in
+        0) ;;
+        3) exit 1 ;;
+        *) echo "bus guard: nothing was checked, and nothing blocked" >&2 ;;
+    esac
+}}
+"""
+
+#: The earlier hook may change what is staged, so it is first.
+_PRE_COMMIT = """\
+[ ! -x "$hook" ] || ACKBUS_HOOK_RUNS=$runs "$hook" "$@" || exit
+guard
+"""
+
+#: Both read what is pushed. The guard, which waits for its end no longer than a while, hands it on;
+#: where it has read nothing, the earlier hook reads for itself.
+_PRE_PUSH = """\
+if [ ! -x "$hook" ]; then
+    guard "$1"
+    exit 0
+fi
+pushed=$(guard "$1" --hand-on) || exit
+export ACKBUS_HOOK_RUNS="$runs"
+[ -n "$pushed" ] || exec "$hook" "$@"
+printf '%s\\n' "$pushed" | "$hook" "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scripts:
+    """The scripts of one installation.
+
+    Attributes:
+        earlier: the folder of the earlier hooks; a relative one counts from where git runs them.
+        root: the work tree in which the guard is installed.
+        mode: `block` or `warn`.
+        bus_dir: the bus directory, where it can't be found from the repository.
+    """
+
+    earlier: str
+    root: str
+    mode: str
+    bus_dir: str | None
+
+    def of(self, name: str) -> bytes:
+        """Return the script of a hook."""
+        hook = shlex.quote(os.path.join(self.earlier, name))
+        script = _START.format(mark=MARK, hook=hook, name=name)
+        if name in GUARDED:
+            script += self._guard(name) + (_PRE_COMMIT if name == "pre-commit" else _PRE_PUSH)
+        else:
+            if name == "post-checkout":
+                path = os.path.join(self.root, self.earlier, name)
+                script += _FROM_OLD_TREE.format(hook=shlex.quote(path))
+            script += _HAND_ON.format(missing=_MISSING.get(name, 0))
+        return os.fsencode(script)
+
+    def _guard(self, name: str) -> str:
+        bus_dir = self.bus_dir
+        return _GUARD.format(
+            python=shlex.quote(sys.executable),
+            mode=self.mode,
+            words=' "--push=$1" ${2+"$2"}' if name == "pre-push" else "",
+            bus_dir="" if bus_dir is None else f"BUS_DIR=${{BUS_DIR:-{shlex.quote(bus_dir)}}} ",
+        )
+
+
+def is_marked(path: str) -> bool:
+    """Whether there is a file with the mark of the guard."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        second = file.read(200).split(b"\n")[1:2]
+    return second == [MARK.encode()]
+
+
+#: Where a hook of ours says what it does about a conflict: in words of `bus`.
+_MODE = re.compile(r"--mode=(block|warn)\b")
+
+
+#: How long another installation in the same repository is waited for, and between two tries, in
+#: seconds; one takes less than a second.
+_WAIT_S, _NAP_S = 10.0, 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class GuardHook:
+    """A hook in which the guard looks.
+
+    Attributes:
+        name: `pre-commit` or `pre-push`.
+        path: its file.
+        earlier: the file of the hook of that name that it runs, or None.
+    """
+
+    name: str
+    path: str
+    earlier: str | None
+
+
+class GuardHooks:
+    """The guard's hooks in one repository."""
+
+    def __init__(self, tree: WorkTree) -> None:
+        self._root = tree.root
+        self._common_dir = tree.common_dir
+        self._setting = HooksPath(tree)
+        self._files = Enclosure(tree.common_dir)
+        #: Where git looks without the guard, as it is set, and from the root of this work tree.
+        self._earlier = self._setting.earlier()
+        self._earlier_folder = os.path.normpath(os.path.join(tree.root, self._earlier))
+
+    def mode(self) -> str | None:
+        """Return the mode of the installed hooks, `block` or `warn`; None without any."""
+        for path in filter(is_marked, map(self._path, GUARDED)):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                found = _MODE.search(read_at_most(file, path))
+            if found is not None:
+                return found[1]
+        return None
+
+    def install(self, mode: str, bus_dir: str | None = None) -> list[GuardHook]:
+        """Install the hooks, or bring installed ones up to date. Safe to repeat.
+
+        Args:
+            mode: `block` or `warn`.
+            bus_dir: the bus directory, where it can't be found from the repository; `BUS_DIR` in
+                the environment still wins.
+
+        Raises:
+            Refused: `core.hooksPath` can't be set so that git goes by it; another tool has put a
+                hook into the guard's folder; or that folder is a link; or another installation
+                takes long. Nothing was changed.
+        """
+        with self._alone():
+            return self._install(mode, bus_dir)
+
+    def _install(self, mode: str, bus_dir: str | None) -> list[GuardHook]:
+        self._setting.check()
+        self._refuse_others()
+        names = {*ALWAYS, *self._executable()}
+        scripts = Scripts(self._earlier, self._root, mode, bus_dir)
+        for name in sorted(names):
+            self._write(name, scripts.of(name))
+        for name in self._ours() - names:
+            self._remove(name)
+        self._setting.set()  # git goes by the scripts from here on
+        return [self._hook(name) for name in GUARDED]
+
+    def remove(self) -> list[GuardHook]:
+        """Restore `core.hooksPath`, and remove the hooks.
+
+        An `install` that was killed is undone too.
+
+        Returns:
+            The removed hooks.
+
+        Raises:
+            Refused: another tool has put a hook into the guard's folder, and it would not run any
+                more; or another installation takes long. Nothing was changed.
+        """
+        with self._alone():
+            return self._take_out()
+
+    def _take_out(self) -> list[GuardHook]:
+        self._refuse_others()
+        ours = self._ours()
+        self._setting.restore()  # git goes by the earlier hooks from here on
+        for name in ours:
+            self._remove(name)
+        with suppress(OSError):  # what else is in it is not ours
+            self._files.remove_empty_folder(self._setting.own)
+        return [self._hook(name) for name in GUARDED if name in ours]
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other installations out, which would take our new files for what a killed one left.
+
+        The lock is on git's folder itself: no file is left behind.
+
+        Raises:
+            Refused: another program keeps it.
+        """
+        descriptor = os.open(self._common_dir, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            end_s = time.monotonic() + _WAIT_S
+            while not _is_locked(descriptor):
+                if time.monotonic() > end_s:
+                    raise Refused(
+                        f"another program has kept {self._common_dir} locked for {_WAIT_S:g} s, as"
+                        " the guard does while it is installed; look for a stopped one"
+                    )
+                time.sleep(_NAP_S)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _refuse_others(self) -> None:
+        """Refuse a folder that is a link, and hooks in it that are not ours."""
+        own = self._setting.own
+        if os.path.islink(own):
+            raise Refused(f"{own} is a link; the guard needs a folder of its own there")
+        for name in self._names(own):
+            if HOOK_NAME.fullmatch(name) and not is_marked(self._path(name)):
+                raise Refused(
+                    f"{self._path(name)} is a hook of another tool, in the guard's folder; move it"
+                    f" to {self._earlier_folder}, from where the guard runs it as well"
+                )
+
+    def _executable(self) -> list[str]:
+        """Return the names of the hooks that are there without the guard."""
+        folder = self._earlier_folder
+        paths = {name: os.path.join(folder, name) for name in self._names(folder)}
+        return [
+            name
+            for name, path in paths.items()
+            if HOOK_NAME.fullmatch(name) and os.path.isfile(path) and os.access(path, os.X_OK)
+        ]
+
+    def _ours(self) -> set[str]:
+        """Return the names of the guard's files, also of those that another tool has renamed."""
+        return {name for name in self._names(self._setting.own) if is_marked(self._path(name))}
+
+    def _names(self, folder: str) -> list[str]:
+        return os.listdir(folder) if os.path.isdir(folder) else []
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._setting.own, name)
+
+    def _write(self, name: str, script: bytes) -> None:
+        with self._files.spot(self._path(name), make=0o755) as spot:
+            spot.replace(script, mode=0o755)
+
+    def _remove(self, name: str) -> None:
+        with self._files.spot(self._path(name)) as spot:
+            spot.remove()
+
+    def _hook(self, name: str) -> GuardHook:
+        earlier = os.path.join(self._earlier_folder, name)
+        return GuardHook(name, self._path(name), earlier if os.path.lexists(earlier) else None)
+
+
+def _is_locked(descriptor: int) -> bool:
+    """Take the lock on a folder; say whether it was taken, or can't be had in its file system."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # some network file systems lock no folders
+        return True
+    return True

@@ -1,0 +1,248 @@
+"""Live streams of messages, over WebSocket and as server-sent events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Annotated, Any
+
+from anyio.lowlevel import checkpoint
+from fastapi import APIRouter, Header, Request, Response, WebSocket, WebSocketDisconnect
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.types import Receive, Scope, Send
+
+from ...bus.bus import Bus
+from ...bus.log.filters import Wanted
+from ...schema.errors import AckbusError, BusBusy, BusUnusable, InvalidInput
+from ...schema.message.names import MAX_SEQ
+from ..access.access import GuardedRouter, allowed
+from ..access.table import SERVER, Row
+from ..access.tokens import TooManyRequests
+from ..api.common import (
+    After,
+    OfAgent,
+    OfConversation,
+    OfType,
+    TheBus,
+    new_router,
+    problems,
+)
+from ..listening import Patience
+from ..problems import problem
+from ..waiting import begin_after, until_gone
+from .feed import Batch, Client, End, Feed
+
+#: The longest reason that a close frame has room for, in bytes.
+_MAX_REASON_BYTES = 123
+
+router = GuardedRouter(SERVER, prefix="/v1")
+#: The route for paths that no other route has; it comes last.
+nowhere = APIRouter()
+
+_Text = Annotated[str, Field(min_length=1)]
+
+
+class Start(BaseModel):
+    """The seq after which a stream begins. Unknown parameters are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    after: Annotated[int, Field(ge=0, le=MAX_SEQ)] | None = None
+
+
+class _Choice(Start):
+    """The filters of a stream: the parameters of `/v1/events`."""
+
+    type: _Text | None = None
+    agent: _Text | None = None
+    conversation: _Text | None = None
+
+
+@router.websocket("/ws")
+async def follow(socket: WebSocket) -> None:
+    """Follow the messages; data from the client is discarded. Parameters as for `/v1/events`."""
+    await serve_socket(socket, SERVER["WS /v1/ws"], _Choice())
+
+
+async def serve_socket(socket: WebSocket, row: Row, default: Start, **filters: Any) -> None:
+    """Send the wanted messages until the client disconnects, is dropped, or the server stops.
+
+    Args:
+        socket: which is not yet accepted.
+        row: what it needs.
+        default: its parameters, with the values of those that it leaves out.
+        filters: further filters, which it can't change.
+    """
+    await socket.accept()  # a browser hears no reason before
+    bus: Bus = socket.app.state.bus
+    feed: Feed = socket.app.state.feed
+    patience: Patience = socket.app.state.patience
+    try:
+        allowed(socket, row)
+        asked = type(default).model_validate(default.model_dump() | _parameters(socket))
+        wanted = Wanted(**asked.model_dump(exclude={"after"}), **filters)
+        begin = begin_after(bus, asked.after, None)
+    except (AckbusError, ValidationError) as error:
+        await Frames(socket).close(_end(error))
+        return
+    batches = feed.stream(begin, wanted, keep_alive_s=patience.keep_alive_s)
+    await Client(socket, "websocket", Frames(socket), row).follow(batches)
+
+
+@nowhere.websocket("/{path:path}")
+async def find_nothing(socket: WebSocket) -> None:
+    """Close a WebSocket of an unknown path with a reason, instead of a misleading 403."""
+    detail = (
+        f"{socket.url.path}: there is no such WebSocket; there are /v1/ws and those of sessions"
+    )
+    await socket.send_denial_response(problem(404, "not-found", detail))
+
+
+def _parameters(socket: WebSocket) -> dict[str, str]:
+    given = socket.query_params
+    if len(given) < len(given.multi_items()):
+        raise InvalidInput("a parameter is given more than once")
+    return dict(given)
+
+
+def _end(error: AckbusError | ValidationError) -> End:
+    """Return the end of a stream that didn't begin."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return End.refused(f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+    if isinstance(error, TooManyRequests):
+        return End.for_now(str(error))
+    if isinstance(error, BusBusy | BusUnusable):
+        return End.failed(str(error))
+    return End.refused(str(error))
+
+
+class Frames:
+    """The transport of WebSocket frames to one client."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self._socket = socket
+
+    async def send(self, batch: Batch) -> None:
+        """Send each message of a batch as a frame."""
+        for text in batch.texts:
+            await self._socket.send_text(text)
+            await checkpoint()  # else nobody hears, before all is written, that the client is gone
+
+    async def close(self, end: End) -> None:
+        """Close the connection with the reason."""
+        reason = str(end).encode()[:_MAX_REASON_BYTES].decode(errors="ignore")
+        await self._socket.close(end.code, reason)
+
+    async def gone(self) -> None:
+        """Return when the client has disconnected."""
+        with suppress(WebSocketDisconnect, RuntimeError):
+            while True:
+                await self._socket.receive()  # nothing that a client sends is asked for
+
+
+# Server-sent events.
+
+events_router = new_router("live")
+
+LastEventId = Annotated[str | None, Header(description="Wins over `after`.")]
+
+
+class EventStream(Response):
+    """A response that lasts until its client disconnects, is dropped, or the server stops.
+
+    A client that reconnects sends the id of its last event, and misses nothing.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, request: Request, batches: AsyncIterator[Batch], row: Row) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["Content-Length"]
+        self._request = request
+        self._batches = batches
+        self._row = row
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        await send(_body(b"retry: 1000\n\n"))
+        wire = _Events(receive, send)
+        await Client(self._request, "sse", wire, self._row).follow(self._batches)
+        if not wire.is_closed:  # its client went, as clients do: whoever traces sees no error in it
+            await send(_body(b"", more=False))
+
+
+class _Events:
+    """The transport of server-sent events to one client.
+
+    Attributes:
+        is_closed: whether its end was sent, or tried to.
+    """
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self.is_closed = False
+
+    async def send(self, batch: Batch) -> None:
+        await self._send(_body(batch.sse))
+
+    async def close(self, end: End) -> None:
+        """Send the end as a comment, for people: a browser's client reconnects anyway."""
+        self.is_closed = True
+        reason = " ".join(str(end).splitlines())
+        await self._send(_body(f": ended: {reason}\n\n".encode(), more=False))
+
+    async def gone(self) -> None:
+        await until_gone(self._receive)
+
+
+def _body(data: bytes, *, more: bool = True) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": data, "more_body": more}
+
+
+STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {}}, "description": "Events, one each message."}
+}
+
+
+@events_router.get(
+    "/events", status_code=200, response_class=EventStream, responses=STREAM | problems(409)
+)
+async def events(
+    request: Request,
+    bus: TheBus,
+    after: After | None = None,
+    last_event_id: LastEventId = None,
+    type: OfType = None,
+    agent: OfAgent = None,
+    conversation: OfConversation = None,
+) -> Response:
+    """Follow the messages as server-sent events: first those after a seq, then new ones.
+
+    Without `after` it begins with new messages. The id of an event is its message's seq. A payload
+    that is a blob stays a reference to it.
+    """
+    wanted, row = Wanted(type, conversation, agent), SERVER["GET /v1/events"]
+    return stream_of(request, bus, wanted, after, last_event_id, row=row)
+
+
+def stream_of(
+    request: Request,
+    bus: Bus,
+    wanted: Wanted,
+    after: int | None,
+    last_event_id: str | None,
+    *,
+    row: Row,
+) -> EventStream:
+    """Return the stream of wanted messages, from the cursor that the client names.
+
+    It ends when the client's token has lost a scope of the row.
+    """
+    feed: Feed = request.app.state.feed
+    begin = begin_after(bus, after, last_event_id)
+    patience: Patience = request.app.state.patience
+    batches = feed.stream(begin, wanted, keep_alive_s=patience.keep_alive_s)
+    return EventStream(request, batches, row)

@@ -1,0 +1,316 @@
+"""The rules of delivery, once, for every form of the loop.
+
+`Rules` is a generator that says what to do next and is told how it went. It reads and writes the
+bus between its yields, never across one; the drivers only call handlers and wait.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ...bus import tracing
+from ...bus.doorbell import listen
+from ...schema.callbacks import call_plain, check_coroutine_function, check_plain, refuse_unrun
+from ...schema.message.message import delivered
+from ...schema.processes import leave_signals
+from ...schema.queries import engine_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
+    from concurrent.futures import Executor
+
+    from ...bus.doorbell import Listener
+    from ...schema.message.message import Message
+    from .inbox import Inbox
+    from .mail import Look
+
+# The pause before a message whose delivery failed is delivered again.
+
+#: By how much each failure of a message lengthens the pause, and the longest pause, in seconds:
+#: meanwhile the messages behind it wait.
+RETRY_FACTOR, RETRY_MAX_S = 2.0, 60.0
+
+#: More doublings than lead from any sensible first pause to the longest one: a message that is
+#: never parked may fail more often than a float can be doubled.
+_MAX_DOUBLINGS = 64
+
+
+def retry_pause_s(first_s: float, failures: int) -> float:
+    """Return the pause in seconds after this many failures before the last one."""
+    return min(first_s * RETRY_FACTOR ** min(failures, _MAX_DOUBLINGS), RETRY_MAX_S)
+
+
+class Handle:
+    """The driver is to hand over this message, and to answer None, or the error it raised."""
+
+    __slots__ = ("message",)
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+
+
+class Wait:
+    """The driver is to call `wait`, which blocks, and to answer None.
+
+    Args:
+        rules: whose wait it is; stopping them ends it.
+        listener: what ends it early.
+        seconds: how long it is.
+        whole: whether messages that arrive leave it as long as it is.
+
+    Attributes:
+        rung: whether something ended it early.
+    """
+
+    __slots__ = ("_listener", "_rules", "_seconds", "_whole", "rung")
+
+    def __init__(
+        self, rules: Rules, listener: Listener, seconds: float, *, whole: bool = False
+    ) -> None:
+        self._rules, self._listener = rules, listener
+        self._seconds, self._whole = seconds, whole
+        self.rung = False
+
+    def wait(self) -> None:
+        """Block until there may be something to do, or the rules were stopped."""
+        deadline = time.monotonic() + self._seconds
+        while not self._rules.stopped:
+            self.rung = self._listener.wait(deadline - time.monotonic())
+            if not (self.rung and self._whole):
+                return
+
+
+class Rules:
+    """One run of one inbox's delivery loop.
+
+    Args:
+        inbox: whose messages.
+        drain: end when nothing is left.
+    """
+
+    def __init__(self, inbox: Inbox, *, drain: bool) -> None:
+        self.inbox = inbox
+        self._drain = drain
+        self._is_stopped = False
+        self._listener: Listener | None = None
+        self._version: int | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether this loop, or its inbox, was stopped."""
+        return self._is_stopped or self.inbox._is_stopped
+
+    def stop(self) -> None:
+        """End the loop after the message that is at hand; safe from any thread and a signal."""
+        self._is_stopped = True
+        self.wake()
+
+    def wake(self) -> None:
+        """End a wait that is on, so that the loop looks whether it was stopped."""
+        if self._listener is not None:
+            self._listener.wake()
+
+    def steps(self) -> Generator[Handle | Wait, Exception | None, None]:
+        """Yield what to do next; each answer says how it went.
+
+        Listening begins before the first look, so that no message falls between look and wait.
+        """
+        inbox = self.inbox
+        inbox._begin()
+        with listen(inbox.bus) as listener:
+            self._listener = listener
+            inbox._loops.add(self)
+            try:
+                while not self.stopped:
+                    look = inbox._look()
+                    if look.messages:
+                        inbox._pace.reset()
+                        yield from self._deliver(look, listener)
+                    elif self._drain:
+                        return
+                    else:
+                        yield from self._await_commit(listener)
+            finally:
+                inbox._loops.discard(self)
+                inbox._end()
+
+    def _fail(self, message: Message, error: Exception) -> bool:
+        """Count a failure, tell of it in the log, and return whether the message is parked.
+
+        The first failure of each kind is a warning with its traceback, and so is each parking.
+        """
+        import logging  # hardly ever needed
+
+        from ...schema.callbacks import Failures, Reported, text_of
+
+        inbox, text = self.inbox, text_of(error)
+        is_parked = inbox.fail(message, text)
+        if isinstance(error, Reported):
+            return is_parked
+        if inbox._failures is None:
+            inbox._failures = Failures()
+        follows = "parked" if is_parked else f"delivery {message.attempt} of {inbox.max_deliveries}"
+        inbox._failures.tell(
+            logging.getLogger("ackbus.inbox"),
+            f"message {message.seq} for {inbox.agent}: {text} ({follows})",
+            error,
+            logging.WARNING if is_parked else logging.DEBUG,
+        )
+        return is_parked
+
+    def _await_commit(self, listener: Listener) -> Generator[Wait, Exception | None, None]:
+        """Wait for a ring of the doorbell, or a commit of a program that does not ring it.
+
+        That check is cheaper than a look into the inbox, and idle inboxes are many.
+        """
+        while not self.stopped:
+            wait = Wait(self, listener, self.inbox._pace.next())
+            yield wait
+            if wait.rung:
+                return
+            known, self._version = self._version, engine_of(self.inbox.bus).version()
+            if self._version != known:  # or it was not known before the last look
+                return
+
+    def _deliver(
+        self, look: Look, listener: Listener
+    ) -> Generator[Handle | Wait, Exception | None, None]:
+        """Deliver in order; after a failure stop, since nothing may overtake what failed."""
+        reached = look.has_failures
+        for message in look.messages:
+            if self.stopped:
+                return
+            # Requeued messages, and the first above the cursor, may have failed before; those
+            # after it were never reached.
+            failures = self.inbox.attempts(message) if reached else 0
+            reached = reached and message.seq <= look.cursor
+            delivered(message, failures + 1)
+            try:
+                error = yield Handle(message)
+            except GeneratorExit:
+                self.inbox._leave(message)
+                raise
+            if error is None:
+                self.inbox.ack(message)
+                continue
+            if not self._fail(message, error):
+                pause_s = retry_pause_s(self.inbox.retry_pause_s, failures)
+                yield Wait(self, listener, pause_s, whole=True)
+                return
+
+
+# The drivers of the delivery rules: a plain loop, a plain iterator, and both for asyncio.
+
+#: The advice of `run` for a handler that it does not take.
+OF_COROUTINES = "give a plain function, or await Inbox.run_async with a coroutine function"
+
+
+def run(rules: Rules, handler: Callable[[Message], None]) -> None:
+    """Call `handler` for each message, in this thread."""
+    check_plain(handler, "run", instead=OF_COROUTINES)
+    steps = rules.steps()
+    try:
+        answer: Exception | None = None
+        while (step := _next(steps, answer)) is not None:
+            answer = None
+            if isinstance(step, Handle):
+                try:
+                    with tracing.handling(step.message, rules.inbox.agent):
+                        call_plain(handler, step.message)
+                except Exception as error:  # the rules count it, and deliver again or park
+                    answer = error
+            else:
+                step.wait()
+    finally:
+        steps.close()
+
+
+def iterate(rules: Rules) -> Iterator[Message]:
+    """Yield each message; coming back for the next one means that it was handled."""
+    steps = rules.steps()
+    try:
+        while (step := _next(steps, None)) is not None:
+            if isinstance(step, Handle):
+                yield step.message
+            else:
+                step.wait()
+    finally:
+        steps.close()
+
+
+async def run_async(rules: Rules, handler: Callable[[Message], Awaitable[object]]) -> None:
+    """Await `handler` for each message, in the event loop."""
+    check_coroutine_function(handler, "run_async", instead="run takes plain functions")
+    async with _Thread(rules) as thread:
+        answer: Exception | None = None
+        while (step := await thread.next(answer)) is not None:
+            answer = None
+            try:
+                with tracing.handling(step.message, rules.inbox.agent):
+                    refuse_unrun(await handler(step.message), handler)
+            except Exception as error:  # the rules count it, and deliver again or park
+                answer = error
+
+
+async def iterate_async(rules: Rules) -> AsyncIterator[Message]:
+    """Yield each message; coming back for the next one means that it was handled."""
+    async with _Thread(rules) as thread:
+        while (step := await thread.next(None)) is not None:
+            yield step.message
+
+
+def _next(
+    steps: Generator[Handle | Wait, Exception | None, None], answer: Exception | None
+) -> Handle | Wait | None:
+    """Answer the last step and return the next one; None when the rules are through."""
+    try:
+        return steps.send(answer)
+    except StopIteration:
+        return None
+
+
+class _Thread:
+    """The thread in which the rules of an asynchronous loop read, write and wait.
+
+    It is one thread for the whole loop, because a connection belongs to its thread.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._steps = rules.steps()
+        self._executor: Executor | None = None
+
+    async def __aenter__(self) -> _Thread:
+        from concurrent.futures import ThreadPoolExecutor
+
+        self._executor = ThreadPoolExecutor(
+            1, thread_name_prefix="ackbus-inbox", initializer=leave_signals
+        )
+        return self
+
+    async def next(self, answer: Exception | None) -> Handle | None:
+        """Answer the last message and wait for the next; None when the rules are through."""
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, self._next_message, answer)
+
+    def _next_message(self, answer: Exception | None) -> Handle | None:
+        step = _next(self._steps, answer)
+        while step is not None and not isinstance(step, Handle):
+            step.wait()
+            step = _next(self._steps, None)
+        return step
+
+    async def __aexit__(self, *error: object) -> None:
+        import asyncio
+
+        assert self._executor is not None
+        self._rules.stop()  # a cancelled wait still blocks the thread; this ends it
+        await asyncio.get_running_loop().run_in_executor(self._executor, self._close)
+        self._executor.shutdown(wait=False)
+
+    def _close(self) -> None:
+        self._steps.close()
+        engine_of(self._rules.inbox.bus).close_thread()

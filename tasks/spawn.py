@@ -1,0 +1,383 @@
+"""Spawn: a branch, a work tree, a lease and the first message of a task. Safe to repeat.
+
+The lease comes first, then the tree, then the message: nobody is told of a tree that is not there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import suppress
+from dataclasses import dataclass, fields
+
+from ..git.branches.repositories import Place
+from ..git.repository import CommandFailed, GitFailed
+from ..git.trees.removal import Removal
+from ..git.trees.tree_list import NameTaken, occupants_of
+from ..git.trees.work_trees import NewTree, WorkTrees
+from ..git.trusted import TrustedRepositories, named_repository
+from ..schema.arguments import with_checked_arguments
+from ..schema.directory.layout import BUS_DIR_VARIABLE
+from ..schema.errors import AckbusError, LeaseLost, Refused, shown
+from ..schema.message.names import check_agent
+from .records.task import LEASE_S, PRIORITIES, NewTask, TaskTerms, lease_of
+from .records.task_table import TaskTable
+from .steps.messages import TaskExists, WrongTaskState, check_task_name
+from .steps.tasks import Tasks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..bus.bus import Bus
+    from ..bus.leases import Lease
+    from ..git.trees.tree_list import Tree
+    from ..workers.processes.stop_switch import StopSwitch
+    from .records.task import Task
+
+# The remains of a tree whose making was cut off before its task was recorded.
+#
+# Nobody has it: its maker has no lease, no task, and no process there. Whoever has the lease on
+# the name goes on with it where it fits, and else removes it; commits and files are kept first.
+
+_log = logging.getLogger("ackbus.tasks.trees")
+
+
+def clear_remains(trees: WorkTrees, new: NewTask, bus: str) -> None:
+    """Remove what another making of a task has left, unless this one can go on with it.
+
+    The caller has the lease on the task, which has no row. What is kept is told to the log.
+
+    Args:
+        trees: of the repository.
+        new: the task that is to be made.
+        bus: the directory of its bus.
+
+    Raises:
+        NameTaken: it was finished, and nothing says that it is of this bus.
+        Refused: a process works in it, or it has what can't be kept.
+        TreeBusy: a process is making it.
+    """
+    tree = trees.of(new.task)
+    if tree is None or _fits(tree, new, bus):
+        return
+    if tree.is_made and (tree.note is None or tree.note.bus != bus):
+        raise NameTaken(
+            f"task {new.task!r} has a tree already, at {tree.path}, on branch"
+            f" {shown(tree.branch)}, which this bus did not make; choose another name"
+        )
+    if pids := occupants_of(tree.path):
+        raise Refused(f"process {pids[0]} works in {tree.path}; end it, then try again")
+    branch = tree.note.branch if tree.note is not None else None
+    removed = Removal(trees).remove(new.task, branch, keeps_files=True)
+    for kept in removed.kept:
+        _log.warning("task %s: %s is kept at %s", new.task, kept.commit[:12], kept.ref)
+
+
+def _fits(tree: Tree, new: NewTask, bus: str) -> bool:
+    """Whether the making of a tree can go on as that of a new task."""
+    note = tree.note
+    if note is None:
+        return tree.branch in (None, new.branch) and tree.head in (None, new.base)
+    is_of_another = tree.is_made and note.bus not in (None, bus)
+    return (note.branch, note.base) == (new.branch, new.base) and not is_of_another
+
+
+#: The branch of a task unless told otherwise.
+BRANCH = "{worker}/{task}"
+
+#: The terms that a repetition may not change, with their names for people.
+_TERMS = {
+    "prompt": "prompt",
+    "review": "review",
+    "reviewer": "reviewer",
+    "priority": "priority",
+    "max_attempts": "attempts in all",
+    "depends_on": "dependencies",
+}
+
+#: Settings of git for new trees: globs of files to copy, a command for the shell, a branch.
+COPY_SETTING, SETUP_SETTING, BRANCH_SETTING = "ackbus.copy", "ackbus.setup", "ackbus.branch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskSpec(TaskTerms):
+    """The specification of a task, its branch and its tree: the terms of the task, and these.
+
+    Attributes:
+        folder: somewhere in the repository.
+        base: the commit that the branch begins at, by any name; None: the target.
+        target: the branch that the work is for; None: that of the main work tree.
+        branch: its branch, in which `{worker}` and `{task}` stand for the names; None: what the
+            setting `ackbus.branch` says, else `{worker}/{task}`.
+        fetches: whether the target is fetched from its remote first, and the base taken from there.
+        copies: globs of files to copy from the main work tree, besides those of `ackbus.copy`.
+        setup: what is run in a new tree: a line for the shell, or the words of a command; empty:
+            what `ackbus.setup` says, if anything.
+        has_hooks, has_submodules, has_large_files: whether the hook `post-checkout` is run,
+            submodules are initialised, and Git LFS fetches the contents of its files.
+        limit_s: how long each of checkout, hook and set-up may take, in seconds.
+        said: the terms that a task of this name, where there is one, must have; None: those that
+            are not defaults.
+    """
+
+    folder: str
+    base: str | None = None
+    target: str | None = None
+    branch: str | None = None
+    fetches: bool = False
+    copies: tuple[str, ...] = ()
+    setup: str | tuple[str, ...] = ()
+    has_hooks: bool = True
+    has_submodules: bool = False
+    has_large_files: bool = True
+    limit_s: float = 600.0
+    said: frozenset[str] | None = None
+
+    def terms_said(self) -> list[str]:
+        """Return the names of the terms that are more than defaults."""
+        terms = [each for each in fields(TaskTerms) if each.name in _TERMS]
+        if self.said is None:
+            return [each.name for each in terms if getattr(self, each.name) != each.default]
+        return [each.name for each in terms if each.name in self.said]
+
+
+@with_checked_arguments
+class Spawn:
+    """Makes tasks with their trees.
+
+    Args:
+        bus: an open bus.
+    """
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._stop: StopSwitch | None = None  # ends hook and set-up of a new tree early
+        self._tasks = Tasks(bus)
+
+    def spawn(self, spec: TaskSpec, *, agent: str, lease_s: float = LEASE_S) -> Task:
+        """Make a task, its branch and its tree, and give it to its worker under a lease.
+
+        Repeated it returns the task as it is, mends its tree, and gives the worker a lease again
+        while the task is ASSIGNED and free.
+
+        Raises:
+            TaskExists: there is a task of this name, of another worker, branch or repository, with
+                other terms.
+            WrongTaskState: it is CANCELLED or FAILED, unless it came from the queue.
+            Refused: the branch or the path is somebody else's, or the base is no commit.
+            LeaseLost: another worker has the lease of this name.
+            GitFailed: git, a hook or the set-up failed; a repetition goes on from there.
+        """
+        check_task_name(spec.task)
+        check_agent(spec.worker, "worker")
+        self._bus.agents.refuse_several(spec.worker, spec.reviewer)
+        trees = WorkTrees(named_repository(spec.folder))
+        there = self._found(spec.task)
+        if there is not None:
+            return self._again(there, spec, trees, agent, lease_s)
+        new = self._new(spec, trees)
+        trees.place.branch_ref(new.branch)
+        self._tasks.check_new(new, agent=agent)
+        lease = self._lease(spec, lease_s)
+        try:
+            clear_remains(trees, new, self._bus.layout.directory)
+            self._make(new, spec, trees, is_known=False)
+        except AckbusError:
+            with suppress(LeaseLost):
+                self._bus.leases.release(lease)
+            raise
+        with self._bus.transaction():
+            if self._found(spec.task) is None:  # else another process was as far as this
+                self._bus.leases.release(lease)
+            return self._tasks.assign(new, agent=agent, lease_s=lease_s)
+
+    def mend(self, task: Task, spec: TaskSpec | None = None) -> None:
+        """Make the tree of a task again where it is gone, with what it had.
+
+        Args:
+            task: as it is.
+            spec: how a new tree is filled.
+
+        Raises:
+            Refused: its place is somebody else's, or none of a tree of this repository.
+            NotTrusted: only its row names its repository.
+            GitFailed: git, a hook or the set-up failed; a repetition goes on from there.
+        """
+        folders = () if spec is None else (spec.folder,)
+        trusted = TrustedRepositories(self._bus.layout.directory, *folders)
+        trees = WorkTrees(trusted.place(task.repository))
+        spec = spec or TaskSpec(task=task.task, worker=task.worker, folder=task.repository)
+        _check_path(task, trees)
+        self._make(task, spec, trees, is_known=True)
+
+    def _found(self, name: str) -> Task | None:
+        return TaskTable.of(self._bus).get(name)
+
+    def _again(
+        self, there: Task, spec: TaskSpec, trees: WorkTrees, agent: str, lease_s: float
+    ) -> Task:
+        branch = self._branch(spec, trees.place) if spec.branch else there.branch
+        of_there = (there.branch, os.path.realpath(there.repository))
+        if of_there != (branch, trees.place.common_dir) or (
+            there.worker != spec.worker and not there.from_queue
+        ):
+            raise TaskExists(
+                f"task {there.task!r} exists: {there.worker} has it on branch {there.branch} of"
+                f" {there.repository}; choose another name"
+            )
+        if not spec.from_queue:  # a job says what its task is; the worker's own settings don't
+            _refuse_ended(there)
+            _refuse_other_terms(there, spec, trees.place)
+        if there.is_live and not there.unproven:
+            self.mend(there, spec)
+        if there.worker != spec.worker:
+            return there
+        names = NewTask.__dataclass_fields__.keys() - {"in_reply_to"}
+        same = NewTask(**{name: getattr(there, name) for name in names})
+        return self._tasks.assign(same, agent=agent, lease_s=lease_s)
+
+    def _new(self, spec: TaskSpec, trees: WorkTrees) -> NewTask:
+        place = trees.place
+        target = spec.target or place.default_branch()
+        if target is None:
+            raise Refused(
+                f"{place.main} is on no branch; name the branch that the work is for with --into"
+            )
+        base_ref = spec.base or (self._fetched(place, target) if spec.fetches else target)
+        base = None
+        if base_ref == target and (base := place.git.commit(f"refs/heads/{target}")) is None:
+            place.commit("HEAD")  # which says it where there is no commit at all
+        terms = {each.name: getattr(spec, each.name) for each in fields(TaskTerms)}
+        return NewTask(
+            **terms,
+            branch=self._branch(spec, place),
+            path=trees.path_of(spec.task),
+            repository=place.common_dir,
+            base_ref=base_ref,
+            base=base or place.commit(base_ref),
+            target=target,
+        )
+
+    def _branch(self, spec: TaskSpec, place: Place) -> str:
+        template = spec.branch or place.text(BRANCH_SETTING) or BRANCH
+        return template.replace("{worker}", spec.worker).replace("{task}", spec.task)
+
+    def _fetched(self, place: Place, target: str) -> str:
+        """Fetch the target, and return the name by which its remote has it."""
+        remote = place.text(f"branch.{target}.remote") or "origin"
+        try:
+            place.outward.run("fetch", "--quiet", remote, f"refs/heads/{target}", limit_s=300.0)
+        except CommandFailed as error:
+            raise GitFailed(f"{target} can't be fetched from {remote}: {error.reason}") from error
+        return f"refs/remotes/{remote}/{target}"
+
+    def _lease(self, spec: TaskSpec, lease_s: float) -> Lease:
+        """Return the lease of a new task: also one that the worker has of a spawn before."""
+        name = lease_of(spec.task)
+        with self._bus.transaction():
+            lease = self._bus.leases.acquire(name, spec.worker, lease_s=lease_s)
+            held = lease or self._bus.leases.get(name)
+        if held is None or held.holder != spec.worker:
+            whose = held.holder if held else "another agent"
+            raise LeaseLost(f"task {spec.task!r} is being made by {whose}; choose another name")
+        return held if lease else self._bus.leases.renew(held, lease_s=lease_s)
+
+    def _make(
+        self, task: Task | NewTask, spec: TaskSpec, trees: WorkTrees, *, is_known: bool
+    ) -> None:
+        trees.make(
+            NewTree(
+                task.task,
+                task.branch,
+                task.base,
+                path=task.path,
+                is_known=is_known,
+                copies=(*trees.place.texts(COPY_SETTING), *spec.copies),
+                setup=spec.setup or trees.place.text(SETUP_SETTING) or (),
+                environment=self._environment(task),
+                has_hooks=spec.has_hooks,
+                has_submodules=spec.has_submodules,
+                has_large_files=spec.has_large_files,
+                limit_s=spec.limit_s,
+                bus=self._bus.layout.directory,
+                stop=self._stop,
+            )
+        )
+
+    def _environment(self, task: Task | NewTask) -> dict[str, str]:
+        """Return the variables by which programs in the tree know their bus and their task."""
+        return {
+            BUS_DIR_VARIABLE: self._bus.layout.directory,
+            "BUS_AGENT": task.worker,
+            "BUS_TASK": task.task,
+            "BUS_TASK_BRANCH": task.branch,
+            "BUS_TASK_BASE": task.base,
+            "BUS_TASK_TARGET": task.target,
+        }
+
+
+def _refuse_ended(there: Task) -> None:
+    """Refuse to make a task again that has ended without landing: its name stays taken.
+
+    Raises:
+        WrongTaskState: it is CANCELLED or FAILED.
+    """
+    if there.is_live or there.state == "COMPLETED":
+        return
+    tree = "" if there.cleaned_at_ms else f", and 'bus task clean {there.task}' removes its tree"
+    raise WrongTaskState(
+        there.task,
+        there.state,
+        f"task {there.task!r} is {there.state}, which is final; choose another name{tree}",
+    )
+
+
+def _refuse_other_terms(there: Task, spec: TaskSpec, place: Place) -> None:
+    """Refuse what a repetition says otherwise than the task was made.
+
+    Raises:
+        TaskExists: a term, the target or the base differs.
+    """
+    differing = {
+        _TERMS[name]: (_readable(name, there), _readable(name, spec))
+        for name in spec.terms_said()
+        if getattr(there, name) != getattr(spec, name)
+    }
+    if spec.target not in (None, there.target):
+        differing["target"] = (there.target, spec.target or "")
+    if spec.base not in (None, there.base_ref) and place.commit(spec.base or "") != there.base:
+        differing["base"] = (there.base_ref, spec.base or "")
+    if differing:
+        what = "; ".join(
+            f"its {name} is {now}, not {asked}" for name, (now, asked) in differing.items()
+        )
+        raise TaskExists(
+            f"task {there.task!r} exists: {what}; leave that out, or choose another name"
+        )
+
+
+def _readable(name: str, terms: Task | TaskSpec) -> str:
+    """Return a term for people."""
+    value = getattr(terms, name)
+    if name == "priority":
+        return PRIORITIES[value] if value in range(3) else str(value)
+    if isinstance(value, tuple):
+        return ", ".join(value) or "none"
+    return "none" if value is None else shown(value)
+
+
+def _check_path(task: Task, trees: WorkTrees) -> None:
+    """Refuse a path that git does not know as the tree's, and that no tree would be made at."""
+    tree = trees.of(task.task)
+    known = trees.path_of(task.task) if tree is None else tree.path
+    if os.path.realpath(task.path) != os.path.realpath(known):
+        raise Refused(
+            f"the tree of task {task.task!r} belongs at {known}, and not at {shown(task.path)}, as"
+            " its row says; 'bus task cancel' ends it"
+        )
+
+
+def stoppable_spawn(bus: Bus, stop: StopSwitch) -> Spawn:
+    """Return a `Spawn` whose hook and set-up end with `ProgramStopped` once a switch is thrown."""
+    spawn = Spawn(bus)
+    spawn._stop = stop
+    return spawn

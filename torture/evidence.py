@@ -1,0 +1,227 @@
+"""The evidence of a torture run: the log and the histories, read once; and verdicts on them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from dataclasses import dataclass, field
+from heapq import merge
+from itertools import accumulate
+from typing import NamedTuple
+
+from .history import SIZES, agents_in, read_acts, text_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from ..bus.bus import Bus
+    from ..schema.message.message import Message
+    from .history import Act
+
+# A verdict: a claim, the number of checks, and the failures.
+
+#: How many failures of a proof are told; the others are counted.
+MAX_TOLD = 10
+
+
+@dataclass(slots=True)
+class Verdict:
+    """The outcome of one proof.
+
+    Attributes:
+        name: its subject, in a word or two.
+        claim: the claim.
+        checked: the number of checks.
+        failed: the number of failed checks.
+        failures: the first failures, in words.
+    """
+
+    name: str
+    claim: str
+    checked: int = 0
+    failed: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def holds(self) -> bool:
+        """Whether no check failed."""
+        return not self.failed
+
+    def fail(self, text: str) -> None:
+        """Note a failed check."""
+        self.failed += 1
+        if len(self.failures) < MAX_TOLD:
+            self.failures.append(text)
+
+    def expect(self, true: bool, text: str) -> None:
+        """Count one check, and note the text as a failure if the condition is false."""
+        self.checked += 1
+        if not true:
+            self.fail(text)
+
+
+class Entry(NamedTuple):
+    """The fields of a message that proofs need.
+
+    Attributes:
+        seq, id, from_agent, to_agent, type, in_reply_to: as in the message.
+        size: how long its text is; None where it has none, or another than its id says.
+        token: the token of the lease or claim under which it was written, or None.
+        lease: the name of the lease, or None.
+    """
+
+    seq: int
+    id: str
+    from_agent: str
+    to_agent: str | None
+    type: str
+    in_reply_to: str | None
+    size: int | None
+    token: int | None
+    lease: str | None
+
+
+@dataclass(slots=True)
+class Log:
+    """The log, as the proofs see it.
+
+    Attributes:
+        entries: the messages, in the order in which the log gives them.
+        by_id: the same by id; of several with one id the last.
+        doubled: the ids that more than one message has.
+    """
+
+    entries: list[Entry] = field(default_factory=list)
+    by_id: dict[str, Entry] = field(default_factory=dict)
+    doubled: list[str] = field(default_factory=list)
+    _direct: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    _broadcasts: list[Entry] = field(default_factory=list)
+
+    def add(self, entry: Entry) -> None:
+        """Note the next message."""
+        if entry.id in self.by_id:
+            self.doubled.append(entry.id)
+        self.entries.append(entry)
+        self.by_id[entry.id] = entry
+        if entry.to_agent is None:
+            self._broadcasts.append(entry)
+        else:
+            self._direct[entry.to_agent].append(entry.seq)
+
+    def of_types(self, *types: str) -> Iterator[Entry]:
+        """Yield the messages of some types, in order."""
+        return (entry for entry in self.entries if entry.type in types)
+
+    def mail_of(self, agent: str) -> list[int]:
+        """Return the seqs of all messages to an agent, and of others' broadcasts, in order."""
+        broadcasts = (each.seq for each in self._broadcasts if each.from_agent != agent)
+        return list(merge(self._direct.get(agent, ()), broadcasts))
+
+
+class Evidence:
+    """All evidence of a run: the log and the histories.
+
+    Args:
+        bus: the bus, which no other process uses any more.
+        histories: the folder of the histories.
+        messages: the whole log.
+        clock_step_ns: by how much the machine's clock was put forward or back meanwhile.
+
+    Attributes:
+        bus, clock_step_ns: these.
+        log: the messages.
+        agents: the agents that have a history.
+    """
+
+    def __init__(
+        self, bus: Bus, histories: str, messages: Iterable[Message], clock_step_ns: int = 0
+    ) -> None:
+        self.bus = bus
+        self.clock_step_ns = clock_step_ns
+        self.log = Log()
+        self._histories = histories
+        self.agents = agents_in(histories)
+        for message in messages:
+            self.log.add(_entry(message))
+
+    def acts(self, *kinds: str) -> Iterator[Act]:
+        """Yield the acts of some kinds, agent after agent; of all kinds when none is named."""
+        for agent in self.agents:
+            yield from self.acts_of(agent, *kinds)
+
+    def acts_of(self, agent: str, *kinds: str) -> Iterator[Act]:
+        """Yield one agent's acts in the order in which they began."""
+        return read_acts(self._histories, agent, kinds)
+
+
+def _entry(message: Message) -> Entry:
+    size = token = lease = None
+    payload = None if message.payload_error is not None else message.payload
+    if isinstance(payload, str) and len(payload) in SIZES:
+        size = len(payload) if payload == text_of(message.id, len(payload)) else None
+    elif isinstance(payload, dict):
+        token, lease = payload.get("token"), payload.get("lease")
+    return Entry(
+        message.seq,
+        message.id,
+        message.from_agent,
+        message.to_agent,
+        message.type,
+        message.in_reply_to,
+        size,
+        token,
+        lease,
+    )
+
+
+# Order in time: an act that began after another was over must have the higher numbers.
+
+
+class Numbered(NamedTuple):
+    """An act that gave out numbers.
+
+    Attributes:
+        began_ns, ended_ns: the times before it began, and after it returned.
+        low, high: the lowest and the highest of its numbers.
+        who: its agent, for people.
+    """
+
+    began_ns: int
+    ended_ns: int
+    low: int
+    high: int
+    who: str
+
+
+def out_of_order(acts: Iterable[Numbered]) -> Iterator[tuple[Numbered, Numbered]]:
+    """Yield pairs of which the first ended before the second began, without lower numbers."""
+    acts = list(acts)
+    over = sorted(acts, key=lambda act: act.ended_ns)
+    next_over = 0
+    highest: Numbered | None = None
+    for act in sorted(acts):
+        while over[next_over].ended_ns < act.began_ns:
+            if highest is None or over[next_over].high > highest.high:
+                highest = over[next_over]
+            next_over += 1
+        if highest is not None and highest.high >= act.low:
+            yield highest, act
+
+
+class Known:
+    """The highest number that any process knew, at any moment.
+
+    Args:
+        acts: the acts that gave out numbers.
+    """
+
+    def __init__(self, acts: Iterable[Numbered]) -> None:
+        over = sorted((act.ended_ns, act.high) for act in acts)
+        self._ended_ns = [ended_ns for ended_ns, _ in over]
+        self._highest = list(accumulate((high for _, high in over), max))
+
+    def at(self, moment_ns: int) -> int:
+        """Return the highest number that a process knew before a moment; 0 for none."""
+        count = bisect_left(self._ended_ns, moment_ns)
+        return self._highest[count - 1] if count else 0

@@ -1,0 +1,256 @@
+"""Holdings: the times in which a holder was sure of its grant. No two may overlap for one thing.
+
+A holder is sure from the moment that it learns of its grant, until the requested time would be over
+if it had begun with the request, or until the holder is about to release the thing. All processes
+of a machine share the clock of these records.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from ..subscribers.jobs.jobs import ENDED_BADLY
+from ..subscribers.queues.queue import Queue
+from ..subscribers.views import list_jobs
+from .evidence import Numbered, Verdict, out_of_order
+from .history import JOB, JOB_DONE, JOB_FAILED, QUEUE, TURN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..subscribers.jobs.jobs import Job
+    from .evidence import Entry, Evidence
+    from .history import Act
+
+#: How much earlier a lease may end than its holder expects, in nanoseconds: the bus counts in
+#: whole milliseconds, and the system slows and speeds up the clock that it reads.
+SLACK_NS = 5_000_000
+
+
+@dataclass(slots=True)
+class Holding:
+    """One grant.
+
+    Attributes:
+        thing: the granted thing.
+        token: its token.
+        who: its holder, for people.
+        asked_ns, from_ns: the times of the request, and of its result.
+        until_ns: the time until which the holder was sure of it.
+    """
+
+    thing: object
+    token: int
+    who: str
+    asked_ns: int
+    from_ns: int
+    until_ns: int
+
+
+class Holdings:
+    """All grants of one kind, by token.
+
+    Args:
+        clock_step_ns: by how much the machine's clock was put forward or back meanwhile. Leases
+            go by it, and histories don't: that much can't be judged.
+    """
+
+    def __init__(self, clock_step_ns: int) -> None:
+        self._slack_ns = SLACK_NS + clock_step_ns
+        self._by_token: dict[int, Holding] = {}
+        self._doubled: list[str] = []
+
+    def grant(self, act: Act, thing: object, token: int) -> None:
+        """Note the grant that an act returned."""
+        assert act.ended_ns is not None
+        who = f"life {act.life} of {act.agent}"
+        until_ns = act.began_ns + _duration_ns(act)
+        if token in self._by_token:
+            self._doubled.append(
+                f"token {token} was given to {self._by_token[token].who} and to {who}"
+            )
+        self._by_token[token] = Holding(thing, token, who, act.began_ns, act.ended_ns, until_ns)
+
+    def renew(self, act: Act) -> None:
+        """Note an extension by its holder."""
+        holding = self._by_token.get(act.what["token"])
+        if holding is not None:
+            holding.until_ns = max(holding.until_ns, act.began_ns + _duration_ns(act))
+
+    def give_back(self, act: Act) -> None:
+        """Note that a holder was about to release its grant."""
+        holding = self._by_token.get(act.what["token"])
+        if holding is not None:
+            holding.until_ns = min(holding.until_ns, act.began_ns)
+
+    def judge(self, verdict: Verdict) -> None:
+        """Report overlapping holdings, and tokens that did not grow."""
+        for text in self._doubled:
+            verdict.fail(text)
+        last: dict[object, Holding] = {}
+        for holding in sorted(self._by_token.values(), key=lambda holding: holding.from_ns):
+            before = last.get(holding.thing)
+            if before is not None:
+                self._judge_pair(before, holding, verdict)
+            verdict.checked += 1
+            if before is None or holding.until_ns > before.until_ns:
+                last[holding.thing] = holding
+        numbered = (
+            Numbered(holding.asked_ns, holding.from_ns, holding.token, holding.token, holding.who)
+            for holding in self._by_token.values()
+        )
+        for earlier, later in out_of_order(numbered):
+            verdict.fail(
+                f"{later.who} was given token {later.low} after {earlier.who} had been given"
+                f" {earlier.high}"
+            )
+
+    def _judge_pair(self, before: Holding, after: Holding, verdict: Verdict) -> None:
+        both_ns = min(before.until_ns, after.until_ns) - after.from_ns
+        if both_ns > self._slack_ns:
+            verdict.fail(
+                f"{before.who} (token {before.token}) and {after.who} (token {after.token}) held"
+                f" {after.thing} at once, for {both_ns / 1e9:.3f} s"
+            )
+
+
+def _duration_ns(act: Act) -> int:
+    lease_s: float = act.what["lease_s"]
+    return round(lease_s * 1_000_000_000)
+
+
+# Proof: a job has one holder at a time, one end, and one answer.
+
+
+def prove_claims(evidence: Evidence) -> Verdict:
+    """Check that the claims of each job do not overlap."""
+    verdict = Verdict("claims", "no job had two workers at once, and the tokens of its claims grew")
+    holdings = Holdings(evidence.clock_step_ns)
+    for act in evidence.acts("claim", "renew claim", "complete", "fail"):
+        if act.kind == "claim":
+            for seq, token in act.told["claims"] if act.told is not None else ():
+                holdings.grant(act, f"job {seq}", token)
+        elif act.kind == "renew claim":
+            if act.told is not None and "lost" not in act.told:
+                holdings.renew(act)
+        else:
+            holdings.give_back(act)
+    holdings.judge(verdict)
+    return verdict
+
+
+def prove_jobs(evidence: Evidence) -> Verdict:
+    """Compare every job with its answers in the log and its state in the queue."""
+    verdict = Verdict(
+        "jobs",
+        "every job came to one end, with one answer, in one transaction, by the worker that held"
+        " it; a late worker changed nothing",
+    )
+    wanted = {entry.seq: entry for entry in evidence.log.of_types(JOB)}
+    queue = Queue.open(evidence.bus, QUEUE)
+    found = {job.seq: job for job in list_jobs(queue, (), limit=len(wanted) + 1)}
+    answers: dict[str, list[Entry]] = {}
+    for answer in evidence.log.of_types(JOB_DONE, JOB_FAILED):
+        answers.setdefault(answer.in_reply_to or "", []).append(answer)
+    for seq in sorted(found.keys() - wanted.keys()):
+        verdict.fail(f"message {seq} is in the queue, and is no job")
+    for seq, entry in wanted.items():
+        verdict.checked += 1
+        for failure in _of_job(entry, found.get(seq), answers.get(entry.id, [])):
+            verdict.fail(failure)
+    _judge_ends(evidence, answers, wanted, verdict)
+    return verdict
+
+
+def _of_job(entry: Entry, job: Job | None, answers: list[Entry]) -> list[str]:
+    """Return the errors in the end of a job."""
+    if job is None:
+        return [f"job {entry.seq} is not in the queue"]
+    if len(answers) != 1:
+        return [f"job {entry.seq} is {job.state}, and has {len(answers)} answers"]
+    ends = ("succeeded",) if answers[0].type == JOB_DONE else ENDED_BADLY
+    if job.state not in ends:
+        return [f"job {entry.seq} is {job.state}, and was answered with {answers[0].type}"]
+    return []
+
+
+def _judge_ends(
+    evidence: Evidence, answers: dict[str, list[Entry]], jobs: dict[int, Entry], verdict: Verdict
+) -> None:
+    """Compare the histories of workers about the ends of their claims with the answers."""
+    meant: set[tuple[int, int]] = set()
+    for act in evidence.acts("complete", "fail"):
+        verdict.checked += 1
+        seq, token = act.what["seq"], act.what["token"]
+        who = f"life {act.life} of {act.agent}"
+        job = jobs.get(seq)
+        own = [a for a in answers.get(job.id, ()) if a.token == token] if job is not None else []
+        if act.told is None:
+            meant.add((seq, token))
+        elif "lost" in act.told:
+            if own:
+                verdict.fail(f"{who} was told that its claim of job {seq} is lost, and answered it")
+        else:
+            meant.add((seq, token))
+            if [answer.seq for answer in own] != act.told["answers"]:
+                verdict.fail(
+                    f"{who} was told that job {seq} is answered by {act.told['answers']}, and it"
+                    f" is by {[answer.seq for answer in own]}"
+                )
+    for job in jobs.values():
+        for answer in answers.get(job.id, ()):
+            if (job.seq, answer.token) not in meant:
+                verdict.fail(f"no worker ended job {job.seq} as message {answer.seq} says")
+
+
+# Proof: a lease has one holder at a time, and one that is late writes nothing.
+
+
+def prove_leases(evidence: Evidence) -> Verdict:
+    """Check that holdings of a lease do not overlap, and that late holders wrote nothing."""
+    verdict = Verdict(
+        "leases",
+        "no lease had two holders at once, tokens grew, and nothing was written under a token"
+        " after a later one had come",
+    )
+    holdings = Holdings(evidence.clock_step_ns)
+    told: Counter[int] = Counter()
+    tried: Counter[int] = Counter()
+    for act in evidence.acts("acquire", "renew", "release", "write"):
+        was_done = act.told is not None and "lost" not in act.told
+        if act.kind == "acquire":
+            if act.told is not None and act.told["token"] is not None:
+                holdings.grant(act, f"lease {act.what['lease']!r}", act.told["token"])
+        elif act.kind == "renew" and was_done:
+            holdings.renew(act)
+        elif act.kind == "release":
+            holdings.give_back(act)
+        elif act.kind == "write":
+            told[act.what["token"]] += was_done
+            tried[act.what["token"]] += was_done or act.told is None
+    holdings.judge(verdict)
+    _judge_turns(evidence, told, tried, verdict)
+    return verdict
+
+
+def _judge_turns(
+    evidence: Evidence, told: Counter[int], tried: Counter[int], verdict: Verdict
+) -> None:
+    stored: Counter[int] = Counter()
+    newest: dict[str | None, int] = {}
+    for entry in evidence.log.of_types(TURN):
+        token = entry.token or 0
+        stored[token] += 1
+        before = newest.get(entry.lease, 0)
+        verdict.expect(
+            token >= before,
+            f"message {entry.seq} was written under token {token} of lease {entry.lease!r}, after"
+            f" one with token {before}",
+        )
+        newest[entry.lease] = max(before, token)
+    for token in sorted(tried.keys() | stored.keys()):
+        verdict.expect(
+            told[token] <= stored[token] <= tried[token],
+            f"under token {token}, {stored[token]} messages are in the log, {told[token]} were"
+            f" acknowledged, and {tried[token]} may have been stored",
+        )

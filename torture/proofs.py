@@ -1,0 +1,497 @@
+"""The proofs: messages, inboxes, files, export and resources, one after the other."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import NamedTuple
+
+from ..doctor.checks.bus import checks_of_bus
+from ..doctor.checks.directory import checks_of_file
+from ..export.jsonl.exporter import Exporter
+from ..export.jsonl.replaced_file import exported_files
+from ..schema.errors import AckbusError
+from ..schema.findings import examine
+from ..schema.queries import file_of
+from ..subscribers.inboxes.inbox import Inbox
+from .evidence import Evidence, Known, Numbered, Verdict, out_of_order
+from .history import ANSWER, ASK, PUBLISHER, READER
+from .holdings import prove_claims, prove_jobs, prove_leases
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import Any
+
+    from ..bus.bus import Bus
+    from ..schema.message.message import Message
+    from .evidence import Entry
+    from .history import Act, Place
+    from .run import Measures
+
+# Proof: every published message is in the log once, unaltered, and in order.
+
+
+def prove_publishing(evidence: Evidence) -> Verdict:
+    """Compare every publish with the log, and the log with every publish."""
+    verdict = Verdict(
+        "publishing",
+        "every acknowledged message is in the log once, as it was sent; of what was cut off, all"
+        " of a batch or none",
+    )
+    unexplained = {
+        entry.id for entry in evidence.log.entries if entry.from_agent.startswith(PUBLISHER)
+    }
+    for id in evidence.log.doubled:
+        verdict.fail(f"message {id} is in the log more than once")
+    for act in evidence.acts("publish"):
+        _check(act, evidence, verdict)
+        unexplained.difference_update(line[0] for line in act.what["messages"])
+    for id in sorted(unexplained):
+        verdict.fail(f"message {id} is in the log, but was never published")
+    return verdict
+
+
+def _check(act: Act, evidence: Evidence, verdict: Verdict) -> None:
+    lines = act.what["messages"]
+    entries = [evidence.log.by_id.get(line[0]) for line in lines]
+    who = f"life {act.life} of {act.agent}"
+    for number, (line, entry) in enumerate(zip(lines, entries, strict=True)):
+        verdict.checked += 1
+        if entry is not None and not _is_as_sent(entry, act.agent, line):
+            verdict.fail(f"message {line[0]} is in the log as {entry}, and was sent as {line}")
+        if act.told is None:
+            continue
+        seq = act.told["seqs"][number]
+        if entry is None:
+            verdict.fail(f"{who} was told that {line[0]} is message {seq}, and it is not there")
+        elif entry.seq != seq:
+            verdict.fail(f"{who} was told that {line[0]} is message {seq}, and it is {entry.seq}")
+    stored = sum(entry is not None for entry in entries)
+    if act.told is None and stored not in (0, len(lines)):
+        verdict.fail(f"{who} was cut off in a batch, and {stored} of {len(lines)} were stored")
+
+
+def _is_as_sent(entry: Entry, agent: str, line: list[Any]) -> bool:
+    id, type, to, size, parent = line
+    found = (entry.id, entry.type, entry.to_agent, entry.size, entry.in_reply_to)
+    return found == (id, type, to, size, parent) and entry.from_agent == agent
+
+
+def prove_order(evidence: Evidence) -> Verdict:
+    """Check that numbers grow: in the log, and with the time of the publishers."""
+    verdict = Verdict(
+        "order",
+        "the log is in order of seq; what was published after another publish had returned comes"
+        " after it",
+    )
+    before = 0
+    for entry in evidence.log.entries:
+        verdict.expect(entry.seq > before, f"message {entry.seq} stands behind message {before}")
+        before = entry.seq
+    for earlier, later in out_of_order(numbered(evidence)):
+        verdict.fail(
+            f"{later.who} was given message {later.low} after {earlier.who} had been given"
+            f" {earlier.high}"
+        )
+    return verdict
+
+
+def numbered(evidence: Evidence) -> list[Numbered]:
+    """Return the publishes that stored something: repeats of an earlier life's are left out."""
+    seen: set[str] = set()
+    found = []
+    for act in evidence.acts("publish"):
+        ids = [line[0] for line in act.what["messages"]]
+        if act.told is not None and act.ended_ns is not None and ids[0] not in seen:
+            seqs = act.told["seqs"]
+            who = f"life {act.life} of {act.agent}"
+            found.append(Numbered(act.began_ns, act.ended_ns, min(seqs), max(seqs), who))
+        elif act.told is None:
+            seen.update(ids)
+    return found
+
+
+# Proof: every inbox was delivered in order, with nothing skipped.
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """The mail of one agent.
+
+    Attributes:
+        seqs: its seqs, in order.
+        archived: the archived broadcasts. They need not come to an agent that never
+            acknowledged anything: a new agent begins with the messages still in the file.
+    """
+
+    seqs: list[int]
+    archived: frozenset[int]
+
+    def missing(self, cursor: int, seqs: list[int], limit: int) -> int:
+        """Return the first message that a poll should have brought and did not; 0 for none.
+
+        Args:
+            cursor: the agent's cursor.
+            seqs: the result of the poll.
+            limit: the limit of the poll.
+        """
+        optional = frozenset() if cursor else self.archived
+        brought = iter(seqs)
+        wanted = next(brought, None)
+        for place in range(bisect_right(self.seqs, cursor), len(self.seqs)):
+            seq = self.seqs[place]
+            if seq == wanted:
+                wanted = next(brought, None)
+            elif seq not in optional:
+                return seq if wanted is not None or len(seqs) < limit else 0
+        return 0
+
+    def has(self, cursor: int, seqs: list[int]) -> bool:
+        """Whether all that a poll brought is mail after the cursor, in order."""
+        span = self.seqs[bisect_right(self.seqs, cursor) : bisect_right(self.seqs, _last(seqs))]
+        rest = iter(span)
+        return all(seq in rest for seq in seqs)
+
+
+def prove_inboxes(evidence: Evidence) -> Verdict:
+    """Follow each agent's cursor through its histories."""
+    verdict = Verdict(
+        "inboxes",
+        "each poll brought what follows the acknowledged, in order, with nothing left out that had"
+        " been published; no cursor moved by itself, and every reader had all of its mail",
+    )
+    known = Known(numbered(evidence))
+    archived = _archived_broadcasts(evidence)
+    for agent in evidence.agents:
+        acts = list(evidence.acts_of(agent, "poll", "ack"))
+        if acts:
+            mail = Mail(evidence.log.mail_of(agent), archived)
+            _follow(agent, acts, mail, known, evidence, verdict)
+    return verdict
+
+
+def _archived_broadcasts(evidence: Evidence) -> frozenset[int]:
+    """Return the broadcasts that have left the file."""
+    upto = evidence.bus.archive.upto()
+    return frozenset(
+        entry.seq for entry in evidence.log.entries if entry.to_agent is None and entry.seq <= upto
+    )
+
+
+def _follow(
+    agent: str, acts: list[Act], mail: Mail, known: Known, evidence: Evidence, verdict: Verdict
+) -> None:
+    cursors = {0}  # where the cursor may be: after an acknowledgement that was cut off, in two
+    for act in acts:
+        if act.kind == "poll" and act.told is not None:
+            cursors = _after_poll(act, mail, cursors, known, verdict)
+        elif act.kind == "ack":
+            seq = act.what["seq"]
+            if act.told is None:
+                cursors = cursors | {seq}
+                continue
+            cursors = {seq}
+            cursor = act.told["cursor"]
+            verdict.expect(cursor == seq, f"{_who(act)} acknowledged {seq}, and is at {cursor}")
+    position = Inbox(evidence.bus, agent).position
+    verdict.expect(
+        position in cursors, f"{agent} is at {position}, and acknowledged {_either(cursors)}"
+    )
+    if agent.startswith(READER) and position < _last(mail.seqs):
+        verdict.fail(f"{agent} ended at {position}, and has mail up to {_last(mail.seqs)}")
+
+
+def _after_poll(
+    act: Act, mail: Mail, cursors: set[int], known: Known, verdict: Verdict
+) -> set[int]:
+    """Check the result of a poll, and return the cursors that explain it."""
+    assert act.told is not None
+    seqs, limit = act.told["seqs"], act.what["limit"]
+    visible = max(_last(seqs), known.at(act.began_ns))
+    missing = {cursor: mail.missing(cursor, seqs, limit) for cursor in cursors}
+    possible = {
+        cursor
+        for cursor in cursors
+        if not 0 < missing[cursor] <= visible and mail.has(cursor, seqs)
+    }
+    verdict.checked += 1
+    if not possible:
+        lacking = min(missing.values())
+        verdict.fail(
+            f"{_who(act)} had acknowledged {_either(cursors)}, and was given {_few(seqs)}"
+            + (f" without {lacking}" if lacking else "")
+        )
+    return possible or cursors
+
+
+def _last(seqs: list[int]) -> int:
+    return seqs[-1] if seqs else 0
+
+
+def _who(act: Act) -> str:
+    return f"life {act.life} of {act.agent}"
+
+
+def _either(cursors: set[int]) -> str:
+    return " or ".join(map(str, sorted(cursors)))
+
+
+def _few(seqs: list[int]) -> str:
+    return ", ".join(map(str, seqs[:5])) + (" …" if len(seqs) > 5 else "") if seqs else "nothing"
+
+
+def prove_answers(evidence: Evidence) -> Verdict:
+    """Check that an acknowledgement and its answer were stored together."""
+    verdict = Verdict("answers", "every question has one answer, from the agent that was asked")
+    answers: dict[str, list[str]] = {}
+    for entry in evidence.log.of_types(ANSWER):
+        answers.setdefault(entry.in_reply_to or "", []).append(entry.from_agent)
+    for entry in evidence.log.of_types(ASK):
+        found = answers.pop(entry.id, [])
+        verdict.expect(
+            found == [entry.to_agent],
+            f"question {entry.id} to {entry.to_agent} has {len(found)} answers, not one",
+        )
+    for id in answers:
+        verdict.fail(f"there is an answer to {id}, which is no question")
+    return verdict
+
+
+# Proof: the file is undamaged, and every blob and segment is there and whole.
+
+
+def prove_files(bus: Bus) -> Verdict:
+    """Examine everything, as `bus doctor --full` does."""
+    verdict = Verdict(
+        "files",
+        "SQLite finds no damage; every number has its message; every blob and archive segment is"
+        " there, and whole",
+    )
+    checks = {**checks_of_file(file_of(bus), full=True), **checks_of_bus(bus, full=True)}
+    for finding in examine(checks):
+        verdict.expect(finding.state != "bad", f"{finding.check}: {finding.text}")
+    # The doctor only warns of these: another program may leave numbers out. None did here.
+    gaps = bus.log.gaps()
+    verdict.expect(not gaps, f"numbers without a message: {gaps}")
+    return verdict
+
+
+# Proof: `bus.jsonl` is, byte for byte, what a rebuild from nothing writes.
+
+
+def prove_export(bus: Bus, aside: str) -> Verdict:
+    """Put the exported files aside, rebuild them, and compare.
+
+    Args:
+        bus: the bus.
+        aside: the folder where they stay if they are not the same; it must not be there.
+    """
+    verdict = Verdict(
+        "export", "bus.jsonl and its parts are, byte for byte, what a rebuild from nothing writes"
+    )
+    before = _names(bus)
+    os.mkdir(aside)
+    for name in before:
+        os.rename(os.path.join(bus.layout.directory, name), os.path.join(aside, name))
+    try:
+        Exporter(bus).export_once()
+    except AckbusError as error:
+        verdict.fail(f"the rebuild failed: {error}")
+        return verdict
+    after = _names(bus)
+    if before != after:
+        verdict.fail(f"the exporter wrote {', '.join(before)}; a rebuild writes {', '.join(after)}")
+    for name in sorted({*before} & {*after}):
+        verdict.checked += 1
+        number = _first_difference(
+            os.path.join(aside, name), os.path.join(bus.layout.directory, name)
+        )
+        if number is not None:
+            verdict.fail(f"line {number} of {name} is not that of a rebuild; compare it in {aside}")
+    return verdict
+
+
+def _names(bus: Bus) -> list[str]:
+    """Return the names of the exported files, and of their index."""
+    names = [os.path.basename(path) for path in exported_files(bus.layout.jsonl)]
+    index = "bus.index.json"
+    return [*names, *([index] if os.path.exists(os.path.join(bus.layout.directory, index)) else [])]
+
+
+def _first_difference(one: str, other: str) -> int | None:
+    """Return the number of the first line that differs, or None."""
+    with open(one, "rb") as lines, open(other, "rb") as wanted:
+        for number, pair in enumerate(zip_longest(lines, wanted), 1):
+            if pair[0] != pair[1]:
+                return number
+    return None
+
+
+# Proof: nothing grows without a bound.
+
+_MIB = 1024 * 1024
+
+#: How long the write-ahead log may become, in bytes. From 125 MiB on SQLite brings it into the file
+#: inside a commit, where all who should have done so earlier were killed; a suspended reader, or a
+#: disk that can't keep up, makes it longer.
+MAX_WAL_BYTES = 256 * _MIB
+
+#: By how much a process may grow from the first to the last third of its life: resident memory in
+#: bytes, which SQLite's cache, pages of messages and the allocator fill by and by; and descriptors,
+#: since a thread that checkpoints has a few for a moment.
+MAX_GROWN_BYTES, MAX_GROWN_DESCRIPTORS = 24 * _MIB, 8
+
+
+def prove_resources(measures: Measures) -> Verdict:
+    """Judge the measurements; if no process lived for a minute, only that of the WAL."""
+    verdict = Verdict(
+        "resources",
+        f"the write-ahead log stayed below {MAX_WAL_BYTES // _MIB} MiB; no process that lived for"
+        f" a minute grew by {MAX_GROWN_BYTES // _MIB} MiB or {MAX_GROWN_DESCRIPTORS} descriptors",
+    )
+    wal_bytes, memory, descriptors = (
+        measures.max_wal_bytes,
+        measures.memory,
+        measures.descriptors,
+    )
+    verdict.expect(
+        wal_bytes < MAX_WAL_BYTES, f"the write-ahead log had {wal_bytes / _MIB:,.0f} MiB"
+    )
+    if memory is not None and descriptors is not None:
+        verdict.checked += memory.processes
+        if memory.most_grown >= MAX_GROWN_BYTES:
+            verdict.fail(f"a process grew by {memory.most_grown / _MIB:,.0f} MiB")
+        if descriptors.most_grown >= MAX_GROWN_DESCRIPTORS:
+            verdict.fail(f"a process grew by {descriptors.most_grown:,.0f} descriptors")
+    return verdict
+
+
+# Proof: no process met an unexpected error, a locked database least of all.
+
+#: The words of errors about a lock that was not granted.
+_LOCKED = ("locked", "BusBusy", "another process has held")
+
+
+class Lives(NamedTuple):
+    """The result of the proof about the agents.
+
+    Attributes:
+        verdict: whether they met errors.
+        locked: how many errors were about locks.
+        cut_off: how many acts have no outcome, since the process was killed in them.
+    """
+
+    verdict: Verdict
+    locked: int
+    cut_off: int
+
+
+def prove_agents(evidence: Evidence, fell: Sequence[str]) -> Lives:
+    """Read all histories for errors.
+
+    Args:
+        evidence: what is known of the run.
+        fell: the unexpected ends of processes.
+    """
+    verdict = Verdict("agents", "no process met an unexpected error, or ended by itself")
+    locked = cut_off = 0
+    for act in evidence.acts():
+        verdict.checked += 1
+        cut_off += act.ended_ns is None
+        if act.error is not None:
+            locked += any(word in act.error for word in _LOCKED)
+            verdict.fail(f"life {act.life} of {act.agent}, at {act.kind}: {act.error}")
+    for text in fell:
+        verdict.fail(text)
+    return Lives(verdict, locked, cut_off)
+
+
+#: How often progress is told, in messages.
+_TELL_EVERY = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The results of all proofs.
+
+    Attributes:
+        verdicts: one for each.
+        messages: how many messages the log holds.
+        locked: how many errors about locks the agents met.
+        cut_off: how many acts were cut off by a kill.
+        publish_ms: the times of all acknowledged publishes, in milliseconds, the shortest first.
+    """
+
+    verdicts: list[Verdict]
+    messages: int
+    locked: int
+    cut_off: int
+    publish_ms: list[float]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every one holds."""
+        return all(verdict.holds for verdict in self.verdicts)
+
+
+def prove(
+    bus: Bus,
+    place: Place,
+    measures: Measures,
+    fell: Sequence[str] = (),
+    progress: Callable[[int], object] = lambda done: None,
+) -> Proof:
+    """Read the log and the histories, and run all proofs.
+
+    Args:
+        bus: the bus, which no other process uses any more.
+        place: the directory of the run.
+        measures: the measurements of the run.
+        fell: the unexpected ends of processes.
+        progress: called now and then with the number of messages read.
+    """
+    evidence = Evidence(
+        bus,
+        place.histories,
+        _counted(bus.read(), progress),
+        round(measures.clock_step_ms * 1_000_000),
+    )
+    lives = prove_agents(evidence, fell)
+    verdicts = [
+        lives.verdict,
+        prove_publishing(evidence),
+        prove_order(evidence),
+        prove_inboxes(evidence),
+        prove_answers(evidence),
+        prove_leases(evidence),
+        prove_claims(evidence),
+        prove_jobs(evidence),
+        prove_export(bus, place.exported),
+        prove_files(bus),
+        prove_resources(measures),
+    ]
+    return Proof(
+        verdicts,
+        len(evidence.log.entries),
+        lives.locked,
+        lives.cut_off,
+        _publish_ms(evidence),
+    )
+
+
+def _counted(messages: Iterator[Message], progress: Callable[[int], object]) -> Iterator[Message]:
+    for number, message in enumerate(messages, 1):
+        if number % _TELL_EVERY == 0:
+            progress(number)
+        yield message
+
+
+def _publish_ms(evidence: Evidence) -> list[float]:
+    return sorted(
+        (act.ended_ns - act.began_ns) / 1_000_000
+        for act in evidence.acts("publish")
+        if act.told is not None and act.ended_ns is not None
+    )

@@ -1,4 +1,0 @@
-"""The proofs: the histories of the agents, compared with the log and the files.
-
-Nothing here publishes, acknowledges or claims.
-"""

@@ -1,0 +1,410 @@
+"""The terminals of agents' programs: which process is in one, its screen, and typing there.
+
+It is found at the moment of need, by what runs, and nothing of it is stored. An agent's heart beats
+in its MCP server, which its program has started, so the program is the nearest process above that
+reads a terminal. A server counts for one agent: whoever writes into the bus can't lead a nudge to
+another one's terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+
+from ..bus.heartbeats import Liveness
+from ..schema.children import run_child
+from ..schema.errors import Refused
+from ..schema.process_table import read_proc
+from ..schema.processes import has_run_for
+from ..subscribers.inboxes.session_names import SessionNames
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ..bus.bus import Bus
+
+# The error of an agent that was not woken.
+
+
+class NotWoken(Refused):
+    """An agent was not woken, and nothing was typed that is still there.
+
+    Attributes:
+        agent: its name.
+        reason: the reason, and the next step where there is one.
+    """
+
+    def __init__(self, agent: str, reason: str) -> None:
+        self.agent, self.reason = agent, reason
+        super().__init__(f"{agent!a} was not woken: {reason}")
+
+
+# Processes and their terminals, as the kernel tells them in /proc.
+
+_TERMINAL = re.compile(r"/dev/(pts/\d+|tty\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process at one moment.
+
+    Attributes:
+        pid: its id.
+        parent: the process that it belongs to.
+        group: its process group.
+        foreground: the group that its terminal listens to; -1 where it has none.
+        is_stopped: whether it was stopped, by Ctrl-Z or a signal.
+    """
+
+    pid: int
+    parent: int
+    group: int
+    foreground: int
+    is_stopped: bool
+
+    @property
+    def words(self) -> list[str]:
+        """Its command line."""
+        return read_proc(self.pid, "cmdline").split("\0")[:-1]
+
+    @property
+    def name(self) -> str:
+        """The name of its program, for people."""
+        return read_proc(self.pid, "comm").strip() or "a program"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment with which it began; empty where it is another user's."""
+        pairs = (entry.partition("=") for entry in read_proc(self.pid, "environ").split("\0"))
+        return {name: value for name, equals, value in pairs if equals}
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether it is a process of this user."""
+        try:
+            return os.stat(f"/proc/{self.pid}").st_uid == os.getuid()
+        except OSError:  # it has ended
+            return False
+
+    @property
+    def terminal(self) -> str | None:
+        """The path of the terminal that is its standard input, or None."""
+        path = _link(self.pid, "fd/0")
+        return path if path is not None and _TERMINAL.fullmatch(path) else None
+
+    def reads(self, terminal: str) -> bool:
+        """Whether it reads a terminal; one that hides its files, as `sudo` does, is taken to."""
+        try:
+            files = os.listdir(f"/proc/{self.pid}/fd")
+        except PermissionError:
+            return True
+        except OSError:  # it has ended
+            return False
+        return self.terminal == terminal or any(
+            _link(self.pid, f"fd/{each}") == "/dev/tty" for each in files
+        )
+
+    @property
+    def file(self) -> str | None:
+        """The path of the file that it runs, or None."""
+        return _link(self.pid, "exe")
+
+
+def process(pid: int) -> Process | None:
+    """Return a process, or None when it has ended."""
+    # The name before the fields, in parentheses, may hold anything.
+    fields = read_proc(pid, "stat").rpartition(")")[2].split()
+    if not fields or fields[0] in "ZX":
+        return None
+    parent, group, _, _, foreground = map(int, fields[1:6])
+    return Process(pid, parent, group, foreground, fields[0] in "Tt")
+
+
+def above(start: Process) -> Iterator[Process]:
+    """Yield the processes above one, the nearest first."""
+    found: Process | None = start
+    while found is not None and found.parent > 1:
+        found = process(found.parent)
+        if found is not None:
+            yield found
+
+
+def in_foreground(terminal: str, group: int) -> list[Process]:
+    """Return the processes of a group that read a terminal."""
+    ids = (int(name) for name in os.listdir("/proc") if name.isdecimal())
+    return [
+        each
+        for pid in ids
+        if (each := process(pid)) is not None and each.group == group and each.reads(terminal)
+    ]
+
+
+def _link(pid: int, name: str) -> str | None:
+    try:
+        return os.readlink(f"/proc/{pid}/{name}")
+    except OSError:  # it has ended, or is another user's
+        return None
+
+
+#: The commands that are `bus`, before their word `mcp`.
+_BUS = ("bus", "ackbus")
+
+_HERE = (Liveness.ALIVE, Liveness.WARN)
+
+#: The next step where an agent has no terminal.
+BY_COMMAND = "give a command that wakes it: bus wake AGENT -- CMD"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The program of an agent, in the foreground of its terminal.
+
+    Attributes:
+        agent: the agent.
+        process: its process.
+        terminal: the path of its terminal.
+        above: the ids of the processes above it.
+    """
+
+    agent: str
+    process: Process
+    terminal: str
+    above: frozenset[int]
+
+
+def program_of(bus: Bus, agent: str) -> Program:
+    """Return the program of an agent that takes what is typed into its terminal now.
+
+    Raises:
+        NotWoken: there is none, or something else would take it.
+    """
+    if not os.path.exists("/proc/self/stat"):
+        raise NotWoken(agent, f"only Linux says which terminal its program has; {BY_COMMAND}")
+    server = _server(bus, agent)
+    line = list(above(server))
+    mine = (each for each in line if each.terminal is not None)
+    found = next(mine, None)
+    if found is None or found.terminal is None:
+        raise NotWoken(agent, f"its program reads no terminal here; {BY_COMMAND}")
+    if not found.is_mine:  # its variables would lead root to that user's tmux
+        raise NotWoken(agent, f"{found.name} is another user's; {BY_COMMAND}")
+    if found.is_stopped or found.group != found.foreground:
+        raise NotWoken(agent, f"{found.name} is not in the foreground of its terminal")
+    pids = frozenset(each.pid for each in line)
+    for other in in_foreground(found.terminal, found.foreground):
+        if other.pid not in pids and other.file != found.file:  # some start themselves again
+            raise NotWoken(agent, f"{other.name} reads the terminal of {found.name} as well")
+    return Program(agent, found, found.terminal, pids)
+
+
+def _server(bus: Bus, agent: str) -> Process:
+    """Return the MCP server in which the heart of an agent, or of its session, beats."""
+    sessions = SessionNames.of(bus).list(agent)
+    name = next((each.name for each in sessions if each.claims_base), agent)
+    beat = bus.heartbeats.get(name)
+    if beat is None or beat.liveness not in _HERE:
+        state = "it has never beaten its heart" if beat is None else f"it is {beat.liveness.value}"
+        raise NotWoken(agent, f"{state}; start it, or {BY_COMMAND}")
+    if beat.pid is None:
+        raise NotWoken(agent, f"its process is not on this machine; {BY_COMMAND}")
+    found = process(beat.pid) if has_run_for(beat.pid, beat.age_s) else None
+    if found is None:
+        raise NotWoken(agent, f"its process has ended; start it, or {BY_COMMAND}")
+    if not found.is_mine:
+        raise NotWoken(agent, f"its process is another user's; {BY_COMMAND}")
+    for other in bus.heartbeats.list():
+        if other.pid == beat.pid and other.agent != name and other.liveness in _HERE:
+            reason = f"its heart beats in the process of {other.agent!a}"
+            raise NotWoken(agent, f"{reason}; {BY_COMMAND}")
+    pairs = zip(found.words, found.words[1:], strict=False)
+    if not any(os.path.basename(word) in _BUS and then == "mcp" for word, then in pairs):
+        raise NotWoken(agent, f"its heart does not beat in a 'bus mcp'; {BY_COMMAND}")
+    return found
+
+
+# Calls of the programs that keep terminals, tmux and screen.
+
+_PLAIN = {"LC_ALL": "C.UTF-8", "TERM": "dumb"}
+
+#: How long one may take to answer, in seconds.
+_PATIENCE_S = 5.0
+
+
+def ask(agent: str, *line: str, told: Mapping[str, str] | None = None) -> str:
+    """Run a command of tmux or screen, and return its output.
+
+    Args:
+        agent: the agent that is being woken.
+        line: the command line.
+        told: further environment variables.
+
+    Raises:
+        NotWoken: it failed.
+    """
+    try:
+        done = run_child(
+            line,
+            limit_s=_PATIENCE_S,
+            env={"PATH": os.environ.get("PATH", os.defpath), **_PLAIN, **(told or {})},
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NotWoken(agent, f"{line[0]} can't be asked: {error}") from error
+    said = done.stdout.decode(errors="replace")
+    if done.returncode:
+        why = (done.stderr.decode(errors="replace").strip() or said.strip()).partition("\n")[0]
+        raise NotWoken(agent, f"{line[0]} refuses: {why or f'exit status {done.returncode}'}")
+    return said
+
+
+# A window of screen, in which the program of an agent is.
+
+#: The variables by which screen finds its sessions.
+_PLACES = ("HOME", "SCREENDIR")
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """A window.
+
+    Screen tells nobody which terminal a window has: one that was given another number since its
+    program began is taken for the one that has the number now.
+
+    Attributes:
+        program: the program in it.
+        session: the name of its session.
+        window: its number.
+    """
+
+    program: Program
+    session: str
+    window: str
+
+    @classmethod
+    def of(cls, program: Program) -> Screen | None:
+        """Return the window of a program, by its environment, or None.
+
+        A program in tmux may have the variables of a screen around it: screen runs no such program.
+        """
+        variables = program.process.variables
+        session, window = variables.get("STY", ""), variables.get("WINDOW", "")
+        named = re.fullmatch(r"(\d+)\.\S+", session)
+        is_its = named and int(named[1]) in program.above and re.fullmatch(r"\d+", window)
+        return cls(program, session, window) if is_its else None
+
+    @property
+    def name(self) -> str:
+        """Its name, for people."""
+        return f"window {self.window} of screen ({self.program.process.name})"
+
+    def check(self) -> None:
+        """Raise `NotWoken` unless what is typed reaches the program."""
+        self._ask("-Q", "title")
+
+    def type(self, text: str) -> None:
+        """Type a text."""
+        self._ask("-X", "stuff", text)
+
+    def press_enter(self) -> None:
+        """Press Enter."""
+        self._ask("-X", "stuff", "^M")
+
+    def erase(self, count: int) -> None:
+        """Press Backspace so many times."""
+        self._ask("-X", "stuff", "^?" * count)
+
+    def lines(self) -> list[str]:
+        """Return the lines that it shows."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "shown")
+            self._ask("-X", "hardcopy", path)
+            self._ask("-Q", "title")  # is answered when the copy is whole
+            try:
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    return file.read().splitlines()
+            except OSError as error:
+                reason = f"screen does not tell what its window shows: {error.strerror}"
+                raise NotWoken(self.program.agent, reason) from error
+
+    def _ask(self, *words: str) -> str:
+        variables = self.program.process.variables
+        told = {name: variables[name] for name in _PLACES if name in variables}
+        line = ("screen", "-S", self.session, "-p", self.window, *words)
+        return ask(self.program.agent, *line, told=told)
+
+
+# A pane of tmux, in which the program of an agent is.
+
+#: A person who pressed a key in the pane within so many seconds is taken for one who types.
+_QUIET_S = 10
+
+_STATE = "#{pane_tty} #{pane_in_mode} #{pane_synchronized}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tmux:
+    """A pane.
+
+    Attributes:
+        program: the program in it.
+        socket: the socket of its server.
+        pane: its id, as `%3`.
+    """
+
+    program: Program
+    socket: str
+    pane: str
+
+    @classmethod
+    def of(cls, program: Program) -> Tmux | None:
+        """Return the pane of a program, by its environment, or None; nothing is looked up yet."""
+        variables = program.process.variables
+        socket, pane = variables.get("TMUX", "").rsplit(",", 2)[0], variables.get("TMUX_PANE", "")
+        return cls(program, socket, pane) if socket and re.fullmatch(r"%\d+", pane) else None
+
+    @property
+    def name(self) -> str:
+        """Its name, for people."""
+        return f"pane {self.pane} of tmux ({self.program.process.name})"
+
+    def check(self) -> None:
+        """Raise `NotWoken` unless what is typed reaches the program, and nobody else types."""
+        # Of a pane that is gone, all of it is empty.
+        state = self._ask("display-message", "-p", "-t", self.pane, _STATE)
+        terminal, _, modes = state.strip().partition(" ")
+        if terminal != self.program.terminal:
+            raise self._refusal(f"pane {self.pane} of tmux is not, or no longer, its program's")
+        if modes != "0 0":
+            how = "types into other panes as well" if modes == "0 1" else "is in copy mode"
+            raise self._refusal(f"pane {self.pane} of tmux {how}")
+        form = "#{client_activity} #{pane_id}"
+        for line in self._ask("list-clients", "-F", form).splitlines():
+            active, _, shown = line.partition(" ")
+            if shown == self.pane and time.time() - int(active) < _QUIET_S:
+                raise self._refusal(f"somebody is typing in pane {self.pane} of tmux")
+
+    def type(self, text: str) -> None:
+        """Type a text."""
+        self._ask("send-keys", "-t", self.pane, "-l", text)
+
+    def press_enter(self) -> None:
+        """Press Enter."""
+        self._ask("send-keys", "-t", self.pane, "Enter")
+
+    def erase(self, count: int) -> None:
+        """Press Backspace so many times."""
+        self._ask("send-keys", "-t", self.pane, "-N", str(count), "BSpace")
+
+    def lines(self) -> list[str]:
+        """Return the lines that it shows."""
+        return self._ask("capture-pane", "-p", "-t", self.pane).splitlines()
+
+    def _ask(self, *words: str) -> str:
+        return ask(self.program.agent, "tmux", "-u", "-S", self.socket, *words)
+
+    def _refusal(self, reason: str) -> NotWoken:
+        return NotWoken(self.program.agent, reason)
