@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .heartbeat_thread import Heart
     from .heartbeats import Heartbeats
     from .leases import Leases
+    from .log.append import Parents
     from .log.log import Stats
     from .options import BusOptions, ReadFilters, SearchFilters
     from .reservations.reservations import Reservations
@@ -267,23 +268,29 @@ class Bus:
             stranger = self.agents.check_recipient(recipient, strict=strict, repeat=False)
             if stranger is not None:  # attributed to whoever called publish or publish_many
                 warnings.warn(UnknownRecipientWarning(str(stranger)), stacklevel=4)
-        if any(map(_is_reply_or_acted_upon, drafts)):
-            self._warn(drafts)
+        parents = self._warn(drafts) if any(map(_is_reply_or_acted_upon, drafts)) else {}
         if not wait_s or self._engine.writing:  # waiting would keep those out who make room
-            return self.log.append(drafts)
+            return self.log.append(drafts, parents=parents)
         from .waiting_limits import publish_when_there_is_room
 
-        return publish_when_there_is_room(lambda: self.log.append(drafts), wait_s)
+        return publish_when_there_is_room(lambda: self.log.append(drafts, parents=parents), wait_s)
 
-    def _warn(self, drafts: list[Draft]) -> None:
-        """Warn of types that nothing acts upon when they are published, and of second answers."""
+    def _warn(self, drafts: list[Draft]) -> Parents:
+        """Warn of types that nothing acts upon when they are published, and of second answers.
+
+        Returns:
+            What the drafts reply to, as `Log.parents` does.
+        """
         for words in {w for d in drafts if (w := not_acted_upon(d.type)) is not None}:
             warnings.warn(NotActedUponWarning(words), stacklevel=5)
         replies = [draft for draft in drafts if draft.in_reply_to is not None]
-        if replies:
-            from .own_answers import warn_of_second_answers
+        if not replies:
+            return {}
+        from .own_answers import warn_of_second_answers
 
-            warn_of_second_answers(self, replies, stacklevel=5)
+        parents = self.log.parents(replies)
+        warn_of_second_answers(self, replies, parents, stacklevel=5)
+        return parents
 
     def transaction(self) -> AbstractContextManager[object]:
         """Run all calls of this thread inside the block in one transaction.

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from ..schema.message.message import Message
     from .bus import Bus
     from .leases import Leases
+    from .log.append import Parents
     from .presence.session_name import Span
+
+#: No parent of a draft is known yet.
+NOT_LOOKED_UP: Parents = {}
 
 #: The words of mail about a request that its reader has answered; the seq of the answer follows.
 ANSWERED_AS = "you answered this as"
@@ -57,7 +61,7 @@ def own_answer(bus: Bus, request: Message, agent: str) -> Message | None:
 # a second answer -----------------------------------------------------------------------------
 
 
-def answered_before(bus: Bus, draft: Draft) -> str | None:
+def answered_before(bus: Bus, draft: Draft, parents: Parents = NOT_LOOKED_UP) -> str | None:
     """Return the warning about a draft that answers a request once more; None: it does not.
 
     A draft with an id that is stored repeats that message, or is refused for its content.
@@ -65,8 +69,12 @@ def answered_before(bus: Bus, draft: Draft) -> str | None:
     Args:
         bus: an open bus.
         draft: what is about to be published.
+        parents: what is known of its parent already, as `Log.parents` returns it.
     """
-    if draft.in_reply_to is None or not is_word(draft.type):
+    if not isinstance(draft.in_reply_to, str) or not is_word(draft.type):
+        return None
+    _, parent_type = parents.get(draft.in_reply_to, (None, REQUEST))
+    if not parent_type.endswith(REQUEST):
         return None
     try:
         request = bus.get(draft.in_reply_to)
@@ -74,24 +82,26 @@ def answered_before(bus: Bus, draft: Draft) -> str | None:
         return None
     if request is None or not request.type.endswith(REQUEST):
         return None
-    if draft.id is not None and bus.get(draft.id) is not None:
-        return None
     if draft.to_agent not in (None, request.from_agent):
         return None
     answer = own_answer(bus, request, draft.from_agent)
-    if answer is None:
+    if answer is None or (draft.id is not None and bus.get(draft.id) is not None):
         return None
     return f"message {request.seq} has an answer of {answer.from_agent!a} already, {answer.seq}"
 
 
-def first_answered_before(bus: Bus, drafts: Iterable[Draft]) -> str | None:
+def first_answered_before(
+    bus: Bus, drafts: Iterable[Draft], parents: Parents = NOT_LOOKED_UP
+) -> str | None:
     """Return the first warning of `answered_before` about some drafts, or None."""
-    return next(filter(None, (answered_before(bus, each) for each in drafts)), None)
+    return next(filter(None, (answered_before(bus, draft, parents) for draft in drafts)), None)
 
 
-def warn_of_second_answers(bus: Bus, drafts: Iterable[Draft], stacklevel: int) -> None:
+def warn_of_second_answers(
+    bus: Bus, drafts: Iterable[Draft], parents: Parents, stacklevel: int
+) -> None:
     """Issue the warnings of `answered_before`, each once, from the caller at a level above this."""
-    for words in dict.fromkeys(answered_before(bus, each) for each in drafts):
+    for words in dict.fromkeys(answered_before(bus, draft, parents) for draft in drafts):
         if words is not None:
             warnings.warn(AnsweredAgainWarning(words), stacklevel=stacklevel + 1)
 

@@ -59,9 +59,9 @@ SELECT CAST(payload_ref AS BLOB), payload_ref FROM (
   SELECT payload_ref FROM archived_blobs WHERE payload_ref > CAST(?1 AS TEXT)
   ORDER BY payload_ref LIMIT ?2);
 
--- name: conversation_of
--- The conversation that a reply joins.
-SELECT ifnull(correlation_id, id) FROM messages WHERE id = ?;
+-- name: parent
+-- The conversation that a reply joins, and the type of what it replies to.
+SELECT ifnull(correlation_id, id), type FROM messages WHERE id = ?;
 
 -- name: blob_is_named
 SELECT EXISTS (SELECT 1 FROM messages WHERE payload_ref = ?);

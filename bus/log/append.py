@@ -16,7 +16,8 @@ from ..statements import SQL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Set as AbstractSet
 
     from ...blobs.store import BlobStore
     from ...schema.engine import Engine
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
     #: First seq, last seq, and the epoch millisecond at which the first of them came.
     Range = tuple[int, int, int]
+
+    #: What is replied to, by its id: its conversation, and its type.
+    Parents = Mapping[str, tuple[str, str]]
 
 # The imported messages and the times of their imports: an entry of the table `meta`.
 #
@@ -114,7 +118,12 @@ class Appender:
         self.look_again()
 
     def append(
-        self, drafts: Iterable[Draft], as_history: bool, *, is_traced: bool = False
+        self,
+        drafts: Iterable[Draft],
+        as_history: bool,
+        parents: Parents | None = None,
+        *,
+        is_traced: bool = False,
     ) -> list[Receipt]:
         """Store messages in one transaction, and wake the waiters; see `Log.append`."""
         if _SPANS in sys.modules and not (is_traced or as_history):
@@ -122,9 +131,8 @@ class Appender:
 
             drafts = list(drafts)
             with tracing.publishing(drafts):
-                return self.append(
-                    tracing.traced(drafts, tracing.current_trace()), as_history, is_traced=True
-                )
+                traced = tracing.traced(drafts, tracing.current_trace())
+                return self.append(traced, as_history, parents, is_traced=True)
         now_ms = self._engine.now_ms()
         rows = [draft.prepare(now_ms) for draft in drafts]
         large = [row for row in rows if row.large_payload is not None]
@@ -132,14 +140,22 @@ class Appender:
             self._put_payloads(large)
         if abs(now_ms - self._looked_ms) > _LOOK_AGAIN_MS:
             self._look(now_ms)
-        if self._signer is not None and not as_history:
-            self._signer.sign(row for row in rows if row.in_reply_to is None)
+        orphans = set() if as_history else self._join_conversations(rows, parents)
+        if self._signer is not None and not as_history:  # what is signed has its conversation
+            self._signer.sign(row for row in rows if row.id not in orphans)
         if not self._is_chained:
-            return self._append_all(rows, as_history)
+            return self._append_all(rows, orphans, as_history)
         with self._engine.write():
-            receipts = self._append_all(rows, as_history)
+            receipts = self._append_all(rows, orphans, as_history)
             self._extend_chain(len(rows))
         return receipts
+
+    def parents(self, drafts: Iterable[Draft | Row]) -> Parents:
+        """Look up the messages of the log that some drafts reply to; see `Log.parents`."""
+        # What is no text is refused with the draft.
+        ids = {d.in_reply_to for d in drafts if isinstance(d.in_reply_to, str)}
+        stored = ((key, self._engine.rows(SQL["parent"], (key,))) for key in ids)
+        return {key: rows[0] for key, rows in stored if rows}
 
     def look_again(self) -> None:
         """Look up the chain and the keys again before the next append."""
@@ -159,10 +175,12 @@ class Appender:
 
             self._signer = Signer()
 
-    def _append_all(self, rows: list[Row], as_history: bool) -> list[Receipt]:
+    def _append_all(
+        self, rows: list[Row], orphans: AbstractSet[str], as_history: bool
+    ) -> list[Receipt]:
         if as_history:
             return self._append_history(rows)
-        return self._append_rows(rows, as_history=False)
+        return self._append_rows(rows, orphans)
 
     def _put_payloads(self, rows: list[Row]) -> None:
         refs = self._blobs.put_all(row.large_payload for row in rows if row.large_payload)
@@ -170,17 +188,16 @@ class Appender:
             row.payload_ref = ref
 
     def _append_history(self, rows: list[Row]) -> list[Receipt]:
-
         with self._engine.write():
-            receipts = self._append_rows(rows, as_history=True)
+            receipts = self._append_rows(rows, orphans=set())
             new = [receipt.seq for receipt in receipts if not receipt.duplicate]
             if new:
                 Imports(self._engine).note(new[0], new[-1])
         return receipts
 
-    def _append_rows(self, rows: list[Row], *, as_history: bool) -> list[Receipt]:
+    def _append_rows(self, rows: list[Row], orphans: AbstractSet[str]) -> list[Receipt]:
         """Store rows by the cheapest way that is possible."""
-        if as_history or all(row.in_reply_to is None for row in rows):
+        if not orphans:
             try:
                 if len(rows) == 1 and rows[0].payload_ref is None:
                     return [self._append(rows[0])]  # one statement is a transaction by itself
@@ -188,7 +205,7 @@ class Appender:
             except RowRefused:
                 pass  # of which one, and why, is asked under the lock
         with self._engine.write():
-            return [self._append_one(row, as_history) for row in rows]
+            return [self._append_one(row, row.id in orphans) for row in rows]
 
     def _append_at_once(self, rows: list[Row]) -> list[Receipt]:
         with self._engine.write():
@@ -214,10 +231,10 @@ class Appender:
         statement = SQL["append" if work else "append_mail"]
         return self._engine.insert_many(statement, rows, guarded=bool(guard))
 
-    def _append_one(self, row: Row, as_history: bool) -> Receipt:
-        if row.in_reply_to is not None and not as_history:
-            self._join_conversation(row, row.in_reply_to)
-            if self._signer is not None:  # only now: what is signed has its conversation
+    def _append_one(self, row: Row, is_orphan: bool) -> Receipt:
+        if is_orphan and row.in_reply_to is not None:
+            self._adopt(row, row.in_reply_to)
+            if self._signer is not None:
                 self._signer.sign([row])
         if row.payload_ref is not None:
             self._secure_blob(row, row.payload_ref)
@@ -230,15 +247,32 @@ class Appender:
         seq = self._engine.insert(SQL["append"], row.values(), then=self._ring)
         return Receipt(seq, row.id)
 
-    def _join_conversation(self, row: Row, parent: str) -> None:
-        conversation: str | None = self._engine.value(SQL["conversation_of"], (parent,))
-        if conversation is None:
-            message = self._find(parent)  # it may be archived
-            if message is None:
-                raise UnknownParent(f"no message {parent!r} to reply to; see 'bus read'")
-            conversation = message.conversation
+    def _join_conversations(self, rows: list[Row], parents: Parents | None) -> set[str]:
+        """Let replies join conversations, and return the ids of those whose parent is not there."""
+        replies = [row for row in rows if row.in_reply_to is not None]
+        if not replies:
+            return set()
+        if parents is None:
+            parents = self.parents(replies)
+        orphans = set()
+        for row in replies:
+            parent = parents.get(row.in_reply_to or "")
+            if parent is None:
+                orphans.add(row.id)
+            elif row.correlation_id is None:
+                row.correlation_id = parent[0]
+        return orphans
+
+    def _adopt(self, row: Row, parent: str) -> None:
+        """Let a reply join its conversation, under the write lock.
+
+        What it replies to comes before it in the same transaction, or is archived.
+        """
+        message = self._find(parent)
+        if message is None:
+            raise UnknownParent(f"no message {parent!r} to reply to; see 'bus read'")
         if row.correlation_id is None:
-            row.correlation_id = conversation
+            row.correlation_id = message.conversation
 
     def _secure_blob(self, row: Row, ref: str) -> None:
         """Check, under the write lock, that the collector has not deleted the blob meanwhile."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from ..bus import Bus
     from ..doorbell import Doorbell
     from ..options import ReadFilters
+    from .append import Parents
     from .archive_reader import Archive
 
 # Messages as people name them: by seq or by id.
@@ -110,7 +111,13 @@ class Log:
         self._archive = archive
         self._appender = Appender(engine, blobs, self.get, doorbell.ring, self._extend_chain)
 
-    def append(self, drafts: Iterable[Draft], *, as_history: bool = False) -> list[Receipt]:
+    def append(
+        self,
+        drafts: Iterable[Draft],
+        *,
+        as_history: bool = False,
+        parents: Parents | None = None,
+    ) -> list[Receipt]:
         """Store messages in one transaction, all or none, and wake the waiters after it.
 
         Large payloads are on disk as blobs before their rows are stored. Repeating a call whose
@@ -120,6 +127,7 @@ class Log:
             drafts: the messages, in order.
             as_history: store them as they are: their parents may be missing, and they join no
                 conversation but the one that they name.
+            parents: what `parents` has returned for the drafts; None looks it up.
 
         Returns:
             One receipt for each draft, in order.
@@ -132,7 +140,14 @@ class Log:
             LimitReached: a draft is for a queue or an inbox that is full.
             BusBusy: the write lock could not be had in time.
         """
-        return self._appender.append(drafts, as_history)
+        return self._appender.append(drafts, as_history, parents)
+
+    def parents(self, drafts: Iterable[Draft]) -> Parents:
+        """Return what drafts reply to: the conversation and the type of each message, by its id.
+
+        A message that is archived, or not stored yet, is left out.
+        """
+        return self._appender.parents(drafts)
 
     def look_again(self) -> None:
         """Look up the chain and the keys again before the next append."""

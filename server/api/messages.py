@@ -115,8 +115,9 @@ async def _in_time(
 def _publish(bus: Bus, drafts: list[Draft], strict: bool) -> list[ReceiptRecord]:
     recipients = {draft.to_agent for draft in drafts}
     warnings = {recipient: _warning(bus, recipient, strict) for recipient in recipients}
-    again = [answered_before(bus, draft) for draft in drafts]
-    receipts = bus.log.append(drafts)
+    parents = bus.log.parents(drafts)
+    again = [answered_before(bus, draft, parents) for draft in drafts]
+    receipts = bus.log.append(drafts, parents=parents)
     return [
         ReceiptRecord.of(receipt, not_acted_upon(draft.type) or warnings[draft.to_agent] or second)
         for draft, receipt, second in zip(drafts, receipts, again, strict=True)

@@ -336,7 +336,8 @@ class Queue:
             As for `Bus.publish`; nothing was changed.
         """
         to_asker = [draft for draft in replies if draft.to_agent is not None]  # no events to all
-        again = first_answered_before(self.bus, to_asker) if to_asker else None
+        parents = {claim.message.id: (claim.message.conversation, claim.message.type)}
+        again = first_answered_before(self.bus, to_asker, parents) if to_asker else None
         ((receipts, error),) = self.end_many([(claim, outcome, replies)])
         if error is not None:
             raise error

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import orjson
@@ -295,9 +296,9 @@ def test_many_publishers_that_wait_for_room_try_no_more_often_together(
     tries = []
     append = bus.log.append
 
-    def counted(drafts: list[Draft]) -> list[Receipt]:
+    def counted(drafts: list[Draft], **options: Any) -> list[Receipt]:
         tries.append(drafts)
-        return append(drafts)
+        return append(drafts, **options)
 
     monkeypatch.setattr(bus.log, "append", counted)
 
