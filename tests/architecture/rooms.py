@@ -158,6 +158,10 @@ _OPENING_FUNCTION = re.compile(r"((builtins|io|os)\.)?open|shutil\.(copy\w*|move
 _OPENING_METHODS = {"open", "read_bytes", "read_text", "write_bytes", "write_text"}
 
 
+#: What has a line.
+_Placed = ast.stmt | ast.expr | ast.excepthandler | ast.arg | ast.pattern
+
+
 @dataclass(frozen=True)
 class Module:
     """A parsed source file; ``path`` is relative to the root of its tree."""
@@ -170,7 +174,7 @@ class Module:
     def room(self) -> str:
         return self.path.parts[0] if len(self.path.parts) > 1 else ""
 
-    def at(self, node: ast.stmt | ast.expr | ast.excepthandler, what: str) -> str:
+    def at(self, node: _Placed, what: str) -> str:
         return f"{self.path.as_posix()}:{node.lineno}: {what}"
 
 
