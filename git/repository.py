@@ -35,6 +35,20 @@ _SETTINGS = (
 )
 _ENVIRONMENT = {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
 
+#: Variables that tie git to one repository or index: set in hooks, and of no use to us.
+OF_ONE_PLACE = (
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_INDEX_VERSION"),
+    *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_PREFIX", "GIT_NAMESPACE"),
+    *("GIT_CEILING_DIRECTORIES", "GIT_LITERAL_PATHSPECS", "GIT_GRAFT_FILE", "GIT_SHALLOW_FILE"),
+)
+
+#: No question is put to a person: nobody may be there.
+ALONE: dict[str, str | None] = {
+    **dict.fromkeys(OF_ONE_PLACE),
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": ":",
+}
+
 #: The whole id of an object, by either of git's digests.
 _ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 

@@ -21,9 +21,8 @@ import tempfile
 import threading
 from contextlib import suppress
 
-from .branches.repositories import ALONE
 from .limited import LOOK_S
-from .repository import CommandFailed, GitFailed, Repository, looks_bare
+from .repository import ALONE, CommandFailed, GitFailed, Repository, looks_bare
 from .text_file import read_small
 
 TYPE_CHECKING = False

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from dataclasses import dataclass, field
 
-from ..git.branches.repositories import OF_ONE_PLACE
+from ..git.repository import OF_ONE_PLACE
 from ..schema.directory.layout import BUS_DIR_VARIABLE
 from ..schema.errors import InvalidInput, shown
 from ..workers.commands.raw_contract import EX_CONFIG, EX_TEMPFAIL, how_it_exited

@@ -237,7 +237,7 @@ def test_top_level_has_the_documented_parts() -> None:
     [
         "schema.sqlite.database",
         "bus.bus",
-        "bus.presence.heartbeats",
+        "bus.heartbeats",
         "bus.leases",
         "blobs.store",
         "subscribers.inboxes.inbox",

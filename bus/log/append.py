@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     #: First seq, last seq, and the epoch millisecond at which the first of them came.
     Range = tuple[int, int, int]
 
-    #: What is replied to, by its id: its conversation, and its type.
+    #: The conversation and the type of each message that is replied to, by its id.
     Parents = Mapping[str, tuple[str, str]]
 
 # The imported messages and the times of their imports: an entry of the table `meta`.
@@ -152,7 +152,7 @@ class Appender:
 
     def parents(self, drafts: Iterable[Draft | Row]) -> Parents:
         """Look up the messages of the log that some drafts reply to; see `Log.parents`."""
-        # What is no text is refused with the draft.
+        # A draft is refused later if this is no text.
         ids = {d.in_reply_to for d in drafts if isinstance(d.in_reply_to, str)}
         stored = ((key, self._engine.rows(SQL["parent"], (key,))) for key in ids)
         return {key: rows[0] for key, rows in stored if rows}
@@ -248,7 +248,7 @@ class Appender:
         return Receipt(seq, row.id)
 
     def _join_conversations(self, rows: list[Row], parents: Parents | None) -> set[str]:
-        """Let replies join conversations, and return the ids of those whose parent is not there."""
+        """Join replies to conversations, and return the ids of those without a stored parent."""
         replies = [row for row in rows if row.in_reply_to is not None]
         if not replies:
             return set()
@@ -264,9 +264,9 @@ class Appender:
         return orphans
 
     def _adopt(self, row: Row, parent: str) -> None:
-        """Let a reply join its conversation, under the write lock.
+        """Join a reply to its conversation, under the write lock.
 
-        What it replies to comes before it in the same transaction, or is archived.
+        Its parent comes before it in the same transaction, or is archived.
         """
         message = self._find(parent)
         if message is None:

@@ -9,21 +9,7 @@ from functools import cache, cached_property
 
 from ...schema.directory.layout import NoHome, expanded
 from ...schema.errors import InvalidInput, Refused, shown
-from ..repository import CommandFailed, Repository, looks_bare
-
-#: Variables that tie git to one repository or index: set in hooks, and of no use to us.
-OF_ONE_PLACE = (
-    *("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_INDEX_VERSION"),
-    *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_PREFIX", "GIT_NAMESPACE"),
-    *("GIT_CEILING_DIRECTORIES", "GIT_LITERAL_PATHSPECS", "GIT_GRAFT_FILE", "GIT_SHALLOW_FILE"),
-)
-
-#: No question is put to a person: nobody may be there.
-ALONE: dict[str, str | None] = {
-    **dict.fromkeys(OF_ONE_PLACE),
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_EDITOR": ":",
-}
+from ..repository import ALONE, CommandFailed, Repository, looks_bare
 
 #: The author and committer of commits that no person makes.
 NOBODY: dict[str, str | None] = {

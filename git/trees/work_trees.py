@@ -17,9 +17,9 @@ from functools import partial
 
 from ...schema.directory.enclosure import Enclosure
 from ...schema.errors import InvalidInput, Refused, shown
-from ..branches.repositories import ALONE, NOTHING, Place, repository_at
+from ..branches.repositories import NOTHING, Place, repository_at
 from ..limited import ProgramNotStarted, run_guarded
-from ..repository import CommandFailed, GitFailed, OutOfTime
+from ..repository import ALONE, CommandFailed, GitFailed, OutOfTime
 from ..text_file import is_missing, replace_text
 from .tree_list import (
     WAIT_S,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from ...git.branches.repositories import ALONE
+from ...git.repository import ALONE
 from ...schema.errors import Refused
 from ...workers.commands.raw_contract import how_it_exited
 from ...workers.processes.run_process import run_process

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ackbus.automation import forwarding_targets, shipped
-from ackbus.automation.forwarding_targets import NETWORKS, is_public
+from ackbus.automation import public_addresses, shipped
+from ackbus.automation.public_addresses import NETWORKS, is_public
 
 #: The first and the last address that is not public, of each entry of the registries, and of what
 #: is multicast, of a site, or not given to anybody.
@@ -93,5 +93,5 @@ def test_address_is_no_better_inside_one_of_version_6(address: Any) -> None:
 
 
 def test_plugin_that_runs_alone_has_the_same_file() -> None:
-    own = Path(forwarding_targets.__file__)
+    own = Path(public_addresses.__file__)
     assert _COPY.read_bytes() == own.read_bytes()

@@ -123,7 +123,8 @@ def test_crew_in_the_background(project: Path, bus_dir: Path, run_bus: RunBus) -
     assert started.code == 0, started.err
     wait_until(lambda: pids(project / "one"))
     assert run_bus("crew", "stop", "--json").code == 0
-    assert not started_at(json.loads(started.out)["pid"])
+    # Its lock is free a moment before its process has ended.
+    wait_until(lambda: not started_at(json.loads(started.out)["pid"]))
     assert not is_running(pids(project / "one")[0])
 
 
