@@ -16,14 +16,13 @@ import fcntl
 import os
 import re
 import shutil
-import stat
 import tempfile
 import threading
 from contextlib import suppress
 
 from .limited import LOOK_S
 from .repository import ALONE, CommandFailed, GitFailed, Repository, looks_bare
-from .text_file import read_small
+from .text_file import is_plain_file, read_small
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -327,11 +326,3 @@ def settings_in(common_dir: str) -> list[tuple[str, str]]:
         raise GitFailed(f"{path} can't be read: {error.reason}") from error
     entries = (entry.partition("\n") for entry in os.fsdecode(raw).split("\0") if entry)
     return [(name, value) for name, _, value in entries]
-
-
-def is_plain_file(path: str) -> bool:
-    """Whether there is a file at a path, and not a pipe, a device or a link."""
-    try:
-        return stat.S_ISREG(os.lstat(path).st_mode)
-    except (OSError, ValueError):
-        return False

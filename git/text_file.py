@@ -34,6 +34,14 @@ def read_small(path: str) -> str:
         raise GitFailed(f"{path} can't be read: {error.strerror}") from error
 
 
+def is_plain_file(path: str) -> bool:
+    """Whether there is a file at a path, and not a pipe, a device or a link."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
 def is_missing(path: str) -> bool:
     """Whether there is nothing, or a file without anything in it; a link or a pipe is neither."""
     try:

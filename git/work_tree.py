@@ -13,8 +13,7 @@ from ..schema.directory.enclosure import Enclosure
 from ..schema.directory.layout import BUS_DIRECTORY
 from ..schema.errors import InvalidInput
 from .repository import GitFailed, Repository, looks_bare
-from .sealed import is_plain_file
-from .text_file import read_small
+from .text_file import is_plain_file, read_small
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from ...schema.directory.layout import BUS_DIRECTORY
 from ...schema.errors import Refused, shown
 from ..repository import CommandFailed, GitFailed
-from ..sealed import is_plain_file, sealed_around, sealed_tree
-from ..text_file import read_small
+from ..sealed import sealed_around, sealed_tree
+from ..text_file import is_plain_file, read_small
 from .rescue import OPERATION_FILES, DoneHeads, Kept, Rescue, commits_in, history
 from .tree_list import checked_out_at
 from .tree_state import (

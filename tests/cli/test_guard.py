@@ -363,7 +363,6 @@ def test_hook_loads_little(guarded: Git) -> None:
     assert ours == {
         "ackbus.git",
         "ackbus.git.limited",
-        "ackbus.git.sealed",
         "ackbus.git.text_file",
         "ackbus.git.repository",
         "ackbus.git.work_tree",
