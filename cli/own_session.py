@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 
 from ..schema.process_table import SESSION_VARIABLE, ancestors, program
@@ -52,5 +51,7 @@ def name_here(bus: Bus, agent: str | None) -> str | None:
 
 def own_path() -> str:
     """Return the path of this command: the PATH of other programs may find another, or none."""
+    import shutil  # the guard of commits loads this module, and needs none of it
+
     name = sys.argv[0]
     return os.path.abspath(name) if os.path.dirname(name) else shutil.which(name) or name
