@@ -6,7 +6,10 @@ import resource
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -18,186 +21,213 @@ ROOT = Path(__file__).parents[1]
 
 #: Every public name, by what it is for. A name that is added or removed is a decision.
 SURFACE = {
-    "A bus and its messages": {
-        "ABSENT",
-        "BlobStore",
-        "Bus",
-        "Chain",
-        "Draft",
-        "Found",
-        "Link",
-        "Message",
-        "Priority",
-        "Receipt",
-        "Settings",
-        "Stats",
+    "ackbus": {
+        "A bus and its messages": {
+            "ABSENT",
+            "BlobStore",
+            "Bus",
+            "Chain",
+            "Draft",
+            "Message",
+            "Priority",
+            "Receipt",
+        },
+        "Reading with acknowledgement": {"Inbox", "Session", "read_receipts"},
+        "Requests and their answers": {
+            "ReplyTypes",
+            "Request",
+            "as_completed",
+            "as_completed_async",
+            "check",
+            "request",
+            "request_async",
+            "wait_all",
+            "wait_all_async",
+        },
+        "Queues and workers": {
+            "Claim",
+            "DeadLetters",
+            "Job",
+            "JobControl",
+            "JsonCommand",
+            "Outcome",
+            "Policy",
+            "Queue",
+            "RawCommand",
+            "Worker",
+            "work_headers",
+        },
+        "Agents, leases, reservations and limits": {
+            "Heart",
+            "Heartbeats",
+            "Lease",
+            "Leases",
+            "Reservations",
+            "WaitingLimits",
+        },
+        "Tasks on git branches": {
+            "Clean",
+            "NewJob",
+            "NewTask",
+            "Spawn",
+            "Task",
+            "TaskSpec",
+            "Tasks",
+            "finish_task",
+        },
+        "Export and import": {"Exporter", "FieldMap", "import_jsonl"},
+        "What a handler raises": {"NeverRetry", "RetryLater"},
     },
-    "Reading with acknowledgement": {"Inbox", "Parked", "ReadReceipt", "Session", "read_receipts"},
-    "Requests and their answers": {
-        "Answer",
-        "ReplyTypes",
-        "Request",
-        "Step",
-        "Trace",
-        "Work",
-        "as_completed",
-        "as_completed_async",
-        "check",
-        "request",
-        "request_async",
-        "wait_all",
-        "wait_all_async",
+    "ackbus.model": {
+        "Records of the log": {"Found", "ImportReport", "Link", "Settings", "Stats"},
+        "Records of inboxes and requests": {
+            "Answer",
+            "Parked",
+            "ReadReceipt",
+            "Step",
+            "Trace",
+            "Work",
+        },
+        "Records of queues": {"Act", "ClaimRecord", "QueueInfo", "QueueStats", "Spread"},
+        "Records of agents and leases": {
+            "Conflict",
+            "Heartbeat",
+            "Liveness",
+            "Reservation",
+            "ReserveResult",
+            "WaitingLimit",
+        },
+        "Records of tasks": {"Blocked", "Cleaned", "PlannedJob", "TaskJob"},
+        "Types of arguments": {
+            "BusOptions",
+            "InboxOptions",
+            "MessageFields",
+            "PolicyRules",
+            "ReadFilters",
+            "SearchFilters",
+        },
+        "Words of arguments and states": {
+            "AnswerState",
+            "ClaimStatus",
+            "Durability",
+            "EndStatus",
+            "JobGate",
+            "JobState",
+            "LimitKind",
+            "OnLost",
+            "ReadState",
+            "ReservationMode",
+            "Review",
+            "Start",
+            "TaskState",
+        },
     },
-    "Queues and workers": {
-        "Act",
-        "Claim",
-        "ClaimRecord",
-        "DeadLetters",
-        "Job",
-        "JobControl",
-        "JsonCommand",
-        "Outcome",
-        "Policy",
-        "Queue",
-        "QueueInfo",
-        "QueueStats",
-        "RawCommand",
-        "Spread",
-        "Worker",
-        "work_headers",
+    "ackbus.errors": {
+        "Errors": {
+            "AckPastEnd",
+            "AckbusError",
+            "BlobAltered",
+            "BlobMissing",
+            "BusBusy",
+            "BusMoved",
+            "BusNotFound",
+            "BusUnusable",
+            "ClaimLost",
+            "ConflictMarkers",
+            "ExporterRunning",
+            "GitFailed",
+            "IdConflict",
+            "InvalidInput",
+            "JobNotFound",
+            "LeaseLost",
+            "LimitReached",
+            "MailArchived",
+            "NotFound",
+            "NotImported",
+            "NotTrusted",
+            "NothingDone",
+            "QueueMismatch",
+            "QueueNotFound",
+            "QueueStuck",
+            "ReadOnlyBackup",
+            "Refused",
+            "RowDamaged",
+            "SegmentMissing",
+            "TaskBlocked",
+            "TaskExists",
+            "TaskNotFound",
+            "TimedOut",
+            "TooManyHops",
+            "UnknownParent",
+            "UnknownRecipient",
+            "WrongJobState",
+            "WrongProcess",
+            "WrongTaskState",
+        },
+        "Warnings": {
+            "AnsweredAgainWarning",
+            "HopsWarning",
+            "NotActedUponWarning",
+            "SecondLoopWarning",
+            "UnknownRecipientWarning",
+            "UnservedRequestWarning",
+        },
     },
-    "Agents, leases, reservations and limits": {
-        "Conflict",
-        "Heart",
-        "Heartbeat",
-        "Heartbeats",
-        "Lease",
-        "Leases",
-        "Liveness",
-        "Reservation",
-        "Reservations",
-        "ReserveResult",
-        "WaitingLimit",
-        "WaitingLimits",
-    },
-    "Tasks on git branches": {
-        *("Blocked", "NewJob", "NewTask", "PlannedJob", "Task", "TaskJob", "Tasks"),
-        *("Clean", "Cleaned", "Spawn", "TaskSpec", "finish_task"),
-    },
-    "Export and import": {"Exporter", "FieldMap", "ImportReport", "import_jsonl"},
-    "Types of arguments": {
-        "BusOptions",
-        "ReadFilters",
-        "InboxOptions",
-        "MessageFields",
-        "PolicyRules",
-        "SearchFilters",
-    },
-    "Words of arguments and states": {
-        "AnswerState",
-        "ClaimStatus",
-        "Durability",
-        "EndStatus",
-        "JobGate",
-        "JobState",
-        "LimitKind",
-        "OnLost",
-        "ReadState",
-        "ReservationMode",
-        "Review",
-        "Start",
-        "TaskState",
-    },
-    "What a handler raises": {"NeverRetry", "RetryLater"},
-    "Errors": {
-        "AckPastEnd",
-        "AckbusError",
-        "BlobAltered",
-        "BlobMissing",
-        "BusBusy",
-        "BusMoved",
-        "BusNotFound",
-        "BusUnusable",
-        "ClaimLost",
-        "ConflictMarkers",
-        "ExporterRunning",
-        "GitFailed",
-        "NotTrusted",
-        "IdConflict",
-        "InvalidInput",
-        "JobNotFound",
-        "LeaseLost",
-        "LimitReached",
-        "MailArchived",
-        "NothingDone",
-        "NotFound",
-        "NotImported",
-        "QueueMismatch",
-        "QueueNotFound",
-        "QueueStuck",
-        "ReadOnlyBackup",
-        "Refused",
-        "RowDamaged",
-        "SegmentMissing",
-        "TaskBlocked",
-        "TaskExists",
-        "TaskNotFound",
-        "TimedOut",
-        "TooManyHops",
-        "UnknownParent",
-        "UnknownRecipient",
-        "WrongJobState",
-        "WrongProcess",
-        "WrongTaskState",
-    },
-    "Warnings": {
-        "HopsWarning",
-        "NotActedUponWarning",
-        "SecondLoopWarning",
-        "AnsweredAgainWarning",
-        "UnknownRecipientWarning",
-        "UnservedRequestWarning",
-    },
-    "About": {"__version__"},
 }
 
 #: Modules that cost a start more than the bus itself.
 HEAVY = {"typing", "typer", "click", "rich", "asyncio", "apsw", "orjson", "logging", "threading"}
 
 
-def test_public_names_are_exactly_these() -> None:
-    names = set().union(*SURFACE.values())
-    assert set(ackbus.__all__) == names
-    headings = {name for name in SURFACE if name != "About"}
-    assert headings == set(ackbus._NAMES)
-    headings = {name for name in SURFACE if name != "About"}
-    assert headings == set(ackbus._NAMES)
-    assert {name: getattr(ackbus, name) for name in names}
-    assert names <= set(dir(ackbus))
+@pytest.mark.parametrize("module_name", SURFACE)
+def test_public_names_are_exactly_these(module_name: str) -> None:
+    module = import_module(module_name)
+    names = set().union(*SURFACE[module_name].values())
+    assert set(module.__all__) - {"__version__"} == names
+    assert {heading: set(names) for heading, names in _headings(module)} == SURFACE[module_name]
+    assert {name: getattr(module, name) for name in names}
     with pytest.raises(AttributeError, match="has no attribute 'Manager'"):
-        ackbus.Manager  # noqa: B018
+        module.Manager  # noqa: B018
+
+
+def _headings(module: ModuleType) -> Iterator[tuple[str, list[str]]]:
+    for heading, homes in module._NAMES.items():
+        yield heading, [name for text in homes.values() for name in text.split()]
+
+
+def test_names_at_the_root_are_few_and_listed() -> None:
+    assert len(ackbus.__all__) <= 51  # the version is one of them
+    assert {*ackbus.__all__, "errors", "model"} <= set(dir(ackbus))
+
+
+def test_modules_of_further_names_are_reached_from_the_root() -> None:
+    program = "import ackbus; print(ackbus.errors.BusBusy.__name__, ackbus.model.Found.__name__)"
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
+    assert done.stdout == "BusBusy Found\n", done.stderr
 
 
 def test_every_error_has_one_root_and_an_exit_code() -> None:
     """M-29: a program catches one class, and the command has a code for each."""
-    for name in SURFACE["Errors"]:
-        error = getattr(ackbus, name)
-        assert issubclass(error, ackbus.AckbusError)
+    for name in SURFACE["ackbus.errors"]["Errors"]:
+        error = getattr(ackbus.errors, name)
+        assert issubclass(error, ackbus.errors.AckbusError)
         assert error.exit_code in (1, 2, 3, 4, 5)
         assert error.__doc__
 
 
 def test_errors_are_the_builtin_ones_too() -> None:
     """A program that knows nothing of the package catches what it expects."""
-    assert issubclass(ackbus.InvalidInput, ValueError)
-    assert issubclass(ackbus.TimedOut, TimeoutError)
-    assert not issubclass(ackbus.BusBusy, OSError)  # which would pass for trouble with a file
+    assert issubclass(ackbus.errors.InvalidInput, ValueError)
+    assert issubclass(ackbus.errors.TimedOut, TimeoutError)
+    # An OSError would pass for trouble with a file.
+    assert not issubclass(ackbus.errors.BusBusy, OSError)
 
 
 def test_public_classes_are_documented() -> None:
-    undocumented = {"ABSENT", "__version__"} | SURFACE["Words of arguments and states"]
-    for name in set().union(*SURFACE.values()) - undocumented:
-        assert getattr(ackbus, name).__doc__, name
+    undocumented = {"ABSENT"} | SURFACE["ackbus.model"]["Words of arguments and states"]
+    for module_name, headings in SURFACE.items():
+        for name in set().union(*headings.values()) - undocumented:
+            assert getattr(import_module(module_name), name).__doc__, name
 
 
 def test_dependencies_are_the_chosen_ones() -> None:

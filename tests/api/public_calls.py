@@ -31,9 +31,9 @@ from ackbus import (
     Spawn,
     Tasks,
     TaskSpec,
-    Trace,
     Worker,
 )
+from ackbus.model import Trace
 
 NEW_TASK = NewTask(
     task="t",
@@ -97,7 +97,7 @@ def parameters(call: Callable[..., object]) -> dict[str, str]:
         if parameter.kind is not Parameter.VAR_KEYWORD:
             found[parameter.name] = annotation
             continue
-        options = getattr(ackbus, annotation.removeprefix("Unpack[").removesuffix("]"))
+        options = getattr(ackbus.model, annotation.removeprefix("Unpack[").removesuffix("]"))
         for name, kind in get_type_hints(options).items():
             text = kind.__name__ if isinstance(kind, type) else str(kind)
             found[name] = re.sub(r"collections\.abc\.|typing\.", "", text).replace(
@@ -228,8 +228,8 @@ def public_calls(bus: Bus) -> Calls:
         queue.cancel: {"claim": claim, "why": "why"},
         queue.status: {"claim": claim},
         queue.stats: {},
-        ackbus.QueueStats.of: {"queue": queue},
-        ackbus.Stats.of: {"bus": bus},
+        ackbus.model.QueueStats.of: {"queue": queue},
+        ackbus.model.Stats.of: {"bus": bus},
         Outcome: {},
         Policy: {},
         ackbus.work_headers: {},

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any, get_args, is_typeddict
 
 import ackbus
+from ackbus import errors, model
 
 FILE = Path(__file__).parents[2] / "docs/reference.md"
 
 _HEAD = """\
 # The Python API
 
-All public names: each can be imported from `ackbus`. Docstrings say more (`help(ackbus.Queue)`);
-the how-tos for [agents](how-to/agents-in-python.md) and [workers](how-to/workers-in-python.md) show
-the use.
+All public names, by the module that they are imported from. Docstrings say more
+(`help(ackbus.Queue)`); the how-tos for [agents](how-to/agents-in-python.md) and
+[workers](how-to/workers-in-python.md) show the use.
 
 - A wrong type is found by mypy and pyright, and refused by the call with `InvalidInput`.
 - `_s` are seconds, `_ms` epoch milliseconds. `wait_s` is how long a call waits, `timeout_s` after
@@ -27,6 +28,14 @@ the use.
 - `X` (`_async`) says that `X_async` is the same for coroutines. What a record is made with are its
   attributes; `record()` is its JSON.
 """
+
+#: All public names but the version, with what they stand for.
+PUBLIC: dict[str, Any] = {
+    name: getattr(module, name)
+    for module in (ackbus, model, errors)
+    for name in module.__all__
+    if name != "__version__"
+}
 
 #: What only this package calls of its public classes.
 INTERNAL = {
@@ -61,23 +70,26 @@ _NOT_MADE = {"Bus", "Chain", "Heartbeats", "Leases", "Message", "Reservations", 
 def render() -> str:
     """Return the page."""
     parts = [_HEAD]
-    for heading, modules in ackbus._NAMES.items():
-        names = [name for names in modules.values() for name in names.split()]
-        parts.append(f"\n## {heading}\n\n")
-        if heading == "Errors":
-            parts += _errors(names)
-            continue
-        own = {name: getattr(ackbus, name) for name in names}
-        parts += [f"{line}\n" for name in _without_twins(own) for line in _described(name, own)]
+    for module in (ackbus, model, errors):
+        parts.append(f"\n## From `{module.__name__}`\n")
+        for heading, homes in module._NAMES.items():
+            names = [name for text in homes.values() for name in text.split()]
+            parts.append(f"\n### {heading}\n\n")
+            parts += _errors(names) if heading == "Errors" else _listed(names)
     return "".join(parts)
+
+
+def _listed(names: list[str]) -> Iterator[str]:
+    own = {name: PUBLIC[name] for name in names}
+    yield from (f"{line}\n" for name in _without_twins(own) for line in _described(name, own))
 
 
 def _errors(names: list[str]) -> Iterator[str]:
     """Yield the errors by what they are; their docstrings say when each is raised."""
-    yield "Each is an `AckbusError`; `help(ackbus.ClaimLost)` says when it is raised. By base:\n\n"
+    yield "`help(ackbus.errors.ClaimLost)` says when one is raised. By base:\n\n"
     found: dict[str, list[str]] = {}
     for name in names:
-        bases = [base.__name__ for base in getattr(ackbus, name).__bases__]
+        bases = [base.__name__ for base in PUBLIC[name].__bases__]
         found.setdefault(" and ".join(f"`{base}`" for base in bases), []).append(f"`{name}`")
     for of, of_base in found.items():
         yield f"- {of}: {', '.join(of_base)}\n"
@@ -123,7 +135,7 @@ def _taken(call: Any) -> set[str]:
     taken = set()
     for parameter in inspect.signature(getattr(call, "__func__", call)).parameters.values():
         options = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
-        names = getattr(ackbus, options[1]).__annotations__ if options else [parameter.name]
+        names = PUBLIC[options[1]].__annotations__ if options else [parameter.name]
         taken.update(names)
     return taken
 

@@ -12,33 +12,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ackbus import (
-    AckbusError,
-    Answer,
-    AnswerState,
     Bus,
-    BusBusy,
     Claim,
     Draft,
     Exporter,
     Inbox,
-    InvalidInput,
     Job,
-    LeaseLost,
-    LimitReached,
-    Liveness,
     Message,
     NeverRetry,
     Policy,
     Priority,
     Queue,
-    QueueStats,
     Receipt,
     Request,
-    Reservation,
     RetryLater,
     Session,
-    TimedOut,
-    Trace,
     Worker,
     as_completed_async,
     check,
@@ -49,6 +37,8 @@ from ackbus import (
     wait_all_async,
     work_headers,
 )
+from ackbus.errors import AckbusError, BusBusy, InvalidInput, LeaseLost, LimitReached, TimedOut
+from ackbus.model import Answer, AnswerState, Liveness, QueueStats, Reservation, Trace
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,7 @@ INTERNAL = {
 
 def public_objects() -> Iterator[tuple[str, object]]:
     """Every public name with its object, but for the version and ABSENT."""
-    for name in ackbus.__all__:
-        found = getattr(ackbus, name)
+    for name, found in reference.PUBLIC.items():
         if inspect.isclass(found) or inspect.isfunction(found):
             yield name, found
 
@@ -99,7 +98,7 @@ def test_every_name_that_is_mentioned_can_be_imported() -> None:
         f"{name} (in {owner})"
         for owner, found in public_objects()
         for name in mentioned(found)
-        if name in known and name not in ackbus.__all__ and name not in INTERNAL
+        if name in known and name not in reference.PUBLIC and name not in INTERNAL
     }
     assert missing == set()
 
@@ -123,11 +122,11 @@ def test_no_public_function_takes_any_keyword() -> None:
 @pytest.mark.parametrize(
     ("options", "call", "besides"),
     [
-        (ackbus.BusOptions, Database, {"self", "directory", "any_version", "read_only"}),
-        (ackbus.ReadFilters, Wanted, set()),
-        (ackbus.InboxOptions, ackbus.Inbox, {"self", "bus", "agent"}),
-        (ackbus.PolicyRules, ackbus.Policy, set()),
-        (ackbus.MessageFields, ackbus.Bus.publish, {"self", "type", "payload", "from_agent"}),
+        (ackbus.model.BusOptions, Database, {"self", "directory", "any_version", "read_only"}),
+        (ackbus.model.ReadFilters, Wanted, set()),
+        (ackbus.model.InboxOptions, ackbus.Inbox, {"self", "bus", "agent"}),
+        (ackbus.model.PolicyRules, ackbus.Policy, set()),
+        (ackbus.model.MessageFields, ackbus.Bus.publish, {"self", "type", "payload", "from_agent"}),
     ],
 )
 def test_typed_options_are_those_of_the_call(
@@ -144,14 +143,14 @@ def test_the_page_of_the_api_is_rendered_from_it() -> None:
 @pytest.mark.parametrize(
     ("words", "known"),
     [
-        (ackbus.AnswerState, {PENDING, SUCCESS, FAILURE, TIMED_OUT, ANSWERED}),
-        (ackbus.Durability, set(DURABILITIES)),
-        (ackbus.EndStatus, set(ENDS)),
-        (ackbus.ClaimStatus, {ACTIVE, LOST, *ENDS}),
-        (ackbus.JobState, set(jobs.STATES)),
-        (ackbus.JobGate, {jobs.OPEN, jobs.TIME, jobs.KEY}),
-        (ackbus.LimitKind, {QUEUE, INBOX}),
-        (ackbus.ReservationMode, {EXCLUSIVE, SHARED}),
+        (ackbus.model.AnswerState, {PENDING, SUCCESS, FAILURE, TIMED_OUT, ANSWERED}),
+        (ackbus.model.Durability, set(DURABILITIES)),
+        (ackbus.model.EndStatus, set(ENDS)),
+        (ackbus.model.ClaimStatus, {ACTIVE, LOST, *ENDS}),
+        (ackbus.model.JobState, set(jobs.STATES)),
+        (ackbus.model.JobGate, {jobs.OPEN, jobs.TIME, jobs.KEY}),
+        (ackbus.model.LimitKind, {QUEUE, INBOX}),
+        (ackbus.model.ReservationMode, {EXCLUSIVE, SHARED}),
     ],
 )
 def test_typed_words_are_those_that_the_calls_know(words: object, known: set[str]) -> None:
@@ -160,14 +159,13 @@ def test_typed_words_are_those_that_the_calls_know(words: object, known: set[str
 
 @pytest.mark.parametrize("rule", CHOICES)
 def test_typed_choices_of_a_policy_are_those_that_it_checks(rule: str) -> None:
-    assert get_args(get_type_hints(ackbus.PolicyRules)[rule]) == CHOICES[rule]
+    assert get_args(get_type_hints(ackbus.model.PolicyRules)[rule]) == CHOICES[rule]
     assert " | ".join(map(repr, CHOICES[rule])) in ackbus.Policy.__annotations__[rule].replace(
         '"', "'"
     ).replace(", ", " | ")
 
 
 def test_every_home_of_a_name_is_loaded_on_its_own() -> None:
-    for name in ackbus.__all__:
-        found = getattr(ackbus, name)
+    for found in reference.PUBLIC.values():
         if inspect.isclass(found):
             assert getattr(importlib.import_module(found.__module__), found.__name__) is found

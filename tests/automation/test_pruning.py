@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Draft, NotFound
+from ackbus import Bus, Draft
 from ackbus.automation.config.snapshot import ScheduleEntry
 from ackbus.automation.records import facts
 from ackbus.automation.routes.flow import Contexts
 from ackbus.automation.routes.tree import once_more
 from ackbus.automation.schedules.tables import Decisions
 from ackbus.automation.service import EndedRuns
+from ackbus.errors import NotFound
 from ackbus.schema.message.times import format_ts, now_ms
 
 from ..conftest import wait_until

@@ -8,7 +8,6 @@ from threading import Event, Thread
 
 import pytest
 
-from ackbus import AckbusError
 from ackbus.automation.service_lock import (
     NoService,
     ServiceLock,
@@ -16,6 +15,7 @@ from ackbus.automation.service_lock import (
     is_running,
     running_pid,
 )
+from ackbus.errors import AckbusError
 
 from ..conftest import wait_until
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import BlobMissing, Bus, Draft
+from ackbus import Bus, Draft
+from ackbus.errors import BlobMissing
 from ackbus.schema.queries import file_of
 
 LARGE = "x" * 5000

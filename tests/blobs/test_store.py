@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ackbus import BlobAltered, BlobMissing, BlobStore, Bus, BusUnusable, Draft, Inbox, InvalidInput
+from ackbus import BlobStore, Bus, Draft, Inbox
 from ackbus.blobs.store import CHUNK_BYTES
+from ackbus.errors import BlobAltered, BlobMissing, BusUnusable, InvalidInput
 from ackbus.schema.directory.folder import Folder
 from ackbus.schema.queries import file_of
 
@@ -320,7 +321,8 @@ def test_batch_that_finds_no_room_leaves_nothing_behind(bus: Bus) -> None:
     out = run_program(
         """
         import os, resource, signal, sys
-        from ackbus import Bus, BusUnusable, Draft
+        from ackbus import Bus, Draft
+        from ackbus.errors import BusUnusable
         with Bus.open(sys.argv[1]) as bus:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
@@ -339,7 +341,8 @@ def test_failing_write_leaves_nothing_behind(bus: Bus) -> None:
     out = run_program(
         """
         import os, resource, signal, sys
-        from ackbus import BlobStore, BusUnusable
+        from ackbus import BlobStore
+        from ackbus.errors import BusUnusable
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
         try:

@@ -5,9 +5,10 @@ from typing import Unpack
 
 import pytest
 
-from ackbus import Bus, Draft, Inbox, Liveness
+from ackbus import Bus, Draft, Inbox
 from ackbus.bus.options import ReadFilters
 from ackbus.export.archive_writer import Archiver
+from ackbus.model import Liveness
 from ackbus.schema.queries import file_of
 
 from ..programs import raw_sql
@@ -122,7 +123,7 @@ def test_newest_before_a_seq_are_found_by_every_filter(bus: Bus) -> None:
     assert newest(9, before_seq=1) == []
 
 
-@pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+@pytest.mark.filterwarnings("ignore::ackbus.errors.UnknownRecipientWarning")
 def test_newest_to_an_agent_are_found_in_the_file_and_in_the_archive(bus: Bus) -> None:
     for n in range(60):
         bus.publish("note", {"n": n}, from_agent="bob", to_agent="ann" if n % 10 == 0 else "cy")

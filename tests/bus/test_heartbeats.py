@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Heartbeat, InvalidInput, Liveness, Message, Session
+from ackbus import Bus, Message, Session
 from ackbus.bus import heartbeats as module
+from ackbus.errors import InvalidInput
+from ackbus.model import Heartbeat, Liveness
 from ackbus.schema.queries import file_of
 
 from ..conftest import wait_until

@@ -10,8 +10,9 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from ackbus import Bus, BusUnusable, InvalidInput
+from ackbus import Bus
 from ackbus.bus.signing import Key, Keyring
+from ackbus.errors import BusUnusable, InvalidInput
 from ackbus.schema.directory.layout import keys_directory
 from ackbus.schema.errors import NotFound, Refused
 

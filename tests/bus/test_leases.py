@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, BusBusy, InvalidInput, Lease, LeaseLost
+from ackbus import Bus, Lease
 from ackbus.bus.leases import DEFAULT_LEASE_S
+from ackbus.errors import BusBusy, InvalidInput, LeaseLost
 from ackbus.schema.queries import file_of
 
 from ..conftest import wait_until

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from ackbus import InvalidInput
 from ackbus.bus.reservations.path_patterns import PathIndex, parse_pattern
+from ackbus.errors import InvalidInput
 
 #: A pattern, files in it, and files that are not: the table of docs/how-to/reserve-files.md.
 MEANINGS = [

@@ -9,14 +9,11 @@ from typing import Any
 
 import pytest
 
-from ackbus import (
+from ackbus import Bus, Draft, Inbox, Receipt
+from ackbus.errors import (
     BlobMissing,
-    Bus,
-    Draft,
     IdConflict,
-    Inbox,
     InvalidInput,
-    Receipt,
     UnknownParent,
     UnknownRecipient,
     UnknownRecipientWarning,

@@ -9,15 +9,16 @@ import apsw
 import apsw.ext
 import pytest
 
-from ackbus import Bus, Draft, Inbox, Stats
+from ackbus import Bus, Draft, Inbox
 from ackbus.bus.log.catalog import BLOCK_SEQS, STEP_MESSAGES, Catalog
 from ackbus.bus.statements import SQL
+from ackbus.model import Stats
 from ackbus.schema.queries import Queries, file_of
 from ackbus.subscribers.inboxes.statements import SQL as INBOXES
 
 from ..programs import connect, held_write_lock, raw_sql
 
-pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.errors.UnknownRecipientWarning")
 
 
 def ids(messages: object) -> list[str]:

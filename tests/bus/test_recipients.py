@@ -5,17 +5,8 @@ from typing import Any
 
 import pytest
 
-from ackbus import (
-    AckbusError,
-    Bus,
-    Draft,
-    IdConflict,
-    Inbox,
-    InvalidInput,
-    Queue,
-    Session,
-    UnknownRecipient,
-)
+from ackbus import Bus, Draft, Inbox, Queue, Session
+from ackbus.errors import AckbusError, IdConflict, InvalidInput, UnknownRecipient
 from ackbus.schema.message.draft import MAX_RECIPIENTS
 from ackbus.subscribers.requests import Request
 

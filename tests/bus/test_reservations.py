@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, InvalidInput, LeaseLost
+from ackbus import Bus
 from ackbus.bus.reservations.reservations import Reservation, ReserveResult
+from ackbus.errors import InvalidInput, LeaseLost
 from ackbus.schema.message.times import MAX_TS_MS
 
 from ..programs import held_write_lock, raw_sql

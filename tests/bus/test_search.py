@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Draft, InvalidInput
+from ackbus import Bus, Draft
 from ackbus.bus.search import index as search_index
 from ackbus.bus.search import index as search_rating
 from ackbus.bus.search.search import Search
 from ackbus.bus.search.text import MAX_TEXT_CHARS, Words, text_of
+from ackbus.errors import InvalidInput
 from ackbus.schema.queries import file_of
 
 from ..programs import run_program_to_sigkill, running_program

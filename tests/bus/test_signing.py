@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Draft, IdConflict, InvalidInput, Message
+from ackbus import Bus, Draft, Message
 from ackbus.bus.signing import Key, Keyring
 from ackbus.bus.verification import Verification
+from ackbus.errors import IdConflict, InvalidInput
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.jsonl.exporter import Exporter
 from ackbus.export.jsonl.importer import import_jsonl

@@ -6,8 +6,9 @@ from pathlib import Path
 import apsw
 import pytest
 
-from ackbus import Bus, Draft, IdConflict, InvalidInput, JobControl, LimitReached, Queue, Receipt
+from ackbus import Bus, Draft, JobControl, Queue, Receipt
 from ackbus.bus.log.append import UNGUARDED_FROM
+from ackbus.errors import IdConflict, InvalidInput, LimitReached
 from ackbus.schema.queries import file_of
 
 from ..programs import raw_sql

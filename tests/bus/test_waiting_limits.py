@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, Draft, Inbox, InvalidInput, import_jsonl
+from ackbus import Bus, Draft, Inbox, import_jsonl
 from ackbus.doctor.repair.database import mend_work
+from ackbus.errors import InvalidInput
 from ackbus.schema.errors import LimitReached, NotFound, Refused
 from ackbus.schema.message.patterns import TypePattern
 from ackbus.schema.queries import file_of
@@ -24,7 +25,7 @@ from ackbus.subscribers.queues.queue_changes import change_policy
 
 from ..programs import raw_sql
 
-pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.errors.UnknownRecipientWarning")
 
 TYPES = (
     *("a", "a.b", "a.b.c", "a.b.c.d", "a.x.c", "x.b", "x.b.c", "x.y.b.z", "b.b.b", "ab.c"),

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, DeadLetters, Draft, InvalidInput, JobControl, Queue
+from ackbus import Bus, DeadLetters, Draft, JobControl, Queue
+from ackbus.errors import InvalidInput
 from ackbus.subscribers.jobs.manual_acts import Acts
 from ackbus.subscribers.queues.queue_changes import change_policy
 from ackbus.subscribers.queues.queues import Queues

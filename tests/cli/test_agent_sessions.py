@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Inbox, UnknownRecipientWarning, check
+from ackbus import Bus, Inbox, check
 from ackbus.cli.fast.waiting_mail import PATIENCE_S
+from ackbus.errors import UnknownRecipientWarning
 from ackbus.subscribers.inboxes.session_names import SessionNames
 
 from ..agent_programs import AgentProgram, agent_program

@@ -12,7 +12,7 @@ from .conftest import RunBus
 from .test_hooks import Agent
 
 #: Requests are answered more than once here.
-pytestmark = pytest.mark.filterwarnings("ignore::ackbus.AnsweredAgainWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.errors.AnsweredAgainWarning")
 
 HOW = (
     "Answer it by 'bus publish review.done --from ann --to lead --reply-to 1 --file -'"

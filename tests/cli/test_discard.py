@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import AckbusError, Bus, Draft, Inbox, Queue
+from ackbus import Bus, Draft, Inbox, Queue
+from ackbus.errors import AckbusError
 from ackbus.export.archive_writer import segments_upto
 from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.queries import engine_of

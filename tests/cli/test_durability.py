@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, InvalidInput
+from ackbus import Bus
+from ackbus.errors import InvalidInput
 from ackbus.schema.queries import file_of
 
 from ..conftest import RunBus

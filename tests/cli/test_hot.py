@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ackbus import InvalidInput
 from ackbus.cli import app
 from ackbus.cli.fast import actions, hot, mcp_server, prompt
 from ackbus.cli.fast import agent_hooks as hooks
 from ackbus.cli.show import output
+from ackbus.errors import InvalidInput
 
 from ..conftest import RunBus
 from ..sizes import size

@@ -9,7 +9,7 @@ from ackbus import Bus, Inbox, Session
 
 from .conftest import RunBus, assert_error
 
-pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.errors.UnknownRecipientWarning")
 
 
 def online(run_bus: RunBus, within: str) -> list[str]:

@@ -18,9 +18,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ackbus import Bus, Inbox, Queue, QueueStats
+from ackbus import Bus, Inbox, Queue
 from ackbus.cli.top.running import picture
 from ackbus.cli.top.snapshot import Watcher
+from ackbus.model import QueueStats
 
 from ..conftest import RunBus, wait_until
 from .conftest import BUS, StartBus

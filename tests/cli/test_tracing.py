@@ -18,7 +18,7 @@ from .conftest import assert_error
 pytestmark = [
     pytest.mark.usefixtures("bus_dir"),
     pytest.mark.filterwarnings(
-        "ignore::ackbus.AnsweredAgainWarning"
+        "ignore::ackbus.errors.AnsweredAgainWarning"
     ),  # requests are answered more than once here
 ]
 

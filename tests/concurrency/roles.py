@@ -9,8 +9,9 @@ import signal
 import sys
 import time
 
-from ackbus import Bus, Draft, IdConflict, Inbox, Lease
+from ackbus import Bus, Draft, Inbox, Lease
 from ackbus.bus.doorbell import listen
+from ackbus.errors import IdConflict
 from ackbus.subscribers.queues.queue import Queue
 
 #: Rounds of `player` with one listener: the kernel takes milliseconds to close each.

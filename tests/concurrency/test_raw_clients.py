@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, BusBusy, IdConflict, Inbox
+from ackbus import Bus, Inbox
+from ackbus.errors import BusBusy, IdConflict
 
 from ..conftest import wait_until
 from .actors import Gate, StartActor, start_together

@@ -57,7 +57,8 @@ def test_queue_is_of_no_use_after_a_fork_until_it_is_opened_again(bus: Bus) -> N
     told = run_program(
         """
         import os, sys
-        from ackbus import Bus, WrongProcess
+        from ackbus import Bus
+        from ackbus.errors import WrongProcess
         from ackbus.subscribers.queues.job_control import JobControl
         from ackbus.subscribers.queues.queue import Queue
         bus = Bus.open(sys.argv[1])

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, BusNotFound, Inbox, Queue, QueueStats
+from ackbus import Bus, Inbox, Queue
+from ackbus.errors import BusNotFound
+from ackbus.model import QueueStats
 from ackbus.schema.queries import file_of
 
 from ..conftest import RunBus, wait_until

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ackbus import AckbusError, Bus
+from ackbus import Bus
+from ackbus.errors import AckbusError
 from ackbus.server import problems
 from ackbus.server.access.access import Access
 from ackbus.server.running import create_app

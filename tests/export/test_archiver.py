@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Draft, Exporter, IdConflict, Inbox, Queue, UnknownParent, Worker
+from ackbus import Bus, Draft, Exporter, Inbox, Queue, Worker
 from ackbus.bus.errors import SegmentMissing
 from ackbus.bus.log.archive_records import Segment
 from ackbus.bus.search.search import Search
+from ackbus.errors import IdConflict, UnknownParent
 from ackbus.export import archive_writer as archiver
 from ackbus.export.archive_writer import Archiver, ArchiverRunning
 from ackbus.schema.queries import file_of
@@ -21,7 +22,7 @@ from ackbus.subscribers.overview.trace import Notices
 from ..conftest import wait_until
 
 #: Requests are answered more than once here.
-pytestmark = pytest.mark.filterwarnings("ignore::ackbus.AnsweredAgainWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.errors.AnsweredAgainWarning")
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, BusUnusable, Draft, Exporter, ExporterRunning, Refused
+from ackbus import Bus, Draft, Exporter
+from ackbus.errors import BusUnusable, ExporterRunning, Refused
 from ackbus.export.jsonl import exporter
 from ackbus.export.jsonl.replaced_file import NotImported
 from ackbus.export.jsonl.writer import BATCH_MESSAGES, Position
@@ -22,7 +23,7 @@ from ackbus.schema.queries import file_of
 from ..conftest import wait_until
 from ..programs import raw_sql
 
-pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.errors.UnknownRecipientWarning")
 
 GOLDEN = b"""\
 {"seq":1,"id":"m-1","ts":"2026-01-10T14:00:00.000Z","from":"lead","type":"run.started"}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ackbus import InvalidInput
+from ackbus.errors import InvalidInput
 from ackbus.git.drivers import merge, records
 from ackbus.schema.message.canonical_json import encode
 

@@ -6,24 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import (
-    Bus,
-    Draft,
-    Exporter,
-    FieldMap,
-    ImportReport,
-    Inbox,
-    InvalidInput,
-    import_jsonl,
-)
+from ackbus import Bus, Draft, Exporter, FieldMap, Inbox, import_jsonl
+from ackbus.errors import InvalidInput
 from ackbus.export.jsonl.importer import BATCH_BYTES
 from ackbus.export.jsonl.replaced_file import ConflictMarkers
+from ackbus.model import ImportReport
 from ackbus.schema.queries import file_of
 
 from ..conftest import ROOT, RunBus
 from ..programs import raw_sql
 
-pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.errors.UnknownRecipientWarning")
 
 #: Real coordination traffic; it lies beside the project, not in it.
 H5I = ROOT.parent / "shared" / "data" / "h5i-messages.jsonl"

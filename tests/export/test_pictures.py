@@ -35,7 +35,7 @@ from ackbus.export.pictures.traffic import (
 from ..programs import raw_sql, tamper
 from .test_importer import H5I, H5I_MAP
 
-pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.errors.UnknownRecipientWarning")
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOUR_MS = 3_600_000

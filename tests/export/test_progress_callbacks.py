@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, Exporter, InvalidInput
+from ackbus import Bus, Exporter
 from ackbus.bus.maintenance import Maintenance
 from ackbus.bus.verification import Verification
+from ackbus.errors import InvalidInput
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup import back_up
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Draft, Exporter, ExporterRunning, InvalidInput, Refused
+from ackbus import Bus, Draft, Exporter
+from ackbus.errors import ExporterRunning, InvalidInput, Refused
 
 from ..conftest import wait_until
 from ..sizes import sampled

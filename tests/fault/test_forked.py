@@ -157,7 +157,8 @@ def test_a_child_that_outlives_its_parent_loses_nothing(bus: Bus, bus_dir: Path)
 
 LEFT_BY_BOTH = """
 import os, sys
-from ackbus import Bus, WrongProcess
+from ackbus import Bus
+from ackbus.errors import WrongProcess
 bus = Bus.open(sys.argv[1])
 for number in range(20):
     try:
@@ -180,7 +181,8 @@ def test_a_transaction_in_which_a_fork_happens_is_its_parents(bus_dir: Path) -> 
 
 POOL = """
 import multiprocessing, sys, threading
-from ackbus import Bus, WrongProcess
+from ackbus import Bus
+from ackbus.errors import WrongProcess
 
 bus = Bus.open(sys.argv[1])
 bus.publish("note", -1, from_agent="parent")

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, BusUnusable, Claim, Draft, Exporter, Inbox, Queue, import_jsonl
+from ackbus import Bus, Claim, Draft, Exporter, Inbox, Queue, import_jsonl
 from ackbus.bus.maintenance import Maintenance
+from ackbus.errors import BusUnusable
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup import back_up
 from ackbus.schema.sqlite.upgrade import upgrade

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, BusUnusable, Exporter, Inbox, InvalidInput, Queue
+from ackbus import Bus, Exporter, Inbox, Queue
 from ackbus.bus.doorbell import ring
 from ackbus.bus.log.archive_reader import segment_name
 from ackbus.bus.verification import Verification
+from ackbus.errors import BusUnusable, InvalidInput
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup import back_up
 from ackbus.export.jsonl.importer import import_jsonl

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, BusMoved
+from ackbus import Bus
+from ackbus.errors import BusMoved
 
 from ..concurrency.actors import Actor, StartActor
 from ..conftest import RunBus, wait_until

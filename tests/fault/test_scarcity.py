@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, BusUnusable, Inbox, Queue
+from ackbus import Bus, Inbox, Queue
 from ackbus.bus.maintenance import Maintenance
+from ackbus.errors import BusUnusable
 
 from ..concurrency.actors import StartActor
 from ..programs import run_program

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, BusBusy
+from ackbus import Bus
+from ackbus.errors import BusBusy
 from ackbus.schema.directory.file_lock import FileLock
 
 from ..concurrency.actors import Actor, StartActor

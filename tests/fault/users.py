@@ -14,16 +14,8 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from ackbus import (
-    AckbusError,
-    Bus,
-    ClaimLost,
-    Draft,
-    Exporter,
-    Inbox,
-    LeaseLost,
-    Queue,
-)
+from ackbus import Bus, Draft, Exporter, Inbox, Queue
+from ackbus.errors import AckbusError, ClaimLost, LeaseLost
 
 #: Between two acts of those who would else fill the disk, in seconds.
 PAUSE_S = 0.002

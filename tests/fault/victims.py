@@ -7,7 +7,8 @@ import sys
 import time
 from itertools import count
 
-from ackbus import AckbusError, Bus, Draft, Exporter, Inbox, Message
+from ackbus import Bus, Draft, Exporter, Inbox, Message
+from ackbus.errors import AckbusError
 
 
 def tell(value: object) -> None:

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ackbus import AckbusError, Bus, Inbox, InvalidInput
+from ackbus import Bus, Inbox
 from ackbus.bus.reservations.path_patterns import PathIndex, escape_path, parse_pattern
+from ackbus.errors import AckbusError, InvalidInput
 from ackbus.export.jsonl.importer import FieldMap, import_jsonl
 from ackbus.export.jsonl.replaced_file import ConflictMarkers
 from ackbus.git.drivers import merge, records

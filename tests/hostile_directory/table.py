@@ -19,11 +19,12 @@ from types import FrameType
 
 import apsw
 
-from ackbus import AckbusError, Bus, Exporter, Inbox
+from ackbus import Bus, Exporter, Inbox
 from ackbus.bus.doorbell import listen, ring
 from ackbus.bus.log.archive_reader import segment_name
 from ackbus.doctor.checks.directory import checks_of_place
 from ackbus.doctor.checks.export import checks_of_export
+from ackbus.errors import AckbusError
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup import back_up
 from ackbus.export.jsonl.importer import import_jsonl

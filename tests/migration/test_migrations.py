@@ -10,7 +10,8 @@ from typing import Any
 import apsw
 import pytest
 
-from ackbus import Bus, BusUnusable
+from ackbus import Bus
+from ackbus.errors import BusUnusable
 from ackbus.schema.sqlite import versions
 from ackbus.schema.sqlite.creation import create
 from ackbus.schema.sqlite.database import SCHEMA_VERSION

@@ -8,7 +8,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from ackbus import AckbusError, Bus, BusNotFound, BusUnusable, Draft, Exporter, Inbox
+from ackbus import Bus, Draft, Exporter, Inbox
+from ackbus.errors import AckbusError, BusNotFound, BusUnusable
 from ackbus.schema.queries import file_of
 from ackbus.schema.sqlite.creation import create
 from ackbus.schema.sqlite.database import SCHEMA_VERSION
@@ -202,7 +203,7 @@ def test_disk_without_room_for_the_copy_changes_nothing(old_dir: Path) -> None:
     told = run_program(
         """
         import resource, signal, sys
-        from ackbus import BusUnusable
+        from ackbus.errors import BusUnusable
         from ackbus.schema.sqlite.upgrade import upgrade
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))

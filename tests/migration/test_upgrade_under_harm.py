@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Refused
+from ackbus.errors import Refused
 from ackbus.schema.sqlite.database import SCHEMA_VERSION
 from ackbus.schema.sqlite.upgrade import upgrade
 

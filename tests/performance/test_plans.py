@@ -248,7 +248,7 @@ def connect(directory: Path, file: str) -> apsw.Connection:
     return connection
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.errors.UnknownRecipientWarning")
 
 
 def test_workload_runs_every_statement_that_stands_in_a_file(used: tuple[Path, Seen]) -> None:

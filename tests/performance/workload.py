@@ -8,21 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from ackbus import (
-    AckbusError,
-    AnsweredAgainWarning,
     Bus,
     DeadLetters,
     Draft,
     Exporter,
     Inbox,
     JobControl,
-    LimitReached,
     Message,
     Queue,
-    QueueStats,
     Request,
     Session,
-    Trace,
     check,
     import_jsonl,
     read_receipts,
@@ -50,8 +45,10 @@ from ackbus.doctor.checks.directory import checks_of_file
 from ackbus.doctor.checks.export import checks_of_export
 from ackbus.doctor.repair.database import mend_work
 from ackbus.doctor.repair.files_beside import read_segment
+from ackbus.errors import AckbusError, AnsweredAgainWarning, LimitReached
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup import back_up
+from ackbus.model import QueueStats, Trace
 from ackbus.schema.findings import examine
 from ackbus.schema.message.patterns import TypePattern
 from ackbus.schema.message.times import format_ts

@@ -20,10 +20,11 @@ from moments import Moments, digest_of
 from promises import Fact, broken, halves, last_claim, last_token
 from workloads import BUS, LARGE, SAVED, upgrade_older
 
-from ackbus import AckPastEnd, Bus, Draft, Exporter, IdConflict, Inbox, Queue, Refused, import_jsonl
+from ackbus import Bus, Draft, Exporter, Inbox, Queue, import_jsonl
 from ackbus.doctor.checks.bus import checks_of_bus, checks_of_work
 from ackbus.doctor.checks.directory import checks_of_file
 from ackbus.doctor.checks.export import checks_of_export
+from ackbus.errors import AckPastEnd, IdConflict, Refused
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.backup import back_up
 from ackbus.schema.findings import examine

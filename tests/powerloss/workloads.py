@@ -17,8 +17,9 @@ from unittest.mock import patch
 
 import apsw
 
-from ackbus import Bus, Draft, Exporter, Inbox, Message, Queue, Refused, import_jsonl
+from ackbus import Bus, Draft, Exporter, Inbox, Message, Queue, import_jsonl
 from ackbus.bus.maintenance import Maintenance
+from ackbus.errors import Refused
 from ackbus.export.archive_writer import Archiver, segments_upto
 from ackbus.export.archive_writer import discard as discard_segments
 from ackbus.export.backup import back_up

@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from ackbus import Bus, Draft, LimitReached, Message
+from ackbus import Bus, Draft, Message
+from ackbus.errors import LimitReached
 from ackbus.subscribers.jobs.claims import Claim, Outcome
 from ackbus.subscribers.jobs.errors import ClaimLost, WrongJobState
 from ackbus.subscribers.jobs.jobs import Jobs

@@ -8,19 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ackbus import (
-    ABSENT,
-    AckPastEnd,
-    Bus,
-    Draft,
-    IdConflict,
-    Inbox,
-    Lease,
-    LeaseLost,
-    Message,
-    NotFound,
-    UnknownParent,
-)
+from ackbus import ABSENT, Bus, Draft, Inbox, Lease, Message
+from ackbus.errors import AckPastEnd, IdConflict, LeaseLost, NotFound, UnknownParent
 
 from ..sizes import size
 from .conftest import RUNS

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ackbus import InvalidInput
 from ackbus.bus.reservations.path_patterns import PathIndex, escape_path, parse_pattern
+from ackbus.errors import InvalidInput
 
 #: Every name of one or two letters, and every path of up to four of them. A path that two patterns
 #: of at most two parts besides `**` share is then among these, if there is one.

@@ -11,14 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ackbus import (
-    Bus,
-    IdConflict,
-    InvalidInput,
-    Message,
-    UnknownRecipient,
-    UnknownRecipientWarning,
-)
+from ackbus import Bus, Message
+from ackbus.errors import IdConflict, InvalidInput, UnknownRecipient, UnknownRecipientWarning
 from ackbus.schema.message.names import MAX_PAYLOAD_BYTES
 from ackbus.schema.message.patterns import TypePattern
 from ackbus.schema.message.times import (

@@ -9,7 +9,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ackbus import Bus, Refused
+from ackbus import Bus
+from ackbus.errors import Refused
 from ackbus.tasks.records.task import NewTask
 from ackbus.tasks.steps.messages import fold
 from ackbus.tasks.steps.tasks import Tasks

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ackbus import InvalidInput
+from ackbus.errors import InvalidInput
 from ackbus.schema.callbacks import (
     call_plain,
     check_coroutine_function,

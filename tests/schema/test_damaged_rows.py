@@ -13,22 +13,13 @@ from types import AsyncGeneratorType, GeneratorType
 
 import pytest
 
-import ackbus
-from ackbus import (
-    Bus,
-    DeadLetters,
-    Inbox,
-    Queue,
-    Request,
-    RowDamaged,
-    TimedOut,
-    as_completed,
-    as_completed_async,
-)
+from ackbus import Bus, DeadLetters, Inbox, Queue, Request, as_completed, as_completed_async
+from ackbus.errors import RowDamaged, TimedOut
 from ackbus.schema.arguments import checked
 from ackbus.schema.sqlite.foreign_objects import our_table_texts
 from ackbus.schema.sqlite.rules.damaged_rows import checks_in, first_damaged_row
 
+from ..api.reference import PUBLIC
 from ..hostile_bus.attacks import Column, store
 from ..looking.full_bus import make_full_bus, tables_of
 from ..programs import connect
@@ -135,8 +126,7 @@ BEGUN: dict[str, Callable[[Bus], object]] = {
 
 def test_each_public_generator_is_in_the_table() -> None:
     found = set()
-    for name in ackbus.__all__:
-        value = getattr(ackbus, name)
+    for name, value in PUBLIC.items():
         calls = {name: value} if inspect.isfunction(value) else {}
         if inspect.isclass(value):
             members = inspect.getmembers(value)

@@ -13,9 +13,10 @@ from pathlib import Path
 import apsw
 import pytest
 
-from ackbus import AckbusError, Bus, BusBusy, BusUnusable, Draft, Inbox, InvalidInput
+from ackbus import Bus, Draft, Inbox
 from ackbus.bus.doorbell import listen
 from ackbus.bus.log.catalog import Catalog
+from ackbus.errors import AckbusError, BusBusy, BusUnusable, InvalidInput
 from ackbus.export.archive_writer import Archiver
 from ackbus.schema.queries import file_of
 
@@ -67,7 +68,8 @@ def test_bus_is_refused_after_a_fork(bus_dir: Path) -> None:
     out = run_program(
         """
         import os, sys
-        from ackbus import Bus, WrongProcess
+        from ackbus import Bus
+        from ackbus.errors import WrongProcess
         bus = Bus.open(sys.argv[1])
         bus.publish("before", from_agent="parent")
         child = os.fork()

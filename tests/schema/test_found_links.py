@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, BusUnusable
+from ackbus import Bus
+from ackbus.errors import BusUnusable
 from ackbus.schema.directory.discovery import find_bus
 
 from ..cli.git import Git, git_env

@@ -10,7 +10,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from ackbus import Bus, BusUnusable, Inbox
+from ackbus import Bus, Inbox
+from ackbus.errors import BusUnusable
 from ackbus.schema.queries import file_of
 from ackbus.schema.sqlite import database, hardening
 from ackbus.schema.sqlite.creation import create

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, BusNotFound, BusUnusable
+from ackbus import Bus
+from ackbus.errors import BusNotFound, BusUnusable
 from ackbus.schema.directory import layout
 from ackbus.schema.directory.discovery import find_bus
 from ackbus.schema.directory.layout import filesystem_of

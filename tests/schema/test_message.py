@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ackbus import Bus, Draft, InvalidInput, Message
+from ackbus import Bus, Draft, Message
+from ackbus.errors import InvalidInput
 
-pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.errors.UnknownRecipientWarning")
 
 
 def stored(bus: Bus, payload: object = "text", **fields: object) -> Message:

@@ -12,8 +12,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from ackbus import ABSENT, Bus, Draft, Exporter, FieldMap, Inbox, InvalidInput, Priority
+from ackbus import ABSENT, Bus, Draft, Exporter, FieldMap, Inbox, Priority
 from ackbus.bus.reservations.path_patterns import parse_pattern
+from ackbus.errors import InvalidInput
 from ackbus.schema.message import names
 from ackbus.schema.message.canonical_json import decode, encode
 from ackbus.schema.message.names import new_id

@@ -204,7 +204,7 @@ def stored(bus_dir: Path, id: str) -> tuple[object, ...]:
     return row
 
 
-@pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+@pytest.mark.filterwarnings("ignore::ackbus.errors.UnknownRecipientWarning")
 @pytest.mark.parametrize(
     ("pattern", "rules", "type", "to_agent", "is_work"),
     [

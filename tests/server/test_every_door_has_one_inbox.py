@@ -54,7 +54,7 @@ def doors(
         yield scene(Doors(bus, bus_dir, run_bus, client), project)
 
 
-@pytest.mark.filterwarnings("ignore::ackbus.UnservedRequestWarning")
+@pytest.mark.filterwarnings("ignore::ackbus.errors.UnservedRequestWarning")
 def scene(doors: Doors, project: Path) -> Doors:
     bus = doors.bus
     for sent in jobs(bus):

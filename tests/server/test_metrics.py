@@ -9,7 +9,8 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
-from ackbus import Bus, BusBusy, Draft, Inbox, Queue, Worker
+from ackbus import Bus, Draft, Inbox, Queue, Worker
+from ackbus.errors import BusBusy
 from ackbus.schema.queries import file_of
 from ackbus.server.access.access import Access
 from ackbus.server.access.tokens import Scope, Tokens

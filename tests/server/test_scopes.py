@@ -13,7 +13,8 @@ from starlette.routing import Route, WebSocketRoute
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from ackbus import Bus, NotActedUponWarning, Queue
+from ackbus import Bus, Queue
+from ackbus.errors import NotActedUponWarning
 from ackbus.schema.message.names import MAX_SEQ
 from ackbus.schema.message.patterns import ACTED_TYPES
 from ackbus.server.access.access import Access, plain

@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from ackbus import AnsweredAgainWarning, Bus, Draft, Inbox, Session
+from ackbus import Bus, Draft, Inbox, Session
+from ackbus.errors import AnsweredAgainWarning
 from ackbus.subscribers.inboxes.session_names import SessionNames
 from ackbus.subscribers.jobs.claims import Claim
 from ackbus.subscribers.queues.queue import Queue

@@ -11,8 +11,9 @@ import pytest
 from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
-from ackbus import Bus, InvalidInput, NotFound, Queue, Refused
+from ackbus import Bus, Queue
 from ackbus.bus.signing import Keyring
+from ackbus.errors import InvalidInput, NotFound, Refused
 from ackbus.schema.queries import file_of
 from ackbus.server.access.tokens import Scope, Tokens
 

@@ -15,7 +15,7 @@ from ackbus.subscribers.queues.queue import Queue
 from ackbus.subscribers.requests import Request, wait_all
 
 #: Some say several words, of which publishing warns.
-pytestmark = pytest.mark.filterwarnings("ignore::ackbus.AnsweredAgainWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.errors.AnsweredAgainWarning")
 
 REQUEST = "review.request"
 

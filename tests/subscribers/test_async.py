@@ -12,7 +12,7 @@ from ackbus.subscribers.inboxes import delivery
 
 from ..programs import held_write_lock
 
-pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.errors.UnknownRecipientWarning")
 
 
 @pytest.fixture(autouse=True)

@@ -6,25 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import (
-    Bus,
-    Inbox,
-    InvalidInput,
-    Message,
-    Request,
-    Session,
-    TimedOut,
-    as_completed,
-    request_async,
-    wait_all,
-)
+from ackbus import Bus, Inbox, Message, Request, Session, as_completed, request_async, wait_all
+from ackbus.errors import InvalidInput, TimedOut
 
 from ..conftest import wait_until
 from ..programs import TIMEOUT_S, run_program
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning"),
-    pytest.mark.filterwarnings("ignore::ackbus.UnservedRequestWarning"),
+    pytest.mark.filterwarnings("ignore::ackbus.errors.UnknownRecipientWarning"),
+    pytest.mark.filterwarnings("ignore::ackbus.errors.UnservedRequestWarning"),
 ]
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, Draft, Inbox, InvalidInput, Message, TimedOut
+from ackbus import Bus, Draft, Inbox, Message
+from ackbus.errors import InvalidInput, TimedOut
 from ackbus.schema.queries import file_of
 from ackbus.subscribers import requests
 from ackbus.subscribers.conversations.answers import Answer, check
@@ -20,7 +21,7 @@ from ..conftest import wait_until
 from ..programs import held_write_lock, run_program, running_program
 
 #: Requests are answered more than once here.
-pytestmark = pytest.mark.filterwarnings("ignore::ackbus.AnsweredAgainWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.errors.AnsweredAgainWarning")
 
 #: Answers every request of a type as soon as it hears of it.
 RESPONDER = """

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, Inbox, InvalidInput, Message, Session
+from ackbus import Bus, Inbox, Message, Session
+from ackbus.errors import InvalidInput
 
 handled: list[int] = []
 

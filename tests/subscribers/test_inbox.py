@@ -7,12 +7,13 @@ from pathlib import Path
 import apsw
 import pytest
 
-from ackbus import AckPastEnd, Bus, Draft, IdConflict, Inbox, InvalidInput, Message, Queue
+from ackbus import Bus, Draft, Inbox, Message, Queue
+from ackbus.errors import AckPastEnd, IdConflict, InvalidInput
 from ackbus.schema.queries import file_of
 
 from ..programs import connect, raw_sql
 
-pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.errors.UnknownRecipientWarning")
 
 
 def fill(

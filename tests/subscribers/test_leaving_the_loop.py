@@ -7,7 +7,7 @@ import pytest
 
 from ackbus import Bus, Inbox
 
-pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.errors.UnknownRecipientWarning")
 
 
 def fail_over_first(inbox: Inbox) -> None:

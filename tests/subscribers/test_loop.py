@@ -10,16 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import (
-    Bus,
-    Draft,
-    Inbox,
-    InvalidInput,
-    Message,
-    NotFound,
-    SecondLoopWarning,
-)
+from ackbus import Bus, Draft, Inbox, Message
 from ackbus.bus.doorbell import Listener
+from ackbus.errors import InvalidInput, NotFound, SecondLoopWarning
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.inboxes import delivery
 from ackbus.subscribers.inboxes.failed_deliveries import Deliveries
@@ -29,7 +22,7 @@ from ackbus.subscribers.inboxes.mail import Pace
 from ..conftest import wait_until
 from ..programs import connect, raw_sql, run_program, run_program_to_sigkill, running_program
 
-pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.errors.UnknownRecipientWarning")
 
 
 @pytest.fixture(autouse=True)

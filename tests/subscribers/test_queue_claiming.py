@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, InvalidInput, Message
+from ackbus import Bus, Message
+from ackbus.errors import InvalidInput
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.claims import Outcome
 from ackbus.subscribers.jobs.errors import JobNotFound, QueueMismatch, QueueNotFound

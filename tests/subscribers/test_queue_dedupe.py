@@ -5,7 +5,8 @@ import logging
 
 import pytest
 
-from ackbus import Bus, InvalidInput
+from ackbus import Bus
+from ackbus.errors import InvalidInput
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.queues.queue import Queue

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ackbus import Bus, Draft, InvalidInput
+from ackbus import Bus, Draft
+from ackbus.errors import InvalidInput
 from ackbus.subscribers.jobs.claims import Claim, Outcome
 from ackbus.subscribers.jobs.errors import ClaimLost, WrongJobState
 from ackbus.subscribers.jobs.jobs import STATES

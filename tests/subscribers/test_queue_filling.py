@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, Draft, Inbox, InvalidInput
+from ackbus import Bus, Draft, Inbox
 from ackbus.bus.log import log
 from ackbus.bus.log.catalog import STEP_MESSAGES
 from ackbus.doctor.repair.database import mend_work
+from ackbus.errors import InvalidInput
 from ackbus.schema.message.message import Message, message_of
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.policy import work_headers

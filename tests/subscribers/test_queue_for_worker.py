@@ -2,7 +2,8 @@
 
 import pytest
 
-from ackbus import Bus, InvalidInput, Priority
+from ackbus import Bus, Priority
+from ackbus.errors import InvalidInput
 from ackbus.subscribers.jobs.errors import WrongJobState
 from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.queues.job_control import JobControl

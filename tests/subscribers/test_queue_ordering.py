@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, Draft, InvalidInput, Priority
+from ackbus import Bus, Draft, Priority
+from ackbus.errors import InvalidInput
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.queues.job_control import JobControl

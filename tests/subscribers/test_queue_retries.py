@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, InvalidInput
+from ackbus import Bus
+from ackbus.errors import InvalidInput
 from ackbus.subscribers.jobs.claims import Outcome
 from ackbus.subscribers.jobs.policy import Policy
 from ackbus.subscribers.queues.job_control import DeadLetters, JobControl

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Draft, Policy, Queue, Refused
+from ackbus import Bus, Draft, Policy, Queue
+from ackbus.errors import Refused
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.queues.queue_set import QueueSet
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, InvalidInput
+from ackbus import Bus
+from ackbus.errors import InvalidInput
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.jobs.claims import Claim, Outcome
 from ackbus.subscribers.jobs.policy import work_headers

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ackbus import Bus, Draft, Inbox, NotFound, Queue, Request, read_receipts
+from ackbus import Bus, Draft, Inbox, Queue, Request, read_receipts
+from ackbus.errors import NotFound
 from ackbus.export.archive_writer import Archiver
 from ackbus.subscribers.overview.retention import Retention
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ackbus import Bus, Inbox, JobNotFound, NotFound, Queue, QueueNotFound, Refused
+from ackbus import Bus, Inbox, Queue
+from ackbus.errors import JobNotFound, NotFound, QueueNotFound, Refused
 from ackbus.subscribers.overview.agents import forget_agent
 from ackbus.subscribers.overview.retention import Retention
 from ackbus.subscribers.queues.queue_changes import remove_queue

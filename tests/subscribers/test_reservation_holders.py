@@ -7,8 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
-from ackbus import Bus, InvalidInput
+from ackbus import Bus
 from ackbus.bus.reservations.reservations import ReserveResult
+from ackbus.errors import InvalidInput
 from ackbus.schema.errors import LeaseLost
 from ackbus.schema.process_table import Process, process, system
 from ackbus.subscribers.overview.agents import SILENT_S, holder_of, take_over

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, Draft, Exporter, Inbox, InvalidInput, Queue, Session, Worker
+from ackbus import Bus, Draft, Exporter, Inbox, Queue, Session, Worker
+from ackbus.errors import InvalidInput
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.errors import MailArchived

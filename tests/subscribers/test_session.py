@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Inbox, Liveness, Message, Session
+from ackbus import Bus, Inbox, Message, Session
+from ackbus.model import Liveness
 
 from ..conftest import wait_until
 from ..programs import run_program_to_sigkill
 
-pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.errors.UnknownRecipientWarning")
 
 
 def test_session_says_when_it_began_and_ended(bus: Bus) -> None:

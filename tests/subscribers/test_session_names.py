@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Inbox, InvalidInput
+from ackbus import Bus, Inbox
 from ackbus.bus.presence.session_name import by_connection
+from ackbus.errors import InvalidInput
 from ackbus.export.backup import back_up
 from ackbus.schema.errors import BusBusy
 from ackbus.schema.process_table import Process, ancestors, process, program, runs, system

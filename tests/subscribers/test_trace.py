@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Draft, NotFound
+from ackbus import Bus, Draft
 from ackbus.bus.log.log import find_message
+from ackbus.errors import NotFound
 from ackbus.schema.queries import file_of
 from ackbus.subscribers.overview.trace import Trace, WorkHistory
 from ackbus.subscribers.queues.queue import Queue

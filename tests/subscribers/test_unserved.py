@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Queue, Request, UnservedRequestWarning, Worker
+from ackbus import Bus, Queue, Request, Worker
+from ackbus.errors import UnservedRequestWarning
 from ackbus.subscribers.queues.queue_set import QueueWorkers
 
 from ..conftest import RunBus, wait_until

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Inbox, InvalidInput
+from ackbus import Bus, Inbox
+from ackbus.errors import InvalidInput
 
 from ..conftest import wait_until
 from ..programs import TIMEOUT_S, raw_sql, run_program
 
-pytestmark = pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::ackbus.errors.UnknownRecipientWarning")
 
 
 def test_a_waiting_poll_returns_with_the_first_message(bus: Bus, bus_dir: Path) -> None:

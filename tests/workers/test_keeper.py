@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import AckbusError, Bus, JobControl, Message, Queue, RawCommand, Worker
+from ackbus import Bus, JobControl, Message, Queue, RawCommand, Worker
+from ackbus.errors import AckbusError
 from ackbus.subscribers.jobs.claims import Claim
 from ackbus.workers.work import Function
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Draft, HopsWarning, InvalidInput, Message, Queue, TooManyHops, Worker
+from ackbus import Bus, Draft, Message, Queue, Worker
+from ackbus.errors import HopsWarning, InvalidInput, TooManyHops
 from ackbus.subscribers.jobs.outcomes import MAX_HOPS, WARN_HOPS, hops_of
 
 from ..conftest import RunBus

@@ -16,7 +16,8 @@ from typing import Any
 import orjson
 import pytest
 
-from ackbus import Bus, InvalidInput, JobControl, Queue, Worker
+from ackbus import Bus, JobControl, Queue, Worker
+from ackbus.errors import InvalidInput
 from ackbus.workers.commands.raw_contract import RawCommand
 from ackbus.workers.processes.run_process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES
 

@@ -12,18 +12,8 @@ from typing import Any
 
 import pytest
 
-from ackbus import (
-    Bus,
-    Draft,
-    InvalidInput,
-    JobControl,
-    Message,
-    NeverRetry,
-    Queue,
-    RetryLater,
-    Worker,
-    WrongProcess,
-)
+from ackbus import Bus, Draft, JobControl, Message, NeverRetry, Queue, RetryLater, Worker
+from ackbus.errors import InvalidInput, WrongProcess
 from ackbus.subscribers.jobs.claims import ClaimRecord
 from ackbus.subscribers.views import list_jobs
 from ackbus.workers import executors

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook
 
-from ackbus import Bus, Draft, Inbox, Queue, Refused
+from ackbus import Bus, Draft, Inbox, Queue
 from ackbus.automation.config.snapshot import key_of
 from ackbus.automation.forwarder import (
     MAX_RETRY_AFTER_S,
@@ -25,6 +25,7 @@ from ackbus.automation.forwarder import (
     event_of,
 )
 from ackbus.automation.forwarding_targets import Target
+from ackbus.errors import Refused
 
 from ...conftest import wait_until
 from .receivers import OK, SECRET, Posted, answer, receiving

@@ -2,9 +2,10 @@
 
 import pytest
 
-from ackbus import Bus, NotActedUponWarning
+from ackbus import Bus
 from ackbus.automation.routes.preview import flowchart, replayed
 from ackbus.automation.routes.router import Index, Router
+from ackbus.errors import NotActedUponWarning
 
 from ..conftest import Folder
 from .by_hand import ByHand, answers, event, success, with_plugins

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import httpx
 
-from ackbus import Bus, Trace
+from ackbus import Bus
+from ackbus.model import Trace
 
 from ..conftest import Serve, serving
 from .conftest import get, post

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import pytest
 
-from ackbus import Bus, Trace
+from ackbus import Bus
+from ackbus.model import Trace
 
 from .conftest import get, post
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, Draft, InvalidInput, Queue
+from ackbus import Bus, Draft, Queue
+from ackbus.errors import InvalidInput
 from ackbus.schema.errors import NotFound
 from ackbus.subscribers.queues.queues import Queues
 from ackbus.tasks.board.board import Board, Boards

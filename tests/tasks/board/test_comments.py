@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Draft, InvalidInput
+from ackbus import Draft
+from ackbus.errors import InvalidInput
 from ackbus.git.branches.repositories import LinePlace, line_at, place_now
 from ackbus.git.repository import Repository
 from ackbus.schema.errors import NotFound

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, Draft, Refused
+from ackbus import Bus, Draft
 from ackbus.bus.signing import Keyring
+from ackbus.errors import Refused
 from ackbus.schema.errors import NotFound
 from ackbus.tasks.board.proof import prove, verify
 from ackbus.tasks.records.task_table import Landing, Landings

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, Draft, Refused
+from ackbus import Bus, Draft
 from ackbus.doctor.checks.bus import checks_of_tasks
 from ackbus.doctor.repair.database import mend_tasks
+from ackbus.errors import Refused
 from ackbus.schema.findings import examine
 from ackbus.schema.queries import file_of
 from ackbus.tasks.board.board import Boards

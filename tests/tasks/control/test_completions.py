@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, Draft, InvalidInput
+from ackbus import Bus, Draft
+from ackbus.errors import InvalidInput
 from ackbus.tasks.control.entries import LEASE_S, NotClaimed
 from ackbus.tasks.control.jobs import JobQueue
 from ackbus.tasks.control.requests import Completions, Requests, completion_row

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ackbus import Bus, InvalidInput
+from ackbus import Bus
+from ackbus.errors import InvalidInput
 from ackbus.tasks.control.ingress import USAGE, Ingress, given, priority_of_prompt
 from ackbus.tasks.control.requests import Requests
 

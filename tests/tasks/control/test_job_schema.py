@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ackbus import InvalidInput
+from ackbus.errors import InvalidInput
 from ackbus.tasks.control.jobs import JobQueue, check_params
 
 from .conftest import add

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from ackbus import Bus, InvalidInput, NotFound
+from ackbus import Bus
+from ackbus.errors import InvalidInput, NotFound
 from ackbus.subscribers.queues.queue_set import QueueWorkers
 from ackbus.tasks.agent_program import OutputLine
 from ackbus.tasks.control.entries import NotClaimed

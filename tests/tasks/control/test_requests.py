@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ackbus import AnsweredAgainWarning, Bus, Draft, InvalidInput
+from ackbus import Bus, Draft
+from ackbus.errors import AnsweredAgainWarning, InvalidInput
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.jobs.errors import QueueMismatch
 from ackbus.subscribers.queues.queue import Queue

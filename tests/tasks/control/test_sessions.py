@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ackbus import Bus, Trace
+from ackbus import Bus
 from ackbus.export.archive_writer import Archiver
+from ackbus.model import Trace
 from ackbus.schema.errors import InvalidInput
 from ackbus.schema.queries import file_of
 from ackbus.schema.sqlite.transactions import without_triggers

@@ -5,7 +5,8 @@ import os
 
 import pytest
 
-from ackbus import Draft, Queue, Refused
+from ackbus import Draft, Queue
+from ackbus.errors import Refused
 
 from ...cli.git import Git
 from ...conftest import RunBus

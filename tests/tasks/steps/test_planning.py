@@ -2,7 +2,8 @@
 
 import pytest
 
-from ackbus import Bus, InvalidInput, Outcome, Queue
+from ackbus import Bus, Outcome, Queue
+from ackbus.errors import InvalidInput
 from ackbus.tasks.steps.messages import TaskExists, TaskNotFound
 from ackbus.tasks.steps.planning import NewJob, TaskJobs
 from ackbus.tasks.steps.tasks import Tasks

@@ -4,17 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ackbus import (
-    AckbusError,
-    Bus,
-    Draft,
-    Inbox,
-    InvalidInput,
-    LeaseLost,
-    Queue,
-    Refused,
-    UnknownRecipient,
-)
+from ackbus import Bus, Draft, Inbox, Queue
+from ackbus.errors import AckbusError, InvalidInput, LeaseLost, Refused, UnknownRecipient
 from ackbus.tasks.records.task import FINAL, LIVE, Task
 from ackbus.tasks.steps.messages import (
     TaskBlocked,
@@ -398,7 +389,7 @@ def test_task_goes_to_one_agent(bus: Bus, tasks: Tasks, field: str, name: str) -
     assert tasks.list() == []
 
 
-@pytest.mark.filterwarnings("ignore::ackbus.UnknownRecipientWarning")
+@pytest.mark.filterwarnings("ignore::ackbus.errors.UnknownRecipientWarning")
 def test_message_that_claims_a_step_changes_no_state(bus: Bus, tasks: Tasks) -> None:
     to_state(tasks, "WORKING")
     claim = {"task": "fix-login", "attempt": 1, "token": 0, "from": "WORKING", "to": "IN_REVIEW"}

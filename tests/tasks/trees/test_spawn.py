@@ -190,7 +190,7 @@ def test_program_of_a_user_needs_public_names_alone(bus: Bus, main: Git) -> None
     task = ackbus.Spawn(bus).spawn(spec, agent="lead")
     tasks = ackbus.Tasks(bus)
     tasks.start("fix", agent="ann", token=task.token)
-    with pytest.raises(ackbus.NothingDone):
+    with pytest.raises(ackbus.errors.NothingDone):
         ackbus.finish_task(bus, "fix", agent="ann", token=task.token)
     at(task.path).commit("mine")
     done = ackbus.finish_task(bus, "fix", agent="ann", token=task.token)
@@ -199,5 +199,5 @@ def test_program_of_a_user_needs_public_names_alone(bus: Bus, main: Git) -> None
     (cleaned,) = ackbus.Clean(bus).clean()
     assert cleaned.is_removed
     assert cleaned.refs == [f"refs/ackbus/rescue/fix/{done.head}"]
-    with pytest.raises(ackbus.GitFailed):
+    with pytest.raises(ackbus.errors.GitFailed):
         ackbus.Spawn(bus).spawn(ackbus.TaskSpec(task="b", worker="ann", folder="/"), agent="lead")
