@@ -92,10 +92,11 @@ class Crew:
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._suspended: set[str] = set()
 
-    @property
-    def pids(self) -> dict[str, tuple[int, int]]:
-        """The life and the process of each agent."""
-        return {name: (self._lives[name], p.pid) for name, p in self._processes.items()}
+    def begun(self) -> dict[str, tuple[int, int]]:
+        """Return the life and the process of each agent that has begun its acts."""
+        processes = self._processes.items()
+        begun = [(name, p.pid) for name, p in processes if os.path.exists(self.history_of(name))]
+        return {name: (self._lives[name], pid) for name, pid in begun}
 
     def history_of(self, name: str) -> str:
         """Return the history file of an agent's process."""

@@ -251,7 +251,8 @@ class Conductor:
             self._crew.resume(name)
         if now >= self._measure_at:
             self._measure_at = now + MEASURE_EVERY_S
-            self._measures.take(self._crew.pids)
+            # On a busy machine a process may take long to load: that is no growth.
+            self._measures.take(self._crew.begun())
             self._progress(int(now - self._began))
 
 
