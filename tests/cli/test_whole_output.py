@@ -19,6 +19,8 @@ from ackbus import Bus, Draft, Exporter
 from ..conftest import wait_until
 from .conftest import BUS, error_of
 
+pytestmark = pytest.mark.slow
+
 #: How many messages there are: their lines are far more than a pipe takes at once.
 MESSAGES = 2000
 

@@ -27,6 +27,8 @@ from ..sizes import case, size
 from .conftest import SmallDisk
 from .evidence import raw_rows
 
+pytestmark = pytest.mark.slow
+
 #: Room for more than any of these acts needs, in pages.
 ENOUGH = 500
 

@@ -18,6 +18,8 @@ from .engine import Target, fuzz, shares
 from .library import a_bus, nothing, undone
 from .targets import TARGETS
 
+pytestmark = pytest.mark.slow
+
 CASES = size(sample=250, whole=2000)
 SEED = 6
 

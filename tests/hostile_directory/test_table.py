@@ -49,6 +49,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "kind", "while_open"), CASES)
 def test_nothing_that_is_planted_does_harm(
     name: str, kind: Kind, while_open: bool, copy: Scene
@@ -57,6 +58,7 @@ def test_nothing_that_is_planted_does_harm(
     check_unharmed(copy)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize("kind", sampled(OF_RIGHTS, every=2), ids=lambda kind: kind.__name__)
 def test_what_a_user_may_not_read_is_told_in_a_line(kind: Kind, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import initialize, invariant
 
@@ -13,6 +14,8 @@ from ..sizes import size
 from .conftest import RUNS
 from .queue_machine import TAKEN_IN, Work
 from .queue_model import LIVE
+
+pytestmark = pytest.mark.slow
 
 
 class QueueMachine(Work):

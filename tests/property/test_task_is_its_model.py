@@ -5,6 +5,7 @@ import tempfile
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -16,6 +17,8 @@ from ackbus.tasks.steps.tasks import Tasks
 
 from ..sizes import size
 from .conftest import RUNS
+
+pytestmark = pytest.mark.slow
 
 NAMES = [f"t-{number}" for number in range(4)]
 WORKERS = ["w-1", "w-2"]

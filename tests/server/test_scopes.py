@@ -107,6 +107,7 @@ def routed(app: FastAPI | APIRouter) -> Iterator[str]:
             yield from (f"{method} {plain(route.path)}" for method in methods)
 
 
+@pytest.mark.slow
 def test_every_operation_but_the_open_ones_needs_a_token(
     guarded: tuple[Bus, httpx.Client],
 ) -> None:
@@ -116,6 +117,7 @@ def test_every_operation_but_the_open_ones_needs_a_token(
         assert (status == 401) == (row.scopes is not None), (method, path, status)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", [None, "a"], ids=["any agent", "one agent"])
 @pytest.mark.parametrize("scope", Scope)
 def test_every_operation_lets_in_those_with_its_scopes_alone(

@@ -41,6 +41,7 @@ def fired(stage: Stage, id: str) -> list[int]:
     return [minute for verdict, minute, _ in stage.told(id) if verdict == "fired"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["poll", "sync"])
 @pytest.mark.parametrize("job_minutes", [0.5, 2, 4, 5, 6, 12])
 @pytest.mark.parametrize("count", [2, 3])
@@ -54,6 +55,7 @@ def test_equal_schedules_of_one_command_fire_as_often_as_one_another(
     assert min(times) > max(times) / 2  # one whose own job runs when it is due is skipped
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_no_schedule_of_a_command_starves_whatever_the_others_are(stage: Stage, seed: int) -> None:
     """Rules, intervals and policies at random: each fires, and no job overlaps another."""

@@ -11,6 +11,8 @@ from ackbus import Bus
 
 from ...sizes import size
 
+pytestmark = pytest.mark.slow
+
 FIELDS = (
     *("sessionId", "prompt", "priority", "queueWaitBudgetMs", "taskId", "kind", "params", "jobId"),
     *("targetWorkerId", "requestId", "dedupeKey", "from", "agentId", "workerId", "pusherId"),

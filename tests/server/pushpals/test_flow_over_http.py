@@ -7,11 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 
 from ackbus import Bus, Trace
 
 from ..conftest import Serve, serving
 from .conftest import get, post
+
+pytestmark = pytest.mark.slow
 
 
 @contextmanager

@@ -73,6 +73,7 @@ def live(workshop: Workshop) -> Workshop:
     return workshop
 
 
+@pytest.mark.slow
 def test_no_forged_message_changes_a_row_that_is_there(live: Workshop) -> None:
     """PITFALLS 31: each alone, then all that came together."""
     bus, before = live.bus, rows(live.bus)

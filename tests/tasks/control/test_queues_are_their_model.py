@@ -5,6 +5,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -16,6 +17,8 @@ from ackbus.tasks.control.requests import Completions, Requests
 from ackbus.tasks.control.status import WorkerTable
 
 from ...sizes import size
+
+pytestmark = pytest.mark.slow
 
 PRIORITIES = ("interactive", "normal", "background")
 QUEUES = ("requests", "jobs", "completions")

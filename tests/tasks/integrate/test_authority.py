@@ -115,6 +115,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 @pytest.mark.parametrize("type", TYPES)
 def test_a_message_that_anybody_wrote_moves_nothing(
