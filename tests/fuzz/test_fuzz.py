@@ -20,7 +20,7 @@ from .targets import TARGETS
 
 pytestmark = pytest.mark.slow
 
-CASES = size(sample=250, whole=2000)
+CASES = size(sample=120, whole=2000)
 SEED = 6
 
 COUNTS = shares(TARGETS, CASES)

@@ -146,4 +146,4 @@ class TestQueueIsItsModel(QueueMachine.TestCase):  # type: ignore[valid-type, mi
     back; trying again, cancelling, pausing, purging, limits, changes of policy; two queues at once.
     """
 
-    settings = settings(max_examples=size(sample=25, whole=250) * RUNS, stateful_step_count=40)
+    settings = settings(max_examples=size(sample=15, whole=250) * RUNS, stateful_step_count=40)

@@ -347,4 +347,4 @@ class TaskMachine(RuleBasedStateMachine):
 class TestTaskIsItsModel(TaskMachine.TestCase):  # type: ignore[valid-type, misc]
     """M-01, M-02, M-03: skipped and backward steps, late holders, questions, lost workers."""
 
-    settings = settings(max_examples=size(sample=30, whole=400) * RUNS, stateful_step_count=50)
+    settings = settings(max_examples=size(sample=15, whole=400) * RUNS, stateful_step_count=50)

@@ -25,6 +25,7 @@ from ackbus.server.mcp.tools.resources import KINDS
 from ackbus.server.pushpals.app import create_door
 from ackbus.server.running import create_app
 
+from ..sizes import case
 from .conftest import problem, serving
 
 
@@ -118,8 +119,14 @@ def test_every_operation_but_the_open_ones_needs_a_token(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", [None, "a"], ids=["any agent", "one agent"])
-@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize(
+    ("scope", "agent"),
+    [
+        case(scope, agent, id=f"{scope}-{agent or 'any'}", by_day=number % 2 == (agent is None))
+        for number, scope in enumerate(Scope)
+        for agent in (None, "a")
+    ],
+)
 def test_every_operation_lets_in_those_with_its_scopes_alone(
     guarded: tuple[Bus, httpx.Client], scope: Scope, agent: str | None
 ) -> None:

@@ -263,7 +263,7 @@ TestControl.settings = settings(
     derandomize=True,
     print_blob=True,
     deadline=None,
-    max_examples=size(sample=20, whole=150),
+    max_examples=size(sample=12, whole=150),
     stateful_step_count=40,
     suppress_health_check=[HealthCheck.too_slow],
 )

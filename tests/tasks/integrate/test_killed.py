@@ -52,7 +52,7 @@ def test_killed_before_any_step_it_loses_nothing_and_lands_nothing_twice(
     """U-55, U-58: kill -9 at every step, restart: landed once, recorded once, trees clean."""
     remote = bare_remote(yard) if is_remote else None
     rules = {"remote": "origin"} if is_remote else {}
-    stride = size(sample=7, whole=1)
+    stride = size(sample=11, whole=1)
     was_killed = True
     numbers = range(1, _MOST_STEPS, stride)
     for done, fatal in enumerate(numbers, 1):
