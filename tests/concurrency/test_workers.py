@@ -18,7 +18,7 @@ from ..sizes import size
 from .actors import Actor, StartActor, actor_starter
 
 #: How many messages: `WORKER_MESSAGES=100000 pytest --timeout 3600 …` for a longer run.
-MESSAGES = int(os.environ.get("WORKER_MESSAGES", size(sample=700, whole=5000)))
+MESSAGES = int(os.environ.get("WORKER_MESSAGES", size(sample=1500, whole=5000)))
 
 #: The workers, by role and concurrency.
 CAST = [*[("python", 1)] * 4, *[("python", 4)] * 2, ("shell", 1), ("shell", 3)]
