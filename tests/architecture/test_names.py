@@ -57,7 +57,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 def vague_names(module: Module) -> Iterator[str]:
     """Yield the vague names of a module, as `bus/bus.py:12: found`, where each is first bound."""
-    for function in module.nodes:
+    for function in ast.walk(module.tree):
         if isinstance(function, _Function):
             names: dict[str, _Place] = {}
             for bound, node in _bound_in(function):
