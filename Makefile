@@ -36,7 +36,7 @@ DOCUMENTS := tests/docs/test_documents.py
 RELEASE   := tests/release
 ALL_ROOMS := --ignore=$(DOCUMENTS) --ignore=$(RELEASE)
 
-# The files that have slow tests, and the helpers of their rooms: the others needn't be collected.
+# The files that have slow tests: the others needn't be collected.
 SLOW := $(shell grep -rl --include='test_*.py' 'mark\.slow' tests)
 
 SHELL := bash
