@@ -16,8 +16,12 @@ SOURCES := pyproject.toml $(shell find * \( $(ASIDE) \) -prune -o \
              -type d -printf '%p/. ' -o \
              \( -name '*.py' -o -name '*.js' -o -name '*.json' -o -name '*.sql' -o -name py.typed -o -path '*/static/*' -o -path '*/shipped/*' \) -print)
 
+# Tests that are compiled again in each process cost as much as many of them.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Some tests wait for other processes: four share two cores. One without tests takes another's.
 SIDE_BY_SIDE := --numprocesses=4 --dist=worksteal
+BY_DAY       := -m "not slow and not nightly"
 
 # `make nightly` and `make powerloss` are about the disk, and write to it.
 IN_MEMORY := $(shell .ci/in-memory)
@@ -27,15 +31,19 @@ QUICK := $(addprefix tests/,architecture schema blobs bus subscribers export)
 # What is run with each other Python: what is below the command line.
 ROOMS := $(addprefix tests/,schema blobs bus subscribers)
 
-# What `make test` leaves to `make snippets`, and to `make dist`.
+# What is left to `make snippets`, and to `make dist`.
 DOCUMENTS := tests/docs/test_documents.py
 RELEASE   := tests/release
+ALL_ROOMS := --ignore=$(DOCUMENTS) --ignore=$(RELEASE)
+
+# The files that have slow tests: the others needn't be collected.
+SLOW := $(shell grep -rl --include='test_*.py' 'mark\.slow' tests)
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test nightly pythons check format lint types snippets dist powerloss fuzz torture soak \
+.PHONY: help demo quick test slow nightly pythons check format lint types snippets dist powerloss fuzz torture soak \
         corruption bench bench-smoke bench-report servers programs conformance fmt venv venv-editable clean
 
 help:  ## list the targets
@@ -44,14 +52,17 @@ help:  ## list the targets
 demo: $(VENV)/installed  ## install into .venv and run `bus demo`
 	$(BIN)/bus demo
 
-quick: venv  ## run the tests that start few processes, in less than a minute: while you edit
-	$(IN_MEMORY) $(BIN)/pytest --numprocesses=2 --dist=worksteal -m "not slow and not nightly" $(QUICK)
+quick: $(VENV)/test-installed  ## run the tests that start few processes, in a minute: while you edit
+	$(IN_MEMORY) $(BIN)/pytest --numprocesses=2 --dist=worksteal $(BY_DAY) $(QUICK)
 
-test: venv  ## run the tests
-	$(IN_MEMORY) $(BIN)/pytest $(SIDE_BY_SIDE) --ignore=$(DOCUMENTS) --ignore=$(RELEASE)
+test: venv  ## run the tests, but for the slow ones
+	$(IN_MEMORY) $(BIN)/pytest $(SIDE_BY_SIDE) $(BY_DAY) $(ALL_ROOMS)
+
+slow: venv  ## run the slow tests: kills, full disks, lost power, hostile files, fuzz, a browser
+	$(IN_MEMORY) $(BIN)/pytest $(SIDE_BY_SIDE) -m "slow and not nightly" $(ALL_ROOMS) $(SLOW)
 
 nightly: venv conformance  ## run all tests in their long forms (an hour), real programs, then kill 5,000 agents
-	ACKBUS_NIGHTLY=1 ACKBUS_CONFORMANCE=$(CURDIR)/$(VENV)/conformance/node_modules $(BIN)/pytest $(SIDE_BY_SIDE) --ignore=$(DOCUMENTS) --ignore=$(RELEASE) --timeout=1200 -m ""
+	ACKBUS_NIGHTLY=1 ACKBUS_CONFORMANCE=$(CURDIR)/$(VENV)/conformance/node_modules $(BIN)/pytest $(SIDE_BY_SIDE) $(ALL_ROOMS) --timeout=1200 -m ""
 	if command -v npm >/dev/null; then $(MAKE) programs; fi
 	$(BIN)/bus torture --agents 35 --minutes 30 --kill-every 0.3
 
@@ -68,7 +79,7 @@ pythons: venv  ## run the quick tests of four rooms with each later Python that 
 corruption: venv  ## change 500 bytes of a bus and 500 of its write-ahead log, one by one, and repair
 	ACKBUS_FLIPS=500 $(BIN)/pytest -s tests/fault/test_corruption.py -k flips
 
-check: format lint types test snippets bench-smoke  ## everything that must pass, in this order
+check: format lint types test slow snippets bench-smoke  ## everything that must pass, in this order
 
 format: venv  ## check the formatting (`make fmt` repairs it)
 	$(BIN)/ruff format --check
@@ -161,10 +172,18 @@ $(VENV)/installed: $(SOURCES) | $(BIN)/python
 	rm -rf $(BUILD_LEFTOVERS)
 	@touch $@
 
-# The tools of the extra `dev`.
+# What the tests below servers and browsers need.
+$(VENV)/test-installed: pyproject.toml | $(VENV)/installed
+	$(BIN)/python $(PIP) '.[test]'
+	rm -rf $(BUILD_LEFTOVERS)
+	@touch $@
+
+# All tools. pytest compiles the tests once, by half of the folders in each of two processes: those
+# of `make test` would all begin with that.
 $(VENV)/dev-installed: pyproject.toml | $(VENV)/installed
 	$(BIN)/python $(PIP) '.[dev]'
 	rm -rf $(BUILD_LEFTOVERS)
+	printf '%s\n' tests/*/ | xargs --max-procs=2 --max-args=18 $(BIN)/pytest --collect-only -qq >/dev/null
 	@touch $@
 
 # The peers that the benchmarks compare with.

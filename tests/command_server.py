@@ -25,7 +25,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Any, NoReturn
 
 #: The installed command.
@@ -306,7 +306,23 @@ def _load(*, doors: bool) -> None:
     from ackbus.cli import app
 
     dict(app.program().commands)
+    if doors:
+        _make_doors()
     gc.freeze()  # a collection in a fork would copy every page
+
+
+def _make_doors() -> None:
+    """Has the libraries of servers load what they load at their first start: two thirds of one."""
+    import anyio
+    import uvicorn
+
+    from ackbus import Bus
+    from ackbus.server.access.access import Access
+    from ackbus.server.running import create_app
+
+    with TemporaryDirectory() as folder, Bus.init(f"{folder}/bus") as bus:
+        uvicorn.Config(create_app(bus, Access(bus)), log_config=None).load()
+    anyio.run(anyio.sleep, 0)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Fixtures of every room: a bus, the installed command, waiting for a condition."""
 
+import functools
 import gc
 import os
 import shutil
@@ -81,8 +82,20 @@ def pytest_unconfigure() -> None:
 
 def pytest_collection_finish() -> None:
     """Spares every later collection of garbage the thousands of tests that wait for their turn."""
+    if "httpx" in sys.modules:
+        share_certificates()
     gc.collect()
     gc.freeze()
+
+
+def share_certificates() -> None:
+    """Spares each client of HTTP, most of which ask one server once, the world's certificates.
+
+    To read them takes longer than many a test.
+    """
+    from httpx._transports import default
+
+    default.create_ssl_context = functools.cache(default.create_ssl_context)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -61,6 +61,7 @@ def shown() -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_requirement_in_scope_is_shown_by_a_test(shown: dict[str, set[str]]) -> None:
     assert [name for name in in_scope() if name not in shown] == []
 

@@ -92,6 +92,7 @@ def _words(annotation: str) -> list[str]:
     return re.findall(r"\b[A-Z]\w+\b", re.sub(r"'[^']*'|\"[^\"]*\"", "", annotation))
 
 
+@pytest.mark.slow
 def test_every_name_that_is_mentioned_can_be_imported() -> None:
     known = names_of_package()
     missing = {

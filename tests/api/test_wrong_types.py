@@ -57,6 +57,7 @@ async def _first(found: AsyncIterator[object]) -> None:
         await anext(found, None)
 
 
+@pytest.mark.slow
 def test_each_wrong_type_is_one_error_that_names_the_argument(calls: Calls) -> None:
     wrong = []
     count = 0

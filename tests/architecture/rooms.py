@@ -8,7 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TypeGuard
 
@@ -170,6 +170,11 @@ class Module:
     text: str
     tree: ast.Module
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the tree: most rules look at each, and to find them takes longest."""
+        return list(ast.walk(self.tree))
+
     @property
     def room(self) -> str:
         return self.path.parts[0] if len(self.path.parts) > 1 else ""
@@ -182,11 +187,11 @@ class Module:
 def read_modules(root: Path) -> list[Module]:
     """All modules of the package in a source tree, in order of their paths."""
     found = []
-    for path in sorted(root.rglob("*.py")):
-        relative = path.relative_to(root)
-        if relative.parts[0] not in BESIDE and not relative.parts[0].startswith("."):
-            text = path.read_text("utf-8")
-            found.append(Module(relative, text, ast.parse(text)))
+    rooms = [path for path in root.iterdir() if path.is_dir() and path.name not in BESIDE]
+    within = [path for room in rooms if room.name[0] != "." for path in room.rglob("*.py")]
+    for path in sorted([*root.glob("*.py"), *within]):
+        text = path.read_text("utf-8")
+        found.append(Module(path.relative_to(root), text, ast.parse(text)))
     return found
 
 
@@ -305,7 +310,7 @@ def absolute_imports(modules: list[Module]) -> list[str]:
     """The package imports itself relatively."""
     broken = []
     for module in modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -331,7 +336,7 @@ def long_functions(modules: list[Module]) -> list[str]:
     """No function is too long to read at once."""
     broken = []
     for module in modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = _lines(node)
                 if ast.get_docstring(node, clean=False) is not None:
@@ -346,7 +351,7 @@ def swallowed_exceptions(modules: list[Module]) -> list[str]:
     """Nothing catches every exception and goes on as if there were none."""
     broken = []
     for module in modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if _is_blind_handler(node) or _is_blind_suppress(node):
                 broken.append(module.at(node, "swallows every exception"))
     return broken
@@ -356,7 +361,7 @@ def opened_databases(modules: list[Module]) -> list[str]:
     """Only apsw opens a database file. database_guard checks the same at run time."""
     broken = []
     for module in modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Call) and _DATABASE.search(_opened(node)):
                 broken.append(module.at(node, f"opens a database file: {ast.unparse(node)}"))
     return broken
@@ -372,7 +377,7 @@ def opened_paths(modules: list[Module]) -> list[str]:
     for module in modules:
         name = module.path.as_posix()
         if name not in OPENING and not name.startswith(OPENING_ROOMS):
-            for node in ast.walk(module.tree):
+            for node in module.nodes:
                 if isinstance(node, ast.Call) and _opens(node):
                     told = f"{ast.unparse(node)}: open what is in a bus by its Folder"
                     broken.append(module.at(node, told))
@@ -384,7 +389,7 @@ def unused_openings(modules: list[Module]) -> list[str]:
     used = {
         module.path.as_posix()
         for module in modules
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Call) and _opens(node)
     }
     there = {module.path.as_posix() for module in modules}
@@ -404,7 +409,7 @@ def _opens(call: ast.Call) -> bool:
 def _relative_imports(module: Module) -> Iterator[tuple[ast.ImportFrom, tuple[str, ...]]]:
     """Each name that a module imports relatively, as a path from the root package."""
     package = module.path.parent.parts
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.ImportFrom) and node.level:
             base = package[: len(package) - node.level + 1]
             source = node.module.split(".") if node.module else []
@@ -439,7 +444,7 @@ def _for_types(module: Module) -> set[int]:
     """The ids of the nodes that only a checker of types reads."""
     return {
         id(inner)
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
         for inner in ast.walk(node)
     }

@@ -69,7 +69,7 @@ def libraries_of_storage(modules: list[Module]) -> list[str]:
     return [
         module.at(node, f"imports {name}: run statements through the engine")
         for module in _above(modules, OF_ONE_FILE, ROOMS_OF_ONE_FILE)
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         for name in _imported(node)
         if name.partition(".")[0] in ("apsw", "sqlite3")
     ]
@@ -80,7 +80,7 @@ def files_under_a_bus(modules: list[Module]) -> list[str]:
     return [
         module.at(node, f"takes {name}: it is for what belongs to one file")
         for module in _above(modules, OF_ONE_FILE, ROOMS_OF_ONE_FILE)
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.ImportFrom)
         for name in _imported(node)
         if name in ("file_of", "without_triggers", "Database")
@@ -91,7 +91,7 @@ def reached_engines(modules: list[Module]) -> list[str]:
     """Nobody reaches for the engine of another object, and a door for none at all."""
     broken = []
     for module in _above(modules, ()):
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Attribute) and node.attr in ("_engine", "_file", "database"):
                 owner = ast.unparse(node.value)
                 if owner != "self" and not (node.attr == "database" and _is_a_place(owner)):
@@ -126,7 +126,7 @@ def times_of_the_host(modules: list[Module]) -> list[str]:
     """Times come from the engine: `bus.now_ms()`."""
     broken = []
     for module in _above(modules, CLOCKS):
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Attribute) and _CLOCK.fullmatch(ast.unparse(node)):
                 broken.append(module.at(node, f"{ast.unparse(node)}: ask the bus for the time"))
             if isinstance(node, ast.ImportFrom) and "now_ms" in _imported(node):

@@ -29,7 +29,7 @@ def odd_docstrings(modules: list[Module]) -> list[str]:
     """List the docstrings that break a rule, as `bus/bus.py:12: docstring begins with 'What'`."""
     broken = []
     for module in modules:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if not isinstance(node, _Documented):
                 continue
             text = ast.get_docstring(node) or ""

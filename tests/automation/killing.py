@@ -20,7 +20,7 @@ from ackbus.schema.message.times import now_ms
 from ackbus.schema.queries import file_of
 
 #: Which steps a test looks at: some by day, each in the nightly form.
-STRIDES = [7, pytest.param(1, marks=pytest.mark.nightly)]
+STRIDES = [11, pytest.param(1, marks=pytest.mark.nightly)]
 
 _OPERATIONS = ("open", "os.rename", "os.mkdir", "os.remove", "os.truncate", "os.link")
 #: Calls that Python tells no hook of.

@@ -47,6 +47,7 @@ def succeeds(service: ServiceProcess) -> bool:
         return jobs.of_message(message.seq)[0].state == "succeeded"
 
 
+@pytest.mark.slow
 def test_idle_connections_leave_descriptors_for_jobs(folder: Folder) -> None:
     """Those beyond a third of the descriptors are dropped, and the log says nothing of them."""
     address = free_address()
@@ -76,6 +77,7 @@ class Modest(ServiceProcess):
     program = ("sh", "-c", 'ulimit -Sn 256 && ulimit -Hn 2000 && exec "$@"', "sh", *BUS)
 
 
+@pytest.mark.slow
 def test_service_has_all_descriptors_that_it_may_have(folder: Folder) -> None:
     folder.plugin("echo", run=OK)
     folder.write(config="plugin_roots: [plugins]\nplugins: {echo: {enabled: true}}\n")

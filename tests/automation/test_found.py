@@ -114,6 +114,7 @@ def test_a_bus_elsewhere_is_not_opened_for_it(
     assert run_bus("automation", "queue", "--config", ".", cwd=clone.path).code == 4
 
 
+@pytest.mark.slow
 def test_a_crew_that_was_found_starts_nothing(
     project: Path, bus_dir: Path, run_bus: RunBus
 ) -> None:

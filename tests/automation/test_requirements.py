@@ -1,8 +1,11 @@
 """Every line of the requirements that automation is about is shown by a test that names it."""
 
+import pytest
+
 from . import requirements
 
 
+@pytest.mark.slow
 def test_every_line_in_scope_is_shown_or_on_the_list_of_those_to_come() -> None:
     tests = requirements.shown()
     left = [number for number in requirements.in_scope() if number not in tests]

@@ -56,6 +56,7 @@ def test_a_scenario_loads_without_a_fault(folder: Folder, name: str) -> None:
     assert set(snapshot.plugins) == set(SCENARIOS[name].programs)
 
 
+@pytest.mark.slow
 def test_scenarios_do_what_they_are_for(bus: Bus, folder: Folder) -> None:
     """One service has them all; what hooks and schedules begin is waited for at the end."""
     scenario = together(SCENARIOS.values())
@@ -118,6 +119,7 @@ plugins:
 """
 
 
+@pytest.mark.slow
 def test_secrets_of_a_view(bus: Bus, folder: Folder) -> None:
     folder.write(config=CONFIG, api=API, pipelines="pipelines: []\n")
     folder.write_as("plugins.yaml", SECRETS)

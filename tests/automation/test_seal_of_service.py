@@ -7,6 +7,8 @@ from .conftest import Folder
 from .running import OK
 from .service_process import ServiceProcess
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """
 plugin_roots: [plugins]
 plugins: {note: {schedules: [{every: 1h}]}}

@@ -120,6 +120,7 @@ def test_jobs_run_while_no_schedule_can_be_decided(
     assert refused
 
 
+@pytest.mark.slow
 def test_job_whose_time_comes_while_none_may_begin_costs_no_turns(
     bus: Bus, configured: Folder, tmp_path: Path
 ) -> None:

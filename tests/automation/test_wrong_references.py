@@ -114,6 +114,7 @@ def test_a_wrong_reference_is_refused_with_its_place(
     assert fault.line > 0
 
 
+@pytest.mark.slow
 def test_a_reload_refuses_each_wrong_reference_and_answers_at_once(
     bus: Bus, folder: Folder
 ) -> None:
@@ -135,6 +136,7 @@ def test_a_reload_refuses_each_wrong_reference_and_answers_at_once(
             assert last_taking(bus).refused is None
 
 
+@pytest.mark.slow
 def test_the_commands_refuse_alike(folder: Folder) -> None:
     """Check exits 1, a start 78, a reload 1 with the reason, which doctor repeats."""
     where = str(folder.path)
@@ -195,6 +197,7 @@ def test_a_plugin_whose_manifest_is_broken_is_left_out_by_its_name(
     assert "plugins/third/manifest.yaml" in snapshot.left_out[name]
 
 
+@pytest.mark.slow
 def test_a_plugin_that_is_left_out_is_told_everywhere(folder: Folder) -> None:
     broken(folder)
     where = str(folder.path)

@@ -181,6 +181,7 @@ def test_draft_that_names_no_stored_blob_is_refused(bus: Bus) -> None:
     assert bus.log.newest_seq() == 0
 
 
+@pytest.mark.slow
 def test_large_blob_streams(bus: Bus, tmp_path: Path) -> None:
     """M-87: in pieces; a process with little memory stores, checks and copies 200 MB."""
     out = run_program(
@@ -307,6 +308,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(path)], check=True)
 
 
+@pytest.mark.slow
 def test_full_disk_leaves_nothing_behind(full_disk: Path) -> None:
     """M-90, M-29: one line, no temporary file, and room for smaller blobs."""
     store = BlobStore(str(full_disk))

@@ -153,6 +153,7 @@ def test_switch_is_seen_by_programs_that_run_within_a_minute(bus_dir: Path) -> N
         assert problems(bus) == []
 
 
+@pytest.mark.slow
 def test_chain_of_many_processes_has_every_message_once(bus_dir: Path) -> None:
     with Bus.open(bus_dir) as bus:
         bus.chain.switch_on()

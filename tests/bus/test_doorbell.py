@@ -157,6 +157,7 @@ def test_listener_falls_back_when_inotify_is_used_up(
         assert listener.wait(30)
 
 
+@pytest.mark.slow
 def test_listeners_give_their_descriptors_back(bus: Bus) -> None:
     """PITFALLS 8: a hundred listeners one after another leave none."""
     listen(bus).close()

@@ -88,6 +88,7 @@ def test_lease_ends_at_its_very_millisecond(bus: Bus, clock: Clock) -> None:
     assert (second.holder, second.token) == ("bob", first.token + 1)
 
 
+@pytest.mark.slow
 def test_twenty_racers_get_one_lease(bus_dir: Path) -> None:
     """M-69, PITFALLS 5, promise 6: processes that start together; exactly one is granted."""
     source = """

@@ -29,6 +29,7 @@ def archived(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> Bus:
     return bus
 
 
+@pytest.mark.slow
 def test_pages_of_archived_messages_are_given_back(archived: Bus) -> None:
     """Q-10: vacuum in bounded steps."""
     upkeep = Maintenance(archived)
@@ -62,6 +63,7 @@ def test_checkpoint_empties_the_log(archived: Bus) -> None:
     assert Maintenance(archived).checkpoint() == (0, 0)
 
 
+@pytest.mark.slow
 def test_checkpoint_does_not_wait_for_a_reader(archived: Bus) -> None:
     """A long reader keeps the log; publishers and the checkpoint go on."""
     with Bus.open(archived.layout.directory) as reader:

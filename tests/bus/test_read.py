@@ -175,6 +175,7 @@ def steps(bus: Bus) -> Iterator[Steps]:
     file_of(bus).connection.set_progress_handler(None)
 
 
+@pytest.mark.slow
 def test_poll_costs_the_same_in_a_log_of_any_length(bus: Bus, steps: Steps) -> None:
     """M-16, M-48: a hundred times the messages around it, before and after, change no step."""
 
@@ -199,6 +200,7 @@ def test_poll_costs_the_same_in_a_log_of_any_length(bus: Bus, steps: Steps) -> N
     assert cost_of_a_poll() <= short * 1.1
 
 
+@pytest.mark.slow
 def test_ack_and_publish_cost_the_same_in_a_log_of_any_length(bus: Bus, steps: Steps) -> None:
     """M-16, M-50."""
 
@@ -214,6 +216,7 @@ def test_ack_and_publish_cost_the_same_in_a_log_of_any_length(bus: Bus, steps: S
     assert cost() <= short * 1.1
 
 
+@pytest.mark.slow
 def test_rare_type_in_a_long_log_skips_its_blocks(bus: Bus, steps: Steps) -> None:
     """M-16: with the catalog, two blocks of some twenty are read, by type and by sender."""
     blocks = 2 + STEP_MESSAGES // BLOCK_SEQS + 2
@@ -247,6 +250,7 @@ def test_catalog_finds_what_stands_at_the_edges_of_blocks(bus: Bus) -> None:
             assert found == [seq for seq in edges if first <= seq <= last]
 
 
+@pytest.mark.slow
 def test_reader_that_cannot_write_reads_it_all_instead(bus: Bus, bus_dir: Path) -> None:
     """M-16: while another program holds the write lock, the answer is the same, only slower."""
     fill(bus, STEP_MESSAGES + 1)

@@ -238,6 +238,7 @@ def test_each_search_indexes_only_what_is_new(bus: Bus, monkeypatch: pytest.Monk
     assert told == [2, 4, 5, 6]
 
 
+@pytest.mark.slow
 def test_processes_that_search_at_once_index_each_message_once(bus: Bus) -> None:
     publish(bus, *["same"] * 5000)
     program = (

@@ -36,6 +36,7 @@ def told(run_bus: RunBus, *line: str) -> list[dict[str, Any]]:
     return acts
 
 
+@pytest.mark.slow
 def test_who_cancelled_and_retried_a_job_is_on_record(queue: Queue, run_bus: RunBus) -> None:
     """Q-26: by option, by BUS_AGENT, else by the account of the process."""
     assert run_bus("job", "cancel", "1", "--by", "ann").code == 0

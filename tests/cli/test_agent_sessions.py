@@ -20,6 +20,8 @@ from ..agent_programs import AgentProgram, agent_program
 from ..conftest import RunBus, wait_until
 from ..server.mcp_clients import listeners
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., AgentProgram]
 
 

@@ -136,6 +136,7 @@ def test_before_and_older_than_exclude_each_other(run_bus: RunBus) -> None:
     assert (ended.code, ended.err) == (2, "bus: give --before or --older-than, not both\n")
 
 
+@pytest.mark.slow
 def test_segments_are_listed_and_verified(run_bus: RunBus, filled: Bus) -> None:
     assert run_bus("segments").code == 4
     run_bus("archive", "--before", "6")

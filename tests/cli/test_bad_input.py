@@ -297,6 +297,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(path)], check=True)
 
 
+@pytest.mark.slow
 def test_full_disk(small_disk: Path, run_bus: RunBus) -> None:
     """Nothing is stored half, and what was stored is there."""
     there = ("--dir", str(small_disk / "bus"))

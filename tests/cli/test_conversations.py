@@ -240,6 +240,7 @@ def test_ctrl_c_ends_the_wait_with_130(start_bus: StartBus, bus: Bus) -> None:
     assert process.returncode == 130
 
 
+@pytest.mark.slow
 def test_worker_and_requester_meet(start_bus: StartBus, run_bus: RunBus, bus: Bus) -> None:
     """P-60: a worker that times out ends the request too, non-zero."""
     worker = start_bus(

@@ -50,6 +50,7 @@ def deleted(tmp_path: Path) -> Iterator[Path]:
     os.close(descriptor)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tried", [lines, _acting], ids=["looking", "acting"])
 def test_every_command_names_the_directory_that_was_deleted(
     tried: Any, deleted: Path, run_bus: RunBus

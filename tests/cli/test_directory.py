@@ -52,6 +52,7 @@ def test_an_empty_export_is_nothing_of_a_bus(run_bus: RunBus, project: Path) -> 
     assert_error(run_bus("tail"), 1, f"no bus in {project} or above it; make one with 'bus init'")
 
 
+@pytest.mark.slow
 def test_bus_is_found_upwards_named_or_the_users_own(
     run_bus: RunBus, project: Path, tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ def test_version(run_bus: RunBus) -> None:
     assert run_bus("--version").out == f"bus {ackbus.__version__}\n"
 
 
+@pytest.mark.slow
 def test_every_command_has_help_with_an_example() -> None:
     """Issue 2, item 10: --help with an example each."""
     for path, command in _commands():

@@ -39,6 +39,7 @@ def discarded(archived: Bus, run_bus: RunBus) -> Bus:
     return archived
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("X-20")
 def test_x_20_replay_tells_the_range_that_is_archived_and_discarded(
     run_bus: RunBus, archived: Bus
@@ -67,6 +68,7 @@ def test_x_20_replay_tells_the_range_that_is_archived_and_discarded(
         assert re.fullmatch(f"bus: message 3 is gone: {_RANGE}\n", shown.err)
 
 
+@pytest.mark.slow
 def test_verify_doctor_and_repair_know_the_range(run_bus: RunBus, discarded: Bus) -> None:
     """X-20: nothing is wrong with such a bus, with a chain and without a backup."""
     ended = run_bus("verify")

@@ -8,6 +8,8 @@ from ackbus import Bus
 
 from ..conftest import RunBus
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = (
     *("task list", "task list --ready", "task list --all --worker w", "task settle"),
     *("queue list", "job list", "dead list", "poll --agent a", "lease list"),

@@ -3,12 +3,16 @@
 import json
 from collections.abc import Iterator
 
+import pytest
+
 from ackbus import Bus, Queue
 from ackbus.tasks.steps.tasks import Tasks
 
 from ..conftest import RunBus
 from ..field_names import SECOND_NAMES
 from ..tasks.conftest import new_task
+
+pytestmark = pytest.mark.slow
 
 COMMANDS = [
     *("read", "tail", "show r", "poll w", "parked list", "search disk", "log"),

@@ -31,6 +31,7 @@ def line(url: str, *options: str) -> list[str]:
     return ["forward", url, *usual, "--retry-pause", "1ms", *options]
 
 
+@pytest.mark.slow
 def test_process_that_is_killed_before_its_ack_posts_the_same_again(
     start_bus: StartBus, bus: Bus, secret: Path
 ) -> None:

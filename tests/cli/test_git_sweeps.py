@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ..sizes import case
 from .clones import Clone
 
 pytestmark = pytest.mark.slow  # starts many processes
@@ -69,8 +70,14 @@ SWEEPS: dict[str, list[tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("sweep", SWEEPS)
-@pytest.mark.parametrize("state", [fresh, set_up, committed])
+@pytest.mark.parametrize(
+    ("state", "sweep"),
+    [
+        case(state, sweep, id=f"{state.__name__}-{sweep}", by_day=(number + turn) % 3 == 0)
+        for number, sweep in enumerate(SWEEPS)
+        for turn, state in enumerate((fresh, set_up, committed))
+    ],
+)
 def test_sweeps_take_nothing_that_lives(
     repository: Clone, state: Callable[[Clone], None], sweep: str
 ) -> None:

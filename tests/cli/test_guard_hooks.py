@@ -21,7 +21,7 @@ from ackbus.schema.errors import Refused
 
 from ..conftest import RunBus
 from ..programs import run_program_to_sigkill
-from ..sizes import sampled
+from ..sizes import case, sampled
 from .conftest import assert_error
 from .git import Git, git_env
 
@@ -89,8 +89,14 @@ FOLDERS = [
 ]
 
 
-@pytest.mark.parametrize("setting", FOLDERS)
-@pytest.mark.parametrize("is_link", [False, True])
+@pytest.mark.parametrize(
+    ("setting", "is_link"),
+    [
+        case(setting, is_link, by_day=number % 2 == is_link)
+        for number, setting in enumerate(FOLDERS)
+        for is_link in (False, True)
+    ],
+)
 def test_each_hook_runs_at_its_own_path_under_its_own_name(
     setting: str | None, is_link: bool, git: Git, run_bus: RunBus, bus: Bus, log: Path
 ) -> None:
@@ -408,10 +414,13 @@ getattr(hooks, sys.argv[3])(*sys.argv[4:])
 
 @pytest.mark.parametrize(
     ("act", "acts"),
-    [
-        *(("install", acts) for acts in (0, 1, 5, *range(24, 31))),
-        *(("remove", acts) for acts in (*range(10), 20)),
-    ],
+    sampled(
+        [
+            *(("install", acts) for acts in (0, 1, 5, *range(24, 31))),
+            *(("remove", acts) for acts in (*range(10), 20)),
+        ],
+        every=2,
+    ),
 )
 def test_killed_installation_or_removal_is_undone_or_completed(
     act: str, acts: int, git: Git, run_bus: RunBus, bus: Bus, log: Path

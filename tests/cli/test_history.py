@@ -183,6 +183,7 @@ def test_stats_count_everything(run_bus: RunBus, filled: Bus, bus_dir: Path) -> 
     assert "by_type task.done" in text
 
 
+@pytest.mark.slow
 def test_closed_pipe_ends_a_command_quietly(filled: Bus, bus_env: dict[str, str]) -> None:
     """Issue 2, item 10: `bus replay | head -1`."""
     for number in range(3000):

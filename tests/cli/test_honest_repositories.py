@@ -19,6 +19,8 @@ from ..conftest import Ended, RunBus
 from ..sizes import case
 from .git import Git, git_env
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
 class Site:

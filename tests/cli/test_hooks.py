@@ -136,6 +136,7 @@ def test_hook_reads_no_message_for_news_alone(bus: Bus, bus_dir: Path) -> None:
     assert run_program(program) == "None False\n"
 
 
+@pytest.mark.slow
 def test_answers_have_the_form_that_the_program_wants(bus: Bus, run_bus: RunBus) -> None:
     bus.publish("t", "hi", from_agent="lead", to_agent="me")
 

@@ -80,6 +80,7 @@ def test_plain_forms_are_hot_and_mean_what_typer_says(
     assert _filled(arguments[0], values) == _as_typer_reads(arguments, monkeypatch)
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=size(sample=100, whole=300), deadline=None)
 def test_whatever_the_hot_way_takes_typer_takes_in_the_same_way(data: st.DataObject) -> None:

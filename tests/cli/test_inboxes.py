@@ -351,6 +351,7 @@ def test_listen_leaves_out_own_broadcasts_on_demand(run_bus: RunBus, bus: Bus) -
     assert done.out == "theirs\n"
 
 
+@pytest.mark.slow
 def test_listen_says_that_a_message_over_which_listeners_died_is_parked(
     run_bus: RunBus, start_bus: StartBus, bus: Bus, project: Path
 ) -> None:

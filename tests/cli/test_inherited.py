@@ -47,6 +47,9 @@ PARENTS: dict[str, Callable[[], object]] = {
     "closes both": lambda: close(0, 2),
 }
 
+#: Without the pauses of seconds after a failure.
+LISTEN = ["listen", "reader", "--drain", "--retry-pause", "10ms", "--"]
+
 #: Commands that start programs, and the exit codes of most by what a child says.
 COMMANDS = {
     "a branch that is there": (3, ["task", "spawn", "taken", "--worker", "ann"]),
@@ -61,7 +64,7 @@ COMMANDS = {
     "no such revision": (4, ["log", "nothing"]),
     "integration": (4, ["integrate", "--once", "--into", "main"]),
     "a worker": (0, ["run", "--type", "work", "--once", "--", "sh", "-c", "exit 7"]),
-    "a listener": (0, ["listen", "reader", "--drain", "--", "sh", "-c", "exit 7"]),
+    "a listener": (0, [*LISTEN, "sh", "-c", "exit 7"]),
 }
 
 #: The parts of output that differ from run to run: ids, times, seconds.

@@ -15,6 +15,8 @@ from ..server.mcp_clients import in_process
 from .conftest import RunBus, assert_error
 from .test_hooks import Agent
 
+pytestmark = pytest.mark.slow
+
 #: The columns that say when an agent acted last.
 TIMES = {"reservations": "reserved_at_ms", "heartbeats": "ts_ms", "cursors": "updated_at_ms"}
 

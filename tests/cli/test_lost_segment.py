@@ -33,6 +33,7 @@ def lost(lossy: Bus, run_bus: RunBus) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_lists_show_healthy_queues_and_say_which_one_is_stuck(run_bus: RunBus, lost: Path) -> None:
     why = f"bus: queue 'late' can't take in more: messages 1 to 5 are in {lost}, which can't be"
     for command in (
@@ -54,6 +55,7 @@ def test_lists_show_healthy_queues_and_say_which_one_is_stuck(run_bus: RunBus, l
     assert run_bus("archive", "--dry-run").code == 0
 
 
+@pytest.mark.slow
 def test_stuck_queue_goes_on_when_told_to(run_bus: RunBus, lost: Path) -> None:
     worked = run_bus("run", "--queue", "late", "--drain", "--", "cat")
     assert (worked.code, "bus queue skip late" in worked.err) == (1, True)

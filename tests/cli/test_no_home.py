@@ -61,6 +61,7 @@ def run(words: list[str], place: Path, env: dict[str, str]) -> "subprocess.Compl
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "does_without"), COMMANDS.values(), ids=COMMANDS)
 def test_nothing_is_made_in_a_folder_named_tilde(
     words: list[str], does_without: bool, bus_dir: Path, bus_env: dict[str, str]

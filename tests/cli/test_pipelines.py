@@ -88,6 +88,7 @@ def test_a_dry_run_says_what_would_run_and_needs_no_bus(folder: Folder, run_bus:
     assert "step make: with.text: payload.day is not there" in refused.err
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("D-105", "D-106", "D-107")
 def test_a_run_is_waited_for_as_asked_or_as_its_mode_says(
     service: ServiceProcess, run_bus: RunBus, project: Path
@@ -110,6 +111,7 @@ def test_a_run_is_waited_for_as_asked_or_as_its_mode_says(
     assert "broken" in record["jobs"][0]["error"]
 
 
+@pytest.mark.slow
 def test_a_run_without_a_service_waits_and_is_cancelled(
     service: ServiceProcess, folder: Folder, run_bus: RunBus, bus_env: dict[str, str]
 ) -> None:
@@ -139,6 +141,7 @@ def test_a_graph_is_mermaid(folder: Folder, run_bus: RunBus) -> None:
     assert '-->|"made"|' in every.out
 
 
+@pytest.mark.slow
 def test_routes_are_listed_and_history_goes_through_a_changed_configuration(
     service: ServiceProcess, folder: Folder, run_bus: RunBus, project: Path
 ) -> None:

@@ -47,6 +47,7 @@ def test_such_a_type_that_is_addressed_is_mail(bus: Bus) -> None:
     assert len(Inbox(bus, "reader").poll()) == 1
 
 
+@pytest.mark.slow
 def test_a_new_listener_begins_where_it_is_told(run_bus: RunBus, bus: Bus) -> None:
     for number in range(1, 6):
         bus.publish("note", number, from_agent="lead")

@@ -76,6 +76,7 @@ def test_search_finds_what_has_the_word(real: Clone, theirs: list[Line]) -> None
     assert found(real, "tests", *options) == with_word(claudes, "tests") != []
 
 
+@pytest.mark.slow
 def test_archived_traffic_reads_the_same(real: Clone, theirs: list[Line]) -> None:
     """Q-06, X-20: replay, show, search, statistics and pictures go through archive and log."""
     looks = (

@@ -3,9 +3,12 @@
 import re
 from typing import Any
 
+import pytest
+
 from . import reference
 
 
+@pytest.mark.slow
 def test_reference_is_rendered_from_the_commands() -> None:
     """U-80: the reference has every command, with its help as it is now."""
     assert reference.FILE.read_text("utf-8") == reference.render(), (

@@ -46,6 +46,7 @@ def everything(directory: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in files if not path.name.endswith("-shm")}
 
 
+@pytest.mark.slow
 def test_what_was_saved_is_told_line_by_line(damaged: Path, run_bus: RunBus) -> None:
     done = run_bus("doctor", "--repair")
     assert done.err == ""
@@ -58,6 +59,7 @@ def test_what_was_saved_is_told_line_by_line(damaged: Path, run_bus: RunBus) -> 
     assert run_bus("doctor", "--repair").out == "nothing is damaged; nothing was changed\n"
 
 
+@pytest.mark.slow
 def test_a_dry_run_changes_nothing(damaged: Path, run_bus: RunBus) -> None:
     (damaged / "archive.lock").unlink(missing_ok=True)
     (damaged / "blobs").rmdir()
@@ -71,6 +73,7 @@ def test_a_dry_run_changes_nothing(damaged: Path, run_bus: RunBus) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_bus_that_somebody_has_open_is_left_alone(damaged: Path, run_bus: RunBus) -> None:
     """Pitfall 9: they would go on in a file without a name."""
     if not os.path.exists("/proc/locks"):
@@ -88,6 +91,7 @@ def test_a_bus_that_somebody_has_open_is_left_alone(damaged: Path, run_bus: RunB
     assert run_bus("doctor", "--full").code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["file", "log"])
 def test_a_repair_that_died_is_finished_by_the_next(
     damaged: Path, run_bus: RunBus, step: str
@@ -120,6 +124,7 @@ def test_a_backup_that_is_none_is_refused(damaged: Path, run_bus: RunBus, tmp_pa
     assert (done.code, "no bus in" in done.err) == (1, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", ["nothing", "an empty file", "the log"])
 def test_a_bus_without_its_file_is_not_made_anew_over_its_archive(
     bus_dir: Path, run_bus: RunBus, left: str

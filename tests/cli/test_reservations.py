@@ -77,6 +77,7 @@ def test_listing_is_what_the_group_does_unless_told_otherwise(run_bus: RunBus) -
     assert_error(run_bus("reservations", "--pth", "src"), 2, "--pth")
 
 
+@pytest.mark.slow
 def test_reservations_are_renewed_and_released_by_their_tokens(run_bus: RunBus) -> None:
     """Promise 6: all that are named, or none; a late or another's token changes nothing."""
     reserve(run_bus, "a", "b", "c")

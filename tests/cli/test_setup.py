@@ -193,20 +193,36 @@ def test_check_tries_the_hook_of_a_plugin(bus: Bus, project: Path, run_bus: RunB
     assert f"is not run, since it is not {BUS}" in run_bus("setup", "opencode", "--check").out
 
 
+#: What is said where both are set up.
+TAKES_CLAUDES = (
+    "GitHub Copilot (agent 'a-copilot') takes Claude Code's server and hooks, too, and acts"
+    " as 'a-claude' by them: set up one of the two here"
+)
+
+
 @pytest.mark.parametrize("names", [("copilot", "claude"), ("claude", "copilot")])
-def test_setup_and_check_say_that_copilot_takes_claudes_files(
+def test_setup_says_that_copilot_takes_claudes_files(
     names: tuple[str, str], bus: Bus, run_bus: RunBus
 ) -> None:
-    """Issue 32, item 9: it would act as Claude's agent, whichever was set up first."""
-    told = "GitHub Copilot (agent 'a-copilot') takes Claude Code's server and hooks, too, and acts"
-    told += " as 'a-claude' by them: set up one of the two here"
+    """It would act as Claude's agent, whichever was set up first."""
     said = [run_bus("setup", name, "--agent", f"a-{name}").err for name in names]
-    assert [told in each for each in said] == [False, True]
+    assert [TAKES_CLAUDES in text for text in said] == [False, True]
+
+
+@pytest.mark.parametrize(
+    "names", sampled([(("copilot", "claude"),), (("claude", "copilot"),)], every=2)
+)
+def test_check_says_that_copilot_takes_claudes_files(
+    names: tuple[str, str], bus: Bus, run_bus: RunBus
+) -> None:
+    """Until one of the two is removed."""
+    for name in names:
+        run_bus("setup", name, "--agent", f"a-{name}")
     for name in names:
         done = run_bus("setup", name, "--check")
-        assert (done.code, f"bad programs: {told}\n" in done.out) == (3, True)
+        assert (done.code, f"bad programs: {TAKES_CLAUDES}\n" in done.out) == (3, True)
     run_bus("setup", names[0], "--remove")
-    assert told not in run_bus("setup", names[1], "--check").out
+    assert TAKES_CLAUDES not in run_bus("setup", names[1], "--check").out
 
 
 def test_global_hooks_find_the_bus_of_the_project(bus: Bus, run_bus: RunBus) -> None:

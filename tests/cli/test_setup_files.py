@@ -141,6 +141,7 @@ def without_ours(value: Any) -> Any:
     return value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", JSON_FILES.values(), ids=list(JSON_FILES))
 @pytest.mark.parametrize("name", JSON_PROGRAMS)
 def test_json_is_merged_once_and_given_back(name: str, text: str, root: Path) -> None:

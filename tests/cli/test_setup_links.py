@@ -220,6 +220,7 @@ def test_hard_link_keeps_its_own_bytes(root: Path) -> None:
     assert "ackbus" in (root / ".mcp.json").read_text()
 
 
+@pytest.mark.slow
 def test_link_that_comes_and_goes_while_we_write_leads_nowhere(root: Path) -> None:
     """The race between a look and a write: a thread exchanges folder and file all the time."""
     outside, is_over = root.parent / "outside", threading.Event()

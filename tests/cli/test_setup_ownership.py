@@ -140,6 +140,7 @@ def text_of(name: str, edit: Any, kind: str, what: str, layout: str) -> str:
     return SECTIONS[what].format(ours=edit.body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "place", "kind", "what", "layout"), sampled(foreign(), every=5))
 def test_what_is_a_persons_own_is_refused_and_left(
     name: str, place: str, kind: str, what: str, layout: str, root: Path

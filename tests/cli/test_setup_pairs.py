@@ -45,6 +45,7 @@ def agents_of(name: str, folder: Path) -> set[str]:
     return {agent for agent in names if any(agent in text for text in texts)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), [*permutations(PROGRAMS, 2)])
 @pytest.mark.parametrize("scope", ["project", "local"])
 def test_each_has_its_own_agent_or_both_say_so(

@@ -32,6 +32,7 @@ def board(tasks: Tasks, project: Path, bus_env: dict[str, str]) -> Iterator[Term
     terminal.close()
 
 
+@pytest.mark.slow
 def test_the_board_follows_the_tasks_and_q_ends_it(board: Terminal, tasks: Tasks) -> None:
     """M-05: one command that a person leaves open."""
     for text in ("fix-login", "blocked", "worker-1/fix-login", "question", "Which \\x1b[2J one?"):

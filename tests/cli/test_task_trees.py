@@ -69,6 +69,7 @@ def test_spawn_makes_no_worker_its_own_requester(run_bus: RunBus, main: Git, bus
     assert list(bus.read()) == []
 
 
+@pytest.mark.slow
 def test_whole_way_of_a_task_by_commands(task: RunTask, main: Git) -> None:
     record = spawn(task, "--prompt", "mend it", "--review", "none")
     token, path = str(record["token"]), Path(str(record["path"]))
@@ -99,6 +100,7 @@ def test_attach_runs_a_command_in_the_tree(task: RunTask, main: Git) -> None:
     assert_error(task("attach", "fix", "--", "no-such-program"), 2, "can't be run in")
 
 
+@pytest.mark.slow
 def test_clean_prints_what_keeps_the_work(task: RunTask, main: Git) -> None:
     record = spawn(task)
     git = Git(Path(str(record["path"])), main.env)
@@ -142,6 +144,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(
     assert bus.leases.list() == []
 
 
+@pytest.mark.slow
 def test_doctor_names_what_is_left(task: RunTask, run_bus: RunBus, main: Git) -> None:
     """Promise 6: doctor names the trees of tasks that are over."""
     spawn(task)
@@ -152,6 +155,7 @@ def test_doctor_names_what_is_left(task: RunTask, run_bus: RunBus, main: Git) ->
     assert "nothing left behind" in run_bus("doctor", "-v", env=dict(main.env)).out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "words"),
     [

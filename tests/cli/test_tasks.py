@@ -111,6 +111,7 @@ def test_show_prints_all_that_is_recorded(run_bus: RunBus, made: Task) -> None:
     assert json.loads(run_bus("task", "show", "fix-login", "--json").out)["prompt"]
 
 
+@pytest.mark.slow
 def test_merge_waits_for_the_integrator(
     start_bus: StartBus, run_bus: RunBus, bus: Bus, made: Task
 ) -> None:

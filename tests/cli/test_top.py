@@ -106,6 +106,7 @@ def is_as_before(terminal: Terminal) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_top_shows_what_comes_and_q_ends_it(top: Terminal, busy: Bus) -> None:
     """Issue 7, item 8."""
     for text in ("worker-1", "alive", "working", "reader", "reviews", "review.request", "q ends"):

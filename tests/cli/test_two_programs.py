@@ -15,6 +15,8 @@ from ackbus import Bus, Inbox
 
 from ..agent_programs import AgentProgram, agent_program
 
+pytestmark = pytest.mark.slow
+
 #: The files of the task, each of which the worker writes once.
 FILES = ("parser.py", "lexer.py", "printer.py")
 

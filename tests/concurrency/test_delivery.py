@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from ackbus import Bus, Inbox
 
 from ..sizes import size
 from .actors import Gate, StartActor, start_together
+
+pytestmark = pytest.mark.slow
 
 PUBLISHERS = [f"publisher-{number}" for number in range(8)]
 POLLERS = [f"poller-{number}" for number in range(8)]

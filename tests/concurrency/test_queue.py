@@ -4,6 +4,8 @@ import random
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from ackbus import Bus, Draft
 from ackbus.subscribers.jobs.claims import Claims
 from ackbus.subscribers.jobs.jobs import Jobs
@@ -12,6 +14,8 @@ from ackbus.subscribers.queues.queue import Queue
 from ..conftest import wait_until
 from ..programs import running_program
 from .actors import Gate, StartActor, start_together
+
+pytestmark = pytest.mark.slow
 
 WORKERS = [f"worker-{number}" for number in range(8)]
 JOBS = 500

@@ -27,6 +27,7 @@ def shell(bus_dir: Path, *statements: str) -> "subprocess.CompletedProcess[str]"
     )
 
 
+@pytest.mark.slow
 def test_raw_clients_and_ours_see_every_message_in_order(
     start: StartActor, start_raw: StartActor, gate: Gate, bus: Bus, bus_dir: Path
 ) -> None:
@@ -132,6 +133,7 @@ def test_ids_of_raw_clients_count_for_ours(bus: Bus, bus_dir: Path) -> None:
     assert bus.log.newest_seq() == 1
 
 
+@pytest.mark.slow
 def test_publishers_get_in_after_a_raw_client_leaves(
     start: StartActor, start_raw: StartActor, gate: Gate, bus: Bus, bus_dir: Path
 ) -> None:

@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
 from ackbus import Bus
 
 from .actors import Gate, StartActor, start_together
+
+pytestmark = pytest.mark.slow
 
 ROUNDS = 200
 

@@ -27,6 +27,7 @@ def in_threads(work: Callable[[int], Result]) -> list[Result]:
         return list(pool.map(run, range(THREADS)))
 
 
+@pytest.mark.slow
 def test_16_threads_share_one_bus(bus: Bus) -> None:
     """M-26: each thread publishes, reads and acknowledges; nothing is lost and no seq twice."""
     for number in range(THREADS):
@@ -62,6 +63,7 @@ def test_of_16_threads_exactly_one_gets_the_lease(bus: Bus) -> None:
     assert sum(lease is not None for lease in leases) == 1
 
 
+@pytest.mark.slow
 def test_threads_that_end_give_their_descriptors_back(bus: Bus) -> None:
     """Pitfall: descriptors ran out with five agents."""
     bus.publish("note", from_agent="ann")

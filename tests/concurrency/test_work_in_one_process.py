@@ -95,6 +95,7 @@ def test_queue_is_of_no_use_after_a_fork_until_it_is_opened_again(bus: Bus) -> N
     assert history(bus) == [[1, "succeeded", "completed", 0], [2, "succeeded", "completed", 0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "code"),
     [
@@ -126,6 +127,7 @@ def test_child_of_a_handler_does_not_work_on(bus: Bus, end: str, code: int) -> N
     assert [m.payload for m in bus.read(type="x.done")] == [code] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [1, 4])
 def test_handlers_may_start_processes(bus: Bus, concurrency: int) -> None:
     """Also from several threads, and what they start can be ended: it blocks no signal."""
@@ -154,6 +156,7 @@ def test_handlers_may_start_processes(bus: Bus, concurrency: int) -> None:
 # Threads --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_16_threads_share_one_queue(bus: Bus) -> None:
     """P-27, K-11: no job is claimed by two of them, none is left, and each end is the owner's."""
     publish(bus, 400)
@@ -218,6 +221,7 @@ _STOPPED_BY_SIGTERM = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concurrency", [1, 4])
 @pytest.mark.parametrize(
     "kill",

@@ -21,6 +21,8 @@ from ackbus.schema.queries import file_of
 
 from ..conftest import RunBus, wait_until
 
+pytestmark = pytest.mark.slow
+
 
 def write_tree(root: Path, files: int) -> set[str]:
     """A tree of Python files in several folders; returns their paths."""

@@ -20,6 +20,7 @@ def run(name: str, project: Path, env: dict[str, str]) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("bus_dir")
 def test_a_worker_without_ackbus_works_beside_it(
     run_bus: RunBus, project: Path, bus_env: dict[str, str]

@@ -48,6 +48,7 @@ def failure_of(
     return answer.headers["exit_code"], answer.payload
 
 
+@pytest.mark.slow
 def test_review_is_the_same_each_time_and_safe_to_print(bus: Bus, run_bus: RunBus) -> None:
     """P-53, P-85: a plain command; an empty line has a word, control characters are escaped."""
     text = "\x1b[31mred\x1b[0m\n# TODO\nend "
@@ -88,6 +89,7 @@ def ollama_url() -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.slow
 def test_ollama_takes_the_model_from_meta_then_the_environment_then_its_default(
     bus: Bus, run_bus: RunBus, ollama_url: str
 ) -> None:
@@ -107,6 +109,7 @@ def http(status: str, body: str, *headers: str) -> bytes:
     return "\r\n".join(lines).encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "code", "told"),
     [
@@ -185,6 +188,7 @@ def test_ollama_says_that_there_is_no_server(
 LONG = "a word " * 29_000
 
 
+@pytest.mark.slow
 def test_prompt_of_200_kb_reaches_the_model_whole(
     bus: Bus, run_bus: RunBus, ollama_url: str, tmp_path: Path, bus_env: dict[str, str]
 ) -> None:
@@ -325,6 +329,7 @@ def test_bytes_that_are_no_text_reach_a_plugin_without_a_traceback(
     assert (b"a" in done.stdout, done.stderr) == (True, b"")
 
 
+@pytest.mark.slow
 def test_readme_shows_what_happens(
     bus_env: dict[str, str], ollama_url: str, tmp_path: Path
 ) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PIPELINE = Path(__file__).parents[2] / "examples" / "review-pipeline"
 
 

@@ -408,6 +408,7 @@ print(step)
 """
 
 
+@pytest.mark.slow
 def test_crash_in_every_step_loses_and_doubles_nothing(filled: Bus) -> None:
     """Killed before each of its statements and file operations: one later each time."""
     command = [sys.executable, "-c", KILLED, filled.layout.directory]
@@ -418,6 +419,7 @@ def test_crash_in_every_step_loses_and_doubles_nothing(filled: Bus) -> None:
     assert {filled.archive.state_of(each) for each in filled.archive.segments()} == {"ok"}
 
 
+@pytest.mark.slow
 def test_publishers_and_readers_go_on_while_messages_are_archived(bus: Bus) -> None:
     """Q-10: without blocking writers; every message is read once, in order."""
     bus.publish_many(Draft("note", n, from_agent="planner") for n in range(20_000))

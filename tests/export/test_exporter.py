@@ -425,6 +425,7 @@ def test_a_file_that_a_power_loss_harmed_is_not_gone_on_with(
     assert [json.loads(line)["seq"] for line in jsonl.read_bytes().splitlines()] == [1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_tail_sees_whole_lines_as_they_come(bus: Bus, following: Exporter) -> None:
     """M-83, C-09: `tail -f` on the growing file; every line parses, none is missing."""
     tail = subprocess.Popen(
@@ -460,6 +461,7 @@ print("read all,", split, "times up to half a line, and left", rest)
 """
 
 
+@pytest.mark.slow
 def test_a_reader_that_keeps_half_a_line_gets_every_message_once(bus: Bus) -> None:
     """The file is there before the first message; the system may show any part of a write."""
     count = 20_000

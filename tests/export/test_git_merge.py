@@ -41,6 +41,7 @@ def merged(*files: list[bytes]) -> list[bytes]:
     return result
 
 
+@pytest.mark.slow
 @given(FILES, FILES, FILES)
 def test_merging_is_a_union(a: list[bytes], b: list[bytes], c: list[bytes]) -> None:
     """Pitfall 19: no id twice, none lost; order and repetition make no difference."""

@@ -288,6 +288,7 @@ def test_a_payload_that_is_no_json_comes_over_as_it_is(
         assert Path(other.layout.jsonl).read_bytes() == line
 
 
+@pytest.mark.slow
 def test_large_lines_are_stored_before_many_are_in_memory(bus: Bus) -> None:
     """A transaction of an import is bounded by bytes, and not only by lines."""
     large = [record(str(number), payload="x" * (BATCH_BYTES // 4)) for number in range(9)]

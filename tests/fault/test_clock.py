@@ -14,6 +14,8 @@ from ..conftest import wait_until
 from ..programs import raw_sql
 from .evidence import raw_rows
 
+pytestmark = pytest.mark.slow
+
 HOUR_MS = 3_600_000
 ROLES = ("publisher", "acknowledger", "loop", "claimer", "leaser", "exporter")
 

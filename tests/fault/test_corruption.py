@@ -34,6 +34,8 @@ from .corruption import (
     zero_pages,
 )
 
+pytestmark = pytest.mark.slow
+
 #: How many single bytes are changed, one after the other; `make corruption` asks for more.
 FLIPS = int(os.environ.get("ACKBUS_FLIPS", "3"))
 

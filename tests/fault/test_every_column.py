@@ -24,6 +24,8 @@ from ..migration.used_bus import fill
 from ..sizes import case
 from .corruption import doctor
 
+pytestmark = pytest.mark.slow
+
 VALUES = {
     "minus one": -1,
     "the largest number": 2**63 - 1,

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from ackbus import Bus
 
 from ..programs import run_program
@@ -106,6 +108,7 @@ bus.close()
 """
 
 
+@pytest.mark.slow
 def test_every_part_of_a_bus_refuses_a_forked_child(bus_dir: Path) -> None:
     """M-26, PITFALLS 7: the parent's lease, claim and connection go on; the child opens its own."""
     assert run_program(EVERYTHING, bus_dir) == "0\n"
@@ -146,6 +149,7 @@ os.wait()
 """
 
 
+@pytest.mark.slow
 def test_a_child_that_outlives_its_parent_loses_nothing(bus: Bus, bus_dir: Path) -> None:
     """PITFALLS 7, promise 1: SQLite in the child took the parent's locks for its own."""
     bus.close()
@@ -215,6 +219,7 @@ with bus:
 """
 
 
+@pytest.mark.slow
 def test_a_pool_of_forked_processes_works_beside_its_parent(bus_dir: Path) -> None:
     """M-26, PITFALLS 7: no child finds SQLite locked by a thread of its parent, and hangs."""
     assert run_program(POOL, bus_dir) == "40 False\n"

@@ -28,6 +28,8 @@ from ..sizes import case, size
 from .conftest import SmallDisk
 from .evidence import raw_rows
 
+pytestmark = pytest.mark.slow
+
 #: Room for more than any of these acts needs, in pages.
 ENOUGH = 500
 
@@ -206,7 +208,7 @@ def test_an_act_that_finds_the_disk_full_at_any_write_can_be_done_later(
         tables = scene.tables()
     else:
         kept.close()
-    for pages in count(step=size(sample=3, whole=1)):
+    for pages in count(step=size(sample=5, whole=1)):
         small_disk.leave(pages)
         try:
             if stays:

@@ -4,11 +4,15 @@ import os
 import random
 from pathlib import Path
 
+import pytest
+
 from ackbus import Bus, Draft, Inbox
 
 from ..concurrency.actors import StartActor
 from ..sizes import size
 from .evidence import raw_rows
+
+pytestmark = pytest.mark.slow
 
 MESSAGES = 5000
 ROUNDS = size(sample=5, whole=12)

@@ -13,6 +13,8 @@ from ..concurrency.actors import StartActor
 from ..sizes import size
 from .evidence import raw_rows
 
+pytestmark = pytest.mark.slow
+
 KILLS = size(sample=6, whole=100)
 
 

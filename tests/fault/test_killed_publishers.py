@@ -18,6 +18,7 @@ from .evidence import raw_rows
 ROUNDS = size(sample=5, whole=30)
 
 
+@pytest.mark.slow
 def test_what_publish_returned_survives_kill_9(start: StartActor, bus: Bus, bus_dir: Path) -> None:
     """M-06, M-22, M-36, promise 1: kills at random moments, each beside a second publisher."""
     chance = random.Random(1)
@@ -40,6 +41,7 @@ def test_what_publish_returned_survives_kill_9(start: StartActor, bus: Bus, bus_
     assert all(ref in bus.blobs for _, _, _, ref in rows if ref is not None)
 
 
+@pytest.mark.slow
 def test_a_batch_is_in_the_log_whole_or_not_at_all(
     start: StartActor, bus: Bus, bus_dir: Path
 ) -> None:
@@ -57,6 +59,7 @@ def test_a_batch_is_in_the_log_whole_or_not_at_all(
     raw_rows(bus_dir)
 
 
+@pytest.mark.slow
 def test_the_next_writer_gets_in_at_once_when_a_holder_dies(
     start: StartActor, bus: Bus, bus_dir: Path
 ) -> None:
@@ -91,6 +94,7 @@ def blob_files(bus_dir: Path) -> set[str]:
     return set(os.listdir(bus_dir / "blobs"))
 
 
+@pytest.mark.slow
 def test_a_killed_store_leaves_no_partial_blob_under_a_name(
     start: StartActor, bus: Bus, bus_dir: Path
 ) -> None:

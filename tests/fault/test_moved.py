@@ -54,6 +54,7 @@ def _is_removed(path: Path) -> bool:
     return not path.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", [moved, replaced, deleted])
 def test_nobody_works_on_in_a_bus_that_is_gone(
     harm: Callable[[Path], Path], start_user: StartActor, bus_dir: Path
@@ -130,6 +131,7 @@ def waits_for_the_lock(actor: Actor) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_a_bus_can_be_copied_under_its_users(
     start_user: StartActor, bus_dir: Path, run_bus: RunBus
 ) -> None:

@@ -136,6 +136,7 @@ def test_an_export_that_is_behind_is_no_damage(bus: Bus, bus_dir: Path) -> None:
 # What is another's -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("found_by", ["name", "place"])
 def test_no_message_comes_from_a_backup_of_another_bus(
     bus: Bus, bus_dir: Path, found_by: str
@@ -155,6 +156,7 @@ def test_no_message_comes_from_a_backup_of_another_bus(
     assert said_by(bus_dir) == {"new"}
 
 
+@pytest.mark.slow
 def test_a_damaged_backup_is_passed_over_and_named(bus: Bus, bus_dir: Path) -> None:
     publish(bus, 300)
     good, harmed = bus_dir.parent / "good", bus_dir.parent / "harmed"
@@ -169,6 +171,7 @@ def test_a_damaged_backup_is_passed_over_and_named(bus: Bus, bus_dir: Path) -> N
     assert told[1] == f"{good} was asked for what is lost"
 
 
+@pytest.mark.slow
 def test_a_token_that_was_taken_away_stays_away(bus: Bus, bus_dir: Path) -> None:
     tokens = Tokens.of(bus)
     tokens.create("leaked", [Scope.MESSAGES_RO])
@@ -184,6 +187,7 @@ def test_a_token_that_was_taken_away_stays_away(bus: Bus, bus_dir: Path) -> None
         assert Tokens.of(after).all() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["task_claims", "reservations", "claims"])
 def test_who_held_something_at_a_backup_does_not_hold_it_again(
     bus: Bus, bus_dir: Path, table: str
@@ -216,6 +220,7 @@ def test_who_held_something_at_a_backup_does_not_hold_it_again(
             Queue.open(after, "work").complete(claim)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_readable", [True, False])
 def test_tables_of_other_programs_are_taken_over_or_named_as_lost(
     bus: Bus, bus_dir: Path, is_readable: bool
@@ -259,6 +264,7 @@ def test_an_exported_line_with_a_seq_that_is_none(
     assert doctor(bus_dir, "--full").bad == {}
 
 
+@pytest.mark.slow
 def test_a_file_without_a_log_whose_rows_are_all_there_has_lost_nothing(
     bus: Bus, bus_dir: Path
 ) -> None:
@@ -278,6 +284,7 @@ def test_a_file_without_a_log_whose_rows_are_all_there_has_lost_nothing(
         assert after.log.newest_seq() == 301  # it tells of the repair
 
 
+@pytest.mark.slow
 def test_the_doctor_counts_what_is_to_be_exported_not_the_numbers_left_out(
     bus: Bus, bus_dir: Path
 ) -> None:
@@ -295,6 +302,7 @@ def test_the_doctor_counts_what_is_to_be_exported_not_the_numbers_left_out(
         assert "is 3 behind" in checks_of_export(after, full=False)["export"]().text
 
 
+@pytest.mark.slow
 def test_an_export_is_written_anew_in_little_memory(bus: Bus, bus_dir: Path) -> None:
     """However long the log is: the lines themselves would be as much as all of it."""
     count = size(sample=3000, whole=8000)
@@ -317,6 +325,7 @@ def test_an_export_is_written_anew_in_little_memory(bus: Bus, bus_dir: Path) -> 
 # Several at once ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_pages_that_tell_of_two_holders_of_a_job(bus: Bus, bus_dir: Path, tmp_path: Path) -> None:
     """One byte of the log is damaged: the page that it is in is read as it was before.
 
@@ -358,6 +367,7 @@ def starts_of_claim(directory: Path, token: int) -> list[int]:
         return [frame.start for frame in pages.log.frames if frame.page == number]
 
 
+@pytest.mark.slow
 def test_a_segment_of_which_nothing_is_left(bus: Bus, bus_dir: Path) -> None:
     """Its row and its file are damaged: that must not keep the rest from being saved."""
     publish(bus, 300)
@@ -375,6 +385,7 @@ def test_a_segment_of_which_nothing_is_left(bus: Bus, bus_dir: Path) -> None:
         assert after.log.count(100, 300) == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["archive_segments", "cursors"])
 def test_a_segment_is_made_again_of_the_export_beside_a_damaged_file(
     bus: Bus, bus_dir: Path, table: str
@@ -400,6 +411,7 @@ def test_a_segment_is_made_again_of_the_export_beside_a_damaged_file(
     assert doctor(bus_dir, "--full").bad == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lost", [("archive_frames",), ("archive_frames", "archive_state")])
 def test_the_places_in_a_whole_segment_are_found_again(
     bus: Bus, bus_dir: Path, lost: tuple[str, ...]
@@ -423,6 +435,7 @@ def test_the_places_in_a_whole_segment_are_found_again(
         assert [message.to_line() for message in after.log.read(upto_seq=300)] == lines
 
 
+@pytest.mark.slow
 def test_messages_that_only_the_export_has_come_back_beside_a_damaged_segment(
     bus: Bus, bus_dir: Path, tmp_path: Path
 ) -> None:
@@ -445,6 +458,7 @@ def test_messages_that_only_the_export_has_come_back_beside_a_damaged_segment(
     assert doctor(harmed, "--full").bad == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "rename"),
     [
@@ -536,6 +550,7 @@ class Killed(BaseException):
     """Stands for the end of the process."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1, 2, 3])
 def test_what_only_the_log_has_survives_two_killed_repairs(
     bus: Bus, bus_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
@@ -574,6 +589,7 @@ def test_what_only_the_log_has_survives_two_killed_repairs(
         assert sum(message.from_agent == "late" for message in after_all.log.read()) == 50
 
 
+@pytest.mark.slow
 def test_what_an_earlier_repair_set_aside_is_no_source(bus: Bus, bus_dir: Path) -> None:
     """Promise 3: the bus went on since then, and its newest backup knows more of it."""
     publish(bus, 300)

@@ -17,6 +17,8 @@ from ..conftest import wait_until
 from ..sizes import case
 from .evidence import raw_rows
 
+pytestmark = pytest.mark.slow
+
 #: Root passes over modes; without these two capabilities it is held to them as anybody.
 _DROPPED = "-dac_override,-dac_read_search"
 AS_ANYBODY = (

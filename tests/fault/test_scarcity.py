@@ -91,6 +91,7 @@ def test_no_descriptors_left_is_a_clear_error(start: StartActor, bus: Bus, bus_d
     assert [(row[0], row[3] in bus.blobs) for row in raw_rows(bus_dir)] == [(1, True), (2, True)]
 
 
+@pytest.mark.slow
 def test_an_ordinary_end_of_a_forked_child_harms_nobody(
     start: StartActor, bus: Bus, bus_dir: Path
 ) -> None:
@@ -140,6 +141,7 @@ SAYS_WHY = ("Too many open files", "raise the limit (ulimit -n)")
 ENOUGH_DESCRIPTORS = 24
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sampled(COMMANDS, every=2))
 def test_a_command_with_few_descriptors_fails_in_one_line_or_works(
     name: str, bus: Bus, bus_dir: Path, bus_env: dict[str, str]
@@ -189,6 +191,7 @@ print(max(counts), max(counts) - counts[5])
 """
 
 
+@pytest.mark.slow
 def test_descriptors_do_not_grow_with_agents_or_with_work(bus_dir: Path) -> None:
     """PITFALLS 8: 35 agents, a heart, an exporter and a worker in one process."""
     most, growth = map(int, run_program(AGENTS, bus_dir).split())

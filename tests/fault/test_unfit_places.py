@@ -58,6 +58,7 @@ def test_an_old_sqlite_touches_no_bus(command: tuple[str, ...], bus_dir: Path) -
     assert {path.name: path.stat().st_mtime_ns for path in bus_dir.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_an_old_sqlite_makes_no_bus_and_doctor_says_why(tmp_path: Path, bus_dir: Path) -> None:
     """PITFALLS 2."""
     assert run(OLD, "init", "--dir", str(tmp_path / "new")).returncode == 1

@@ -84,6 +84,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["use", "repair"])
 def test_what_a_killed_program_had_not_committed_is_undone(
     way: str, bus: Bus, bus_dir: Path
@@ -154,6 +155,7 @@ def test_a_whole_file_with_reserved_bytes_and_of_any_encoding_is_left_alone(
     assert_left_alone(tmp_path / "bus")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "vacuum", "reserved", "encoding"),
     [
@@ -185,6 +187,7 @@ def test_a_damaged_file_of_any_form_loses_what_was_in_the_damage_alone(
     use(directory)
 
 
+@pytest.mark.slow
 def test_a_log_of_another_file_is_not_read(tmp_path: Path) -> None:
     """Its salts, or its sizes of pages, are not those of the file; SQLite passes over it."""
     directory = tmp_path / "bus"
@@ -214,6 +217,7 @@ def test_the_header_decides_where_pages_of_another_size_would_fit_as_well(tmp_pa
 # A repair that would lose something -------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_repair_that_would_lose_what_sqlite_reads_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +248,7 @@ def corruption_of_add() -> object:
     return add
 
 
+@pytest.mark.slow
 def test_every_number_that_has_no_message_is_told_as_lost(tmp_path: Path) -> None:
     """If the index has lost entries too, the numbers between those that are left tell of it."""
     directory = tmp_path / "bus"

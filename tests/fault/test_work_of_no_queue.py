@@ -114,6 +114,7 @@ def test_repair_leaves_jobs_alone_whose_queue_takes_other_types(filled: Path) ->
     assert work_of(filled) == [2, 3, 4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["*.a.>", "x.*.a.>", "*.*.a.b.>", "*.a.*.>"])
 def test_no_queue_hides_what_it_never_takes(pattern: str, filled: Path) -> None:
     """GLOB takes more than such a pattern means: the file refuses it, and a repair ends it."""
@@ -166,6 +167,7 @@ def newest_ms(bus: Bus) -> int:
     return newest.ts_ms
 
 
+@pytest.mark.slow
 def test_repair_from_the_export_keeps_work_of_a_pattern_out_of_inboxes(
     bus: Bus, bus_dir: Path
 ) -> None:

@@ -90,6 +90,7 @@ def test_writers_give_up_on_a_frozen_holder_and_come_back(start: StartActor, bus
     assert busy == 3
 
 
+@pytest.mark.slow
 def test_publishers_go_on_when_a_frozen_one_does(
     start: StartActor, bus: Bus, bus_dir: Path
 ) -> None:

@@ -127,6 +127,7 @@ def force(directory: Path, sql: str) -> None:
         assert raw.total_changes(), sql
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", WRONG)
 def test_wrong_state_is_found_and_put_right_in_its_place(sql: str, filled: Path) -> None:
     """No new file is made of one that SQLite finds whole, and nothing else is changed."""
@@ -144,6 +145,7 @@ def test_wrong_state_is_found_and_put_right_in_its_place(sql: str, filled: Path)
     use(filled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", WRONG)
 def test_an_upgrade_puts_wrong_state_right_and_says_so(
     sql: str, filled: Path, tmp_path: Path
@@ -189,6 +191,7 @@ def test_verifying_tells_of_wrong_state(filled: Path, run_bus: RunBus) -> None:
     assert "state: cursors: bob below 0 or past the newest message" in ended.out
 
 
+@pytest.mark.slow
 def test_a_trigger_that_forges_messages_is_named_and_taken_out(
     filled: Path, run_bus: RunBus
 ) -> None:
@@ -212,6 +215,7 @@ def test_a_trigger_that_forges_messages_is_named_and_taken_out(
 # Words -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_no_output_has_the_name_of_an_exception(filled: Path, run_bus: RunBus) -> None:
     """Python's names say nothing to who reads a doctor's report."""
     for sql in (*WRONG, "DROP TABLE export_state", "DROP TABLE cursors", "DROP TABLE fencing"):

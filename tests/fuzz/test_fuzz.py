@@ -18,7 +18,9 @@ from .engine import Target, fuzz, shares
 from .library import a_bus, nothing, undone
 from .targets import TARGETS
 
-CASES = size(sample=250, whole=2000)
+pytestmark = pytest.mark.slow
+
+CASES = size(sample=120, whole=2000)
 SEED = 6
 
 COUNTS = shares(TARGETS, CASES)

@@ -65,10 +65,10 @@ def killed_at_git(fatal: int, when: str, folder: Path, act: Callable[[], object]
 def kills(folder: Path, act: Callable[[], object], *, least: int) -> Iterator[tuple[int, str]]:
     """Kill an act at each of its gits in turn; yields after each kill, and once after none.
 
-    By day before one and after another, a few later; each in the nightly form.
+    By day before one and, a few later, after another; each in the nightly form.
     """
     moments = ((fatal, when) for fatal in count(1) for when in ("before", "after"))
-    for fatal, when in islice(moments, 0, None, size(sample=8, whole=1)):
+    for fatal, when in islice(moments, 0, None, size(sample=11, whole=1)):
         died = killed_at_git(fatal, when, folder, act)
         yield fatal, when
         if not died:

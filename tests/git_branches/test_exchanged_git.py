@@ -108,6 +108,7 @@ def prepare(trees: WorkTrees, exchange: Exchange, command: Path) -> Tree:
     return tree
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("exchange", EXCHANGES)
 def test_what_acts_in_a_tree_runs_nothing_that_was_put_there(

@@ -236,6 +236,7 @@ def test_list_that_another_holds_is_not_waited_for_for_ever(trees: WorkTrees) ->
         hasty.read()
 
 
+@pytest.mark.slow
 def test_lock_is_held_as_long_as_a_git_of_a_dead_maker_runs(main: Git, trees: WorkTrees) -> None:
     """A maker is killed while git checks out; the repetition waits for that git to end."""
     started, go_on = main.path / ".git" / "started", main.path / ".git" / "go-on"

@@ -474,6 +474,7 @@ def test_many_at_once_of_which_none_fails(main: Git, trees: WorkTrees) -> None:
     assert len({tree.branch for tree in trees.all()}) == count
 
 
+@pytest.mark.slow
 def test_two_makers_of_one_tree_make_one(main: Git, trees: WorkTrees) -> None:
     started = [
         subprocess.Popen([sys.executable, "-c", ONE, main.path, "fix", main.head], stdin=-3)

@@ -77,7 +77,7 @@ def test_in_a_repository_with_all_traps_at_once(place: Place, walk: Walk, full_b
 
 
 @pytest.mark.parametrize(
-    "planter", sampled([each for each in ALL if each.is_alone], every=6), ids=lambda p: p.name
+    "planter", sampled([each for each in ALL if each.is_alone], every=9), ids=lambda p: p.name
 )
 def test_in_a_repository_with_a_trap_that_others_would_hide(
     planter: Planter, place: Place, walk: Walk, full_bus: Path
@@ -143,7 +143,7 @@ NAMES = {
 CASES = [
     case(form, kind, id=f"{form}-{kind}", by_day=form in by_day)
     for kind, by_day in (
-        ("merging", ("relative", "option")),
+        ("merging", ("option",)),
         ("promising", ("home",)),
     )
     for form in NAMES

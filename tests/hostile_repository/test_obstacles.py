@@ -112,7 +112,7 @@ def obstruct(place: Place, where: str, kind: str) -> None:
     OBSTACLES[kind](path)
 
 
-@pytest.mark.parametrize(("where", "kind"), sampled(CASES, every=97))
+@pytest.mark.parametrize(("where", "kind"), sampled(CASES, every=145))
 def test_every_look_ends_in_a_repository_with_an_obstacle(
     where: str, kind: str, place: Place, full_bus: Path, command_server: CommandServer
 ) -> None:

@@ -6,6 +6,8 @@ from .place import Place
 from .planters import DRIVERS, HOOKS, PROGRAMS, Planter
 from .roads import ELSEWHERE, REMOTES
 
+pytestmark = pytest.mark.slow
+
 ALL = [*HOOKS, *PROGRAMS, *DRIVERS, *REMOTES, *ELSEWHERE]
 
 

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from ..command_server import CommandServer, door_server
 from .commands import ACTING, DRY, LOOKING, commands, lines
 from .doors import ask_server, call_tools
@@ -18,6 +20,7 @@ def test_every_command_is_known_to_look_or_to_act() -> None:
     assert set(DRY) - set(ACTING) == set()
 
 
+@pytest.mark.slow
 def test_walk_over_a_bus_without_traps_has_no_fault(
     tmp_path: Path, command_server: CommandServer
 ) -> None:

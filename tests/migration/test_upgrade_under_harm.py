@@ -78,6 +78,7 @@ def test_upgrade_killed_at_any_statement_leaves_the_old_version_whole(
     assert sorted(path.name for path in old_dir.glob("bus.db.v*")) == [KEPT]
 
 
+@pytest.mark.slow
 def test_several_upgrades_at_once_are_one(old_dir: Path, migrations: Path) -> None:
     """Q-26: all begin while the file is old; one does it, the others find it done."""
     with ExitStack() as running:

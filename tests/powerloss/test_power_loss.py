@@ -12,6 +12,8 @@ import pytest
 from ..sizes import size
 from .disk import Disk, Found
 
+pytestmark = pytest.mark.slow
+
 #: Points of each workload.
 POINTS = size(sample=1, whole=5)
 

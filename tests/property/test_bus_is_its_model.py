@@ -4,6 +4,7 @@ import itertools
 import shutil
 import tempfile
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -14,6 +15,8 @@ from ackbus.errors import AckPastEnd, IdConflict, LeaseLost, NotFound, UnknownPa
 from ..sizes import size
 from .conftest import RUNS
 from .model import MAX_DELIVERIES, Log, Stored, View, canonical
+
+pytestmark = pytest.mark.slow
 
 AGENTS = ["ann", "bob", "cy"]
 TYPES = ["task.assign", "task.done", "note"]

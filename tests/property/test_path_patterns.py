@@ -61,6 +61,7 @@ def index_of(texts: list[str]) -> PathIndex[str]:
     return index
 
 
+@pytest.mark.slow
 @given(st.lists(patterns(), min_size=1, max_size=5))
 def test_index_finds_exactly_the_patterns_that_match_a_path(texts: list[str]) -> None:
     """A file is in a pattern, or below what it matches, or it is not."""
@@ -69,6 +70,7 @@ def test_index_finds_exactly_the_patterns_that_match_a_path(texts: list[str]) ->
         assert sorted(index.matching(path)) == sorted({t for t in texts if fits(t, path)})
 
 
+@pytest.mark.slow
 @given(st.lists(patterns(), min_size=1, max_size=3), patterns())
 def test_patterns_meet_exactly_where_a_path_is_in_both(texts: list[str], wanted: str) -> None:
     """Two globs meet if there is a path that both match: searched among all small paths."""
@@ -82,6 +84,7 @@ LONG_NAMES = ["".join(letters) for n in range(1, 9) for letters in product("ab",
 globs = st.lists(letters, min_size=1, max_size=4).map("".join)
 
 
+@pytest.mark.slow
 @given(globs, globs)
 def test_globs_match_and_meet_exactly(one: str, other: str) -> None:
     """Within one part of a path, with more places: stars between letters, several stars."""

@@ -64,6 +64,7 @@ def message(seq: int, fields: tuple[str, str | None, str, str, bool], blobs: Any
     return message_of((*row, None, 1, None), blobs)
 
 
+@pytest.mark.slow
 @given(fields=st.lists(parts, min_size=1, max_size=5))
 @example(fields=[("end", "a", "style:#1;", "end; x", False), ("wrap: a", None, "", "", True)])
 def test_any_text_stays_in_its_label(fields: list[Any], blobs: Any) -> None:
@@ -95,6 +96,7 @@ def test_a_label_says_what_the_text_says(text: str, blobs: Any) -> None:
     assert read.endswith("…") or read == plain(text)
 
 
+@pytest.mark.slow
 @given(fields=st.lists(parts, min_size=1, max_size=5))
 @example(fields=[("\ufffe", "\x00", "\x1b", "]]>\x0b\x85", False)])
 def test_any_text_gives_valid_xml(fields: list[Any], blobs: Any) -> None:

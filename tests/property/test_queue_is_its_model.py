@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import initialize, invariant
 
@@ -13,6 +14,8 @@ from ..sizes import size
 from .conftest import RUNS
 from .queue_machine import TAKEN_IN, Work
 from .queue_model import LIVE
+
+pytestmark = pytest.mark.slow
 
 
 class QueueMachine(Work):
@@ -143,4 +146,4 @@ class TestQueueIsItsModel(QueueMachine.TestCase):  # type: ignore[valid-type, mi
     back; trying again, cancelling, pausing, purging, limits, changes of policy; two queues at once.
     """
 
-    settings = settings(max_examples=size(sample=25, whole=250) * RUNS, stateful_step_count=40)
+    settings = settings(max_examples=size(sample=15, whole=250) * RUNS, stateful_step_count=40)

@@ -2,6 +2,7 @@
 
 import tempfile
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +11,8 @@ from ackbus import Bus
 from ..sizes import size
 from .conftest import RUNS
 from .test_path_patterns import PATHS, fits, patterns
+
+pytestmark = pytest.mark.slow
 
 #: Which files each pattern of a run stands for, found by looking at every small path.
 Files = frozenset[str]

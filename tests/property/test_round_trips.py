@@ -64,6 +64,7 @@ def published(bus: Bus, type: str = "note", **fields: Any) -> Message:
     return message
 
 
+@pytest.mark.slow
 @given(value=json_values)
 @example(value=-0.0)
 @example(value=[2**64 - 1, -(2**63), 2**53 + 1, 5e-324, 1.7976931348623157e308, 1e16])
@@ -78,6 +79,7 @@ def test_any_json_value_is_read_back_equal(value: object, shared_bus: Bus) -> No
     assert exactly(message.payload) == exactly(value)
 
 
+@pytest.mark.slow
 @given(value=json_values)
 def test_a_retry_of_any_value_is_a_duplicate(value: object, shared_bus: Bus) -> None:
     """M-41: the same id and content, however the content looks."""
@@ -86,6 +88,7 @@ def test_a_retry_of_any_value_is_a_duplicate(value: object, shared_bus: Bus) -> 
     assert (again.seq, again.duplicate) == (first.seq, True)
 
 
+@pytest.mark.slow
 @settings(max_examples=size(sample=40, whole=100))
 @given(values=st.tuples(scalars, scalars) | st.tuples(json_values, json_values))
 @example(values=(0, False))
@@ -107,6 +110,7 @@ def test_other_content_under_the_same_id_conflicts(
     assert conflict.value.fields == ["payload"]
 
 
+@pytest.mark.slow
 @given(value=json_values, headers=json_objects, priority=st.sampled_from([0, 1, 2]))
 def test_a_jsonl_line_parses_to_the_message(
     value: object, headers: dict[str, object], priority: int, shared_bus: Bus

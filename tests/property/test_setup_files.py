@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +11,8 @@ from ackbus.schema.directory.enclosure import Enclosure
 from ackbus.setup.edits import Edit, JsonHook, JsonServer
 from ackbus.setup.files import ConfigFile
 from ackbus.setup.json_edits import parse
+
+pytestmark = pytest.mark.slow
 
 EDITS: list[Edit] = [
     JsonServer(("mcpServers",), {"command": "/x/bus", "args": ["mcp", "--agent", "a"]})

@@ -5,6 +5,7 @@ import tempfile
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -17,6 +18,8 @@ from ackbus.tasks.steps.tasks import Tasks
 
 from ..sizes import size
 from .conftest import RUNS
+
+pytestmark = pytest.mark.slow
 
 NAMES = [f"t-{number}" for number in range(4)]
 WORKERS = ["w-1", "w-2"]
@@ -345,4 +348,4 @@ class TaskMachine(RuleBasedStateMachine):
 class TestTaskIsItsModel(TaskMachine.TestCase):  # type: ignore[valid-type, misc]
     """M-01, M-02, M-03: skipped and backward steps, late holders, questions, lost workers."""
 
-    settings = settings(max_examples=size(sample=30, whole=400) * RUNS, stateful_step_count=50)
+    settings = settings(max_examples=size(sample=15, whole=400) * RUNS, stateful_step_count=50)

@@ -19,6 +19,8 @@ from .person import DRIVEN, FOLDER, NEWEST, Person
 from .scripted_model import Call, ScriptedModel
 from .test_real_programs import TURN, publishing
 
+pytestmark = pytest.mark.slow
+
 #: What has no model of its own choice here: it takes one of the provider that its person has named.
 WITHOUT_DEFAULT = {"copilot", "opencode"}
 

@@ -34,6 +34,7 @@ def publish(bus: Bus, count: int) -> None:
         bus.publish("note", "x" * 500, from_agent="ann")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_log_stays_short_under_constant_writing(bus_dir: Path) -> None:
     """Issue 5, item 2: it restarts, though something always comes."""
@@ -44,6 +45,7 @@ def test_log_stays_short_under_constant_writing(bus_dir: Path) -> None:
     assert wal_pages(bus_dir) < 12_000
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_writers_that_each_write_once_look_too(bus: Bus, bus_dir: Path) -> None:
     """A program that serves each request in a thread of its own."""
@@ -55,6 +57,7 @@ def test_writers_that_each_write_once_look_too(bus: Bus, bus_dir: Path) -> None:
     assert wal_pages(bus_dir) < 150  # of some 240 that were written
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_reader_that_stays_stops_no_publisher(bus: Bus, bus_dir: Path) -> None:
     """The log grows meanwhile, and restarts once the reader has gone."""
@@ -87,6 +90,7 @@ def test_log_of_some_length_is_brought_over_by_the_last(bus_dir: Path) -> None:
     assert wal_pages(bus_dir) == 0
 
 
+@pytest.mark.slow
 def test_forked_child_can_open_the_bus_whatever_the_thread_does(bus_dir: Path) -> None:
     """Pitfall 2 of forks: what SQLite has locked in a thread stays locked in the child."""
     out = run_program(

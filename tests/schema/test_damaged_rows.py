@@ -57,6 +57,7 @@ def test_each_check_of_each_table_is_looked_at() -> None:
         assert all(check.count("(") == check.count(")") for check in checks)
 
 
+@pytest.mark.slow
 def test_wrong_type_in_any_column_is_named(whole: Path, tmp_path: Path) -> None:
     """A value of another type, of the several in turn, in each column of each table."""
     missed = []

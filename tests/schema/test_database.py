@@ -398,6 +398,7 @@ def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+@pytest.mark.slow
 def test_closed_bus_leaves_no_descriptor_open_whatever_was_done_with_it(bus_dir: Path) -> None:
     """PITFALLS 8: not even until Python looks for cycles; a server opens and closes many."""
     gc.collect()
@@ -428,6 +429,7 @@ def test_bus_that_is_refused_leaves_no_descriptor_open(bus_dir: Path) -> None:
     assert open_descriptors() == before
 
 
+@pytest.mark.slow
 def test_threads_that_end_give_their_descriptors_back(bus_dir: Path) -> None:
     """PITFALLS 8: thirty threads come and go, and as many descriptors are open as after one."""
 

@@ -120,6 +120,7 @@ def test_file_that_would_run_something_is_refused(attack: str, bus_dir: Path) ->
         Bus.open(bus_dir)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attack", sampled(ATTACKS, every=4))
 def test_a_repair_makes_a_file_that_runs_nothing(
     attack: str, bus_dir: Path, run_bus: RunBus
@@ -221,6 +222,7 @@ def test_connections_let_nobody_write_to_the_schema(bus: Bus) -> None:
     assert connection.pragma("trusted_schema") == 0
 
 
+@pytest.mark.slow
 def test_statement_without_end_is_ended(bus_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one line; what the statement before it took does not count."""
     monkeypatch.setattr(database, "WORK", 2)
@@ -236,6 +238,7 @@ def test_statement_without_end_is_ended(bus_dir: Path, monkeypatch: pytest.Monke
         assert bus.publish("t", from_agent="bob").seq == 1
 
 
+@pytest.mark.slow
 def test_table_of_ours_that_is_an_endless_view_is_not_waited_for(
     bus_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

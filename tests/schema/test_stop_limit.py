@@ -118,6 +118,7 @@ _OWN = {
 }
 
 
+@pytest.mark.slow
 def test_every_service_obeys_in_the_one_place() -> None:
     """A handler of its own for SIGTERM would have no limit."""
     found = set()

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ackbus import Bus
 
-from ..command_server import door_server
+from ..command_server import CommandServer, door_server
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 BUS = Path(sysconfig.get_path("scripts"), "bus")
 
 Serve = Callable[..., httpx.Client]
+
+
+@pytest.fixture(scope="session")
+def command_server() -> CommandServer:
+    """The process in whose forks commands run: one that has loaded what servers load."""
+    return door_server()
 
 
 @contextmanager

@@ -184,6 +184,7 @@ def test_client_that_goes_while_it_sends_is_no_defect(
     assert temporary(bus) == []
 
 
+@pytest.mark.slow
 def test_uploads_that_are_slow_do_not_keep_downloads_out(client: httpx.Client, bus: Bus) -> None:
     """Each may take 30 s for a MiB, and there are places for eight."""
     path = f"/v1/blobs/{bus.blobs.put(b'mine')}"
@@ -206,6 +207,7 @@ def test_upload_over_the_limit_is_refused_before_it_is_read(one_client: httpx.Cl
         assert b" 413 " in client.recv(1000).split(b"\r\n")[0]
 
 
+@pytest.mark.slow
 def test_upload_that_turns_out_too_long_is_refused(serve: Serve, bus: Bus) -> None:
     client = serve("--max-blob", "1")
     pieces = (b"x" * 100_000 for _ in range(30))

@@ -23,6 +23,7 @@ def damaged(bus: Bus, bus_dir: Path) -> Path:
     return bus_dir
 
 
+@pytest.mark.slow
 def test_http_names_it_in_a_problem(damaged: Path, serve: Serve) -> None:
     answer = serve().get("/v1/queues/work")
     problem = answer.json()
@@ -38,6 +39,7 @@ def test_mcp_names_it_to_the_agent(damaged: Path) -> None:
     assert "bus doctor" in text_of(result)
 
 
+@pytest.mark.slow
 def test_command_names_it_and_a_repair_puts_it_right(
     bus: Bus, damaged: Path, run_bus: RunBus
 ) -> None:

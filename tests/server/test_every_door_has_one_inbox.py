@@ -17,6 +17,8 @@ from ..programs import raw_sql
 from .conftest import serving
 from .mcp_clients import in_process
 
+pytestmark = pytest.mark.slow
+
 #: What waits for the asker, of all that `scene` publishes, by payload.
 MAIL = ["news", "to asker", "review.x", "many", "reply", "raw", "imported"]
 

@@ -105,6 +105,7 @@ def test_two_keys_are_refused(client: httpx.Client) -> None:
     problem(client.post("/v1/messages", json=NOTE, headers=both), 422, "invalid-input")
 
 
+@pytest.mark.slow
 def test_a_key_is_refused_by_every_other_operation(client: httpx.Client) -> None:
     """OpenAPI says where it is taken; it is nowhere else, whatever the method."""
     paths = client.get("/v1/openapi.json").json()["paths"]

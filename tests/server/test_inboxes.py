@@ -115,6 +115,7 @@ def test_poll_that_waits_returns_as_soon_as_there_is_mail(
     assert [message["payload"] for message in mail["messages"]] == ["late"]
 
 
+@pytest.mark.slow
 def test_those_who_wait_use_up_no_threads(one_client: httpx.Client, one_bus: Bus) -> None:
     """More of them than there are threads, and others are answered meanwhile."""
     Inbox(one_bus, "w5").ack(one_bus.log.newest_seq())
@@ -151,6 +152,7 @@ def test_agent_may_have_a_slash_in_its_name(one_client: httpx.Client, one_bus: B
     }
 
 
+@pytest.mark.slow
 def test_agent_asks_for_work_and_says_what_it_wants(client: httpx.Client, bus: Bus) -> None:
     """Work and what is not wanted are neither shown nor counted; `with_work` shows work."""
     Queue.create(bus, "job")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import httpx
+import pytest
 
 from ackbus import Bus
 from ackbus.server.access.tokens import Scope, Tokens
@@ -12,6 +13,7 @@ from .conftest import Serve, problem
 WANTED = {"name": "deploy", "holder": "a", "lease_s": 60}
 
 
+@pytest.mark.slow
 def test_lease_has_one_holder_and_the_conflict_names_it(one_client: httpx.Client) -> None:
     granted = one_client.post("/v1/leases", json=WANTED)
     assert granted.status_code == 201
@@ -54,6 +56,7 @@ def test_renewals_are_alike(one_client: httpx.Client, one_bus: Bus) -> None:
         assert none.json()["type"] in ("urn:ackbus:lease-lost", "urn:ackbus:claim-not-found")
 
 
+@pytest.mark.slow
 def test_token_of_another_agent_renews_and_releases_nothing(
     serve: Serve, bus: Bus, bus_dir: Path
 ) -> None:
@@ -89,6 +92,7 @@ def test_reserved_files_are_a_conflict_that_says_whose(one_client: httpx.Client)
     problem(again, 409, "lease-lost")
 
 
+@pytest.mark.slow
 def test_unknown_field_is_answered_with_those_that_there_are(client: httpx.Client) -> None:
     """In one way, however many fields there are."""
     for path, given, takes in (

@@ -37,6 +37,7 @@ def events(response: httpx.Response) -> Iterator[tuple[int, dict[str, Any]]]:
             fields = {}
 
 
+@pytest.mark.slow
 def test_replay_and_live_meet_without_a_gap_at_full_speed(serve: Serve, bus: Bus) -> None:
     """U-12, U-20, U-22: more than 10,000 messages of backlog, while others are published."""
     client = serve()
@@ -55,6 +56,7 @@ def test_replay_and_live_meet_without_a_gap_at_full_speed(serve: Serve, bus: Bus
     assert found == [(n + 1, n) for n in range(15_000)]
 
 
+@pytest.mark.slow
 def test_stream_begins_with_what_comes_unless_it_is_told_otherwise(
     client: httpx.Client, bus: Bus
 ) -> None:
@@ -64,6 +66,7 @@ def test_stream_begins_with_what_comes_unless_it_is_told_otherwise(
         assert next(events(response))[1]["payload"] == "after"
 
 
+@pytest.mark.slow
 def test_last_event_id_wins_over_after(client: httpx.Client, bus: Bus) -> None:
     """A browser that comes back asks for the URL that it knows, and sends what it has."""
     for n in range(3):
@@ -73,6 +76,7 @@ def test_last_event_id_wins_over_after(client: httpx.Client, bus: Bus) -> None:
         assert next(events(response))[0] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wanted", [{"type": "job.*"}, {"agent": "b"}, {"conversation": "c"}], ids=lambda w: str(w)
 )
@@ -96,6 +100,7 @@ def test_stream_has_only_what_is_wanted_from_the_log_and_live(
     assert found == seqs
 
 
+@pytest.mark.slow
 def test_websocket_has_the_same_messages(client: httpx.Client, bus: Bus) -> None:
     """U-21: the same lines, in the same order."""
     for n in range(5):
@@ -107,6 +112,7 @@ def test_websocket_has_the_same_messages(client: httpx.Client, bus: Bus) -> None
     assert found == [message.to_line().decode() for message in bus.read()]
 
 
+@pytest.mark.slow
 def test_stream_from_beyond_the_end_is_refused(client: httpx.Client) -> None:
     assert "newest is 0" in problem(client.get("/v1/events?after=9"), 409, "after-the-end")
 
@@ -165,6 +171,7 @@ def test_websocket_of_a_session_takes_no_filters(one_client: httpx.Client) -> No
     assert (code, reason.partition(":")[0]) == (1008, "type")
 
 
+@pytest.mark.slow
 def test_stream_that_needs_a_lost_part_of_the_archive_ends_and_says_so(
     serve: Serve, bus: Bus, bus_dir: Path, run_bus: RunBus
 ) -> None:
@@ -182,12 +189,14 @@ def test_stream_that_needs_a_lost_part_of_the_archive_ends_and_says_so(
         assert next(events(response))[0] == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id", ["x", "-1", "9" * 30, "\u0661"])
 def test_last_event_id_that_is_none_of_ours_is_refused(client: httpx.Client, id: str) -> None:
     response = client.get("/v1/events", headers={"Last-Event-ID": id.encode()})
     problem(response, 422, "invalid-input")
 
 
+@pytest.mark.slow
 def test_stream_goes_on_after_a_restart_of_the_server(
     bus_dir: Path, bus: Bus, bus_env: dict[str, str]
 ) -> None:
@@ -208,6 +217,7 @@ def test_stream_goes_on_after_a_restart_of_the_server(
     assert found == list(range(1, 10))
 
 
+@pytest.mark.slow
 def test_server_stops_at_once_though_clients_follow(serve: Serve, bus_dir: Path) -> None:
     with (
         serving(bus_dir) as url,
@@ -298,6 +308,7 @@ def test_part_of_the_log_that_fails_when_all_have_left_is_no_error(
     assert caplog.records == []
 
 
+@pytest.mark.slow
 def test_stream_that_looks_for_what_is_rare_says_that_it_is_alive_and_can_be_stopped(
     bus: Bus,
 ) -> None:

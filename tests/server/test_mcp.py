@@ -29,6 +29,8 @@ from ..conftest import wait_until
 from .conftest import serving
 from .mcp_clients import BUS, Agent, agent_at, listeners, started_by
 
+pytestmark = pytest.mark.slow
+
 Connect = Callable[[str], AbstractAsyncContextManager[Agent]]
 
 

@@ -59,6 +59,7 @@ with Bus.open(sys.argv[1]) as bus:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lacking", [[], ["mcp"]], ids=["with", "without"])
 def test_server_needs_no_mcp(bus_dir: Path, bus_env: dict[str, str], lacking: list[str]) -> None:
     ended = subprocess.run(

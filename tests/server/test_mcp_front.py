@@ -258,6 +258,7 @@ def test_front_answers_as_the_sdk_or_not_at_all(lines: list[bytes]) -> None:
     assert answers == answers_of_sdk(DEFAULT, lines[: len(lines) - len(left)])
 
 
+@pytest.mark.slow
 @given(lines=LINES)
 @settings(max_examples=size(sample=20, whole=3000), deadline=None)
 def test_connection_that_the_front_opened_goes_on_as_if_the_sdk_had(lines: list[bytes]) -> None:

@@ -131,6 +131,7 @@ def token(name: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {name}"}
 
 
+@pytest.mark.slow
 def test_token_of_an_agent_speaks_in_its_name_only(bus: Bus) -> None:
     async def act(caller: Caller) -> None:
         of_a = token("of-a")

@@ -57,6 +57,7 @@ async def read_all(me: Agent, room: int) -> list[dict[str, Any]]:
             return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_no_result_is_longer_than_the_room_and_nothing_is_lost(
     program: str, bus: Bus, bus_dir: Path
@@ -97,6 +98,7 @@ def test_many_heads_of_long_messages_lead_on_to_what_is_behind(bus: Bus, bus_dir
     assert in_process(bus_dir, act) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
+@pytest.mark.slow
 def test_lists_of_other_tools_fit_too(bus: Bus, bus_dir: Path) -> None:
     """The rest is counted, or comes by a cursor."""
     bus.publish("t", "!", from_agent="a")

@@ -12,6 +12,8 @@ from ackbus.subscribers.queues.queue import Queue
 
 from .conftest import Serve
 
+pytestmark = pytest.mark.slow
+
 #: What each tool must be given.
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "bus_join": {"name": "a"},

@@ -6,6 +6,7 @@ from itertools import count
 from pathlib import Path
 
 import httpx
+import pytest
 
 from ackbus import Bus, Inbox
 from ackbus.bus.heartbeats import Liveness
@@ -20,6 +21,7 @@ from .mcp_clients import agent_at
 from .stored_answers import hello
 
 
+@pytest.mark.slow
 def test_clients_with_sessions_under_one_name_are_two_agents(
     bus: Bus, client: httpx.Client
 ) -> None:
@@ -49,6 +51,7 @@ def test_clients_with_sessions_under_one_name_are_two_agents(
     assert beats["reviewer-2"] is beats["reviewer-3"] is Liveness.STOPPED
 
 
+@pytest.mark.slow
 def test_session_under_another_name_frees_the_first_one(bus: Bus, client: httpx.Client) -> None:
     """A client may say another name in the address of a later call."""
     headers = {"accept": "application/json"}

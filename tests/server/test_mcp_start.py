@@ -130,6 +130,7 @@ def processor_s(command: list[str], env: dict[str, str]) -> float:
     return sum(after[:2]) - sum(before[:2])
 
 
+@pytest.mark.slow
 def test_first_answers_take_at_most_three_bare_pythons(
     bus_dir: Path, bus_env: dict[str, str]
 ) -> None:
@@ -204,6 +205,7 @@ def test_signal_ends_a_server_that_nobody_has_joined_by(
 # the SDK goes on ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_first_call_is_answered_once_and_so_are_those_that_came_with_it(
     bus: Bus, bus_dir: Path, bus_env: dict[str, str]
 ) -> None:
@@ -225,6 +227,7 @@ def test_first_call_is_answered_once_and_so_are_those_that_came_with_it(
     assert sorted(str(each.payload) for each in bus.read()) == ["1", "2"]
 
 
+@pytest.mark.slow
 def test_client_that_never_says_that_it_is_initialized_is_served(
     bus_dir: Path, bus_env: dict[str, str]
 ) -> None:
@@ -233,6 +236,7 @@ def test_client_that_never_says_that_it_is_initialized_is_served(
         assert [each["id"] for each in server.until(1)] == [0, 1]
 
 
+@pytest.mark.slow
 def test_call_that_is_cancelled_is_not_answered(bus_dir: Path, bus_env: dict[str, str]) -> None:
     cancel: Json = {"method": "notifications/cancelled", "params": {"requestId": 1}}
     waits = call(1, "bus_inbox", wait_s=25)
@@ -256,6 +260,7 @@ ODD_LINES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", sampled(ODD_LINES, every=3))
 def test_odd_lines_are_answered_as_ever(odd: str, bus_dir: Path, bus_env: dict[str, str]) -> None:
     """Before and after the first line that is for the SDK."""
@@ -270,6 +275,7 @@ def test_odd_lines_are_answered_as_ever(odd: str, bus_dir: Path, bus_env: dict[s
     assert sorted(map(str, answers)) == sorted(map(str, refusals + expected))
 
 
+@pytest.mark.slow
 def test_requests_before_the_end_of_stdin_are_answered(
     bus: Bus, bus_dir: Path, bus_env: dict[str, str]
 ) -> None:
@@ -289,6 +295,7 @@ def test_requests_before_the_end_of_stdin_are_answered(
     assert [each.seq for each in bus.read()] == [answers[2]["result"]["structuredContent"]["seq"]]
 
 
+@pytest.mark.slow
 def test_cancelled_request_does_not_delay_the_end(bus_dir: Path, bus_env: dict[str, str]) -> None:
     cancels: list[Json] = [
         {"method": "notifications/cancelled", "params": {"requestId": id}} for id in ("1", [1], 7)
@@ -299,6 +306,7 @@ def test_cancelled_request_does_not_delay_the_end(bus_dir: Path, bus_env: dict[s
         assert server.end() == 0
 
 
+@pytest.mark.slow
 def test_line_that_the_end_of_stdin_cuts_is_no_error(
     bus_dir: Path, bus_env: dict[str, str]
 ) -> None:
@@ -319,6 +327,7 @@ def test_stdin_that_is_closed_or_ends_at_once_ends_the_server(
         assert (done.stdout, done.stderr) == (b"", b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", [[], [call(1, "bus_status")]], ids=["front", "sdk"])
 def test_client_that_reads_no_more_ends_the_server(
     bus_dir: Path, bus_env: dict[str, str], last: list[Json]

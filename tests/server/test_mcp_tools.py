@@ -861,6 +861,7 @@ def test_cancelled_call_waits_no_longer(
     in_process(bus_dir, act)
 
 
+@pytest.mark.slow
 def test_calls_that_come_at_once_take_no_more_places_than_there_are(
     bus: Bus, bus_dir: Path
 ) -> None:
@@ -875,6 +876,7 @@ def test_calls_that_come_at_once_take_no_more_places_than_there_are(
     in_process(bus_dir, act)
 
 
+@pytest.mark.slow
 def test_call_that_would_wait_for_others_to_wait_is_told_so(bus: Bus, bus_dir: Path) -> None:
     async def act(me: Agent) -> None:
         waits = [asyncio.create_task(me.call("bus_inbox", wait_s=25)) for _ in range(WAITING)]

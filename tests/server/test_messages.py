@@ -74,6 +74,7 @@ def test_same_id_with_other_content_is_a_conflict_that_names_it(client: httpx.Cl
     assert other.json()["fields"] == ["payload"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["all", "*"])
 def test_word_for_everyone_is_no_recipient_at_any_door(
     client: httpx.Client, bus: Bus, word: str
@@ -140,6 +141,7 @@ def test_bad_message_is_a_problem_and_stores_nothing(
     assert bus.log.newest_seq() == 0
 
 
+@pytest.mark.slow
 def test_million_mistakes_make_a_short_problem(client: httpx.Client, bus: Bus) -> None:
     """Each made an error of its own: 180 MB of them, for which all others had to wait."""
     unknown = b",".join(b'"k%d":1' % n for n in range(300_000))
@@ -231,6 +233,7 @@ def test_client_that_has_a_message_is_not_sent_it_again(client: httpx.Client, bu
     assert client.get("/v1/messages/1", headers={"If-None-Match": '"x"'}).status_code == 200
 
 
+@pytest.mark.slow
 def test_reading_after_the_end_is_a_conflict(client: httpx.Client, bus: Bus) -> None:
     """A client that has seen a later message has seen another log, and would miss this one's."""
     bus.publish("t", from_agent="a", correlation_id="c")
@@ -240,6 +243,7 @@ def test_reading_after_the_end_is_a_conflict(client: httpx.Client, bus: Bus) -> 
     assert client.get("/v1/messages", params={"after": 1}).json()["messages"] == []
 
 
+@pytest.mark.slow
 def test_slip_in_a_parameter_is_refused(client: httpx.Client) -> None:
     """It would read the whole log, or filter nothing."""
     refused = client.get("/v1/messages", params={"afetr": 5})
@@ -251,6 +255,7 @@ def test_slip_in_a_parameter_is_refused(client: httpx.Client) -> None:
     assert client.get("/v1/jobs", params={"state": ["dead", "failed"]}).status_code == 200
 
 
+@pytest.mark.slow
 def test_writers_that_wait_for_another_program_do_not_keep_readers_out(
     client: httpx.Client, bus: Bus
 ) -> None:

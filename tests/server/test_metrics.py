@@ -35,6 +35,7 @@ def busy(bus: Bus) -> Bus:
     return bus
 
 
+@pytest.mark.slow
 def test_metrics_tell_how_the_bus_is_doing(
     client: httpx.Client, busy: Bus, run_bus: RunBus
 ) -> None:
@@ -68,6 +69,7 @@ def test_metrics_tell_how_the_bus_is_doing(
     assert scrape(client)["ackbus_export_behind", ()] == 0
 
 
+@pytest.mark.slow
 def test_metrics_tell_what_the_server_did(one_client: httpx.Client) -> None:
     for _ in range(3):
         one_client.post("/v1/messages", json={"type": "t", "from": "a"})
@@ -126,6 +128,7 @@ def test_agents_and_queues_that_have_labels_are_bounded(
         assert found[name, ()] == before[name, ()] + 120
 
 
+@pytest.mark.slow
 def test_claims_are_counted_once_whoever_asks_at_the_same_time(bus: Bus) -> None:
     """Two servers of Prometheus that watch the same bus come at the same moment, for ever."""
     rounds, at_once, jobs = 24, 8, 500

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from ackbus import Bus, Queue
 from ackbus.server.access.tokens import Scope, Tokens
@@ -44,6 +45,7 @@ checks.negative_data_rejection.enabled = false
 PHASES = ",".join(["fuzzing", "coverage", "stateful"][: size(sample=1, whole=3)])
 
 
+@pytest.mark.slow
 def test_rules_that_a_client_leaves_out_are_none_that_it_sends(one_client: httpx.Client) -> None:
     """Clients that are made of the document send what has a default there."""
     schemas = one_client.get("/v1/openapi.json").json()["components"]["schemas"]
@@ -53,6 +55,7 @@ def test_rules_that_a_client_leaves_out_are_none_that_it_sends(one_client: httpx
     assert "default" not in schemas["QueueGiven"]["properties"]["policy"]
 
 
+@pytest.mark.slow
 def test_server_keeps_to_its_document(
     one_client: httpx.Client, one_bus: Bus, tmp_path: Path
 ) -> None:
@@ -143,6 +146,7 @@ VALUES = {
 }
 
 
+@pytest.mark.slow
 def test_no_resource_answers_by_a_slash_at_its_end(client: httpx.Client, bus: Bus) -> None:
     """Neither does a redirect lead to one, nor is it the name of another resource."""
     paths = client.get("/v1/openapi.json").json()["paths"]
@@ -176,6 +180,7 @@ def test_each_thing_has_one_name_at_every_door(one_client: httpx.Client) -> None
     assert lines == {"MessageRecord", "StepRecord"}
 
 
+@pytest.mark.slow
 def test_token_is_optional_where_the_bus_has_none(client: httpx.Client, bus: Bus) -> None:
     """Issue 32, 12: and is asked for as soon as there is one."""
 
@@ -192,6 +197,7 @@ def test_token_is_optional_where_the_bus_has_none(client: httpx.Client, bus: Bus
     assert needs() == [each[1:] for each in without]
 
 
+@pytest.mark.slow
 def test_every_422_has_errors(client: httpx.Client, bus: Bus) -> None:
     """Issue 32, 12: of fields, parameters, headers, names, and rules across them."""
     note = {"type": "t", "from": "a"}

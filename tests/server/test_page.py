@@ -30,9 +30,12 @@ from . import scene
 from .browsing import CHROMIUM, Visit, rows, wait_for_live
 from .conftest import serving
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium here: apt-get install chromium-headless-shell"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="no chromium here: apt-get install chromium-headless-shell"
+    ),
+]
 
 STATIC = Path(__file__).parents[2] / "server" / "page" / "static"
 

@@ -13,9 +13,12 @@ from ..conftest import wait_until
 from .browsing import CHROMIUM, Visit, rows, wait_for_live
 from .conftest import serving
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium here: apt-get install chromium-headless-shell"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        CHROMIUM is None, reason="no chromium here: apt-get install chromium-headless-shell"
+    ),
+]
 
 #: Makes a tab believe that another is looked at, or that it is again.
 HIDE = """(isHidden) => {

@@ -102,6 +102,7 @@ LOOKED_AT: dict[str, Callable[[Asked], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", RECEIVED)
 def test_answer_that_its_asker_reads_leaves_the_inbox(door: str, asked: Asked) -> None:
     """And is there when it is asked for again."""
@@ -184,6 +185,7 @@ def test_reader_of_an_answer_is_the_name_of_an_agent(asked: Asked) -> None:
             problem(client.get(f"/v1/{path}?agent={name}"), 422, "invalid-input")
 
 
+@pytest.mark.slow
 def test_answer_that_was_waited_for_is_received(bus: Bus, bus_dir: Path, serve: Serve) -> None:
     """By the library, over HTTP, and by the tool that asks and waits."""
     for agent in ("asker", "w"):

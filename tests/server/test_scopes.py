@@ -26,6 +26,7 @@ from ackbus.server.mcp.tools.resources import KINDS
 from ackbus.server.pushpals.app import create_door
 from ackbus.server.running import create_app
 
+from ..sizes import case
 from .conftest import problem, serving
 
 
@@ -108,6 +109,7 @@ def routed(app: FastAPI | APIRouter) -> Iterator[str]:
             yield from (f"{method} {plain(route.path)}" for method in methods)
 
 
+@pytest.mark.slow
 def test_every_operation_but_the_open_ones_needs_a_token(
     guarded: tuple[Bus, httpx.Client],
 ) -> None:
@@ -117,8 +119,15 @@ def test_every_operation_but_the_open_ones_needs_a_token(
         assert (status == 401) == (row.scopes is not None), (method, path, status)
 
 
-@pytest.mark.parametrize("agent", [None, "a"], ids=["any agent", "one agent"])
-@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scope", "agent"),
+    [
+        case(scope, agent, id=f"{scope}-{agent or 'any'}", by_day=number % 2 == (agent is None))
+        for number, scope in enumerate(Scope)
+        for agent in (None, "a")
+    ],
+)
 def test_every_operation_lets_in_those_with_its_scopes_alone(
     guarded: tuple[Bus, httpx.Client], scope: Scope, agent: str | None
 ) -> None:

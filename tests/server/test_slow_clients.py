@@ -116,6 +116,7 @@ def seqs(text: bytes) -> list[int]:
     return [int(seq) for seq in re.findall(rb"^id: (\d+)$", text, re.M)]
 
 
+@pytest.mark.slow
 def test_client_that_never_reads_is_dropped_and_can_go_on(server: Server) -> None:
     """U-25: what it has is whole, and it asks for the rest with the last id."""
     dropped = server.metric('ackbus_stream_dropped_total{kind="sse"}')
@@ -142,6 +143,7 @@ def test_client_that_never_reads_is_dropped_and_can_go_on(server: Server) -> Non
     assert "ASGI" not in server.errors
 
 
+@pytest.mark.slow
 def test_client_that_gives_another_address_as_its_own_is_cut_off_too(server: Server) -> None:
     """It could keep its connection for ever, and so the descriptors of the server."""
     clients = 'ackbus_stream_clients{kind="sse"}'
@@ -158,6 +160,7 @@ def test_client_that_gives_another_address_as_its_own_is_cut_off_too(server: Ser
     assert "ASGI" not in server.errors
 
 
+@pytest.mark.slow
 def test_websocket_that_stalls_is_told_why_it_is_dropped(server: Server) -> None:
     dropped = server.metric('ackbus_stream_dropped_total{kind="websocket"}')
     raw = socket.socket()
@@ -195,6 +198,7 @@ def test_client_that_reads_slowly_and_steadily_gets_everything(server: Server) -
     assert seqs(whole) == list(range(1, last + 1))
 
 
+@pytest.mark.slow
 def test_server_stops_in_peace_though_a_client_reads_nothing(tmp_path: Path) -> None:
     with Bus.init(tmp_path / "bus") as bus:
         bus.publish_many([Draft("t", "x" * 500, from_agent="a") for _ in range(MUCH)])
@@ -232,6 +236,7 @@ def test_stream_that_wants_none_of_what_comes_says_that_it_is_alive(server: Serv
         publisher.join()
 
 
+@pytest.mark.slow
 def test_fifty_clients_get_everything_in_order_from_a_publisher_in_a_hurry(server: Server) -> None:
     """Issue 7, must reach: the short form of bench/live.py."""
     with Bus.open(server.directory) as bus, selectors.DefaultSelector() as waiting:
@@ -260,6 +265,7 @@ def test_fifty_clients_get_everything_in_order_from_a_publisher_in_a_hurry(serve
         assert seqs(whole) == list(range(first, last + 1))
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_clients_that_come_and_go(server: Server) -> None:
     clients = 'ackbus_stream_clients{kind="sse"}'
     server.metric(clients)

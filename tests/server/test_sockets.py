@@ -7,9 +7,13 @@ import subprocess
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 from ackbus import Bus, Draft
 
 from .conftest import BUS
+
+pytestmark = pytest.mark.slow
 
 
 def test_client_that_goes_while_it_is_written_to_is_no_error(

@@ -94,6 +94,7 @@ def test_server_signs_only_for_whom_a_token_is_bound_to(
     assert signed == {("work", "lead"), ("done", "lead")}
 
 
+@pytest.mark.slow
 def test_in_a_session_a_token_speaks_as_its_agent(
     client: httpx.Client, tokens: Tokens, bus: Bus
 ) -> None:
@@ -132,6 +133,7 @@ def test_streams_need_a_token_too(client: httpx.Client, tokens: Tokens) -> None:
         socket.recv()
 
 
+@pytest.mark.slow
 def test_stream_ends_with_its_token(client: httpx.Client, tokens: Tokens, bus: Bus) -> None:
     token, _ = tokens.create("r", [RO]), tokens.create("other", [RO])
     bus.publish("t", from_agent="a")
@@ -169,6 +171,7 @@ def test_who_asks_too_often_is_told_to_wait(serve: Serve) -> None:
     assert refused.headers["Retry-After"] == "1"
 
 
+@pytest.mark.slow
 def test_websocket_that_asks_too_often_may_come_back(serve: Serve) -> None:
     client = serve("--max-rate", "0.01")
     assert client.get("/v1/messages").status_code == 200
@@ -183,12 +186,14 @@ def test_who_may_ask_rarely_is_told_how_long_to_wait(serve: Serve) -> None:
     assert 50 < int(client.get("/v1/messages").headers["Retry-After"]) <= 100
 
 
+@pytest.mark.slow
 def test_address_that_others_reach_needs_a_token(run_bus: RunBus, bus_dir: object) -> None:
     ended = run_bus("serve", "--host", "0.0.0.0", "--port", "0")
     assert (ended.code, ended.out) == (3, "")
     assert "bus token create" in ended.err
 
 
+@pytest.mark.slow
 def test_address_that_others_reach_is_served_with_a_warning(
     bus_dir: Path, bus_env: dict[str, str], tokens: Tokens
 ) -> None:
@@ -228,6 +233,7 @@ def test_page_of_another_site_is_refused(client: httpx.Client, bus: Bus) -> None
     assert bus.log.newest_seq() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["*", "board.example", "https://a/", "https://A", "https://[", ""])
 def test_what_is_no_origin_is_not_allowed(run_bus: RunBus, bus_dir: Path, text: str) -> None:
     """It would be taken, and let in no page."""
@@ -322,6 +328,7 @@ def test_what_is_no_token_is_nobodys(tokens: Tokens, text: str) -> None:
 # The commands.
 
 
+@pytest.mark.slow
 def test_commands_make_list_rotate_and_remove_tokens(run_bus: RunBus, tokens: Tokens) -> None:
     made = run_bus("token", "create", "ci", "--scope", "messages:rw", "--agent", "a")
     assert tokens.holder(made.out.strip()).agent == "a"

@@ -138,6 +138,7 @@ async def every_result(me: Agent, bus: Bus) -> list[tuple[str, CallToolResult]]:
     return results
 
 
+@pytest.mark.slow
 def test_no_injection_ends_a_quotation_or_speaks_for_the_bus(bus: Bus, bus_dir: Path) -> None:
     """Issue 32, item 2: names, types, ids, bodies, prompts, questions, reasons, in every tool."""
     results = in_process(bus_dir, lambda me: every_result(me, bus))

@@ -133,6 +133,7 @@ def test_trying_again_in_another_span_is_no_conflict(
     assert one_bus.log.newest_seq() == before + 1
 
 
+@pytest.mark.slow
 def test_process_that_has_the_sdk_and_makes_no_spans_passes_traces_on(bus_dir: Path) -> None:
     """It is loaded by whoever needs it, and can be switched off by OTEL_SDK_DISABLED."""
     idle = "trace.set_tracer_provider(provider)\n"
@@ -209,6 +210,7 @@ def test_command_publishes_in_the_trace_that_it_was_started_in(run_bus: RunBus, 
     assert [message.headers for message in bus.read()] == [{"traceparent": PARENT}, {}]
 
 
+@pytest.mark.slow
 def test_request_publication_and_handling_are_spans_of_one_trace(bus_dir: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", TRACED, bus_dir, PARENT], capture_output=True, text=True, check=True

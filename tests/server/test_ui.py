@@ -19,6 +19,8 @@ from ackbus.server.access.tokens import Scope, Tokens
 from ..conftest import RunBus, wait_until
 from .conftest import serving
 
+pytestmark = pytest.mark.slow
+
 BUS = Path(sysconfig.get_path("scripts"), "bus")
 
 

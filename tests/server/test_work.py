@@ -44,6 +44,7 @@ def claimed(client: httpx.Client, queue: str, wait_s: float = 0) -> list[dict[st
     return list(response.json()["claims"])
 
 
+@pytest.mark.slow
 def test_claim_is_completed_with_its_reply(one_client: httpx.Client, one_bus: Bus) -> None:
     queue = made(one_client, "q1")
     asked = one_bus.publish("q1.request", {"n": 1}, from_agent="lead")
@@ -77,6 +78,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=size(sample=60, whole=2000), deadline=None)
 @given(result=JSON)
 def test_result_comes_back_as_it_went_in(result: object) -> None:
@@ -238,6 +240,7 @@ def test_worker_that_waits_looks_for_itself_on_a_busy_bus_too(
     assert again["attempt"] == 2
 
 
+@pytest.mark.slow
 def test_worker_that_goes_away_while_it_waits_is_given_nothing(
     one_client: httpx.Client, one_bus: Bus
 ) -> None:
@@ -286,6 +289,7 @@ def count_of_full(client: httpx.Client) -> float:
     return scrape(client).get(("ackbus_http_requests_total", labels), 0)
 
 
+@pytest.mark.slow
 def test_many_publishers_that_wait_for_room_try_no_more_often_together(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,6 +321,7 @@ def test_many_publishers_that_wait_for_room_try_no_more_often_together(
     assert len(tries) < 100 + 500  # 250 a second, however many wait
 
 
+@pytest.mark.slow
 def test_publisher_that_waits_for_room_is_answered_when_the_server_stops(
     bus: Bus, bus_dir: Path
 ) -> None:

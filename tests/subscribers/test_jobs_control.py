@@ -109,6 +109,7 @@ def test_what_ended_badly_is_found_by_state_type_and_time(bus: Bus, clock: Clock
     assert seqs(letters.find(("failed",), since_ms=clock.now_ms - 2000)) == [3]
 
 
+@pytest.mark.slow
 def test_bulk_goes_on_while_what_it_finds_is_changed(bus: Bus) -> None:
     """Q-23: 1,200 dead letters, each tried again as it is found."""
     queue = Queue.create(bus, "job", max_attempts=1)

@@ -224,6 +224,7 @@ print("drained", flush=True)
 """
 
 
+@pytest.mark.slow
 def test_message_that_kills_its_agent_is_parked(bus: Bus, bus_dir: Path) -> None:
     """M-35, M-56, promise 5: handled, not acknowledged, kill -9: it comes again, five times."""
     fill(bus, 2)

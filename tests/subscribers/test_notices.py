@@ -121,6 +121,7 @@ def test_state_is_in_the_bus_and_not_in_a_file(bus: Bus, project: Path, bus_dir:
     assert after - before <= {"doorbell", "write.lock"}
 
 
+@pytest.mark.slow
 def test_requests_of_processes_at_once_are_all_told_of(bus: Bus, bus_dir: Path) -> None:
     """P-93: upstream they overwrite each other's records; here there is nothing to overwrite."""
     with ExitStack() as stack:
@@ -139,6 +140,7 @@ def test_requests_of_processes_at_once_are_all_told_of(bus: Bus, bus_dir: Path) 
     assert file_of(bus).value("SELECT count(*) FROM notices") == 20
 
 
+@pytest.mark.slow
 def test_notifiers_at_once_tell_of_each_conversation_once(bus: Bus, bus_dir: Path) -> None:
     """P-77: over all processes."""
     roots = [ask(bus) for _ in range(100)]

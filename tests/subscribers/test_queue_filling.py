@@ -197,6 +197,7 @@ def test_what_a_transaction_claimed_and_undid_is_claimed_again(bus: Bus) -> None
     assert seqs(queue.claim("worker")) == [1]
 
 
+@pytest.mark.slow
 def test_rare_types_are_found_in_a_long_log(bus: Bus) -> None:
     """K-01: one of 40,000, before and after the catalog has been brought up to date."""
     append_raw(bus, 20_000)

@@ -68,6 +68,7 @@ def queues(bus: Bus, queue: Queue, count: int) -> None:
         Queue.create(bus, f"queue-{number}", "job").fill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ordering", ["fifo", "priority"])
 @pytest.mark.parametrize(
     ("add", "few", "many"),
@@ -109,6 +110,7 @@ def test_job_with_a_key_costs_the_same_however_many_wait_with_it(bus: Bus) -> No
     assert costs[0] == costs[1]
 
 
+@pytest.mark.slow
 def test_backlog_does_not_make_claiming_dearer(bus: Bus) -> None:
     """K-01: the ten-thousandth job that waits costs nothing to the first."""
     queue = Queue.create(bus, "job")
@@ -133,6 +135,7 @@ def test_looking_in_vain_costs_two_statements(bus: Bus, clock: Clock) -> None:
     assert cost.statements == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "act",
     [
@@ -194,6 +197,7 @@ def test_acknowledging_costs_the_same_however_much_is_parked(bus: Bus) -> None:
     assert costs[0] == costs[1]
 
 
+@pytest.mark.slow
 def test_history_of_a_message_costs_the_same_however_many_jobs_there_are(bus: Bus) -> None:
     """K-01: a look into each queue, and no walk over what others became."""
     queue = Queue.create(bus, "job")

@@ -284,6 +284,7 @@ def test_jobs_are_listed_newest_first_or_in_line(bus: Bus, clock: Clock) -> None
         list_jobs(queue, ["finished"], 1)
 
 
+@pytest.mark.slow
 def test_dead_letters_are_found_and_changed_in_pages(bus: Bus, clock: Clock) -> None:
     """Issue 3, item 3: more than a transaction holds; each once, and none of the others."""
     queue = Queue.create(bus, "job", max_attempts=1, backoff_s=0)

@@ -191,6 +191,7 @@ def test_take_over_needs_a_reason(bus: Bus, reason: str) -> None:
     assert bus.reservations.list()[0].agent == "ann"
 
 
+@pytest.mark.slow
 def test_hundreds_of_conflicts_are_all_taken_over(bus: Bus) -> None:
     """More than a refusal names."""
     for number in range(250):

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ackbus import Bus, Inbox
 from ackbus.subscribers.inboxes import seen_mail
 from ackbus.subscribers.inboxes.seen_mail import Notes, Shown, Unseen
@@ -81,6 +83,7 @@ def test_file_that_was_cut_short_or_is_another_shows_nothing(bus: Bus, bus_dir: 
     assert shown.read().ranges == [(4, 4)]
 
 
+@pytest.mark.slow
 def test_processes_that_note_at_once_lose_nothing(bus: Bus, bus_dir: Path) -> None:
     """Hooks after parallel tools, and the server of tools."""
     program = """\

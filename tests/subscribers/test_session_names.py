@@ -298,6 +298,7 @@ def test_what_is_held_already_is_only_read(bus: Bus, programs: Programs) -> None
         assert SessionNames.of(other).take("reviewer", holder).name == "reviewer"
 
 
+@pytest.mark.slow
 def test_fifty_sessions_that_start_at_once_have_fifty_names(bus: Bus) -> None:
     """Issue 19, bad input."""
     words = [sys.executable, "-c", _SESSION, bus.directory]
@@ -417,6 +418,7 @@ def test_id_stays_with_the_name_while_its_lease_is_renewed(
 # mail ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_no_mail_is_lost_whichever_session_is_killed(bus: Bus, programs: Programs) -> None:
     """Each message is seen by a session that it is for; nothing is passed that was not shown.
 
@@ -461,6 +463,7 @@ def test_no_mail_is_lost_whichever_session_is_killed(bus: Bus, programs: Program
             assert seq in shown.get(to, set()) or seq > cursor, "it was passed, and never shown"
 
 
+@pytest.mark.slow
 def test_no_mail_is_lost_where_sessions_are_killed_at_any_moment(bus: Bus, tmp_path: Path) -> None:
     """Three real sessions, of which one after another is killed and started again at once."""
     shown_by = tmp_path / "shown"

@@ -86,6 +86,7 @@ def test_request_to_an_agent_or_once_more_is_not_warned_of(bus: Bus) -> None:
         publish(bus, id="r-1")
 
 
+@pytest.mark.slow
 def test_command_says_so_at_once_and_waits_for_the_answer(
     bus: Bus, run_bus: RunBus, project: Path, bus_env: dict[str, str]
 ) -> None:

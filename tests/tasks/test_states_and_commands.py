@@ -195,6 +195,7 @@ TABLE: dict[str, Cells] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_in_each_state(
     bus_dir: Path, main: Git, run_bus: RunBus, bus_env: dict[str, str], command: str

@@ -29,6 +29,8 @@ from ackbus.torture.run import MIN_MEASUREMENTS, Measures
 from ..programs import raw_sql, tamper
 from .conftest import Copy
 
+pytestmark = pytest.mark.slow
+
 Lines = list[Any]
 
 #: What each proof must have looked at, at the least, for it to mean something.

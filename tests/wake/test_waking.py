@@ -90,6 +90,7 @@ def test_try_that_failed_counts_for_the_pace(bus: Bus, run_bus: RunBus) -> None:
     assert Waking(bus, "me", Nudge(bus, "me"), pace_s=0).unheeded(0) is not None
 
 
+@pytest.mark.slow
 def test_watcher_wakes_once_for_each_interactive_message(
     bus: Bus, start_bus: StartBus, ran: Path, command: list[str]
 ) -> None:
@@ -157,6 +158,7 @@ def test_note_of_a_bus_that_was_here_before_says_nothing(bus: Bus) -> None:
     assert found.seq == first
 
 
+@pytest.mark.slow
 def test_killed_watcher_wakes_at_most_once_more(
     bus: Bus, start_bus: StartBus, ran: Path, tmp_path: Path
 ) -> None:

@@ -83,6 +83,7 @@ def is_asleep(marker: str) -> bool:
     return any(f" sleep {marker}" in line for line in left(marker))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("escape", ESCAPES)
 def test_nothing_outlives_success_or_timeout(
     bus: Bus, queue: Queue, run_bus: RunBus, marker: str, escape: str
@@ -98,6 +99,7 @@ def test_nothing_outlives_success_or_timeout(
     assert statuses(queue, 2) == ["timed_out"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("escape", "number"),
     sampled(
@@ -126,6 +128,7 @@ def test_nothing_outlives_a_host_that_is_killed(
     wait_until(lambda: left(marker) == [], LONG_S)
 
 
+@pytest.mark.slow
 def test_sigquit_ends_what_runs_and_hands_it_back(
     bus: Bus, queue: Queue, start_host: StartHost, marker: str
 ) -> None:
@@ -152,6 +155,7 @@ def test_command_ends_what_it_started_and_nothing_of_the_other_one(
     assert [answer(bus, seq).payload for seq in (1, 2, 3)] == ["whole\n", "over\n", "last\n"]
 
 
+@pytest.mark.slow
 def test_chain_of_forks_is_caught(bus: Bus, queue: Queue, run_bus: RunBus, project: Path) -> None:
     """No look at the processes shows one that is there a moment later."""
     ask(bus, "go")
@@ -187,6 +191,7 @@ def test_command_that_stops_its_supervisor_ends_as_any_other(
     assert statuses(queue, 2) == ["timed_out"]
 
 
+@pytest.mark.slow
 def test_supervisor_that_is_stopped_again_and_again_is_killed_with_what_it_ran(
     bus: Bus, queue: Queue, run_bus: RunBus, marker: str
 ) -> None:
@@ -198,6 +203,7 @@ def test_supervisor_that_is_stopped_again_and_again_is_killed_with_what_it_ran(
     assert (statuses(queue, 1), answer(bus, 2).payload) == (["timed_out"], "next\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGQUIT])
 def test_nothing_outlives_a_host_that_is_killed_while_its_supervisor_is_stopped(
     bus: Bus, queue: Queue, start_host: StartHost, marker: str, number: signal.Signals

@@ -31,6 +31,7 @@ def test_limits_are_the_documented_ones() -> None:
     assert (WARN_HOPS, MAX_HOPS) == (20, 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("retry", ["asked", "failures"])
 def test_worker_whose_answer_feeds_its_own_queue_stops_by_itself(
     bus: Bus, run_bus: RunBus, retry: str
@@ -53,6 +54,7 @@ def test_worker_whose_answer_feeds_its_own_queue_stops_by_itself(
     assert len(ended.err.splitlines()) == 2, ended.err
 
 
+@pytest.mark.slow
 def test_events_of_the_json_contract_are_counted(bus: Bus, run_bus: RunBus, project: Path) -> None:
     """And both limits can be set."""
     ask(bus, "go")

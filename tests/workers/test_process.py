@@ -625,6 +625,7 @@ def test_exception_in_a_signal_handler_ends_the_command() -> None:
     assert living() == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("interrupts")
 def test_exception_while_a_command_starts_leaves_none_behind() -> None:
     """P-90: the command is there, and the call that starts it has not returned."""
@@ -657,6 +658,7 @@ def test_command_whose_start_is_cut_off_is_ended_once(monkeypatch: pytest.Monkey
     assert ends == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("exits_seen")
 def test_command_that_asks_to_die_with_its_parent_does_not_die_before() -> None:
     """The kernel takes the thread that starts a command for its parent."""
@@ -707,6 +709,7 @@ print(end.stdout.decode(), end.timed_out)
     assert done.stdout.split() == [b"refused", b"False"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("exits_seen")
 def test_running_a_command_so_adds_less_than_five_milliseconds() -> None:
     """To what the standard library takes for it: a busy machine gets as many rounds as it needs."""

@@ -27,6 +27,8 @@ from .hosts import (
     wait_for_done,
 )
 
+pytestmark = pytest.mark.slow
+
 #: Writes down its process id and the body, and waits for a file with the name `go`.
 WAIT = """
     body=$(cat)

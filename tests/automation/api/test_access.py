@@ -55,6 +55,7 @@ def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("D-117")
 def test_d_117_every_operation_but_the_open_ones_needs_a_token(served: Served) -> None:
     client = served.client(None)
@@ -129,6 +130,7 @@ def test_tokens_of_the_bus_are_tokens_of_the_api(served: Served) -> None:
     problem(served.client(runs).post("/plugin/echo/poll"), 401, "unauthorized")
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("D-122")
 def test_d_122_a_key_that_a_reload_replaces_is_good_no_more(bus: Bus, folder: Folder) -> None:
     """The stream of the old key ends, too."""
@@ -154,6 +156,7 @@ def test_d_122_a_key_that_a_reload_replaces_is_good_no_more(bus: Bus, folder: Fo
     assert any("the token is no longer valid" in line for line in lines), lines
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("Q-19")
 def test_q_19_an_old_key_counts_beside_the_new_one_as_long_as_both_are_there(
     bus: Bus, folder: Folder
@@ -176,6 +179,7 @@ def test_q_19_an_old_key_counts_beside_the_new_one_as_long_as_both_are_there(
         assert statuses() == [401, 200]
 
 
+@pytest.mark.slow
 def test_d_119_the_scopes_of_a_token_are_those_of_its_file(
     bus: Bus, folder: Folder, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -200,6 +204,7 @@ def test_d_119_the_scopes_of_a_token_are_those_of_its_file(
         problem(client.post("/plugin/echo/poll"), 403, "forbidden")
 
 
+@pytest.mark.slow
 def test_a_secret_of_a_webhook_is_no_token(bus: Bus, folder: Folder) -> None:
     folder.plugin("echo", run=OK)
     folder.write(

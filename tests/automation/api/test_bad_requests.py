@@ -272,6 +272,7 @@ QUERIES = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=size(sample=60, whole=2000),
     deadline=None,

@@ -59,6 +59,7 @@ def asked(served: Served, path: str, key: str | None = None) -> Any:
     return answer.json()
 
 
+@pytest.mark.slow
 def test_the_index_leads_on(served: Served) -> None:
     index = asked(served, "/")
     assert index["name"] == "home"

@@ -46,6 +46,7 @@ def follow(client: httpx.Client, count: int, **headers: str) -> list[tuple[int, 
     return found
 
 
+@pytest.mark.slow
 def test_events_are_those_of_automation_and_go_on_where_a_client_left(served: Served) -> None:
     served.bus.publish("note", "private", from_agent="a")
     trigger = served.client()
@@ -61,6 +62,7 @@ def test_events_are_those_of_automation_and_go_on_where_a_client_left(served: Se
     assert again == all_of_them[1:]
 
 
+@pytest.mark.slow
 def test_a_stream_needs_a_scope_and_a_place_in_the_log(served: Served) -> None:
     problem(served.client(KEYS["JOBS_RW"]).get("/events"), 403, "forbidden")
     client = served.client(KEYS["EVENTS_RO"])

@@ -8,6 +8,8 @@ from ..conftest import Folder
 from ..running import OK
 from .serving import API, api_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.requirement("X-18")
 def test_x_18_health_needs_no_token_and_has_the_fields_of_all_readers(

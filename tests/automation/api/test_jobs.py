@@ -13,6 +13,8 @@ from ..conftest import Folder
 from ..running import OK, response
 from .serving import API, Served, api_of, problem
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def served(bus: Bus, folder: Folder) -> Iterator[Served]:

@@ -13,7 +13,7 @@ from ...conftest import wait_until
 from ..conftest import Folder
 from ..running import OK
 from ..service_process import ServiceProcess
-from .serving import API, Served, api_of
+from .serving import API, api_of
 from .test_listening import KEY, configured, free_address
 
 pytestmark = pytest.mark.slow
@@ -66,16 +66,15 @@ def test_many_callers_at_once_have_a_job_each(bus: Bus, folder: Folder) -> None:
         """,
     )
     with api_of(bus, folder) as served, ThreadPoolExecutor(8) as pool:
-        ids = list(pool.map(lambda _: trigger(served), range(64)))
+        client = served.client()
+        ids = list(pool.map(lambda _: trigger(client), range(64)))
         assert len(set(ids)) == 64
         assert served.client().get("/jobs?limit=1").json()["total"] == 64
     assert sorted(message.id for message in bus.read(type="plugin.echo.poll")) == sorted(ids)
 
 
-def trigger(served: Served) -> str:
-    answer = httpx.post(
-        f"{served.url}/plugin/echo/poll", headers=served.client().headers, timeout=60
-    )
+def trigger(client: httpx.Client) -> str:
+    answer = client.post("/plugin/echo/poll")
     assert answer.status_code == 202, answer.text
     job_id: str = answer.json()["job_id"]
     return job_id

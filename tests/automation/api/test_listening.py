@@ -5,6 +5,7 @@ import socket
 from pathlib import Path
 
 import httpx
+import pytest
 
 from ..conftest import Folder
 from ..running import OK
@@ -39,6 +40,7 @@ def is_closed(address: str) -> bool:
         return client.connect_ex((host, int(port))) != 0
 
 
+@pytest.mark.slow
 def test_d_111_the_api_listens_where_the_configuration_says(folder: Folder) -> None:
     address = free_address()
     with ServiceProcess(configured(folder, address), API_KEY=KEY).ready() as service:
@@ -58,6 +60,7 @@ def test_d_111_an_api_that_is_not_enabled_listens_nowhere(folder: Folder) -> Non
         assert "API" not in service.told.read_text()
 
 
+@pytest.mark.slow
 def test_a_free_port_is_told(folder: Folder) -> None:
     path = configured(folder, "127.0.0.1:0")
     with ServiceProcess(path, API_KEY=KEY).ready() as service:
@@ -74,6 +77,7 @@ def test_an_address_that_is_taken_keeps_the_service_from_starting(folder: Folder
             assert f"can't listen on {address}" in service.told.read_text()
 
 
+@pytest.mark.slow
 def test_doors_that_a_reload_asks_for_are_told_to_wait_for_the_next_start(folder: Folder) -> None:
     address = free_address()
     path = configured(folder, address)
@@ -92,6 +96,7 @@ def test_doors_that_a_reload_asks_for_are_told_to_wait_for_the_next_start(folder
         assert service.stop() == 0
 
 
+@pytest.mark.slow
 def test_another_writer_holds_up_no_client_for_long(folder: Folder) -> None:
     """Clients get an answer before they give up; the service itself waits for 30 s."""
     address = free_address()

@@ -13,6 +13,8 @@ from ..conftest import Folder
 from ..running import OK
 from .serving import API, KEYS, Served, api_of, problem
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """
     include: [api.yaml]
     plugin_roots: [plugins]

@@ -21,6 +21,8 @@ from ..conftest import Folder
 from ..running import OK, response
 from .serving import API, KEYS, Served, api_of, problem
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """
     include: [api.yaml]
     plugin_roots: [plugins]

@@ -10,6 +10,8 @@ from ackbus import Bus
 from ..conftest import Folder
 from .serving import API, Served, api_of
 
+pytestmark = pytest.mark.slow
+
 PLUGINS = ("one", "two", "three", "four")
 
 CONFIG = """

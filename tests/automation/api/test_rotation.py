@@ -9,6 +9,8 @@ from ..conftest import Folder
 from ..running import OK
 from .serving import KEYS, api_of, problem
 
+pytestmark = pytest.mark.slow
+
 OLD, NEW = "ADMIN", "JOBS_RO"
 
 

@@ -13,6 +13,8 @@ from ..conftest import Folder
 from ..running import OK, dumping, response
 from .serving import API, KEYS, Served, api_of, problem
 
+pytestmark = pytest.mark.slow
+
 EVENT = {"type": "seen", "payload": {"n": 1}}
 
 

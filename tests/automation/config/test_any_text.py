@@ -5,6 +5,7 @@ from tempfile import TemporaryDirectory
 from textwrap import dedent
 
 import orjson
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -56,6 +57,7 @@ def edited(draw: st.DrawFn, text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(st.data(), st.sampled_from(sorted(TEXTS)))
 def test_an_edited_folder_is_taken_or_refused(data: st.DataObject, name: str) -> None:

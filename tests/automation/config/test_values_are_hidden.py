@@ -60,6 +60,7 @@ def with_echo(text: str) -> str:
     return text + ("\n" if text.startswith("plugins:") else "\nplugins: {echo: {}}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_no_fault_repeats_a_value_or_a_part_of_it(folder: Folder, place: str) -> None:
     folder.plugin("echo")

@@ -358,6 +358,7 @@ def test_answer_whose_body_is_cut_off_is_an_answer(bus: Bus) -> None:
     assert len(receiver.posted) == 1
 
 
+@pytest.mark.slow
 def test_target_that_answers_before_all_is_sent_is_heard(bus: Bus) -> None:
     """It refuses a body for its length, and reads none of it."""
     bus.publish("t", "x" * 20_000_000, from_agent="a")

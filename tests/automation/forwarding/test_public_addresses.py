@@ -79,6 +79,7 @@ def test_each_network_of_the_table_differs_from_the_one_around_it() -> None:
 REACHABLE = {"192.31.196.0/24", "192.52.193.0/24", "192.175.48.0/24", "2620:4f:8000::/48"}
 
 
+@pytest.mark.slow
 @given(st.ip_addresses(v=4).filter(lambda each: not is_public(str(each))))
 def test_address_is_no_better_inside_one_of_version_6(address: Any) -> None:
     number = int(address)

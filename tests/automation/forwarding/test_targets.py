@@ -128,6 +128,7 @@ def certificate(directory: Path, name: str) -> tuple[Path, Path]:
     return files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "is_known", "why"),
     [

@@ -81,6 +81,7 @@ def test_job_ends_although_the_queue_of_alarms_is_full(
             service.ended(job_id)
 
 
+@pytest.mark.slow
 def test_service_begins_although_nobody_hears_of_what_its_predecessor_left(
     bus: Bus, configured: Folder
 ) -> None:
@@ -93,6 +94,7 @@ def test_service_begins_although_nobody_hears_of_what_its_predecessor_left(
         assert service.ended(done.job_id).state == "dead"
 
 
+@pytest.mark.slow
 def test_service_begins_although_what_follows_from_a_lost_job_has_no_room(
     bus: Bus, configured: Folder
 ) -> None:

@@ -64,6 +64,7 @@ def test_d_16_one_worker_runs_all_plugins_in_the_order_of_the_requests(
     assert lines(path) == [[what, job_id] for job_id in ids for what in ("begin", "end")]
 
 
+@pytest.mark.slow
 def test_d_28_as_many_run_at_once_as_there_are_workers_and_no_more(
     bus: Bus, folder: Folder, tmp_path: Path
 ) -> None:
@@ -78,6 +79,7 @@ def test_d_28_as_many_run_at_once_as_there_are_workers_and_no_more(
     assert most_at_once(path) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("D-29", "D-30", "D-31")
 @pytest.mark.parametrize(
     ("slow", "at_once"), [(", parallelism: 2", 2), ("", 5)], ids=["capped", "safe"]
@@ -149,6 +151,7 @@ def test_d_33_job_that_waits_for_another_attempt_blocks_nobody(bus: Bus, folder:
     assert 60_000 <= pause_ms < 120_000
 
 
+@pytest.mark.slow
 def test_d_32_limits_hold_for_what_a_predecessor_left(
     bus: Bus, folder: Folder, tmp_path: Path
 ) -> None:

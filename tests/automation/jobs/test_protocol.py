@@ -78,6 +78,7 @@ def test_payload_of_another_command_than_handle_reaches_the_plugin(
     assert request_of(plugin, job_id)["payload"] == {"page": 2}
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("D-91", "D-92", "D-96", "D-72", "X-13")
 @pytest.mark.parametrize(
     ("printed", "attempts", "error"),
@@ -239,6 +240,7 @@ def test_null_events_logs_and_updates_are_empty(bus: Bus, folder: Folder) -> Non
     assert ended(bus, folder, program)[0] == "succeeded"
 
 
+@pytest.mark.slow
 @pytest.mark.requirement("D-65", "D-66", "X-12")
 def test_d_66_a_plugin_that_ignores_term_is_gone_with_its_children_after_its_time(
     bus: Bus, folder: Folder, tmp_path: Path
@@ -266,6 +268,7 @@ def test_d_66_a_plugin_that_ignores_term_is_gone_with_its_children_after_its_tim
             os.kill(int((tmp_path / name).read_text()), 0)
 
 
+@pytest.mark.slow
 def test_d_67_more_than_10_mib_of_stdout_is_an_error_and_the_beginning_is_kept(
     bus: Bus, folder: Folder
 ) -> None:

@@ -5,10 +5,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from ackbus import Bus
 
 from ..conftest import Folder
 from ..running import response
+
+pytestmark = pytest.mark.slow
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = f"00-{TRACE}-b7ad6b7169203331-01"

@@ -191,6 +191,7 @@ def test_a_wrong_rule_of_facts_is_refused(folder: Folder, facts: str, told: str)
     assert [each for each in found if told in each], found
 
 
+@pytest.mark.slow
 def test_a_manifest_that_is_no_text_is_refused(folder: Folder) -> None:
     path = folder.write_as("manifest.yaml", "")
     path.write_bytes(b"name: \xff\n")

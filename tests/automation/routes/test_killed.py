@@ -40,6 +40,7 @@ EXPECTED = [
 _ANSWERS = answers(a=success(event("e", {"n": 1}), event("unrouted")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stride", STRIDES)
 @pytest.mark.requirement("D-103", "D-104", "D-17")
 def test_each_target_of_an_event_has_one_job_wherever_its_service_is_killed(

@@ -22,6 +22,8 @@ from ..conftest import Folder
 from .by_hand import ByHand, event, failure, success, with_plugins
 from .pipeline_model import ANSWERS, PipelineModel, answer
 
+pytestmark = pytest.mark.slow
+
 #: Larger runs say no more.
 MAX_JOBS = 30
 

@@ -242,7 +242,8 @@ CHANGES = [
 ]
 
 
-@settings(max_examples=size(sample=60, whole=1000), deadline=None)
+@pytest.mark.slow
+@settings(max_examples=size(sample=30, whole=1000), deadline=None)
 @given(rules(), st.sampled_from(ZONES), st.sampled_from(CHANGES), numbers(0, 60 * 24 * 5))
 @example(("30 2 * * *", [{30}, {2}, set(range(1, 32)), set(range(1, 13)), set(range(7))]),
          "Europe/Berlin", CHANGES[0], 0)  # fmt: skip

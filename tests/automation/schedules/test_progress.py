@@ -71,7 +71,8 @@ def fits(rule: CronRule, moment: datetime) -> bool:
     )
 
 
-@pytest.mark.parametrize("number", sampled(range(120), every=60))
+@pytest.mark.slow
+@pytest.mark.parametrize("number", sampled(range(120), every=120))
 def test_times_at_every_change_of_a_clock_go_on(number: int) -> None:
     """Clocks are set by 20 minutes, at 3:45, by a day: no real time is left out."""
     for name in zones()[number::120]:

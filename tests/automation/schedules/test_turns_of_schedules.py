@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 
@@ -14,6 +15,7 @@ from ackbus.automation.schedules.tables import Schedules
 from ackbus.automation.status import status_of
 from ackbus.schema.queries import file_of
 
+from ...sizes import sampled, size
 from .stage import BEGIN_MS, MINUTE_MS, Stage, entry
 
 
@@ -41,9 +43,11 @@ def fired(stage: Stage, id: str) -> list[int]:
     return [minute for verdict, minute, _ in stage.told(id) if verdict == "fired"]
 
 
-@pytest.mark.parametrize("command", ["poll", "sync"])
-@pytest.mark.parametrize("job_minutes", [0.5, 2, 4, 5, 6, 12])
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("count", "job_minutes", "command"),
+    sampled(product([2, 3], [0.5, 2, 4, 5, 6, 12], ["poll", "sync"]), every=5),
+)
 def test_equal_schedules_of_one_command_fire_as_often_as_one_another(
     stage: Stage, command: str, job_minutes: float, count: int
 ) -> None:
@@ -54,7 +58,8 @@ def test_equal_schedules_of_one_command_fire_as_often_as_one_another(
     assert min(times) > max(times) / 2  # one whose own job runs when it is due is skipped
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(size(sample=3, whole=8)))
 def test_no_schedule_of_a_command_starves_whatever_the_others_are(stage: Stage, seed: int) -> None:
     """Rules, intervals and policies at random: each fires, and no job overlaps another."""
     draw = random.Random(seed)

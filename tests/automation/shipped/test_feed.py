@@ -9,6 +9,8 @@ import pytest
 from .asking import Plugin
 from .web import Site, breaking_off, etag_of
 
+pytestmark = pytest.mark.slow
+
 
 def rss(*names: str) -> bytes:
     """An RSS feed with these items, the newest first, as feeds have them."""

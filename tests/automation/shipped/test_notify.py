@@ -141,6 +141,7 @@ def test_r_02_what_was_sent_is_not_sent_again(programs: Programs) -> None:
     assert (len(kept), kept[0], "e-1" in kept) == (200, "e-300", False)
 
 
+@pytest.mark.slow
 def test_another_event_with_the_same_dedupe_key_is_told_too(programs: Programs) -> None:
     """Its producer uses the key again when it has run out; others may have the same."""
     programs.add("notify-send")
@@ -278,6 +279,7 @@ def test_title_and_text_are_those_of_the_payload_or_what_it_has(
     assert programs.arguments("notify-send") == ["--", title, text]
 
 
+@pytest.mark.slow
 def test_what_is_too_long_for_a_desktop_is_cut_at_a_character(programs: Programs) -> None:
     """An argument of 200 KB would never reach it; a header of mail is cut, too."""
     programs.add("notify-send")
@@ -338,6 +340,7 @@ def read(document: str, *options: str) -> str:
     return done.stdout.decode().removesuffix("\n")
 
 
+@pytest.mark.slow
 @settings(max_examples=size(sample=40, whole=500), deadline=None)
 @given(beside=VALUES, value=VALUES, text=TEXT, is_ascii=st.booleans())
 def test_json_is_read_and_written_as_it_is(
@@ -350,6 +353,7 @@ def test_json_is_read_and_written_as_it_is(
     assert json.loads(read(text, "mode=quote")) == text.removesuffix("\n")
 
 
+@pytest.mark.slow
 def test_long_texts_take_a_time_that_grows_as_they_do() -> None:
     """A megabyte takes half a second of the processor; the square of its length took minutes."""
     text = 'a "line"\n' * 110_000

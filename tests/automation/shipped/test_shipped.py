@@ -48,6 +48,7 @@ def add(run_bus: RunBus, folder: Folder, *words: str) -> Any:
     return run_bus("plugin", "add", *words, "--config", folder.path)
 
 
+@pytest.mark.slow
 def test_a_copy_runs_from_the_first_root_and_is_what_the_package_has(
     run_bus: RunBus, folder: Folder
 ) -> None:
@@ -166,6 +167,7 @@ def test_what_can_not_be_copied_says_why(run_bus: RunBus, folder: Folder) -> Non
     assert (broken.code, "can't write to" in broken.err) == (1, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["feed", "watch"])
 def test_a_token_to_read_takes_no_news_from_the_schedule(
     bus: Bus, folder: Folder, site: Site, tmp_path: Path, name: str
@@ -191,6 +193,7 @@ def test_a_token_to_read_takes_no_news_from_the_schedule(
         assert served.client(KEYS["PLUGIN_RW"]).post(f"/plugin/{name}/poll").status_code == 202
 
 
+@pytest.mark.slow
 def test_a_poll_over_the_api_hands_its_events_to_the_caller_and_a_pipeline_to_routes(
     bus: Bus, folder: Folder, site: Site
 ) -> None:

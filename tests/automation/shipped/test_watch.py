@@ -121,6 +121,7 @@ def test_another_path_begins_with_a_first_look(tmp_path: Path) -> None:
     assert list(plugin.state["files"]) == ["two"]
 
 
+@pytest.mark.slow
 def test_more_than_a_state_holds_is_refused_with_what_to_write(tmp_path: Path) -> None:
     for folder in range(20):
         path = tmp_path / ("x" * 200) / str(folder)
@@ -225,6 +226,7 @@ def test_only_the_refs_that_are_wanted_are_watched(repository: Repository) -> No
     assert changes(plugin) == [("moved", "refs/heads/main")]
 
 
+@pytest.mark.slow
 def test_a_remote_is_fetched_where_the_operator_says_so(
     repository: Repository, tmp_path: Path
 ) -> None:

@@ -15,6 +15,8 @@ from ..running import OK
 from .receiving import Receiving, receiving
 from .senders import SHOPIFY_SECRET, config, mac
 
+pytestmark = pytest.mark.slow
+
 PLAIN = """
         - {path: /hook/plain, plugin: echo, secret_ref: shopify, signature_header: X-S,
            event_type_from: body:type, delivery_id: header:X-Id, max_body_size: 64KB}

@@ -29,6 +29,8 @@ from ..service_process import ServiceProcess
 from .receiving import receiving
 from .senders import ENVIRON, Request, config, github, standard
 
+pytestmark = pytest.mark.slow
+
 #: A service that is killed when it has committed, as the first byte of the answer is to be sent.
 DYING = """
 import os, signal, sys

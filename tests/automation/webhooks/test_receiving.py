@@ -300,6 +300,7 @@ def test_a_slow_client_is_dropped_and_keeps_nobody(bus: Bus, folder: Folder) -> 
         assert len(receiver.jobs()) == 2
 
 
+@pytest.mark.slow
 def test_bodies_under_way_have_a_bounded_memory(receiver: Receiving) -> None:
     """Nothing is known of their senders yet; those of others are taken once these are gone."""
     size = 1 << 20
@@ -336,6 +337,7 @@ def test_a_request_is_stored_though_its_client_does_not_wait(receiver: Receiving
     receiver.served.ended(receiver.jobs()[0])
 
 
+@pytest.mark.slow
 def test_many_deliveries_at_once_are_each_one_job(receiver: Receiving) -> None:
     """Each of 12 deliveries is sent by 4 clients at once."""
     found: dict[str, set[str]] = {}

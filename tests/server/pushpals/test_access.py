@@ -11,6 +11,8 @@ from ...conftest import RunBus
 from ..conftest import Serve
 from .conftest import get, post, told
 
+pytestmark = pytest.mark.slow
+
 READ = ("/requests", "/jobs", "/completions", "/workers", "/system/status")
 WRITE = (
     *("/requests/enqueue", "/requests/claim", "/jobs/enqueue", "/jobs/claim"),

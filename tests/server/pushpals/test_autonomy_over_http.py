@@ -8,6 +8,8 @@ import pytest
 
 from .conftest import get, post
 
+pytestmark = pytest.mark.slow
+
 A, B = {"sessionId": "a", "runId": "run-a"}, {"sessionId": "b", "runId": "run-b"}
 
 

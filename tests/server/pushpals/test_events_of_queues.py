@@ -4,8 +4,11 @@ import json
 from typing import Any
 
 import httpx
+import pytest
 
 from .conftest import post
+
+pytestmark = pytest.mark.slow
 
 JOB = {"taskId": "t1", "kind": "k", "sessionId": "s1"}
 

@@ -7,12 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 
 from ackbus import Bus
 from ackbus.model import Trace
 
 from ..conftest import Serve, serving
 from .conftest import get, post
+
+pytestmark = pytest.mark.slow
 
 
 @contextmanager

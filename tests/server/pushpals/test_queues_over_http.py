@@ -12,6 +12,8 @@ from ackbus.model import Trace
 
 from .conftest import get, post
 
+pytestmark = pytest.mark.slow
+
 ASK = {"sessionId": "s1", "prompt": "mend it"}
 JOB = {"taskId": "t1", "kind": "task.execute", "sessionId": "s1"}
 DONE = {"jobId": "j1", "sessionId": "s1", "message": "mended"}

@@ -14,6 +14,8 @@ from ackbus.server.access.tokens import Scope, Tokens
 from ..conftest import Serve
 from .conftest import get, post
 
+pytestmark = pytest.mark.slow
+
 Client = Callable[..., httpx.Client]
 
 ASK = {"sessionId": "s1", "prompt": "mend it"}

@@ -15,6 +15,8 @@ from ..conftest import Serve
 from .client import Client
 from .conftest import get, post, told
 
+pytestmark = pytest.mark.slow
+
 
 def events(bus: Bus, session: str = "s1") -> list[Event]:
     return list(replay(Sessions(bus), session))

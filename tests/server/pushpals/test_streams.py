@@ -27,6 +27,8 @@ from ..conftest import BUS, serving
 from .client import Client, frames
 from .cutter import cutter
 
+pytestmark = pytest.mark.slow
+
 BOTH = ["sse", "ws"]
 
 

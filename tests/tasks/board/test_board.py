@@ -224,6 +224,7 @@ def test_a_moment_that_is_none_is_refused(present: Workshop, run_bus: RunBus) ->
     assert run_bus("task", "board", "--at", "2999-01-01T00:00:00Z", *place).code == 4
 
 
+@pytest.mark.slow
 def test_bus_task_forecast_prints_the_pairs(present: Workshop, run_bus: RunBus) -> None:
     place = ("--dir", present.bus.layout.directory)
     one, two = present.begin("one"), present.begin("two")

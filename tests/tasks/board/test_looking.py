@@ -149,6 +149,7 @@ def tree_at(path: Path) -> Tree:
     return Tree(str(path), str(path / ".git"), None, None, None, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["--output={made}", "-O{made}", "--exec=touch {made}", "a b\nc"])
 @pytest.mark.parametrize("column", ["base", "head", "branch", "target"])
 def test_no_word_of_a_row_is_an_option_of_git(

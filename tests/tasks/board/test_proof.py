@@ -147,6 +147,7 @@ def test_a_proof_is_signed_where_there_is_a_key(workshop: Workshop, keys: Keyrin
     assert len(verify(workshop.bus, proof)) == 1
 
 
+@pytest.mark.slow
 def test_a_changed_proof_does_not_agree(workshop: Workshop) -> None:
     land(workshop)
     proof = prove(workshop.bus, "one", ".")
@@ -230,6 +231,7 @@ def test_what_has_not_landed_has_no_proof(workshop: Workshop) -> None:
         prove(workshop.bus, "main", str(workshop.path))
 
 
+@pytest.mark.slow
 def test_bus_task_proof_and_verify(workshop: Workshop, run_bus: RunBus, tmp_path: Path) -> None:
     workshop.clock.now_ms = time.time_ns() // 1_000_000
     commit = land(workshop)

@@ -5,6 +5,7 @@ import tempfile
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -16,6 +17,8 @@ from ackbus.tasks.control.requests import Completions, Requests
 from ackbus.tasks.control.status import WorkerTable
 
 from ...sizes import size
+
+pytestmark = pytest.mark.slow
 
 PRIORITIES = ("interactive", "normal", "background")
 QUEUES = ("requests", "jobs", "completions")
@@ -260,7 +263,7 @@ TestControl.settings = settings(
     derandomize=True,
     print_blob=True,
     deadline=None,
-    max_examples=size(sample=20, whole=150),
+    max_examples=size(sample=12, whole=150),
     stateful_step_count=40,
     suppress_health_check=[HealthCheck.too_slow],
 )

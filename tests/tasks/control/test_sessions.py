@@ -97,6 +97,7 @@ def test_u_19_a_session_is_made_once(sessions: Sessions) -> None:
     assert first[0] != second[0]
 
 
+@pytest.mark.slow
 def test_u_12_replay_goes_on_over_all_pages(sessions: Sessions) -> None:
     """U-12: 12,000 events; a page has 1,000 unless more are asked for, and 10,000 at most."""
     with sessions.bus.transaction():

@@ -104,6 +104,7 @@ def test_roles_end_with_a_crew_that_is_killed(
     wait_until(lambda: len(pids(one)) == 2)
 
 
+@pytest.mark.slow
 def test_second_crew_is_refused(start_crew: StartCrew, project: Path, run_bus: RunBus) -> None:
     """Pitfall: two by a read-then-unlink pid file. The kernel has the lock."""
     first = start_crew(f'processes: {{one: "{STAYS.format(name="one")}"}}')
@@ -117,6 +118,7 @@ def test_second_crew_is_refused(start_crew: StartCrew, project: Path, run_bus: R
     assert len(pids(project / "one")) == 1
 
 
+@pytest.mark.slow
 def test_crew_in_the_background(project: Path, bus_dir: Path, run_bus: RunBus) -> None:
     (project / "crew.yaml").write_text(f'processes: {{one: "{STAYS.format(name="one")}"}}')
     started = run_bus("crew", "start", "crew.yaml", "--detach", "--json")

@@ -4,6 +4,7 @@ import io
 import json
 import os
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from ackbus.tasks.steps.messages import STATE_CHANGE, integrators_of
 
 from ...conftest import RunBus
 from ...programs import raw_sql, tamper
+from ...sizes import sampled
 from ..conftest import enter
 from .conftest import Yard, lines
 
@@ -116,8 +118,8 @@ WAYS = [
 ]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-@pytest.mark.parametrize("type", TYPES)
+@pytest.mark.slow
+@pytest.mark.parametrize(("type", "way"), sampled(product(TYPES, WAYS), every=4))
 def test_a_message_that_anybody_wrote_moves_nothing(
     type: str,
     way: Callable[[Yard, Draft, RunBus], None],

@@ -27,6 +27,7 @@ def integrate(run_bus: RunBus, yard: Yard) -> RunBus:
     return run  # type: ignore[return-value]
 
 
+@pytest.mark.slow
 def test_it_prints_one_object_an_entry(yard: Yard, integrate: RunBus) -> None:
     yard.task("one", a=lines(l5="five"))
     yard.task("two", a=lines(l5="FIVE"))
@@ -58,6 +59,7 @@ def test_dry_run_says_what_would_be(yard: Yard, integrate: RunBus) -> None:
     assert (done.code, yard.main) == (0, before)
 
 
+@pytest.mark.slow
 def test_nothing_to_do_and_what_is_wrong_are_one_line(yard: Yard, integrate: RunBus) -> None:
     assert integrate("--once", "--check", "true").code == 4
     cases = {
@@ -106,6 +108,7 @@ def test_bare_repository_with_unicode_and_spaces(yard: Yard, run_bus: RunBus) ->
     assert "five" in repository.ok("show", "main:a")
 
 
+@pytest.mark.slow
 def test_dead_completions_are_listed_shown_requeued_and_dropped(
     yard: Yard, run_bus: RunBus
 ) -> None:

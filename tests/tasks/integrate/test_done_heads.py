@@ -61,6 +61,7 @@ HARMS: dict[str, Callable[[Yard, Task], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS)
 def test_an_approved_head_lands_though_nothing_of_its_branch_is_left(
     yard: Yard, harm: Callable[[Yard, Task], None]
@@ -117,6 +118,7 @@ def test_a_cancelled_head_is_kept_at_its_rescue_ref_when_its_task_is_cleaned(yar
     assert yard.git.ok("cat-file", "-t", task.head or "") == "commit"
 
 
+@pytest.mark.slow
 def test_a_landed_head_needs_no_ref_when_its_task_is_cleaned(yard: Yard) -> None:
     _done(yard)
     yard.integrate("true")

@@ -20,6 +20,8 @@ from ...cli.git import Git
 from ...sizes import size
 from .conftest import Yard, repository
 
+pytestmark = pytest.mark.slow
+
 _FILES, _LINES = 6, 40
 
 

@@ -52,7 +52,7 @@ def test_killed_before_any_step_it_loses_nothing_and_lands_nothing_twice(
     """U-55, U-58: kill -9 at every step, restart: landed once, recorded once, trees clean."""
     remote = bare_remote(yard) if is_remote else None
     rules = {"remote": "origin"} if is_remote else {}
-    stride = size(sample=7, whole=1)
+    stride = size(sample=11, whole=1)
     was_killed = True
     numbers = range(1, _MOST_STEPS, stride)
     for done, fatal in enumerate(numbers, 1):
@@ -155,6 +155,7 @@ def test_signal_stops_a_check_and_the_entry_stays_in_the_queue(yard: Yard, tmp_p
     assert (job.state, job.attempt) == ("succeeded", 1)
 
 
+@pytest.mark.slow
 def test_lease_taken_away_during_a_check_lands_nothing_under_the_old_token(yard: Yard) -> None:
     """Promise 2: fencing is checked in the transaction that publishes the intent."""
     yard.task("one", a=lines(l5="five"))
@@ -175,6 +176,7 @@ with Bus.open("{yard.bus.directory}") as bus:
     assert tokens == [before]
 
 
+@pytest.mark.slow
 def test_two_integrators_of_a_thread_each_land_each_task_once(yard: Yard) -> None:
     """U-56: one runs at a time."""
     for number in range(6):

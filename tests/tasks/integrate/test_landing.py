@@ -100,6 +100,7 @@ def test_each_step_is_a_message_that_answers_the_completion(yard: Yard) -> None:
     assert job.state == "succeeded"
 
 
+@pytest.mark.slow
 def test_u_59_the_session_of_a_completion_hears_of_each_step(yard: Yard) -> None:
     """U-59: claimed, checked and merged share its id; an unknown session is told nothing."""
     sessions = Sessions(yard.bus)
@@ -212,6 +213,7 @@ def test_cherry_pick_keeps_authors_and_messages_and_drops_what_is_there(yard: Ya
     assert yard.tasks.get("one").commit_id == yard.main
 
 
+@pytest.mark.slow
 def test_one_bad_change_of_a_batch_is_found_and_the_others_land(yard: Yard, tmp_path: Path) -> None:
     """U-57: the target only moves to a commit that passed."""
     for number in range(15):
@@ -263,6 +265,7 @@ def test_file_that_git_ignores_is_not_written_over(yard: Yard) -> None:
     assert secret.read_text() == "theirs\n"
 
 
+@pytest.mark.slow
 def test_folder_that_becomes_a_file_and_back_lands(yard: Yard) -> None:
     (yard.git.path / "d").mkdir()
     yard.git.commit("d/f")
@@ -328,6 +331,7 @@ def test_leftovers_of_a_check_are_killed_before_the_target_moves(
     assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
+@pytest.mark.slow
 def test_check_sees_a_clean_tree_each_time(yard: Yard) -> None:
     yard.task("one", a=lines(l5="five"))
     yard.task("two", a=lines(l25="x"), **{".gitignore": "built\n"})
@@ -336,6 +340,7 @@ def test_check_sees_a_clean_tree_each_time(yard: Yard) -> None:
     assert not yard.git.ok("worktree", "list").splitlines()[1:]
 
 
+@pytest.mark.slow
 def test_target_that_moves_during_the_check_requeues(yard: Yard) -> None:
     """U-57: what was tested is what lands; else it is tested again."""
     yard.task("one", a=lines(l5="five"))
@@ -349,6 +354,7 @@ def test_target_that_moves_during_the_check_requeues(yard: Yard) -> None:
     assert [each.state for each in yard.landings("one")] == ["abandoned", "landed"]
 
 
+@pytest.mark.slow
 def test_target_that_always_moves_costs_its_task_no_attempt(yard: Yard) -> None:
     """U-56: at most three tries in a row; then the entry waits, and lands when all is quiet."""
     yard.task("one", a=lines(l5="five"))
@@ -361,6 +367,7 @@ def test_target_that_always_moves_costs_its_task_no_attempt(yard: Yard) -> None:
     assert yard.integrate("true") == {"one": "landed"}
 
 
+@pytest.mark.slow
 def test_file_that_can_not_be_written_leaves_the_tree_of_the_target_as_it_is(yard: Yard) -> None:
     """Without a check: the target is not moved, and its work tree is as it was."""
     yard.git.ok("config", "filter.bad.smudge", "exit 3")
@@ -415,6 +422,7 @@ def test_target_checked_out_in_a_linked_tree_goes_along(yard: Yard, tmp_path: Pa
     assert "five" not in (yard.git.path / "a").read_text()
 
 
+@pytest.mark.slow
 def test_dry_run_claims_and_changes_nothing(yard: Yard) -> None:
     """U-60: a dry run and then a real one."""
     yard.task("one", a=lines(l5="five"))
@@ -430,6 +438,7 @@ def test_dry_run_claims_and_changes_nothing(yard: Yard) -> None:
     assert yard.integrate() == {"one": "landed", "two": "conflict"}
 
 
+@pytest.mark.slow
 def test_same_commit_of_a_branch_enters_once(yard: Yard) -> None:
     """U-56: unique by remote, branch and head."""
     yard.branch("topic", a=lines(l5="five"))
@@ -446,6 +455,7 @@ def test_same_commit_of_a_branch_enters_once(yard: Yard) -> None:
     assert yard.git.ok("merge-base", "--is-ancestor", "topic", "main") == ""
 
 
+@pytest.mark.slow
 def test_priority_goes_first_and_a_held_queue_waits(yard: Yard) -> None:
     """U-56: by priority, then by age."""
     for name, priority in (("low", 2), ("mid", 1), ("high", 0)):
@@ -466,6 +476,7 @@ def test_failed_head_does_not_stop_the_queue(yard: Yard) -> None:
     assert "there is no commit ffff" in yard.results[1].reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["blob", "tree"])
 @pytest.mark.parametrize("harm", ["missing", "empty"])
 def test_commit_that_git_can_not_read_does_not_stop_the_queue(
@@ -484,6 +495,7 @@ def test_commit_that_git_can_not_read_does_not_stop_the_queue(
     assert "git can't read all of it: " in yard.results[0].reason
 
 
+@pytest.mark.slow
 def test_candidate_that_can_not_be_checked_out_does_not_stop_the_queue(yard: Yard) -> None:
     """By a filter that fails: the one at fault is found, and goes back."""
     yard.git.ok("config", "filter.bad.smudge", "exit 3")
@@ -502,6 +514,7 @@ def test_candidate_that_can_not_be_checked_out_does_not_stop_the_queue(yard: Yar
     assert "external filter 'exit 3' failed" in bad.reason
 
 
+@pytest.mark.slow
 def test_machine_that_can_check_out_nothing_blames_no_entry(yard: Yard) -> None:
     yard.git.ok("config", "filter.bad.smudge", "exit 3")
     yard.git.ok("config", "filter.bad.clean", "cat")
@@ -516,6 +529,7 @@ def test_machine_that_can_check_out_nothing_blames_no_entry(yard: Yard) -> None:
     assert yard.integrate("true") == {"one": "landed"}
 
 
+@pytest.mark.slow
 def test_task_that_is_cancelled_during_its_check_does_not_land(yard: Yard) -> None:
     yard.task("one", a=lines(l5="five"))
     yard.task("two", b="bb\n")
@@ -552,6 +566,7 @@ def test_checks_come_from_the_settings_of_git_and_not_from_a_commit(yard: Yard) 
     assert yard.integrate(*checks) == {"one": "check_failed"}
 
 
+@pytest.mark.slow
 def test_hooks_do_not_run_at_candidates_and_a_refusing_one_is_told(yard: Yard) -> None:
     hooks = yard.git.path / ".git" / "hooks"
     hooks.mkdir(exist_ok=True)
@@ -586,6 +601,7 @@ def test_merge_that_would_take_back_the_work_of_others_is_found(yard: Yard) -> N
     assert patch_id(git, theirs, merged) != patch_id(git, before, mine)
 
 
+@pytest.mark.slow
 def test_commits_are_signed_where_that_is_configured_and_asks_nobody(
     yard: Yard, tmp_path: Path
 ) -> None:

@@ -37,6 +37,7 @@ def moved(yard: Yard, library: Git, name: str) -> str:
     return library.head
 
 
+@pytest.mark.slow
 def test_moved_submodule_lands_and_is_checked_at_its_new_commit(yard: Yard, library: Git) -> None:
     """The target is checked out, and its submodule stays as it was before."""
     for name in ("one", "two"):
@@ -46,6 +47,7 @@ def test_moved_submodule_lands_and_is_checked_at_its_new_commit(yard: Yard, libr
         assert yard.git.ok("rev-parse", "main:lib") == head
 
 
+@pytest.mark.slow
 def test_what_a_check_does_in_a_submodule_is_not_there_for_the_next(
     yard: Yard, library: Git
 ) -> None:

@@ -39,6 +39,7 @@ def hook(repository: Path, name: str, text: str) -> None:
     path.chmod(0o755)
 
 
+@pytest.mark.slow
 def test_pushed_commit_is_the_checked_one_and_the_local_branch_follows(
     yard: Yard, remote: Git
 ) -> None:
@@ -59,6 +60,7 @@ def test_relative_address_of_a_remote_begins_at_the_main_tree(yard: Yard, remote
     assert remote.ok("rev-parse", "main") == yard.main
 
 
+@pytest.mark.slow
 def test_base_is_the_remotes_and_not_a_stale_local_branch(
     yard: Yard, remote: Git, other: Git
 ) -> None:
@@ -69,6 +71,7 @@ def test_base_is_the_remotes_and_not_a_stale_local_branch(
     assert remote.ok("log", "-1", "--format=%P", "main").split() == [other.head, task.head]
 
 
+@pytest.mark.slow
 def test_remote_that_moves_during_the_check_requeues(yard: Yard, remote: Git, other: Git) -> None:
     """U-57: a push that is rejected because the remote moved is tried again."""
     yard.task("one", a=lines(l5="five"))
@@ -82,6 +85,7 @@ def test_remote_that_moves_during_the_check_requeues(yard: Yard, remote: Git, ot
     assert remote.ok("rev-parse", "main^1") == other.head
 
 
+@pytest.mark.slow
 def test_two_clones_with_integrators_lose_nothing(yard: Yard, remote: Git, other: Git) -> None:
     for number in range(4):
         yard.task(f"t{number}", **{f"f{number}": "x\n"})
@@ -144,6 +148,7 @@ def test_dirty_local_tree_does_not_keep_the_remote_from_moving(yard: Yard, remot
     assert yard.main == before
 
 
+@pytest.mark.slow
 def test_remote_that_was_forced_back_is_not_forced(yard: Yard, remote: Git, other: Git) -> None:
     other.commit("c")
     other.ok("push", "--quiet")
@@ -184,6 +189,7 @@ def test_unreachable_remote_is_tried_until_the_attempts_are_used_up(
     assert yard.results[-1].entry.message.id == completion.id
 
 
+@pytest.mark.slow
 def test_integrator_is_offline_after_its_attempts_and_comes_back(yard: Yard, remote: Git) -> None:
     """U-68: warm-up, offline, and then the entry; later ones have the attempts of a job."""
     os.rename(remote.path, remote.path.with_suffix(".gone"))
@@ -210,6 +216,7 @@ def test_integrator_is_offline_after_its_attempts_and_comes_back(yard: Yard, rem
     assert len(yard.warnings) == 1
 
 
+@pytest.mark.slow
 def test_check_that_can_not_be_started_now_blames_no_entry(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +247,7 @@ def test_permanent_error_is_not_tried_again(yard: Yard, remote: Git) -> None:
     assert len(yard.said("integration_intent")) == 1
 
 
+@pytest.mark.slow
 def test_proposal_opens_a_request_and_lands_when_others_merge_it(
     yard: Yard, tmp_path: Path
 ) -> None:

@@ -6,12 +6,16 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from ackbus import Bus
 from ackbus.subscribers.jobs.claims import Outcome
 from ackbus.tasks.control.entries import open_queue
 
 from ...conftest import Ended, RunBus, wait_until
 from .conftest import BUS, Jobs, RunWorker, git
+
+pytestmark = pytest.mark.slow
 
 RunPlanner = Callable[..., Ended]
 

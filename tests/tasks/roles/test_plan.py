@@ -70,6 +70,7 @@ def test_u_39_session_hears_that_its_request_waited_too_long(
     assert "waited" in told.payload["payload"]["text"]
 
 
+@pytest.mark.slow
 def test_dependent_job_waits_until_the_others_have_landed(
     jobs: Jobs, run_planner: RunPlanner, bus: Bus, start_worker: RunWorker
 ) -> None:
@@ -115,6 +116,7 @@ def test_u_71_wrong_job_fails_the_plan_and_names_the_field(
     assert prompts(bus) == []
 
 
+@pytest.mark.slow
 def test_command_that_fails_is_tried_again_later(
     jobs: Jobs, run_planner: RunPlanner, run_bus: RunBus
 ) -> None:
@@ -139,6 +141,7 @@ def test_u_82_without_workers_the_job_is_for_any(
     assert "for_worker" not in (job.headers or {})
 
 
+@pytest.mark.slow
 def test_u_82_idle_worker_gets_the_job(
     jobs: Jobs, run_planner: RunPlanner, bus: Bus, start_worker: RunWorker
 ) -> None:
@@ -151,6 +154,7 @@ def test_u_82_idle_worker_gets_the_job(
     assert (job.headers or {}).get("for_worker") == "w7"
 
 
+@pytest.mark.slow
 def test_killed_planner_plans_nothing_twice(jobs: Jobs, bus: Bus, repo: Path) -> None:
     """Kill -9 while it plans: the request comes back, and its jobs are there once."""
     jobs.ask("x")

@@ -37,6 +37,7 @@ def is_done_by(jobs: Jobs, worker: str) -> None:
     assert jobs.states()[-1] == "succeeded"
 
 
+@pytest.mark.slow
 def test_job_whose_set_up_failed_is_done_by_another_worker(
     jobs: Jobs, repo: Path, start_worker: RunWorker
 ) -> None:
@@ -53,6 +54,7 @@ def test_job_whose_set_up_failed_is_done_by_another_worker(
     assert all(ref in (repo / "b.out").read_text() for ref in kept)
 
 
+@pytest.mark.slow
 def test_stop_ends_a_set_up_and_counts_no_attempt(
     jobs: Jobs, repo: Path, start_worker: RunWorker, tmp_path: Path
 ) -> None:
@@ -71,6 +73,7 @@ def test_stop_ends_a_set_up_and_counts_no_attempt(
     is_done_by(jobs, "b")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_made", [False, True], ids=["unfinished", "finished"])
 def test_tree_of_a_killed_worker_goes_to_the_next(
     jobs: Jobs, repo: Path, start_worker: RunWorker, is_made: bool
@@ -89,6 +92,7 @@ def test_tree_of_a_killed_worker_goes_to_the_next(
     assert trees(repo) == []
 
 
+@pytest.mark.slow
 def test_same_worker_goes_on_after_the_base_has_moved(
     jobs: Jobs, repo: Path, start_worker: RunWorker
 ) -> None:

@@ -24,6 +24,8 @@ from ...conftest import RunBus, wait_until
 from ..conftest import enter
 from .conftest import Jobs, RunWorker, git
 
+pytestmark = pytest.mark.slow
+
 #: A program that writes the words of its prompt into a file of the first one's name.
 WRITES = 'read name words; echo "$words" >"$name"'
 

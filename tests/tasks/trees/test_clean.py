@@ -125,6 +125,7 @@ def test_live_tasks_are_no_matter_of_clean(bus: Bus, main: Git) -> None:
     assert cleaned.reason == "the task is APPROVED"
 
 
+@pytest.mark.slow
 def test_dirty_tree_is_named_and_others_are_cleaned(bus: Bus, main: Git) -> None:
     dirty, tidy = landed(bus, main), landed(bus, main, "other")
     Path(dirty.path, "new").write_text("mine\n")

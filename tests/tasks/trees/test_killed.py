@@ -90,7 +90,7 @@ def test_spawn_between_its_gits(directory: Path, main: Git) -> None:
             (cleaned,) = Clean(bus).clean([name])
             assert cleaned.is_removed, cleaned.reason
         number += 1
-        step += size(sample=13, whole=1)
+        step += size(sample=19, whole=1)
     assert step > 30
 
 
