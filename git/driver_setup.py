@@ -79,7 +79,7 @@ class Drivers:
     """
 
     def __init__(self, layout: Layout, program: str) -> None:
-        tree = WorkTree.around(layout.directory)
+        self._tree = tree = WorkTree.around(layout.directory)
         self._layout = layout
         self._repository = Repository(layout.directory)
         self._ignoring = os.path.join(layout.directory, IGNORING)
@@ -115,7 +115,11 @@ class Drivers:
 
         Returns:
             The changes, a line each; empty when nothing was missing.
+
+        Raises:
+            Refused: the settings are another repository's; nothing was changed.
         """
+        self._tree.refuse_led_away()
         done = self.missing()
         if lacking := self._unignored():  # before all others, which say more
             _write(self._ignoring, [*lacking, *_lines(self._ignoring)])
@@ -136,7 +140,11 @@ class Drivers:
 
         Returns:
             The changes, a line each.
+
+        Raises:
+            Refused: as for `install`.
         """
+        self._tree.refuse_led_away()
         done = []
         for path, wanted in self._files.items():
             done += [f"removed {path}: {line}" for line in _take_out(path, wanted)]

@@ -187,6 +187,7 @@ class GuardHooks:
     """The guard's hooks in one repository."""
 
     def __init__(self, tree: WorkTree) -> None:
+        self._tree = tree
         self._root = tree.root
         self._common_dir = tree.common_dir
         self._setting = HooksPath(tree)
@@ -214,9 +215,10 @@ class GuardHooks:
 
         Raises:
             Refused: `core.hooksPath` can't be set so that git goes by it; another tool has put a
-                hook into the guard's folder; or that folder is a link; or another installation
-                takes long. Nothing was changed.
+                hook into the guard's folder; or that folder is a link; or the settings are another
+                repository's; or another installation takes long. Nothing was changed.
         """
+        self._tree.refuse_led_away()
         with self._alone():
             return self._install(mode, bus_dir)
 
@@ -242,8 +244,10 @@ class GuardHooks:
 
         Raises:
             Refused: another tool has put a hook into the guard's folder, and it would not run any
-                more; or another installation takes long. Nothing was changed.
+                more; or the settings are another repository's; or another installation takes long.
+                Nothing was changed.
         """
+        self._tree.refuse_led_away()
         with self._alone():
             return self._take_out()
 

@@ -11,7 +11,7 @@ import re
 from ..schema.bounded_read import read_at_most
 from ..schema.directory.enclosure import Enclosure
 from ..schema.directory.layout import BUS_DIRECTORY
-from ..schema.errors import InvalidInput
+from ..schema.errors import InvalidInput, Refused
 from .repository import GitFailed, Repository, looks_bare
 from .text_file import is_plain_file, read_small
 
@@ -135,6 +135,33 @@ class WorkTree:
         """The repository's own list of what git ignores; it need not be there."""
         return self._path("--git-path", "info/exclude")
 
+    def refuse_led_away(self) -> None:
+        """Refuse to change settings that are not this repository's.
+
+        An unpacked archive may bring a link for git's `config`, through which git writes, and a
+        `.git` that names the repository of another folder.
+
+        Raises:
+            Refused: they are not.
+        """
+        common_dir, link = self.common_dir, os.path.join(self.root, ".git")
+        config = os.path.join(common_dir, "config")
+        with Enclosure(common_dir).spot(config) as spot:
+            if spot.folder is not None:
+                spot.look()
+        if not os.path.lexists(link):  # a setting says where the files are
+            return
+        admin, own = self._path("--absolute-git-dir"), os.path.realpath(common_dir)
+        if os.path.realpath(admin) == own:
+            is_of_another = os.path.basename(own) == ".git" and os.path.dirname(own) != self.root
+        else:
+            is_of_another = not _is_tree_of(admin, link)
+        if is_of_another:
+            raise Refused(
+                f"{link} leads to {own}, which does not know this folder: change settings there, or"
+                " run 'git worktree repair' if the folder has moved"
+            )
+
     def staged(self) -> list[str]:
         """Return the files that the next commit would change, both names of a rename included.
 
@@ -203,6 +230,15 @@ class WorkTree:
     def _path(self, *question: str) -> str:
         answer = os.fsdecode(self._repository.run("rev-parse", *question)).removesuffix("\n")
         return os.path.normpath(os.path.join(self.root, answer))
+
+
+def _is_tree_of(admin: str, link: str) -> bool:
+    """Whether git's folder of a work tree names the `.git` that leads to it."""
+    try:
+        known = read_small(os.path.join(admin, "gitdir")).removesuffix("\n")
+    except FileNotFoundError:
+        return False
+    return os.path.realpath(os.path.join(admin, known)) == os.path.realpath(link)
 
 
 def _changes(raw: bytes) -> Iterator[tuple[bytes, str]]:

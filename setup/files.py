@@ -64,6 +64,10 @@ _WRITABLE = 0o222
 #: The mode of a new folder, before the umask.
 _FOLDER_MODE = 0o777
 
+#: The longest file of a project, which may be a stranger's: to parse so much takes a second or two.
+#: In a home programs keep their histories.
+MOST_PROJECT_BYTES = 1024 * 1024
+
 #: Some editors put this before a text. Most of the programs skip it; the grammars don't know it.
 _BYTE_ORDER_MARK = "\ufeff"
 
@@ -93,10 +97,15 @@ class ConfigFile:
         """Return its text, or None when it does not exist.
 
         Raises:
-            Refused: it is no ordinary file, or behind a link that may not be followed.
+            Refused: it is no ordinary file, too long, or behind a link that may not be followed.
             InvalidInput: it is no text.
         """
-        return self.text_of(self.enclosure.read(self.path))
+        data = self.enclosure.read(self.path)
+        if data is not None and len(data) > MOST_PROJECT_BYTES and not self.enclosure.is_home:
+            raise Refused(
+                f"{self.path} has more than {MOST_PROJECT_BYTES:,} bytes; put a shorter file there"
+            )
+        return self.text_of(data)
 
     def text_of(self, data: bytes | None) -> str | None:
         """Return the text that its bytes are.
@@ -156,7 +165,7 @@ class ConfigFile:
     def has_entries(self, text: str | None) -> bool:
         """Whether one of our entries stands in a text."""
         _, there = _split(text or "")
-        return bool(there) and any(edit.span(there) for edit in self.edits)
+        return bool(there) and any(self._explained(edit.span, there) for edit in self.edits)
 
     def without(self, text: str | None) -> str | None:
         """Return the text without the edits; None when there was no file before.

@@ -97,10 +97,7 @@ class TomlServer:
 
     def _parsed(self, text: str) -> dict[str, Any]:
         """Return the value of a text, in which our table of servers is never missing."""
-        try:
-            value = {self.table: {}, **_loaded(text)}
-        except tomllib.TOMLDecodeError as error:
-            raise InvalidInput(f"no valid TOML: {error}") from error
+        value = {self.table: {}, **_loaded(text)}
         if not isinstance(value[self.table], dict):
             raise InvalidInput(f"{self.table} is not a table")
         return value
@@ -223,18 +220,40 @@ def _digest(text: str) -> str:
 
 @lru_cache(maxsize=4)
 def _loaded(text: str) -> dict[str, Any]:
-    """Return the value of a text, which callers must not change: a long one takes seconds."""
-    return tomllib.loads(text)
+    """Return the value of a text, which callers must not change: a long one takes seconds.
+
+    Raises:
+        InvalidInput: it is no TOML.
+    """
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:  # also of a number with too many digits
+        raise InvalidInput(f"no valid TOML: {error}") from error
+    except RecursionError as error:
+        raise InvalidInput("a value is nested too deeply") from error
 
 
-#: The parts of a text of TOML that tell where a statement begins.
+#: The parts of a text of TOML that tell where a statement begins. A string without an end goes as
+#: far as it can: else each quote in it would be looked behind.
 _TOKEN = re.compile(
-    r'"""(?:[^\\]|\\.)*?"{3,5}|'
-    r"'''.*?'{3,5}|"
-    r'"(?:[^"\\\n]|\\.)*"|'
-    r"'[^'\n]*'|#[^\n]*|[\[\]{}\n]",
+    r'"""(?:[^\\]|\\.)*?(?:"{3,5}|\Z)|'
+    r"'''.*?(?:'{3,5}|\Z)|"
+    r'"(?:[^"\\\n]|\\.)*"?|'
+    r"'[^'\n]*'?|#[^\n]*|[\[\]{}\n]",
     re.DOTALL,
 )
+
+
+#: A hundred parts of a key, where strings are one letter each.
+_DEEP_KEY = re.compile(r"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){100}")
+
+
+def _is_too_deep(text: str) -> bool:
+    """Whether a key has more parts than any program reads: the time for one grows by the square."""
+    return (
+        _DEEP_KEY.search(_TOKEN.sub(lambda of: "x" if of[0][0] in "\"'" else of[0], text))
+        is not None
+    )
 
 
 @lru_cache(maxsize=4)
@@ -262,7 +281,12 @@ def _about(text: str, table: str) -> str:
     """Return what a text says at its top, and in a table and those in it.
 
     The rest may be megabytes, which the parser would take seconds for.
+
+    Raises:
+        InvalidInput: a key has more parts than any program reads.
     """
+    if _is_too_deep(text):
+        raise InvalidInput("a key is nested too deeply")
     kept, begin, is_kept = [], 0, True
     for at in _statements(text):
         header = _HEADER.match(text, at)
@@ -308,15 +332,15 @@ def _header(text: str, at: int) -> tuple[str, ...]:
 
 
 def _end_of_value(text: str, start: int) -> int:
-    """Return where the value of TOML that begins there ends; the end of the text: it is none."""
-    ends = (end for end in range(start + 1, len(text) + 1) if text[end - 1] in "]\"'")
-    for end in ends:
-        try:
-            tomllib.loads(f"x = {text[start:end]}")
-        except tomllib.TOMLDecodeError:
-            continue
-        if text[end : end + 1] not in ("'", '"'):  # else it was the beginning of three
-            return end
+    """Return where the text or list of TOML that begins there ends; the text's end: it is none."""
+    depth = 0
+    for token in _TOKEN.finditer(text, start):
+        kind = token[0][0]
+        if not depth and (kind in "#\n" or token.start() != start):
+            break
+        depth += (kind in "[{") - (kind in "]}")
+        if not depth:
+            return token.end()
     return len(text)
 
 

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from functools import cached_property, partial
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import anyio
 import anyio.to_thread
@@ -22,6 +22,7 @@ from ...bus.log.filters import Wanted
 from ...schema.errors import AckbusError
 from ...schema.message.names import MAX_SEQ, new_id
 from ...schema.paging import further
+from ...schema.sqlite.rules.damaged_rows import damage_behind
 from ...tasks.control.entries import whole_number
 from ...tasks.control.ingress import CLIENT, DECISIONS, Ingress, Posts
 from ...tasks.control.sessions import PROTOCOL_VERSION, Event, Page, SessionNotFound, Sessions
@@ -234,9 +235,21 @@ def take(
     ingress.check(body)
     agent = person.agent
 
-    def events() -> Iterator[bytes]:
-        for event in ingress.take(body, agent=agent, trace=trace):
-            yield b"data: " + orjson.dumps(event) + b"\n\n"
-
+    events = ended_by_its_error(ingress.take(body, agent=agent, trace=trace))
+    frames = (b"data: " + orjson.dumps(event) + b"\n\n" for event in events)
     headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return StreamingResponse(events(), headers=headers, media_type="text/event-stream")
+    return StreamingResponse(frames, headers=headers, media_type="text/event-stream")
+
+
+def ended_by_its_error(events: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the events of a stream whose status is sent; an error becomes its last one.
+
+    An error that nobody meant, and that no damaged row explains, is the server's.
+    """
+    try:
+        yield from events
+    except Exception as error:
+        meant = damage_behind(error) or error
+        if not isinstance(meant, AckbusError):
+            raise
+        yield {"type": "error", "message": str(meant)}

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from ackbus.git import target_refs
 from ackbus.git.branches.repositories import Place
-from ackbus.git.driver_setup import _append, _lines, _take_out
+from ackbus.git.driver_setup import Drivers, _append, _lines, _take_out
 from ackbus.git.guard import GuardHooks
 from ackbus.git.target_refs import is_derived
 from ackbus.git.text_file import FRESH, replace_text
@@ -17,6 +18,7 @@ from ackbus.git.trees.tree_list import read_trees
 from ackbus.git.trees.tree_state import mend
 from ackbus.git.trees.work_trees import WorkTrees, copy_files
 from ackbus.git.work_tree import ExcludeFile, WorkTree
+from ackbus.schema.directory.layout import Layout
 from ackbus.schema.errors import Refused
 from ackbus.tasks.roles.job_run import write_prompt
 
@@ -203,3 +205,97 @@ def test_earlier_hooks_may_lie_where_a_link_leads_to(tmp_path: Path) -> None:
     }
     assert names == {"pre-commit": str(folder / "pre-commit"), "pre-push": None}
     assert sorted(os.listdir(outside)) == ["pre-commit", "x"]
+
+
+#: What an unpacked archive may bring so that git's settings are those of somebody else. Each takes
+#: the clone, and another repository that has a linked work tree.
+LED_AWAY: dict[str, Callable[[Path, Path], None]] = {
+    "relative link": lambda clone, other: _link_config(clone, Path("../../other/.git/config")),
+    "absolute link": lambda clone, other: _link_config(clone, other / ".git" / "config"),
+    "link to a person's settings": lambda clone, other: _link_config(clone, other / "gitconfig"),
+    "link to nothing": lambda clone, other: _link_config(clone, other / "not-there"),
+    "file that names another": lambda clone, other: _lead(clone, f"gitdir: {other}/.git\n"),
+    "file that names a tree": lambda clone, other: _lead(
+        clone, f"gitdir: {other}/.git/worktrees/linked\n"
+    ),
+    "folder that is a link": lambda clone, other: _link_git(clone, other),
+}
+
+
+def _link_config(clone: Path, target: Path) -> None:
+    config = clone / ".git" / "config"
+    config.unlink()
+    config.symlink_to(target)
+
+
+def _lead(clone: Path, text: str) -> None:
+    shutil.rmtree(clone / ".git")
+    (clone / ".git").write_text(text)
+
+
+def _link_git(clone: Path, other: Path) -> None:
+    shutil.rmtree(clone / ".git")
+    (clone / ".git").symlink_to(other / ".git")
+
+
+def _drivers(clone: Path) -> Drivers:
+    return Drivers(Layout(str(clone / "bus")), "/opt/bin/bus")
+
+
+SETTINGS: dict[str, Callable[[Path], object]] = {
+    "drivers": lambda clone: _drivers(clone).install(),
+    "no drivers": lambda clone: _drivers(clone).remove(),
+    "guard": lambda clone: GuardHooks(WorkTree.around(str(clone))).install("block"),
+    "no guard": lambda clone: GuardHooks(WorkTree.around(str(clone))).remove(),
+}
+
+
+def _files_of(folder: Path) -> dict[str, object]:
+    return {
+        str(path): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+@pytest.mark.parametrize("act", SETTINGS)
+@pytest.mark.parametrize("kind", LED_AWAY)
+def test_settings_of_another_repository_are_not_changed(
+    kind: str, act: str, tmp_path: Path
+) -> None:
+    clone, other = tmp_path / "clone", tmp_path / "other"
+    for folder in (clone, other):
+        folder.mkdir()
+        git(folder, "init", "--quiet")
+    (clone / "bus").mkdir()
+    (other / "gitconfig").write_text("[core]\n\trepositoryFormatVersion = 0\n")
+    git(other, "commit", "--quiet", "--allow-empty", "--message", "first")
+    git(other, "worktree", "add", "--quiet", str(tmp_path / "linked"))
+    LED_AWAY[kind](clone, other)
+    before = _files_of(tmp_path)
+    with pytest.raises(Refused, match=rf"^{clone}/\.git(/config is a link| leads) to [^\n]*$"):
+        SETTINGS[act](clone)
+    assert _files_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("act", SETTINGS)
+@pytest.mark.parametrize("kind", ["linked work tree", "submodule", "git's folder elsewhere"])
+def test_settings_are_changed_where_the_repository_knows_the_folder(
+    kind: str, act: str, tmp_path: Path
+) -> None:
+    main, tree = tmp_path / "main", tmp_path / "tree"
+    main.mkdir()
+    git(main, "init", "--quiet")
+    git(main, "commit", "--quiet", "--allow-empty", "--message", "first")
+    if kind == "linked work tree":
+        git(main, "worktree", "add", "--quiet", str(tree))
+    elif kind == "submodule":
+        words = ("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(main))
+        git(main, *words, "inner")
+        tree = main / "inner"
+    else:
+        tree.mkdir()
+        git(tree, "init", "--quiet", f"--separate-git-dir={tmp_path / 'kept'}")
+    (tree / "bus").mkdir()
+    SETTINGS[act.removeprefix("no ")](tree)
+    assert SETTINGS[act](tree) or act == "drivers"

@@ -1,10 +1,14 @@
 """A row that no ackbus wrote is named at each door in the place of an error that nobody meant."""
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ackbus import Bus, Queue
+from ackbus.server.pushpals.streams import ended_by_its_error
 
 from ..conftest import RunBus
 from ..hostile_bus.attacks import Column, store
@@ -53,3 +57,25 @@ def test_command_names_it_and_a_repair_puts_it_right(
     assert "LOST" in run_bus("doctor", "--repair").out
     assert run_bus("queue", "list").code in (0, 4)
     assert run_bus("read").code == 0
+
+
+def test_pushpals_stream_ends_with_an_error_that_names_it(
+    bus: Bus, bus_dir: Path, serve: Serve
+) -> None:
+    bus.heartbeats.beat("bob", "busy")
+    assert store(bus_dir, Column("heartbeats", "ts_ms"), "x'ff00'")
+    answer = serve("--pushpals", "--open").post("/message", json={"text": "what's my status?"})
+    first, last = [json.loads(frame[6:]) for frame in answer.text.split("\n\n")[:-1]]
+    assert (answer.status_code, first["type"], last["type"]) == (200, "status", "error")
+    assert (
+        "in the table heartbeats, the row of agent_id 'bob' has bytes in ts_ms" in last["message"]
+    )
+
+
+def test_error_of_a_pushpals_stream_over_a_whole_bus_stays_what_it_is(bus: Bus) -> None:
+    def events() -> Iterator[dict[str, Any]]:
+        yield {"type": "status"}
+        raise ValueError("of the server")
+
+    with pytest.raises(ValueError, match="of the server"):
+        list(ended_by_its_error(events()))
