@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 
 from ..schema.process_table import SESSION_VARIABLE, ancestors, program
@@ -53,4 +52,8 @@ def name_here(bus: Bus, agent: str | None) -> str | None:
 def own_path() -> str:
     """Return the path of this command: the PATH of other programs may find another, or none."""
     name = sys.argv[0]
-    return os.path.abspath(name) if os.path.dirname(name) else shutil.which(name) or name
+    if os.path.dirname(name):
+        return os.path.abspath(name)
+    from shutil import which  # it loads all ways to compress, and hooks need none
+
+    return which(name) or name

@@ -6,13 +6,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ...bus.heartbeats import DEAD_AFTER_S, Heartbeats, Liveness
-from ...bus.reservations.reservations import DEFAULT_RESERVATION_S, ReserveResult
 from ...schema.arguments import checked
 from ...schema.errors import InvalidInput, NotFound, Refused
 from ...schema.message.draft import Draft
 from ...schema.message.names import MAX_REASON_CHARS, check_line, check_recipient
 from ...schema.message.times import format_ts
-from ...schema.process_table import Process, process, runs
+from ...schema.process_table import foreign_process, runs
 from ...schema.queries import engine_of
 from ..inboxes.failed_deliveries import Cursors, Deliveries
 from ..inboxes.mail import Look, Mail
@@ -27,9 +26,10 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from ...bus.presence.session_name import SessionName
-    from ...bus.reservations.reservations import Conflict, Reservation
+    from ...bus.reservations.reservations import Conflict, Reservation, ReserveResult
     from ...schema.message.message import Message
     from ...schema.message.patterns import TypePattern
+    from ...schema.process_table import Process
     from ..inboxes.inbox import Inbox
 
 #: Unread messages are counted up to this.
@@ -204,12 +204,7 @@ def outsider(bus: Bus, session: SessionName) -> Process | None:
     beat = Heartbeats(engine_of(bus)).get(session.name)
     if beat is None or beat.pid is None or beat.liveness is not Liveness.ALIVE:
         return None
-    beating = found = process(beat.pid)
-    while found is not None:
-        if session.process == str(found):
-            return None
-        found = process(found.parent) if found.parent > 0 else None
-    return beating
+    return foreign_process(beat.pid, session.process)
 
 
 # The holders of reservations: whether they live, since when they are silent, and taking over.
@@ -281,7 +276,7 @@ def take_over(
     reason: str,
     by_hand: bool = False,
     shared: bool = False,
-    lease_s: float = DEFAULT_RESERVATION_S,
+    lease_s: float | None = None,
     session: str | None = None,
 ) -> ReserveResult:
     """Reserve paths, and end the reservations of others that conflict with them.
@@ -291,7 +286,8 @@ def take_over(
 
     Args:
         bus: an open bus.
-        paths, agent, shared, lease_s, session: as for `Reservations.reserve`.
+        paths, agent, shared, session: as for `Reservations.reserve`.
+        lease_s: too; None: an hour, as there.
         reason: why, for the holders and the guard.
         by_hand: whether a person decides: also from holders that live and are heard of.
 
@@ -303,6 +299,9 @@ def take_over(
         InvalidInput: there is no reason, or an argument breaks a rule.
         BusBusy: other writers kept the bus for too long; nothing was changed.
     """
+    # Hooks load this module, and reserve nothing.
+    from ...bus.reservations.reservations import DEFAULT_RESERVATION_S, ReserveResult
+
     check_line(reason, "a reason", MAX_REASON_CHARS)
     if not reason.strip():
         raise InvalidInput("say why: a reservation is taken over with a reason")
@@ -314,7 +313,7 @@ def take_over(
                     paths,
                     agent,
                     shared=shared,
-                    lease_s=lease_s,
+                    lease_s=DEFAULT_RESERVATION_S if lease_s is None else lease_s,
                     reason=_noted(reason, taken),
                     session=session,
                 )
