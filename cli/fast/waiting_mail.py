@@ -53,8 +53,8 @@ def waiting_mail(look: Look, *, only_new: bool = False, afresh: bool = False) ->
         if afresh:
             look.forget_shown()
         return None
+    from ...subscribers.inboxes.first_look import FirstLook
     from ...subscribers.inboxes.seen_mail import Notes, Shown
-    from ...subscribers.overview.agents import FirstLook
 
     bus = look.bus()
     first, newest = FirstLook(bus, look.agent), bus.log.newest_seq()

@@ -10,8 +10,8 @@ import pytest
 
 from ackbus import Bus, Inbox
 from ackbus.cli.fast.waiting_mail import waiting_mail
+from ackbus.subscribers.inboxes.first_look import COUNTED, FirstLook
 from ackbus.subscribers.inboxes.unread_count import look_in
-from ackbus.subscribers.overview.agents import COUNTED, FirstLook
 
 from .mcp_clients import Agent, in_process
 
