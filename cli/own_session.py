@@ -54,4 +54,8 @@ def own_path() -> str:
     import shutil  # the guard of commits loads this module, and needs none of it
 
     name = sys.argv[0]
-    return os.path.abspath(name) if os.path.dirname(name) else shutil.which(name) or name
+    if os.path.dirname(name):
+        return os.path.abspath(name)
+    from shutil import which  # it loads all ways to compress, and hooks need none
+
+    return which(name) or name

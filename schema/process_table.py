@@ -126,6 +126,19 @@ def runs(text: str) -> bool | None:
     return found.started == began
 
 
+def foreign_process(pid: int, ancestor: str) -> Process | None:
+    """Return a process, unless it is the one that `str` of a `Process` named, or below that one.
+
+    None, too, where it has ended, or is hidden from us.
+    """
+    first = current = process(pid)
+    while current is not None:
+        if str(current) == ancestor:
+            return None
+        current = process(current.parent) if current.parent > 0 else None
+    return first
+
+
 def system() -> str:
     """Return the name of this start of the system, and of the processes that are seen from here."""
     try:

@@ -7,19 +7,18 @@ names of the events, and its own form of an answer.
 from __future__ import annotations
 
 import os
-import select
 import sys
-import time
 
 from ...schema.directory.discovery import find_bus
 from ...schema.directory.layout import user_bus
 from ...schema.errors import InvalidInput
 from ...schema.message.names import check_agent
+from ...schema.process_table import foreign_process
 from ...subscribers.inboxes.unread_count import look_in
 from ..hints import AGENT_VARIABLE
 from ..own_session import holder
 from ..show import output
-from .waiting_mail import COUNTED, PATIENCE_S, forget_shown, waiting_mail
+from .waiting_mail import COUNTED, PATIENCE_S, waiting_mail
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,6 +86,9 @@ def _inputs() -> Iterator[tuple[bytes, bool]]:
 
     The time, or the room, is over when nothing follows what has not ended.
     """
+    import select
+    import time
+
     data, tried = bytearray(), 0
     until = time.monotonic() + INPUT_S
     while (left_s := until - time.monotonic()) > 0 and len(data) < _MAX_BYTES:
@@ -152,7 +154,7 @@ def hook(
         return 0
     found = user_bus() if user else directory if directory is not None else find_bus()
     begins = event == "start"
-    look = look_in(
+    with look_in(
         found,
         agent,
         COUNTED,
@@ -161,13 +163,12 @@ def hook(
         joins=begins,  # with a new session the agent joins, so that broadcasts wait for it
         id=_id(told) if begins else None,
         is_resumed=told.get("source") == "resume",
-    )
+    ) as look:
+        if event == COMPACT:
+            look.forget_shown()
+        text = EVENTS[event](look) if event in EVENTS else None
     if event == WAIT:
         return _wait(program, look.agent, found)
-    if event == COMPACT:
-        forget_shown(look, found)
-        return 0
-    text = EVENTS[event](look, found)
     if event == "start":
         from .prime import instruction
 
@@ -194,35 +195,33 @@ def _wait(program: str, agent: str, directory: str) -> int:
 # what to say ---------------------------------------------------------------------------------
 
 
-def _at_start(look: Look, directory: str) -> str:
+def _at_start(look: Look) -> str:
     """Return the unread mail, of which a session that begins, or was compacted, knows nothing."""
-    waiting = waiting_mail(look, directory, afresh=True)
-    notes = [*_who_shares(look, directory), *_what_ended(look, directory)]
+    waiting = waiting_mail(look, afresh=True)
+    pid, has_bound = look.traces()
+    notes = [*_who_shares(look, pid), *(_what_ended(look) if has_bound else ())]
     return "\n".join([*notes, waiting or "Nothing waits for you now."])
 
 
-def _what_ended(look: Look, directory: str) -> list[str]:
+def _what_ended(look: Look) -> list[str]:
     """Return a line about the reservations that ended with an earlier session of this name."""
-    from ...bus.bus import Bus
-
-    with Bus.open(directory) as bus:
-        ended = bus.reservations.ended_with_sessions(look.agent)
+    ended = look.bus().reservations.ended_with_sessions(look.agent)
     if not ended:
         return []
     count = output.counted(len(ended), "reservation")
     return [f"{count} of yours ended with an earlier session: bus_status names them.\n"]
 
 
-def _who_shares(look: Look, directory: str) -> list[str]:
+def _who_shares(look: Look, beating_pid: int | None) -> list[str]:
     """Return lines about others under the base name, and under the name of this session."""
     if look.session is None:
         return []
-    from ...bus.bus import Bus
-    from ...subscribers.overview.agents import outsider
+    shared = []
+    if beating_pid is not None and foreign_process(beating_pid, look.session.process):
+        from ...subscribers.overview.agents import outsider
 
-    with Bus.open(directory) as bus:
-        other = outsider(bus, look.session)
-    shared = [] if other is None else [f"Warning: process {other.pid} acts as {look.agent} too.\n"]
+        if other := outsider(look.bus(), look.session):
+            shared = [f"Warning: process {other.pid} acts as {look.agent} too.\n"]
     if look.session.number == 1:
         return shared
     base, name = output.visible(look.session.base), output.visible(look.agent)
@@ -231,14 +230,14 @@ def _who_shares(look: Look, directory: str) -> list[str]:
     return [f"{told}\n", *shared]
 
 
-def _after_tool(look: Look, directory: str) -> str | None:
+def _after_tool(look: Look) -> str | None:
     """Return the mail that came since the last that was shown."""
-    return waiting_mail(look, directory, only_new=True)
+    return waiting_mail(look, only_new=True)
 
 
-def _at_stop(look: Look, directory: str) -> str | None:
+def _at_stop(look: Look) -> str | None:
     """Return the mail that is still to be handled."""
-    waiting = waiting_mail(look, directory)
+    waiting = waiting_mail(look)
     if waiting is None:
         return None
     return f"Before you end: handle what waits on the message bus, and acknowledge it.\n{waiting}"
@@ -258,8 +257,8 @@ COMPACT = "compact"
 #: before each request to its model, and tells nothing when it makes one.
 _LOOKS = frozenset({("gemini", "auto")})
 
-#: The text of each event, or None, for a look and a bus.
-EVENTS: dict[str, Callable[[Look, str], str | None]] = {
+#: The text of each event, or None, for an open look.
+EVENTS: dict[str, Callable[[Look], str | None]] = {
     "start": _at_start,
     "tool": _after_tool,
     "stop": _at_stop,

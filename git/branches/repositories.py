@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 
 from ...schema.directory.layout import NoHome, expanded
@@ -33,6 +33,19 @@ def repository_at(folder: str, extra: dict[str, str | None] | None = None) -> Re
     return Repository(folder, ALONE | (extra or {}))
 
 
+def _entrance(repository: Repository, folder: str, common_dir: str) -> str | None:
+    """Return the work tree around a folder whose `.git` leads to a repository, or None.
+
+    That of a linked work tree leads to its own part of the repository.
+    """
+    try:
+        git_dir = os.path.join(folder, repository.path("--absolute-git-dir"))
+        tree = os.path.realpath(os.path.join(folder, repository.path("--show-toplevel")))
+    except CommandFailed:  # a bare one, or a folder inside of `.git`
+        return None
+    return tree if os.path.realpath(git_dir) == common_dir else None
+
+
 @cache
 def _is_well_formed(ref: str) -> bool:
     """Whether git takes the name of a ref."""
@@ -50,10 +63,13 @@ class Place:
     Attributes:
         common_dir: the folder that they share: `.git`, or a bare repository itself.
         is_shallow: whether commits before some are missing.
+        entered_by: the work tree by which it was found whose `.git` leads straight to
+            `common_dir`; None: it was found from elsewhere.
     """
 
     common_dir: str
     is_shallow: bool
+    entered_by: str | None = field(default=None, compare=False)
 
     @classmethod
     def around(cls, folder: str) -> Place:
@@ -72,7 +88,8 @@ class Place:
         )
         (shallow,) = repository.describe("--is-shallow-repository")
         common_dir = os.path.join(folder, repository.path("--git-common-dir"))
-        return cls(os.path.realpath(common_dir), shallow == "true")
+        common_dir = os.path.realpath(common_dir)
+        return cls(common_dir, shallow == "true", _entrance(repository, folder, common_dir))
 
     @cached_property
     def git(self) -> Repository:
@@ -92,13 +109,20 @@ class Place:
 
     @property
     def main(self) -> str:
-        """The main work tree; of a bare repository its own folder."""
+        """The main work tree; of a bare repository its own folder.
+
+        A repository apart from its work tree (`git init --separate-git-dir`) does not say where
+        that is: it is known to who came by it, and else, as to git, it is the repository itself.
+        """
         if self.is_bare:
             return self.common_dir
         elsewhere = self.setting("core.worktree")
         if elsewhere is not None:
             return os.path.realpath(os.path.join(self.common_dir, elsewhere))
-        return os.path.dirname(self.common_dir)
+        beside = os.path.dirname(self.common_dir)
+        if os.path.realpath(os.path.join(beside, ".git")) == self.common_dir:
+            return beside
+        return self.entered_by or self.common_dir
 
     @property
     def merge_drivers(self) -> set[str]:
@@ -219,8 +243,8 @@ def counts_of(git: Repository, start: str, head: str) -> list[FileChange]:
     raw = git.run("diff", *_PLAIN, "--numstat", "-z", start, head, "--")
     fields = iter(raw.split(b"\0")[:-1])
     found = []
-    for field in fields:
-        added, removed, name = field.split(b"\t", 2)
+    for counts in fields:
+        added, removed, name = counts.split(b"\t", 2)
         if not name:  # renamed: the old name and the new one follow
             next(fields)
             name = next(fields)

@@ -7,7 +7,6 @@ import os
 from ...schema.errors import MailArchived, NotFound
 from ...schema.message.names import MAX_SEQ
 from ...schema.message.times import format_ts
-from ...schema.paging import pages
 from ...schema.processes import has_run_for
 from ...schema.queries import Table
 from .statements import SQL
@@ -173,6 +172,7 @@ class Deliveries(Table):
         Returns:
             How many were forgotten.
         """
+        from ...schema.paging import pages  # hooks load this module, and forget nothing
 
         def finished(after: tuple[bytes, bytes]) -> list[tuple[bytes, bytes]]:
             return self._engine.rows(SQL["finished_after"], (*after, _FORGET_BATCH))

@@ -250,6 +250,12 @@ SELECT 1 FROM known_agents WHERE agent_id = ?;
 SELECT task_id, claimed_by, token, lease_until_ms FROM task_claims
  WHERE task_id BETWEEN ?1 AND ?2 AND (?3 = '' OR substr(task_id, -length(?3)) = ?3);
 
+-- name: traces_of_session
+-- The process whose heart beats for the agent ?1, and whether a session has reservations for it.
+SELECT (SELECT pid FROM heartbeats WHERE agent_id = ?1),
+       EXISTS (SELECT 1 FROM reservations r JOIN task_claims ON task_id = 'reservation ' || r.token
+                WHERE agent_id = ?1 AND until_ms > ?2);
+
 -- deliveries ----------------------------------------------------------------------------------
 
 -- name: count_failure

@@ -5,16 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from bisect import bisect_right
 from contextlib import contextmanager, suppress
-from heapq import merge
 from itertools import chain
 
-from ...schema.directory.ignoring import keep_out_of_git
 from ...schema.message.names import MAX_SEQ
 from ...schema.paging import pages
 from .failed_deliveries import Cursors, Deliveries
-from .mail import NO_LIMIT
 from .session_names import SessionNames
 
 TYPE_CHECKING = False
@@ -22,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ...bus.bus import Bus
+    from ...schema.engine import Opened
+    from .unread_count import OpenFile
 
     #: A displayed part of a message: its seq, and from which character to which; None: to the end.
     Span = tuple[int, int, int | None]
@@ -65,6 +63,8 @@ class Notes:
         self.older = older
 
     def __contains__(self, seq: int) -> bool:
+        from bisect import bisect_right
+
         place = bisect_right(self.ranges, (seq, MAX_SEQ))
         return place > 0 and seq <= self.ranges[place - 1][1]
 
@@ -139,7 +139,7 @@ class Shown:
         bus, agent: whose mail, and where.
     """
 
-    def __init__(self, bus: Bus, agent: str) -> None:
+    def __init__(self, bus: Bus | OpenFile, agent: str) -> None:
         import hashlib
 
         self._bus, self._agent = bus, agent
@@ -179,6 +179,8 @@ class Shown:
         with suppress(OSError):
             if self._layout.files.look(_FOLDER) is None:
                 self._folder.make()
+                from ...schema.directory.ignoring import keep_out_of_git
+
                 with suppress(OSError):  # another process does so at this moment
                     keep_out_of_git(self._layout, f"{_FOLDER}/")
             file = os.fdopen(self._folder.change(self._name), "r+b")
@@ -207,6 +209,8 @@ class Unseen:
     __slots__ = ("first", "seen")
 
     def __init__(self, bus: Bus, agent: str, seq: int, limit: int, *, besides: int = 0) -> None:
+        from heapq import merge
+
         notes, cursors = Shown(bus, agent).read(), Cursors.of(bus)
         self.first: list[tuple[int, str, str]] = []
         self.seen: int | None = None
@@ -230,7 +234,9 @@ class Unseen:
                 self.seen = each[0]
 
 
-def _requeued(bus: Bus, agent: str) -> list[int]:
+def _requeued(bus: Opened, agent: str) -> list[int]:
+    from .mail import NO_LIMIT  # with messages, of which hooks that find none need nothing
+
     return Deliveries.of(bus).requeued(agent, NO_LIMIT)
 
 

@@ -165,6 +165,18 @@ class SessionNames(Table):
         beat = Heartbeats(self._engine).get(each.name)
         return beat is not None and beat.age_s < LEASE_S
 
+    def traces(self, name: str) -> tuple[int | None, bool]:
+        """Return what a name has left, for hooks that look no further where that is nothing.
+
+        Returns:
+            The process that beats under it, or None; and whether reservations are bound to a
+            process, which may have ended.
+        """
+        pid, is_bound = self._engine.rows(SQL["traces_of_session"], (name, self._engine.now_ms()))[
+            0
+        ]
+        return pid, bool(is_bound)
+
     def _under(self, name: str) -> Iterator[SessionName]:
         """Yield the sessions that may have a name, of whatever base name."""
         for span in spans_of(name):

@@ -1,4 +1,4 @@
-"""The number of an agent's unread messages, for prompts and hooks: no more of the bus is opened."""
+"""The number of an agent's unread messages, for prompts and hooks, which load no more for it."""
 
 from __future__ import annotations
 
@@ -12,12 +12,24 @@ from .session_names import SessionNames
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
+    from typing import Self
 
+    from ...bus.bus import Bus
     from ...bus.presence.session_name import SessionName
+
+
+class OpenFile:
+    """The open file of a bus, for classes that own tables, without the rest of the bus."""
+
+    def __init__(self, database: Database) -> None:
+        self._engine = self._file = database
+        self.layout = database.layout
 
 
 class Look:
     """The result of a look into a session's inbox.
+
+    It is a context manager: until its end the file is open, for what follows from the look.
 
     Attributes:
         agent: the name of the session, or of the agent where there is none.
@@ -25,10 +37,35 @@ class Look:
         unread: how many messages wait, counted up to a limit.
     """
 
-    __slots__ = ("agent", "session", "unread")
+    __slots__ = ("_database", "agent", "session", "unread")
 
-    def __init__(self, agent: str, session: SessionName | None, unread: int) -> None:
+    def __init__(
+        self, database: Database, agent: str, session: SessionName | None, unread: int
+    ) -> None:
+        self._database = database
         self.agent, self.session, self.unread = agent, session, unread
+
+    def bus(self) -> Bus:
+        """Return the bus over the same open file, which ends with this look."""
+        from ...bus.bus import Bus
+
+        return Bus(self._database)
+
+    def forget_shown(self) -> None:
+        """Note that the agent remembers nothing of what it was shown or told."""
+        from .seen_mail import Shown
+
+        Shown(OpenFile(self._database), self.agent).note(afresh=True)
+
+    def traces(self) -> tuple[int | None, bool]:
+        """Return what the agent's name has left, as `SessionNames.traces`."""
+        return SessionNames(self._database).traces(self.agent)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._database.close()
 
 
 def unread_in(
@@ -49,7 +86,8 @@ def unread_in(
         BusNotFound: there is no bus.
         BusUnusable: there is one that this process can't use.
     """
-    return look_in(directory, agent, limit, wait_s=wait_s).unread
+    with look_in(directory, agent, limit, wait_s=wait_s) as look:
+        return look.unread
 
 
 def look_in(
@@ -63,7 +101,7 @@ def look_in(
     id: str | None = None,
     is_resumed: bool = False,
 ) -> Look:
-    """Look into the inbox of an agent's session, in a bus that is opened for that alone.
+    """Look into the inbox of an agent's session, in a bus that is opened for that.
 
     Args:
         directory, agent, limit, wait_s: as for `unread_in`.
@@ -97,6 +135,7 @@ def look_in(
             base = session.base if session.claims_base else None
         if base is not None:
             unread = min(limit, unread + cursors.count_addressed(base, limit))
-        return Look(name, session, unread)
-    finally:
+        return Look(database, name, session, unread)
+    except BaseException:
         database.close()
+        raise

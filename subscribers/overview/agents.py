@@ -6,18 +6,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ...bus.heartbeats import DEAD_AFTER_S, Heartbeats, Liveness
-from ...bus.reservations.reservations import DEFAULT_RESERVATION_S, ReserveResult
 from ...schema.arguments import checked
 from ...schema.errors import InvalidInput, NotFound, Refused
 from ...schema.message.draft import Draft
 from ...schema.message.names import MAX_REASON_CHARS, check_line, check_recipient
 from ...schema.message.times import format_ts
-from ...schema.process_table import Process, process, runs
+from ...schema.process_table import foreign_process, runs
 from ...schema.queries import engine_of
 from ..inboxes.failed_deliveries import Cursors, Deliveries
-from ..inboxes.mail import Look, Mail
-from ..inboxes.seen_mail import Shown
-from ..inboxes.session import inbox_of, only_addressed
+from ..inboxes.session import inbox_of
 from ..inboxes.session_names import SessionNames
 
 TYPE_CHECKING = False
@@ -27,10 +24,8 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from ...bus.presence.session_name import SessionName
-    from ...bus.reservations.reservations import Conflict, Reservation
-    from ...schema.message.message import Message
-    from ...schema.message.patterns import TypePattern
-    from ..inboxes.inbox import Inbox
+    from ...bus.reservations.reservations import Conflict, Reservation, ReserveResult
+    from ...schema.process_table import Process
 
 #: Unread messages are counted up to this.
 MAX_COUNTED = 1000
@@ -120,78 +115,6 @@ def check_gone(bus: Bus, agent: str) -> None:
         raise Refused(f"agent {agent!r} is alive: its delivery loop runs")
 
 
-# The first look of an agent that has acknowledged nothing yet: no years of broadcasts.
-#
-# Tools and hooks show it its own mail, and the last broadcasts of the last day; of others they
-# say how many there are. `bus poll`, HTTP and Python begin at the first message, as plain SQL
-# does.
-
-#: How many broadcasts are shown at most, and how old the oldest may be, in milliseconds: a day.
-_LAST, _DAY_MS = 20, 86_400_000
-
-#: Up to how many older ones are counted.
-COUNTED = 1000
-
-
-class FirstLook:
-    """The mail that an agent is shown that has acknowledged nothing.
-
-    Args:
-        bus, agent, with_work: as for `Inbox`.
-        cursor: where its page begins: None for the first page, "0" to ask for older broadcasts;
-            another one goes on as it began.
-
-    Attributes:
-        inbox: its inbox, without older broadcasts.
-        older: how many those are, counted up to `COUNTED`; 0 for an agent with a cursor.
-        first_seq: broadcasts below it are older; 0 where there are none.
-    """
-
-    __slots__ = ("first_seq", "inbox", "older")
-
-    def __init__(
-        self, bus: Bus, agent: str, *, with_work: bool = False, cursor: str | None = None
-    ) -> None:
-        self.inbox: Inbox = inbox_of(bus, agent, with_work=with_work)
-        self.first_seq = self.older = 0
-        is_told = cursor is None or (cursor != "0" and Shown(bus, agent).read().older)
-        if self.inbox.position or not is_told:
-            return
-        since_ms = bus.now_ms() - _DAY_MS
-        last = Cursors.of(bus).last_broadcasts(agent, _LAST)
-        lately = [seq for seq, at_ms in last if at_ms >= since_ms]
-        first = min(lately, default=bus.log.newest_seq() + 1)
-        self.older = Cursors.of(bus).count_broadcasts(agent, first, COUNTED)
-        if self.older:
-            self.first_seq = first
-            self.inbox._mail = _Lately(self.inbox._mail, only_addressed(self.inbox), first)
-
-    def told(self) -> str | None:
-        """Return the sentence about what is not shown; None where that is nothing."""
-        if not self.older:
-            return None
-        count = f"{self.older}{'+' if self.older == COUNTED else ''}"
-        how = "bus_inbox(cursor='0') or 'bus poll' begins with them"
-        return f"{count} older broadcasts are not shown: {how}."
-
-
-class _Lately(Mail):
-    """Mail without the broadcasts below a seq. Nothing of it was requeued: nothing was parked."""
-
-    def __init__(self, all_mail: Mail, addressed: Mail, first_seq: int) -> None:
-        self._all, self._to_it, self._first_seq = all_mail, addressed, first_seq
-
-    def look(self, limit: int, wanted: TypePattern | None) -> Look:
-        if wanted is None:
-            return Look(self.after(0, limit), 0, False)
-        return self._all.look(limit, wanted)
-
-    def after(self, seq: int, limit: int) -> list[Message]:
-        before = self._first_seq - 1
-        found = [each for each in self._to_it.after(seq, limit) if each.seq <= before]
-        return (found + self._all.after(max(seq, before), limit))[:limit]
-
-
 # Processes that act under the name of a session, and do not belong to it.
 
 
@@ -204,12 +127,7 @@ def outsider(bus: Bus, session: SessionName) -> Process | None:
     beat = Heartbeats(engine_of(bus)).get(session.name)
     if beat is None or beat.pid is None or beat.liveness is not Liveness.ALIVE:
         return None
-    beating = found = process(beat.pid)
-    while found is not None:
-        if session.process == str(found):
-            return None
-        found = process(found.parent) if found.parent > 0 else None
-    return beating
+    return foreign_process(beat.pid, session.process)
 
 
 # The holders of reservations: whether they live, since when they are silent, and taking over.
@@ -281,7 +199,7 @@ def take_over(
     reason: str,
     by_hand: bool = False,
     shared: bool = False,
-    lease_s: float = DEFAULT_RESERVATION_S,
+    lease_s: float | None = None,
     session: str | None = None,
 ) -> ReserveResult:
     """Reserve paths, and end the reservations of others that conflict with them.
@@ -291,7 +209,8 @@ def take_over(
 
     Args:
         bus: an open bus.
-        paths, agent, shared, lease_s, session: as for `Reservations.reserve`.
+        paths, agent, shared, session: as for `Reservations.reserve`.
+        lease_s: too; None: an hour, as there.
         reason: why, for the holders and the guard.
         by_hand: whether a person decides: also from holders that live and are heard of.
 
@@ -303,6 +222,9 @@ def take_over(
         InvalidInput: there is no reason, or an argument breaks a rule.
         BusBusy: other writers kept the bus for too long; nothing was changed.
     """
+    # Hooks load this module, and reserve nothing.
+    from ...bus.reservations.reservations import DEFAULT_RESERVATION_S, ReserveResult
+
     check_line(reason, "a reason", MAX_REASON_CHARS)
     if not reason.strip():
         raise InvalidInput("say why: a reservation is taken over with a reason")
@@ -314,7 +236,7 @@ def take_over(
                     paths,
                     agent,
                     shared=shared,
-                    lease_s=lease_s,
+                    lease_s=DEFAULT_RESERVATION_S if lease_s is None else lease_s,
                     reason=_noted(reason, taken),
                     session=session,
                 )

@@ -130,7 +130,7 @@ def test_hook_reads_no_message_for_news_alone(bus: Bus, bus_dir: Path) -> None:
         "import sys; from ackbus.cli.fast.waiting_mail import waiting_mail\n"
         "from ackbus.subscribers.inboxes.unread_count import look_in\n"
         f"look = look_in({str(bus_dir)!r}, 'me', 9, wait_s=9)\n"
-        f"mail = waiting_mail(look, {str(bus_dir)!r}, only_new=True)\n"
+        "mail = waiting_mail(look, only_new=True)\n"
         "print(mail, 'ackbus.bus.bus' in sys.modules)"
     )
     assert run_program(program) == "None False\n"

@@ -188,6 +188,61 @@ def test_a_prompt_loads_even_less(bus_dir: Path, bus_env: dict[str, str], run_bu
     assert not loaded & {"ackbus.bus.bus", "ackbus.blobs", "ackbus.schema.message.message"}
 
 
+#: What no hook loads that finds nothing to say, and what only one that begins a session loads. The
+#: time of a hook is that of its modules: the agent waits for it after each tool.
+_HEAVY = {"dataclasses", "inspect", "logging", "shutil", "subprocess", "typer", "uuid"}
+_HEAVY |= {f"ackbus.{name}" for name in ("blobs", "bus.bus", "bus.heartbeats", "bus.reservations")}
+_OF_STARTS = {"datetime", "hashlib", "orjson", "ackbus.cli.fast.prime"}
+_OF_STARTS |= {"ackbus.subscribers.inboxes.seen_mail", "ackbus.schema.message.message"}
+
+#: The most modules of ours that a hook loads.
+_MOST = {"start claude": 75, "tool claude": 50, "stop claude": 50, "tool windsurf": 50}
+
+
+@pytest.mark.parametrize("hook", _MOST)
+def test_hooks_that_find_no_mail_load_little(
+    hook: str, bus_dir: Path, bus_env: dict[str, str]
+) -> None:
+    arguments = ("hook", *hook.split(), "--agent", "a")
+    loaded_by(("hook", "start", "claude", "--agent", "a"), bus_dir.parent, bus_env)  # it joins
+    # An editable install, and what orjson needs, are no modules of ours.
+    besides = "pathlib, importlib.machinery" if hook[:5] != "start" else "pathlib, orjson"
+    loaded, _ = loaded_by(arguments, bus_dir.parent, bus_env, besides=besides)
+    unwanted = _HEAVY if hook[:5] == "start" else _HEAVY | _OF_STARTS
+    assert sorted(loaded & unwanted) == []
+    assert len({name for name in loaded if name.startswith("ackbus")}) <= _MOST[hook]
+    if hook == "tool windsurf":  # an unknown program is refused before anything is parsed
+        assert not loaded & {"json", "enum"}
+
+
+def test_a_session_that_begins_opens_the_bus_once(
+    bus_dir: Path, bus_env: dict[str, str], run_bus: RunBus
+) -> None:
+    """With mail, and with reservations of a session that may have ended."""
+    run_bus("publish", "t", "body", "--from", "b", "--to", "a")
+    program = """\
+import os, sys
+os._exit = sys.exit
+sys.argv = ["bus", "hook", "start", "claude", "--agent", "a"]
+from ackbus.schema.sqlite.database import Database
+opened, connect = [], Database.connect
+Database.connect = lambda *words, **named: opened.append(1) or connect(*words, **named)
+from ackbus.cli import main
+try: main()
+finally: print(len(opened), file=sys.stderr)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=bus_dir.parent,
+        env=bus_env,
+        check=False,
+    )
+    assert "1 unread" in done.stdout
+    assert done.stderr == "1\n"
+
+
 def _parameters(command: str) -> dict[str, Any]:
     import typer
 

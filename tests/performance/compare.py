@@ -101,7 +101,7 @@ def main() -> None:
     parser.add_argument("python", help="the Python that has the other revision installed")
     parser.add_argument("names", nargs="*", default=DAILY, metavar="operation")
     parser.add_argument("--rounds", type=int, default=20)
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     ours, others = Contender(sys.executable), Contender(given.python)
     for name in given.names:
         values = ratios(name, ours, others, given.rounds)

@@ -1,20 +1,33 @@
-"""Compares the processor's time of commands that others wait for with another revision's.
+"""Compares the time of commands that others wait for with another revision's.
 
     python tests/performance/compare_commands.py /path/to/other/bin/python
     python tests/performance/compare_commands.py /path/to/other/bin/python --rounds 40 pre-commit
+    python tests/performance/compare_commands.py /path/to/other/bin/python --by instructions
 
-As `compare.py` does, round by round; each revision has a project of its own. It is the time of the
-command and of all that it starts, since on a machine that others use the clock tells little. Both
-Pythons must have the package installed, and not editable, which slows each start.
+As `compare.py` does, round by round; each revision has a project of its own. Compared is what the
+command takes with all that it starts:
+
+- `processor`: its time on a processor, in microseconds, since on a machine that others use the
+  clock tells little;
+- `clock`: the time until it ends, which has its waits, on a machine that is idle;
+- `instructions`: what it runs outside of the kernel, counted by valgrind, which must be installed:
+  a hundred times slower, and the same within 0.2 % however busy the machine is. One round will do.
+
+Both Pythons must have the package installed, and not editable, which slows each start.
 """
 
 import argparse
 import json
 import os
+import re
+import resource
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from compare import interval, ratios
@@ -26,7 +39,12 @@ EVENTS = ("start", "tool", "stop")
 HOOKS = {f"hook {event} {program}": (event, program) for program in PROGRAMS for event in EVENTS}
 OTHERS = ("pre-commit", "pre-push", "git commit", "git checkout", "search")
 
+#: How valgrind counts, and what it says of each process.
+_COUNTING = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
+_COUNT = re.compile(r"I\s+refs:\s+([\d,]+)")
+
 _ALONE = {
+    "PYTHONHASHSEED": "0",  # else sets and dictionaries differ from run to run
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
     "BUS_AGENT": "rev",
@@ -38,10 +56,17 @@ _ALONE = {
 class Project:
     """A project with a bus, five messages for `rev`, the guard, and a staged file."""
 
-    def __init__(self, python: str, folder: Path) -> None:
+    def __init__(self, python: str, folder: Path, by: str) -> None:
         self._bus, self._folder = str(Path(python).with_name("bus")), folder
-        kept = {name: value for name, value in os.environ.items() if name[:4] != "BUS_"}
-        self._env = kept | _ALONE
+        self._measure = {
+            "processor": self._processor_seconds,
+            "clock": self._clock_seconds,
+            "instructions": self._instructions,
+        }[by]
+        self._prefix: tuple[str, ...] = ()
+        # Settings of Python would have each start compile all modules.
+        other = {name: value for name, value in os.environ.items() if name[:6] != "PYTHON"}
+        self._env = {name: value for name, value in other.items() if name[:4] != "BUS_"} | _ALONE
         folder.mkdir()
         self._run("git", "init", "--quiet")
         self._run(self._bus, "init")
@@ -56,15 +81,34 @@ class Project:
         self._head = self._run("git", "rev-parse", "HEAD").decode().strip()
 
     def seconds(self, name: str) -> float:
-        """Return the processor's time of a command."""
-        before = os.times()
-        self._do(name)
-        after = os.times()
-        return (after.children_user - before.children_user) + (
-            after.children_system - before.children_system
-        )
+        """Return what a command takes, in the unit that was chosen."""
+        return self._measure(lambda: self.do(name))
 
-    def _do(self, name: str) -> None:
+    def _processor_seconds(self, do: Callable[[], None]) -> float:
+        # That of `os.times` is counted in steps of 10 ms.
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        do()
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+    def _clock_seconds(self, do: Callable[[], None]) -> float:
+        started = time.perf_counter()
+        do()
+        return time.perf_counter() - started
+
+    def _instructions(self, do: Callable[[], None]) -> float:
+        with tempfile.TemporaryDirectory() as folder:
+            self._prefix = (*_COUNTING, "--trace-children=yes", f"--log-file={folder}/%p")
+            do()
+            self._prefix = ()
+            texts = [file.read_text() for file in Path(folder).iterdir()]
+        counts = [
+            int(found[1].replace(",", "")) for text in texts if (found := _COUNT.search(text))
+        ]
+        return float(sum(counts))
+
+    def do(self, name: str) -> None:
+        """Run a command."""
         if name in HOOKS:
             event, program = HOOKS[name]
             told = json.dumps({"hook_event_name": event, "session_id": "s"}).encode()
@@ -85,7 +129,12 @@ class Project:
 
     def _run(self, *words: str, stdin: bytes = b"") -> bytes:
         done = subprocess.run(
-            words, cwd=self._folder, env=self._env, input=stdin, capture_output=True, check=False
+            (*self._prefix, *words),
+            cwd=self._folder,
+            env=self._env,
+            input=stdin,
+            capture_output=True,
+            check=False,
         )
         return done.stdout
 
@@ -97,13 +146,16 @@ def main() -> None:
     parser.add_argument("python", help="the Python that has the other revision installed")
     parser.add_argument("names", nargs="*", default=[*HOOKS, *OTHERS], metavar="command")
     parser.add_argument("--rounds", type=int, default=20)
-    given = parser.parse_args()
+    parser.add_argument("--by", choices=("processor", "clock", "instructions"), default="processor")
+    given = parser.parse_intermixed_args()
+    if given.by == "instructions" and shutil.which("valgrind") is None:
+        parser.error("valgrind is not installed, which counts instructions")
     with tempfile.TemporaryDirectory() as folder:
-        ours = Project(sys.executable, Path(folder, "ours"))
-        others = Project(given.python, Path(folder, "others"))
+        ours = Project(sys.executable, Path(folder, "ours"), given.by)
+        others = Project(given.python, Path(folder, "others"), given.by)
         for name in given.names:
-            for each in (ours, others):
-                each.seconds(name)  # what is compiled or indexed at the first time
+            for project in (ours, others):
+                project.do(name)  # what is compiled or indexed at the first time
             values = ratios(name, ours, others, given.rounds)  # type: ignore[arg-type]
             low, high = interval(values)
             median = statistics.median(values)

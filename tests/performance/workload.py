@@ -54,13 +54,14 @@ from ackbus.schema.message.patterns import TypePattern
 from ackbus.schema.message.times import format_ts
 from ackbus.schema.queries import engine_of, file_of
 from ackbus.subscribers.inboxes.failed_deliveries import Cursors, Deliveries
+from ackbus.subscribers.inboxes.first_look import FirstLook
 from ackbus.subscribers.inboxes.seen_mail import Unseen
 from ackbus.subscribers.inboxes.session import inbox_of, passing
 from ackbus.subscribers.inboxes.session_names import SessionNames
 from ackbus.subscribers.jobs.claims import Claims, Outcome
 from ackbus.subscribers.jobs.jobs import Jobs
 from ackbus.subscribers.jobs.manual_acts import Acts
-from ackbus.subscribers.overview.agents import FirstLook, forget_agent, take_over
+from ackbus.subscribers.overview.agents import forget_agent, take_over
 from ackbus.subscribers.overview.retention import Retention
 from ackbus.subscribers.overview.trace import Notices
 from ackbus.subscribers.queues.clock_back import follow_clock_back, newest_ms

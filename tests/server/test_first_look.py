@@ -10,8 +10,8 @@ import pytest
 
 from ackbus import Bus, Inbox
 from ackbus.cli.fast.waiting_mail import waiting_mail
+from ackbus.subscribers.inboxes.first_look import COUNTED, FirstLook
 from ackbus.subscribers.inboxes.unread_count import look_in
-from ackbus.subscribers.overview.agents import COUNTED, FirstLook
 
 from .mcp_clients import Agent, in_process
 
@@ -75,16 +75,16 @@ def test_agent_that_asks_is_shown_all_from_the_first(old: Bus, bus_dir: Path) ->
 
 def test_hooks_say_how_many_are_older(old: Bus, bus_dir: Path) -> None:
     """At the start; a stop asks for nothing but what is shown."""
-    look = look_in(bus_dir, "me", 100, wait_s=9)
-    start = waiting_mail(look, str(bus_dir), afresh=True) or ""
+    with look_in(bus_dir, "me", 100, wait_s=9) as look:
+        start = waiting_mail(look, afresh=True) or ""
+        stop = waiting_mail(look) or ""
+        new = old.publish("news", "now", from_agent="lead").seq
+        after_tool = waiting_mail(look, only_new=True) or ""
     assert "\n[15] a message from a sender\n" in start
     assert "\n[37] " in start
     assert "\n[1] " not in start
     assert told(35) in start
-    stop = waiting_mail(look, str(bus_dir)) or ""
     assert "\n[15] " in stop
-    new = old.publish("news", "now", from_agent="lead").seq
-    after_tool = waiting_mail(look, str(bus_dir), only_new=True) or ""
     assert f"\n[{new}] " in after_tool
     assert "older" not in after_tool
 
@@ -93,9 +93,9 @@ def test_only_older_broadcasts_keep_no_agent_from_its_end(bus: Bus, bus_dir: Pat
     two_days_ago = Bus.open(bus_dir, clock=lambda: int(time.time() * 1000) - 2 * DAY_MS)
     with two_days_ago as earlier:
         earlier.publish("news", from_agent="lead")
-    look = look_in(bus_dir, "me", 100, wait_s=9)
-    assert told(1) in (waiting_mail(look, str(bus_dir), afresh=True) or "")
-    assert waiting_mail(look, str(bus_dir)) is None
+    with look_in(bus_dir, "me", 100, wait_s=9) as look:
+        assert told(1) in (waiting_mail(look, afresh=True) or "")
+        assert waiting_mail(look) is None
     page = in_process(bus_dir, lambda me: me.read("bus_inbox"))
     assert page.startswith("Nothing waits for me.")
     assert told(1) in page

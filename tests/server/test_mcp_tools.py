@@ -50,8 +50,8 @@ HOSTILE = [
 
 def hook_text(bus_dir: Path, **options: bool) -> str:
     """Returns the text of a hook about the mail of the agent `me`."""
-    look = look_in(bus_dir, "me", 100, wait_s=9, joins=options.get("afresh", False))
-    return waiting_mail(look, str(bus_dir), **options) or ""
+    with look_in(bus_dir, "me", 100, wait_s=9, joins=options.get("afresh", False)) as look:
+        return waiting_mail(look, **options) or ""
 
 
 @pytest.mark.parametrize("body", HOSTILE, ids=range(len(HOSTILE)))

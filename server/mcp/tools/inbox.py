@@ -16,10 +16,10 @@ from ....schema.message.message import Message
 from ....schema.message.patterns import TypePattern, check_pattern
 from ....schema.message.reply_types import REQUEST
 from ....schema.paging import pages, seq_of
+from ....subscribers.inboxes.first_look import FirstLook
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.seen_mail import Shown, Unseen
 from ....subscribers.inboxes.session import inbox_of
-from ....subscribers.overview.agents import FirstLook
 from ..session import Session
 from .common import (
     PAGE,

@@ -1,0 +1,87 @@
+"""The first look of an agent that has acknowledged nothing yet: no years of broadcasts.
+
+Tools and hooks show it its own mail, and the last broadcasts of the last day; of others they
+say how many there are. `bus poll`, HTTP and Python begin at the first message, as plain SQL
+does.
+
+Hooks load it after every tool for which mail waits, so it stands apart from the rest of agents.
+"""
+
+from __future__ import annotations
+
+from .failed_deliveries import Cursors
+from .mail import Look, Mail
+from .seen_mail import Shown
+from .session import inbox_of, only_addressed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ...bus.bus import Bus
+    from ...schema.message.message import Message
+    from ...schema.message.patterns import TypePattern
+    from .inbox import Inbox
+
+#: How many broadcasts are shown at most, and how old the oldest may be, in milliseconds: a day.
+_LAST, _DAY_MS = 20, 86_400_000
+
+#: Up to how many older ones are counted.
+COUNTED = 1000
+
+
+class FirstLook:
+    """The mail that an agent is shown that has acknowledged nothing.
+
+    Args:
+        bus, agent, with_work: as for `Inbox`.
+        cursor: where its page begins: None for the first page, "0" to ask for older broadcasts;
+            another one goes on as it began.
+
+    Attributes:
+        inbox: its inbox, without older broadcasts.
+        older: how many those are, counted up to `COUNTED`; 0 for an agent with a cursor.
+        first_seq: broadcasts below it are older; 0 where there are none.
+    """
+
+    __slots__ = ("first_seq", "inbox", "older")
+
+    def __init__(
+        self, bus: Bus, agent: str, *, with_work: bool = False, cursor: str | None = None
+    ) -> None:
+        self.inbox: Inbox = inbox_of(bus, agent, with_work=with_work)
+        self.first_seq = self.older = 0
+        is_told = cursor is None or (cursor != "0" and Shown(bus, agent).read().older)
+        if self.inbox.position or not is_told:
+            return
+        since_ms = bus.now_ms() - _DAY_MS
+        last = Cursors.of(bus).last_broadcasts(agent, _LAST)
+        lately = [seq for seq, at_ms in last if at_ms >= since_ms]
+        first = min(lately, default=bus.log.newest_seq() + 1)
+        self.older = Cursors.of(bus).count_broadcasts(agent, first, COUNTED)
+        if self.older:
+            self.first_seq = first
+            self.inbox._mail = _Lately(self.inbox._mail, only_addressed(self.inbox), first)
+
+    def told(self) -> str | None:
+        """Return the sentence about what is not shown; None where that is nothing."""
+        if not self.older:
+            return None
+        count = f"{self.older}{'+' if self.older == COUNTED else ''}"
+        how = "bus_inbox(cursor='0') or 'bus poll' begins with them"
+        return f"{count} older broadcasts are not shown: {how}."
+
+
+class _Lately(Mail):
+    """Mail without the broadcasts below a seq. Nothing of it was requeued: nothing was parked."""
+
+    def __init__(self, all_mail: Mail, addressed: Mail, first_seq: int) -> None:
+        self._all, self._to_it, self._first_seq = all_mail, addressed, first_seq
+
+    def look(self, limit: int, wanted: TypePattern | None) -> Look:
+        if wanted is None:
+            return Look(self.after(0, limit), 0, False)
+        return self._all.look(limit, wanted)
+
+    def after(self, seq: int, limit: int) -> list[Message]:
+        before = self._first_seq - 1
+        found = [each for each in self._to_it.after(seq, limit) if each.seq <= before]
+        return (found + self._all.after(max(seq, before), limit))[:limit]
