@@ -100,15 +100,15 @@ class Drivers:
 
     def missing(self) -> list[str]:
         """Return the missing settings, a line each; empty when all is set up."""
-        found = [f"{self._ignoring}: {line}" for line in self._unignored()]
-        found += [
+        missing = [f"{self._ignoring}: {line}" for line in self._unignored()]
+        missing += [
             f"{path}: {line}"
-            for path, wanted in self._files.items()
-            for line in _lacking(path, wanted)
+            for path, lines in self._files.items()
+            for line in _lacking(path, lines)
         ]
-        found += [f"{self._excluded.path}: {line}" for line in self._excluded.lacking()]
-        found += [f"git config {name}" for name in self._unset()]
-        return found + [f"{_UNTRACKED} {name}" for name in self._tracked_parts()]
+        missing += [f"{self._excluded.path}: {line}" for line in self._excluded.lacking()]
+        missing += [f"git config {name}" for name in self._unset()]
+        return missing + [f"{_UNTRACKED} {name}" for name in self._tracked_parts()]
 
     def install(self) -> list[str]:
         """Add the missing settings, and keep others.
@@ -119,8 +119,8 @@ class Drivers:
         done = self.missing()
         if lacking := self._unignored():  # before all others, which say more
             _write(self._ignoring, [*lacking, *_lines(self._ignoring)])
-        for path, wanted in self._files.items():
-            _append(path, _lacking(path, wanted))
+        for path, lines in self._files.items():
+            _append(path, _lacking(path, lines))
         self._excluded.add()
         for name in self._unset():
             self._repository.run("config", "--local", name, self._config[name])
@@ -138,8 +138,8 @@ class Drivers:
             The changes, a line each.
         """
         done = []
-        for path, wanted in self._files.items():
-            done += [f"removed {path}: {line}" for line in _take_out(path, wanted)]
+        for path, lines in self._files.items():
+            done += [f"removed {path}: {line}" for line in _take_out(path, lines)]
         done += [f"removed {self._excluded.path}: {line}" for line in self._excluded.remove()]
         for name in self._config:
             if self._configured(name) is not None:
@@ -174,9 +174,9 @@ def _lines(path: str) -> list[str]:
     return [] if data is None else data.decode("utf-8", "surrogateescape").splitlines()
 
 
-def _lacking(path: str, wanted: tuple[str, ...]) -> list[str]:
+def _lacking(path: str, lines: tuple[str, ...]) -> list[str]:
     there = set(_lines(path))
-    return [line for line in wanted if line not in there]
+    return [line for line in lines if line not in there]
 
 
 def _append(path: str, lines: list[str]) -> None:
@@ -185,12 +185,12 @@ def _append(path: str, lines: list[str]) -> None:
         _write(path, [*there, *([] if SETUP_COMMENT in there else [SETUP_COMMENT]), *lines])
 
 
-def _take_out(path: str, wanted: tuple[str, ...]) -> list[str]:
+def _take_out(path: str, lines: tuple[str, ...]) -> list[str]:
     there = _lines(path)
-    taken = [line for line in there if line in wanted]
-    kept = [line for line in there if line not in (*wanted, SETUP_COMMENT)]
-    if taken and kept:
-        _write(path, kept)
+    taken = [line for line in there if line in lines]
+    remaining = [line for line in there if line not in (*lines, SETUP_COMMENT)]
+    if taken and remaining:
+        _write(path, remaining)
     elif taken:
         with Enclosure(os.path.dirname(path)).spot(path) as spot:
             spot.remove()

@@ -199,9 +199,9 @@ class GuardHooks:
         """Return the mode of the installed hooks, `block` or `warn`; None without any."""
         for path in filter(is_marked, map(self._path, GUARDED)):
             with open(path, encoding="utf-8", errors="replace") as file:
-                found = _MODE.search(read_at_most(file, path))
-            if found is not None:
-                return found[1]
+                match = _MODE.search(read_at_most(file, path))
+            if match is not None:
+                return match[1]
         return None
 
     def install(self, mode: str, bus_dir: str | None = None) -> list[GuardHook]:

@@ -135,17 +135,17 @@ def _commits(lines: Iterable[bytes]) -> Iterator[tuple[list[str], list[bytes]]]:
     """
     header: list[str] = []
     difference: list[bytes] = []
-    left = _MOST_BYTES
+    bytes_left = _MOST_BYTES
     for line in lines:
         if line.startswith(_MARK):
             if header:
                 yield header, difference
             text = line[1:].decode("utf-8", "replace").removesuffix("\n")
-            header, difference, left = text.split("\0", 4), [], _MOST_BYTES
+            header, difference, bytes_left = text.split("\0", 4), [], _MOST_BYTES
         elif _CHANGE.match(line):
             difference.append(line)
-            left -= len(line)
-            if left < 0:
+            bytes_left -= len(line)
+            if bytes_left < 0:
                 raise GitFailed(
                     f"commit {''.join(header[1:2])} changes more than {_MOST_BYTES >> 20} MiB of"
                     " messages, too many to show; name a range without it"

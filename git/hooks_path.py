@@ -156,11 +156,13 @@ def moved_hooks(folder: str) -> MovedHooks | None:
         return None
     repository = Repository(folder, LOOKING, limit_s=_LIMIT_S)
     names = f"^({SETTING}|{OURS})$".replace(".", "\\.").lower()
-    said = repository.run(*("config", "--local", "--null", "--get-regexp", names), accepted=(0, 1))
-    entries = (os.fsdecode(entry).partition("\n") for entry in said.split(b"\0")[:-1])
-    found = {name: value for name, _, value in entries}
-    named = found.get(SETTING.lower())
-    if named is None or named != found.get(OURS.lower()):
+    output = repository.run(
+        *("config", "--local", "--null", "--get-regexp", names), accepted=(0, 1)
+    )
+    entries = (os.fsdecode(entry).partition("\n") for entry in output.split(b"\0")[:-1])
+    settings = {name: value for name, _, value in entries}
+    named = settings.get(SETTING.lower())
+    if named is None or named != settings.get(OURS.lower()):
         return None  # not the guard's
     common_dir = os.path.join(folder, repository.path("--git-common-dir"))
     own = os.path.join(os.path.realpath(common_dir), FOLDER)

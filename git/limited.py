@@ -172,7 +172,7 @@ def run_limited(
     environment: Mapping[str, str],
     limit_s: float,
     stdin: bytes = b"",
-    kept: Sequence[int] = (),
+    pass_fds: Sequence[int] = (),
     is_look: bool = False,
 ) -> Ended | None:
     """Run a program in a session of its own; None: it reached its limit, and was ended.
@@ -183,7 +183,7 @@ def run_limited(
         environment: all of its variables.
         limit_s: after how many seconds it is ended.
         stdin: what it may read; there is no terminal.
-        kept: descriptors that it inherits.
+        pass_fds: descriptors that it inherits.
         is_look: whether its memory and its output are bounded.
 
     Raises:
@@ -191,12 +191,12 @@ def run_limited(
     """
     # Files instead of pipes: what it leaves in the background would hold a pipe open.
     with (
-        _unnamed_file() as given,
+        _unnamed_file() as stdin_file,
         _unnamed_file() as out,
         _unnamed_file() as err,
     ):
-        given.write(stdin)
-        given.seek(0)
+        stdin_file.write(stdin)
+        stdin_file.seek(0)
         process: ReapedChild | None = None
         try:
             with starting():
@@ -204,11 +204,11 @@ def run_limited(
                     command,
                     cwd=folder,
                     env=environment,
-                    stdin=given,
+                    stdin=stdin_file,
                     stdout=out,
                     stderr=err,
                     start_new_session=True,
-                    pass_fds=kept,
+                    pass_fds=pass_fds,
                 )
             if is_look:
                 bound_look(process.pid)
@@ -279,11 +279,11 @@ def run_guarded(
     from ..workers.processes.run_process import run_process
     from ..workers.processes.supervisors import Supervisors
 
-    kept = {"stdout": bytearray(), "stderr": bytearray()}
+    output_tails = {"stdout": bytearray(), "stderr": bytearray()}
 
     def keep(stream: str, data: bytes) -> None:
-        kept[stream] += data
-        del kept[stream][:-_KEPT_BYTES]
+        output_tails[stream] += data
+        del output_tails[stream][:-_KEPT_BYTES]
 
     with Supervisors() as supervisors:
         end = run_process(
@@ -304,7 +304,7 @@ def run_guarded(
         raise ProgramNotStarted(end.start_error)
     if end.exit_code is None:
         return None
-    return Ended(end.exit_code, bytes(kept["stdout"]), bytes(kept["stderr"]))
+    return Ended(end.exit_code, bytes(output_tails["stdout"]), bytes(output_tails["stderr"]))
 
 
 def lines_of(descriptor: int, first_s: float | None, next_s: float | None) -> Iterator[bytes]:

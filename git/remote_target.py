@@ -65,7 +65,7 @@ class RemoteTarget(LocalTarget):
         options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
         try:
             command = ("fetch", *options, "--", self.remote, spec)
-            self.place.outward.run(*command, limit_s=self.limit_s, kept=self.held)
+            self.place.outward.run(*command, limit_s=self.limit_s, pass_fds=self.held)
         except CommandFailed as error:
             if "couldn't find remote ref" in error.reason:
                 raise Refused(
@@ -74,9 +74,9 @@ class RemoteTarget(LocalTarget):
             raise RemoteUnreachable(f"{self.remote} can't be fetched: {error.reason}") from error
         except GitFailed as error:
             raise RemoteUnreachable(str(error)) from error
-        found = self.place.git.commit(pinned)
-        assert found is not None, pinned
-        return found
+        commit = self.place.git.commit(pinned)
+        assert commit is not None, pinned
+        return commit
 
     def move(self, candidate: str, onto: str, why: str) -> None:
         """Push the candidate, and let the local branch follow where it can.
@@ -89,7 +89,7 @@ class RemoteTarget(LocalTarget):
         options = ("--porcelain", "--no-follow-tags", "--recurse-submodules=no", "--no-progress")
         push = ("push", *options, "--", self.remote, f"{candidate}:{self.ref}")
         try:
-            self.place.outward.run(*push, limit_s=self.limit_s, kept=self.held)
+            self.place.outward.run(*push, limit_s=self.limit_s, pass_fds=self.held)
         except GitFailed as error:
             if (now := self.pin()) != candidate:  # only the remote knows what became of it
                 self._explain(error, now, onto)
@@ -100,19 +100,19 @@ class RemoteTarget(LocalTarget):
         if not isinstance(error, CommandFailed):
             raise TargetRefused(str(error)) from error
         lines = error.out.decode("utf-8", "replace").splitlines()
-        told = [line.split("\t")[-1] for line in lines if line.startswith("!")]
-        if now != onto or any(_MOVED.search(line) for line in told):
+        refusals = [line.split("\t")[-1] for line in lines if line.startswith("!")]
+        if now != onto or any(_MOVED.search(line) for line in refusals):
             raise TargetMoved(
                 f"{shown(self.branch)} of {self.remote} was moved meanwhile"
             ) from error
-        if not told and error.code == 128:
+        if not refusals and error.code == 128:
             raise RemoteUnreachable(f"{self.remote} can't be reached: {error.reason}") from error
         words = [
             line.removeprefix("remote: ").strip()
             for line in error.said.decode("utf-8", "replace").splitlines()
             if not _NO_REASON.search(line)
         ]
-        raise TargetRefused("; ".join([*told, *words][:4]) or error.reason) from error
+        raise TargetRefused("; ".join([*refusals, *words][:4]) or error.reason) from error
 
     def _follow(self, candidate: str, why: str) -> None:
         """Move the local branch too, unless it has commits of its own, or its tree is not clean."""
@@ -181,9 +181,9 @@ class CheckTree:
         self.remove()
         self._trees.make_folder(os.path.dirname(self.path))
         options = ("--detach", "--force", "--lock", "--reason", self._reason)
-        with self._trees.locks.of_all() as held:
+        with self._trees.locks.of_all() as list_lock:
             command = (*_NO_HOOKS, "worktree", "add", "--quiet", *options, self.path, commit)
-            self._git.run(*command, limit_s=_LIMIT_S, kept=(held,))
+            self._git.run(*command, limit_s=_LIMIT_S, pass_fds=(list_lock,))
         return self.path
 
     def restore(self, commit: str) -> None:
@@ -197,9 +197,9 @@ class CheckTree:
         """Remove it with all that is in it; none is all right."""
         if self._tree() is None:
             return
-        with self._trees.locks.of_all() as held:
+        with self._trees.locks.of_all() as list_lock:
             command = ("worktree", "remove", "--force", "--force", self.path)
-            self._git.run(*command, limit_s=_LIMIT_S, kept=(held,))
+            self._git.run(*command, limit_s=_LIMIT_S, pass_fds=(list_lock,))
 
     def _check_out(self, commit: str) -> None:
         options = ("--quiet", "--force", "--recurse-submodules", "--detach")
@@ -207,8 +207,8 @@ class CheckTree:
         repository_at(self.path).run(*checkout, limit_s=_LIMIT_S)
 
     def _tree(self) -> Tree | None:
-        found = (tree for tree in self._trees.read() if tree.lock == self._reason)
-        return next(found, None)
+        checks = (tree for tree in self._trees.read() if tree.lock == self._reason)
+        return next(checks, None)
 
 
 def _has_submodules(tree: Tree) -> bool:

@@ -67,10 +67,10 @@ class CommandFailed(GitFailed):
         said, out: all that it said, and printed.
     """
 
-    def __init__(self, command: str, said: bytes, code: int = 1, out: bytes = b"") -> None:
+    def __init__(self, command: str, err: bytes, code: int = 1, out: bytes = b"") -> None:
         self.code = code
-        self.said, self.out = said, out
-        lines = said.decode("utf-8", "replace").strip().splitlines() or [f"it ended with {code}"]
+        self.said, self.out = err, out
+        lines = err.decode("utf-8", "replace").strip().splitlines() or [f"it ended with {code}"]
         complaints = [line for line in lines if line.startswith(("fatal: ", "error: "))]
         self.reason = next(iter(complaints), lines[0]).removeprefix("fatal: ")
         self.advice = "" if lines[-1] in (lines[0], *complaints) else lines[-1].strip()
@@ -114,7 +114,7 @@ class Repository:
         *arguments: str,
         stdin: bytes = b"",
         limit_s: float | None = None,
-        kept: Sequence[int] = (),
+        pass_fds: Sequence[int] = (),
         accepted: Sequence[int] = (0,),
     ) -> bytes:
         """Run git and return its output.
@@ -124,7 +124,7 @@ class Repository:
             stdin: what it may read.
             limit_s: after how many seconds it is ended, with all that it started; None: the
                 limit of this repository, which may be none. A look may end it sooner.
-            kept: descriptors that a git with a limit inherits: of locks that it holds with us.
+            pass_fds: descriptors that a git with a limit inherits: of locks that it holds with us.
             accepted: the exit codes that are no error.
 
         Raises:
@@ -138,7 +138,7 @@ class Repository:
             raise self._cut(arguments)
         limit_s = look_s if is_look else limit_s
         if limit_s is not None:
-            ended = self._limited(arguments, stdin, limit_s, kept, is_look=is_look)
+            ended = self._limited(arguments, stdin, limit_s, pass_fds, is_look=is_look)
             if ended is None and is_look:
                 raise self._cut(arguments)
             if ended is not None and ended.is_too_much:
@@ -175,7 +175,7 @@ class Repository:
         arguments: tuple[str, ...],
         stdin: bytes,
         limit_s: float,
-        kept: Sequence[int],
+        pass_fds: Sequence[int],
         *,
         is_look: bool,
     ) -> Ended | None:
@@ -188,7 +188,7 @@ class Repository:
                 environment=self.environment(),
                 limit_s=limit_s,
                 stdin=stdin,
-                kept=kept,
+                pass_fds=pass_fds,
                 is_look=is_look,
             )
 
@@ -284,10 +284,10 @@ class Repository:
         if name.startswith("-") or "\0" in name:  # an option, and nothing that git takes
             return None
         try:
-            found = self.run("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}")
+            id = self.run("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}")
         except CommandFailed:
             return None
-        return found.decode().strip()
+        return id.decode().strip()
 
     def commits(self, names: Sequence[str]) -> list[str | None]:
         """Return the ids of commits, in one process; None for each name that is of none.
@@ -297,14 +297,14 @@ class Repository:
         plain = [name for name in names if "\n" not in name and "\0" not in name]
         asked = "".join(f"{name}^{{commit}}\n" for name in plain)
         try:
-            said = self.run(
+            output = self.run(
                 *("cat-file", "--batch-check=%(objectname)"),
                 stdin=asked.encode("utf-8", "surrogateescape"),
             )
         except CommandFailed:  # one name ended it, such as `main@{upstream}` where there is none
             return [None] if len(names) == 1 else [self.commits([name])[0] for name in names]
-        found = dict(zip(plain, said.splitlines(), strict=True))
-        ids = (found.get(name, b"").decode("utf-8", "replace") for name in names)
+        answers = dict(zip(plain, output.splitlines(), strict=True))
+        ids = (answers.get(name, b"").decode("utf-8", "replace") for name in names)
         return [id if _ID.fullmatch(id) else None for id in ids]
 
     def with_variables(self, extra: Mapping[str, str | None]) -> Repository:
@@ -320,8 +320,8 @@ class Repository:
 
     def environment(self) -> dict[str, str]:
         """Return the variables of git here."""
-        given: dict[str, str | None] = {**os.environ, **self._environment, **_ENVIRONMENT}
-        return {key: value for key, value in given.items() if value is not None}
+        variables: dict[str, str | None] = {**os.environ, **self._environment, **_ENVIRONMENT}
+        return {key: value for key, value in variables.items() if value is not None}
 
     def _start(
         self, arguments: tuple[str, ...], stdin: int, stderr: int | IO[bytes]

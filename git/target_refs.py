@@ -92,7 +92,8 @@ def standing_aside(git: Repository, before: str, changed: Iterable[str]) -> Iter
         BusBusy: an exporter has been writing for too long.
         GitFailed: git failed.
     """
-    files = [found for path in changed if (found := _found(git.folder, path)) is not None]
+    looked_up = (_found(git.folder, path) for path in changed)
+    files = [file for file in looked_up if file is not None]
     directories = sorted({file.directory for file in files})
     locks = [writing_lock(directory) for directory in directories]
     try:
@@ -148,8 +149,8 @@ def _put(git: Repository, commit: str, paths: list[str]) -> None:
         return
     listed = os.fsdecode(git.run("ls-tree", "-z", "--name-only", commit, "--", *paths))
     there = [path for path in listed.split("\0") if path]
-    given = "".join(f"{path}\0" for path in paths if path not in there)
-    git.run("update-index", "-z", "--force-remove", "--stdin", stdin=os.fsencode(given))
+    missing = "".join(f"{path}\0" for path in paths if path not in there)
+    git.run("update-index", "-z", "--force-remove", "--stdin", stdin=os.fsencode(missing))
     if there:
         literal = [f":(literal){path}" for path in there]
         checkout = ("-c", "core.hooksPath=/dev/null", "checkout", "--quiet", commit, "--", *literal)
@@ -173,15 +174,15 @@ def _unknown_lines(path: str, file: _File) -> list[bytes]:
     """Return the lines of a commit's file that neither the one that stands aside nor a part has."""
     if not file.folder.has(file.name):
         return []
-    known: set[str] = set()
+    known_ids: set[str] = set()
     for own in (*part_files(path), path + _ASIDE):
         with suppress(InvalidInput):  # markers of a conflict: then the person keeps what to keep
-            known |= messages_in(lines_of(own), own).keys()
+            known_ids |= messages_in(lines_of(own), own).keys()
     try:
         brought = messages_in(lines_of(path), path)
     except InvalidInput:
         return []
-    return [line[2] for id, line in sorted(brought.items()) if id not in known]
+    return [line[2] for id, line in sorted(brought.items()) if id not in known_ids]
 
 
 def _with_lines(folder: Folder, name: str, lines: list[bytes]) -> str:
@@ -210,31 +211,31 @@ class _Change:
     blob: str
 
 
-def carry(tree: str, before: str, after: str, kept: Sequence[int]) -> None:
+def carry(tree: str, before: str, after: str, pass_fds: Sequence[int]) -> None:
     """Bring the files of a clean work tree, and its index, from one commit to another.
 
     Args:
         tree: its top.
         before, after: the commits.
-        kept: descriptors of locks, for git to hold with us.
+        pass_fds: descriptors of locks, for git to hold with us.
 
     Raises:
         NotCarried: they can't be brought there; what git had written by then is taken back.
     """
     git = repository_at(tree)
     changes = _changes(git, before, after)
-    with standing_aside(git, before, [each.file for each in changes]):
-        _carry(git, changes, before, after, kept)
+    with standing_aside(git, before, [change.file for change in changes]):
+        _carry(git, changes, before, after, pass_fds)
 
 
 def _carry(
-    git: Repository, changes: list[_Change], before: str, after: str, kept: Sequence[int]
+    git: Repository, changes: list[_Change], before: str, after: str, pass_fds: Sequence[int]
 ) -> None:
     tree = git.folder
     _refuse_hidden(tree, changes)
     try:
         git.run("update-index", "-q", "--refresh", limit_s=_LIMIT_S, accepted=(0, 1))
-        git.run("read-tree", "-m", "-u", before, after, limit_s=_LIMIT_S, kept=kept)
+        git.run("read-tree", "-m", "-u", before, after, limit_s=_LIMIT_S, pass_fds=pass_fds)
     except GitFailed as error:
         lock = os.path.join(git_dir_of(tree), "index.lock")
         if os.path.lexists(lock):
@@ -256,13 +257,14 @@ def _changes(git: Repository, before: str, after: str) -> list[_Change]:
 
 def _refuse_hidden(tree: str, changes: list[_Change]) -> None:
     """Refuse to write over files that git ignores, which git itself would do."""
-    gone = [each.file for each in changes if each.kind == "D"]
-    for each in changes:
-        if each.kind == "A" and os.path.lexists(os.path.join(tree, each.file)):
-            if any(file.startswith(f"{each.file}/") for file in gone):
+    deleted = [change.file for change in changes if change.kind == "D"]
+    for change in changes:
+        if change.kind == "A" and os.path.lexists(os.path.join(tree, change.file)):
+            if any(file.startswith(f"{change.file}/") for file in deleted):
                 continue  # a folder becomes a file
             raise NotCarried(
-                f"{named([each.file])} would be overwritten, and git does not have it; move it away"
+                f"{named([change.file])} would be overwritten, and git does not have it;"
+                " move it away"
             )
 
 
@@ -271,27 +273,27 @@ def _take_back(git: Repository, changes: list[_Change]) -> None:
 
     A file that is not as the commit has it may be somebody's by now, and stays.
     """
-    written = _as_committed(git, [each for each in changes if each.kind != "D"])
-    for each in written:
-        if each.kind == "A":
-            os.unlink(os.path.join(git.folder, each.file))
-    back = [each.file for each in written if each.kind != "A"]
-    back += [each.file for each in changes if each.kind == "D"]
-    given = "".join(f"{file}\0" for file in back)
-    git.run("checkout-index", "-f", "-q", "-z", "--stdin", stdin=os.fsencode(given))
+    written = _as_committed(git, [change for change in changes if change.kind != "D"])
+    for change in written:
+        if change.kind == "A":
+            os.unlink(os.path.join(git.folder, change.file))
+    back = [change.file for change in written if change.kind != "A"]
+    back += [change.file for change in changes if change.kind == "D"]
+    stdin = "".join(f"{file}\0" for file in back)
+    git.run("checkout-index", "-f", "-q", "-z", "--stdin", stdin=os.fsencode(stdin))
 
 
 def _as_committed(git: Repository, changes: list[_Change]) -> list[_Change]:
     """Return those files that are in the tree as the later commit has them."""
-    paths = [os.path.join(git.folder, each.file) for each in changes]
+    paths = [os.path.join(git.folder, change.file) for change in changes]
     there = [
-        each
-        for each, path in zip(changes, paths, strict=True)
+        change
+        for change, path in zip(changes, paths, strict=True)
         if os.path.isfile(path) and not os.path.islink(path) and "\n" not in path
     ]
-    given = "".join(f"{each.file}\n" for each in there)
-    ids = git.run("hash-object", "--stdin-paths", stdin=os.fsencode(given)).decode().split()
-    return [each for each, id in zip(there, ids, strict=True) if id == each.blob]
+    stdin = "".join(f"{change.file}\n" for change in there)
+    ids = git.run("hash-object", "--stdin-paths", stdin=os.fsencode(stdin)).decode().split()
+    return [change for change, id in zip(there, ids, strict=True) if id == change.blob]
 
 
 #: How many fields git's status has before the path, for a changed file and for one in conflict.
@@ -335,13 +337,13 @@ class LocalTarget:
         Raises:
             Refused: there is no such branch.
         """
-        found = self.place.git.commit(self.ref)
-        if found is None:
+        commit = self.place.git.commit(self.ref)
+        if commit is None:
             raise Refused(
                 f"{self.place.main} has no branch {shown(self.branch)}; make it, or name another"
                 " with --into"
             )
-        return found
+        return commit
 
     def check_free(self) -> None:
         """Check that it could be moved now.
@@ -434,7 +436,7 @@ class LocalTarget:
     def _swap(self, candidate: str, onto: str, why: str) -> None:
         command = (*PATIENT, "update-ref", "-m", why, self.ref, candidate, onto)
         try:
-            self.place.git.run(*command, limit_s=_LIMIT_S, kept=self.held)
+            self.place.git.run(*command, limit_s=_LIMIT_S, pass_fds=self.held)
         except CommandFailed as error:
             now = self.place.git.commit(self.ref)
             if now == candidate:

@@ -78,8 +78,8 @@ class Readiness:
 
 
 def _identity(path: str) -> tuple[int, int]:
-    found = os.stat(path)
-    return found.st_dev, found.st_ino
+    status = os.stat(path)
+    return status.st_dev, status.st_ino
 
 
 @router.head("/healthz", response_model=Health, include_in_schema=False)

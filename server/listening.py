@@ -334,8 +334,8 @@ class Server(uvicorn.Server):
             last = getattr(connection, "cycle", _ANOTHER_PROTOCOL)
             if last is not None and not getattr(last, "response_complete", False):
                 continue
-            found, since = before.get(connection, (last, now))
-            self._waiting[connection] = (last, since if found is last else now)
+            cycle, since = before.get(connection, (last, now))
+            self._waiting[connection] = (last, since if cycle is last else now)
             if now - self._waiting[connection][1] > self._patience.head_s and connection.transport:
                 connection.transport.abort()
 

@@ -146,7 +146,7 @@ router = GuardedRouter(SERVER, tags=["health"])
 )
 def metrics(request: Request) -> Response:
     """Return the metrics of the bus and of this server, in Prometheus's text format."""
-    found: Metrics = request.app.state.metrics
+    exposed: Metrics = request.app.state.metrics
     return Response(
-        found.text(), headers={"Cache-Control": "no-store"}, media_type=CONTENT_TYPE_PLAIN_0_0_4
+        exposed.text(), headers={"Cache-Control": "no-store"}, media_type=CONTENT_TYPE_PLAIN_0_0_4
     )

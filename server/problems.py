@@ -182,8 +182,8 @@ def refusal(
     if status == HTTPStatus.UNPROCESSABLE_ENTITY:
         status = style.invalid
         facts.setdefault("errors", [{"at": "request", "why": detail}])
-    told = {"error": detail} if style.has_error else {}
-    return problem(status, kind, detail, **facts, **told)
+    extra = {"error": detail} if style.has_error else {}
+    return problem(status, kind, detail, **facts, **extra)
 
 
 def status_of(error: AckbusError) -> HTTPStatus:
@@ -210,10 +210,10 @@ async def _of_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     errors = error.errors()
     wrong = [
-        {"at": ".".join(map(str, each["loc"]))[:_AT], "why": each["msg"]}
-        for each in errors[:_ERRORS]
+        {"at": ".".join(map(str, mistake["loc"]))[:_AT], "why": mistake["msg"]}
+        for mistake in errors[:_ERRORS]
     ]
-    detail = "; ".join(f"{each['at']}: {each['why']}" for each in wrong)
+    detail = "; ".join(f"{mistake['at']}: {mistake['why']}" for mistake in wrong)
     if len(errors) > _ERRORS:
         detail += f"; and {len(errors) - _ERRORS} more"
     status = HTTPStatus.UNPROCESSABLE_ENTITY

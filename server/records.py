@@ -69,7 +69,7 @@ class Key:
             raise InvalidInput(f"{HEADER} has 1 to 255 printable ASCII characters, no blanks")
         return cls(text, token)
 
-    def id_for(self, agent: str, number: int, given: str | None) -> str | None:
+    def id_for(self, agent: str, number: int, own_id: str | None) -> str | None:
         """Return the id of a message.
 
         Args:
@@ -81,14 +81,14 @@ class Key:
             InvalidInput: the body gives another id.
         """
         if self.text is None:
-            return given
+            return own_id
         parts = orjson.dumps([self.token, agent, self.text, number])
-        made = _BEGIN + hashlib.sha256(parts).hexdigest()[:40]
-        if given not in (None, made) and (given != self.text or number):
+        key_id = _BEGIN + hashlib.sha256(parts).hexdigest()[:40]
+        if own_id not in (None, key_id) and (own_id != self.text or number):
             raise InvalidInput(
-                f"the body has the id {given!a}, and {HEADER} makes another one: give one of both"
+                f"the body has the id {own_id!a}, and {HEADER} makes another one: give one of both"
             )
-        return made
+        return key_id
 
 
 #: Names, as far as a schema can express their rule.
@@ -101,12 +101,12 @@ Token = Annotated[int, Field(ge=1, le=MAX_SEQ)]
 OR_BOUND = "left out: the agent that the token is bound to"
 
 
-def _one_or_several(given: Any) -> Any:
+def _one_or_several(recipients: Any) -> Any:
     """Refuse in one line, where pydantic would say of each form what is wrong."""
-    if given is None or isinstance(given, str):
-        return given
-    if isinstance(given, list) and all(isinstance(name, str) for name in given):
-        return given
+    if recipients is None or isinstance(recipients, str):
+        return recipients
+    if isinstance(recipients, list) and all(isinstance(name, str) for name in recipients):
+        return recipients
     raise PydanticCustomError("recipients", "it must be a name, or a list of names")
 
 
@@ -129,25 +129,25 @@ class Given(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_unknown(cls, given: Any) -> Any:
+    def _refuse_unknown(cls, body: Any) -> Any:
         """Refuse the first of a million unknown fields, where pydantic makes a million errors."""
-        if isinstance(given, dict):
+        if isinstance(body, dict):
             fields = {field.alias or name: field for name, field in cls.model_fields.items()}
             others = {name for field in fields.values() for name in _other_names(field)}
-            unknown = next((name for name in given if name not in fields.keys() | others), None)
+            unknown = next((name for name in body if name not in fields.keys() | others), None)
             if unknown is not None:
                 raise PydanticCustomError(
                     "extra_forbidden",
                     "there is no field {name}; it takes {names}",
                     {"name": ascii(unknown[:80]), "names": ", ".join(fields) or "none"},
                 )
-        return given
+        return body
 
 
 def _other_names(field: FieldInfo) -> list[str]:
     """Return the names under which a field is taken besides its own; none where it has one."""
     names = field.validation_alias
-    return [str(each) for each in names.choices] if isinstance(names, AliasChoices) else []
+    return [str(name) for name in names.choices] if isinstance(names, AliasChoices) else []
 
 
 class MessageGiven(Given):
@@ -217,11 +217,11 @@ class ReplyGiven(Given):
     ) -> list[Draft]:
         """Return the reply to each recipient, in the message's conversation and trace."""
         principal.check_may_send(self.type)
-        given = self.model_fields_set
+        fields_set = self.model_fields_set
         headers = carried_on(message) | (self.headers or {})
         draft = Draft(
             self.type,
-            self.payload if "payload" in given else ABSENT,
+            self.payload if "payload" in fields_set else ABSENT,
             from_agent=sender,
             id=key.id_for(sender, number, self.id),
             in_reply_to=message.id,
@@ -230,7 +230,7 @@ class ReplyGiven(Given):
             headers=headers or None,
             payload_ref=self.payload_ref,
         )
-        return _to_each(draft, self.to_agent if "to_agent" in given else message.from_agent)
+        return _to_each(draft, self.to_agent if "to_agent" in fields_set else message.from_agent)
 
 
 def reply_drafts(

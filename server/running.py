@@ -189,29 +189,29 @@ def _document_bus(app: FastAPI) -> None:
     own = app.openapi
 
     def document() -> dict[str, Any]:
-        made = own()
-        schemas = made.setdefault("components", {}).setdefault("schemas", {})
+        schema = own()
+        schemas = schema.setdefault("components", {}).setdefault("schemas", {})
         schemas["Problem"] = _schema_of_problems()
-        _allow_no_token(made, is_optional=not app.state.access.is_required())
-        return made
+        _allow_no_token(schema, is_optional=not app.state.access.is_required())
+        return schema
 
     app.openapi = document  # type: ignore[method-assign]
 
 
 def _schema_of_problems() -> dict[str, Any]:
     """Return the schema of problems, whole: it refers to no other one."""
-    made = Problem.model_json_schema()
-    parts = made.pop("$defs")
-    (either, nothing) = made["properties"]["errors"]["anyOf"]
-    made["properties"]["errors"]["anyOf"] = [either | {"items": parts["Amiss"]}, nothing]
-    return made
+    schema = Problem.model_json_schema()
+    parts = schema.pop("$defs")
+    (either, nothing) = schema["properties"]["errors"]["anyOf"]
+    schema["properties"]["errors"]["anyOf"] = [either | {"items": parts["Amiss"]}, nothing]
+    return schema
 
 
 def _allow_no_token(document: dict[str, Any], *, is_optional: bool) -> None:
     """Say of each operation whether it may be asked for without a token."""
     for operations in document["paths"].values():
         for operation in operations.values():
-            if needs := [each for each in operation.get("security", ()) if each]:
+            if needs := [need for need in operation.get("security", ()) if need]:
                 operation["security"] = [{}, *needs] if is_optional else needs
 
 
@@ -262,7 +262,7 @@ class Listeners:
     @property
     def urls(self) -> dict[str, str]:
         """The URL of each door, by its name."""
-        return {each.door.name: each.url for each in self._listeners}
+        return {listener.door.name: listener.url for listener in self._listeners}
 
     def start(self) -> None:
         """Answer requests from now on; those that came before have waited.

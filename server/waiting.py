@@ -166,9 +166,9 @@ class Waiter:
         feed = self._waiting.feed
         begin = feed.newest_seq  # before the look: what comes after it is heard
         looked_at = anyio.current_time()
-        found = await in_thread(look)
-        if is_there(found) or not self.wait_s:
-            return found
+        outcome = await in_thread(look)
+        if is_there(outcome) or not self.wait_s:
+            return outcome
         async with (
             self.patience(),
             aclosing(feed.stream(begin, Wanted(), keep_alive_s=_RECHECK_S)) as batches,
@@ -179,10 +179,10 @@ class Waiter:
                 if batch.events and not is_due and not any(map(concerns, news)):
                     continue
                 looked_at = anyio.current_time()
-                found = await in_thread(look)
-                if is_there(found):
+                outcome = await in_thread(look)
+                if is_there(outcome):
                     break
-        return found
+        return outcome
 
     @asynccontextmanager
     async def patience(self) -> AsyncIterator[None]:

@@ -71,8 +71,8 @@ class Bodies:
         Raises:
             BodyRefused: it is too long or takes too long, or others hold all the memory.
         """
-        told = request.headers.get("Content-Length", "")
-        if told.isdecimal() and int(told) > limit:
+        length = request.headers.get("Content-Length", "")
+        if length.isdecimal() and int(length) > limit:
             raise BodyRefused(413, "payload too large")
         pieces: list[bytes] = []
         size = 0
@@ -186,10 +186,10 @@ class Receiver:
         self._health_threads = self._health_threads or anyio.CapacityLimiter(1)
         try:
             with anyio.move_on_after(CHECK_S):
-                found = await anyio.to_thread.run_sync(
+                health = await anyio.to_thread.run_sync(
                     ask, abandon_on_cancel=True, limiter=self._health_threads
                 )
-                return _json(200, found)
+                return _json(200, health)
             _log.error("the health can't be told: the bus has not answered for %g s", CHECK_S)
         except AckbusError as error:
             _log.error("the health can't be told: %s", error)
@@ -203,12 +203,14 @@ class _Hooks:
         self.snapshot = snapshot
         self._bus = bus
         webhooks = snapshot.config.webhooks
-        self.endpoints = {each.path: each for each in webhooks.endpoints} if webhooks else {}
+        self.endpoints = (
+            {endpoint.path: endpoint for endpoint in webhooks.endpoints} if webhooks else {}
+        )
         self._deliveries = Deliveries(bus, snapshot.config, snapshot.plugins)
         self._buckets = {
-            path: Bucket(each.rate.count / each.rate.per_s, each.rate.count)
-            for path, each in self.endpoints.items()
-            if each.rate is not None
+            path: Bucket(endpoint.rate.count / endpoint.rate.per_s, endpoint.rate.count)
+            for path, endpoint in self.endpoints.items()
+            if endpoint.rate is not None
         }
 
     def take(self, endpoint: WebhookEndpoint, request: Request, body: bytes) -> Response:

@@ -83,12 +83,12 @@ def _modes(layout: Layout) -> Finding:
     """Look at what is directly in the directory; what is in its folders, those keep from others."""
     open_to_others, foreign = [], []
     for path in (layout.directory, *_entries(layout)):
-        found = os.lstat(path)
+        status = os.lstat(path)
         name = os.path.basename(path)
-        if stat.S_IMODE(found.st_mode) & (_WRITABLE if _may_be_of_git(name) else _ANYTHING):
-            open_to_others.append(f"{name} {stat.S_IMODE(found.st_mode):04o}")
-        if found.st_uid != os.geteuid():
-            foreign.append(f"{name} (user {found.st_uid})")
+        if stat.S_IMODE(status.st_mode) & (_WRITABLE if _may_be_of_git(name) else _ANYTHING):
+            open_to_others.append(f"{name} {stat.S_IMODE(status.st_mode):04o}")
+        if status.st_uid != os.geteuid():
+            foreign.append(f"{name} (user {status.st_uid})")
     if foreign:
         return warn(
             f"of another user: {_names(foreign)}", "let one user have all of it, with chown"
@@ -112,8 +112,8 @@ def _may_be_of_git(name: str) -> bool:
     return name in ("blobs", ".gitignore", "bus.index.json") or name.endswith(".jsonl")
 
 
-def _names(found: list[str]) -> str:
-    return ", ".join(found[:_NAMED]) + (" …" if len(found) > _NAMED else "")
+def _names(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (" …" if len(names) > _NAMED else "")
 
 
 def _filesystem(layout: Layout) -> Finding:
@@ -124,8 +124,8 @@ def _filesystem(layout: Layout) -> Finding:
 
 
 def _disk(layout: Layout) -> Finding:
-    found = os.statvfs(layout.directory)
-    free = found.f_bavail * found.f_frsize
+    file_system = os.statvfs(layout.directory)
+    free = file_system.f_bavail * file_system.f_frsize
     text = f"{free / 1024**2:,.0f} MiB free"
     if free < _NO_ROOM:
         return bad(text, "make room: publishing is about to fail")
@@ -167,14 +167,14 @@ def _write_lock(layout: Layout) -> Finding:
     if not is_known():
         return ok("this system does not tell who holds locks")
     deadline = time.monotonic() + _LONG_S
-    while found := _writing(layout):
-        first = found[0]
+    while writing := _writing(layout):
+        first = writing[0]
         if first.is_stopped:
             return _in_the_way(first, "is stopped")
         if time.monotonic() > deadline:
             return _in_the_way(first, f"has written for over {_LONG_S:g} s")
         time.sleep(0.02)
-        if first.pid not in {each.pid for each in _writing(layout)}:
+        if first.pid not in {writer.pid for writer in _writing(layout)}:
             return ok(f"in use: last by {first}")
     return ok("free")
 
@@ -223,13 +223,13 @@ def check_log(database: Database, full: bool) -> Finding:
 
 def damage_of_log(layout: Layout) -> str:
     """Return what is wrong with a log, in words; "" when it is whole."""
-    found = ""
+    damage = ""
     for _ in range(_LOOKS):
-        found = _look(layout)
-        if not found:
+        damage = _look(layout)
+        if not damage:
             return ""
         time.sleep(_PAUSE_S)
-    return found
+    return damage
 
 
 def _look(layout: Layout) -> str:
@@ -273,10 +273,10 @@ def check_contents(layout: Layout) -> Finding:
     """Read a file page by page, without SQLite, and report the losses."""
     from ..recovery.salvage import damage_in
 
-    found = damage_in(layout)
-    if not found:
+    damages = damage_in(layout)
+    if not damages:
         return ok("every row of every table can be read page by page")
-    told = [str(damage) for damage in found if damage.readable]
-    empty = [damage.table for damage in found if not damage.readable]
-    told += [f"nothing is left of {', '.join(empty)}"] if empty else []
-    return bad(f"damaged: {'; '.join(told)}", REPAIR)
+    losses = [str(damage) for damage in damages if damage.readable]
+    empty = [damage.table for damage in damages if not damage.readable]
+    losses += [f"nothing is left of {', '.join(empty)}"] if empty else []
+    return bad(f"damaged: {'; '.join(losses)}", REPAIR)

@@ -227,9 +227,9 @@ def _behind(bus: Bus, position: int) -> int:
     if newest <= position:  # which is below it where another bus has taken the place of this one
         return newest - position
     in_archive = (
-        min(each.messages, each.last_seq - position)
-        for each in bus.archive.segments()
-        if each.last_seq > position
+        min(segment.messages, segment.last_seq - position)
+        for segment in bus.archive.segments()
+        if segment.last_seq > position
     )
     return bus.log.count(position, newest) + sum(in_archive)
 
@@ -275,12 +275,14 @@ def _compared(bus: Bus, files: list[str]) -> Finding:
 
 def _differing(bus: Bus) -> Finding:
     """Return whether the log or the export is damaged, where that is known."""
-    found = differences(bus)
-    if found.in_log:
-        text = f"the log has lost or altered messages {ranges(found.in_log)}, which are whole here"
+    differing = differences(bus)
+    if differing.in_log:
+        text = (
+            f"the log has lost or altered messages {ranges(differing.in_log)}, which are whole here"
+        )
         return bad(text, "stop all programs, then 'bus doctor --repair'")
-    if found.unclear:
-        text = f"its lines of messages {ranges(found.unclear)} are not those of the log"
+    if differing.unclear:
+        text = f"its lines of messages {ranges(differing.unclear)} are not those of the log"
         return bad(text, "'bus doctor --repair' looks for which of the two is right")
     return warn("its lines are not those of the log", "'bus export --rebuild' writes it again")
 

@@ -99,7 +99,7 @@ def form_of(file: RawFile, log: RawFile) -> Form:
     fit = _fit(file, first)
     if fit >= _ENOUGH:
         return first
-    fits = {first: fit} | {each: _fit(file, each) for each in others if each != first}
+    fits = {first: fit} | {form: _fit(file, form) for form in others if form != first}
     return max(fits, key=fits.__getitem__)  # the first of those that fit as well
 
 
@@ -108,8 +108,8 @@ def _candidates(file: RawFile, log: RawFile) -> Iterator[Form]:
     reserved = header[20] if len(header) > 20 else 0
     sizes = []
     if len(header) >= 18:
-        told = int.from_bytes(header[16:18])
-        sizes.append(65536 if told == 1 else told)
+        stored_size = int.from_bytes(header[16:18])
+        sizes.append(65536 if stored_size == 1 else stored_size)
     if len(start_of_log) == 12:
         sizes.append(struct.unpack(">I", start_of_log[8:])[0])
     for size in dict.fromkeys([*sizes, _PAGE_BYTES, *SIZES]):
@@ -209,7 +209,7 @@ class WriteAheadLog:
     def break_at(self) -> int:
         """The number of frames that SQLite can read: those before the first damaged one."""
         return next(
-            (n for n, each in enumerate(self.frames) if not each.is_whole), len(self.frames)
+            (n for n, frame in enumerate(self.frames) if not frame.is_whole), len(self.frames)
         )
 
     def damaged(self) -> int:
@@ -261,12 +261,12 @@ class WriteAheadLog:
         data = self._file.read(start + _FRAME_HEADER_BYTES, self._page_bytes)
         stored = struct.unpack(">2I", header[16:24])
         is_own = header[8:16] == salts
-        found = {self._sum(header[:8] + data, each) for each in before} if is_own else set()
-        is_whole = stored in found
+        sums = {self._sum(header[:8] + data, checksum) for checksum in before} if is_own else set()
+        is_whole = stored in sums
         ends = pages if is_own else 0  # also where only its page is damaged
         frame = Frame(page, ends, start + _FRAME_HEADER_BYTES, is_whole)
         # Each damaged frame adds a sum to go on from: a file of such frames would never be read.
-        return frame, {stored} if is_whole else {stored, *islice(found, _MOST_SUMS)}
+        return frame, {stored} if is_whole else {stored, *islice(sums, _MOST_SUMS)}
 
     def _sum(self, data: bytes, before: Checksum) -> Checksum:
         first, second = before
@@ -339,15 +339,15 @@ class Pages:
 
     def free(self) -> set[int]:
         """Return the pages that hold nothing, by the list of them."""
-        found: set[int] = set()
+        numbers: set[int] = set()
         trunk = int.from_bytes(self.read(1)[32:36])
-        while trunk and trunk <= self.count and trunk not in found:
-            found.add(trunk)
+        while trunk and trunk <= self.count and trunk not in numbers:
+            numbers.add(trunk)
             data = self.read(trunk)
             leaves = min(int.from_bytes(data[4:8]), len(data) // 4 - 2)
-            found.update(int.from_bytes(data[8 + 4 * n : 12 + 4 * n]) for n in range(leaves))
+            numbers.update(int.from_bytes(data[8 + 4 * n : 12 + 4 * n]) for n in range(leaves))
             trunk = int.from_bytes(data[:4])
-        return found
+        return numbers
 
     def close(self) -> None:
         """Give the files back."""

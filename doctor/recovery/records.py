@@ -311,8 +311,8 @@ def parts_of_a_bus() -> Parts:
         tables: dict[str, Table] = {}
         rows: dict[str, list[tuple[object, ...]]] = {}
         others: list[str] = []
-        made: Iterable[Any] = fresh.execute(_SCHEMA).fetchall()
-        for kind, name, sql, root in made:
+        objects: Iterable[Any] = fresh.execute(_SCHEMA).fetchall()
+        for kind, name, sql, root in objects:
             if kind == "table":
                 tables[name] = _table(fresh, name, sql, root)
                 rows[name] = fresh.execute(f"SELECT * FROM {name}").fetchall()
@@ -376,7 +376,7 @@ class AsSqlite:
 
     def rows(self, name: str, columns: tuple[str, ...]) -> Iterator[list[Value]]:
         """Yield the rows of a table, up to the first that can't be read."""
-        texts = ", ".join(_TEXT_AS_BYTES.format(quoted(each)) for each in columns)
+        texts = ", ".join(_TEXT_AS_BYTES.format(quoted(column)) for column in columns)
         for row in self._rows(f"SELECT {texts} FROM {quoted(name)}"):
             yield [
                 text_of(value, self._codec) if kind == "text" else value
@@ -393,10 +393,10 @@ class AsSqlite:
 
     def makers_of(self, name: str) -> list[str]:
         """Return the SQL of an ordinary table and its indexes; nothing where it is not whole."""
-        made = list(self._rows(_TABLE, (name,)))
-        if not made or not self.finds_whole(name):
+        makers = list(self._rows(_TABLE, (name,)))
+        if not makers or not self.finds_whole(name):
             return []
-        return [row[0] for row in made + list(self._rows(_INDEXES, (name,)))]
+        return [row[0] for row in makers + list(self._rows(_INDEXES, (name,)))]
 
     def columns(self, name: str) -> tuple[str, ...]:
         """Return the columns of a table that a row can be given."""
@@ -408,8 +408,8 @@ class AsSqlite:
             self._connection.close()
 
     def _passes(self, check: str) -> bool:
-        found = list(self._rows(check))
-        return found == [("ok",)]
+        rows = list(self._rows(check))
+        return rows == [("ok",)]
 
     def _rows(self, sql: str, values: tuple[str, ...] = ()) -> Iterator[tuple[Any, ...]]:
         if self._connection is None:

@@ -128,11 +128,11 @@ class NewFile:
         """
         if table.name != "messages":
             row = [
-                each.decode(errors="replace") if isinstance(each, BrokenText) else each
-                for each in row
+                value.decode(errors="replace") if isinstance(value, BrokenText) else value
+                for value in row
             ]
         places = ", ".join(
-            "CAST(? AS TEXT)" if isinstance(each, BrokenText) else "?" for each in row
+            "CAST(? AS TEXT)" if isinstance(value, BrokenText) else "?" for value in row
         )
         columns = ", ".join(table.columns)
         if table.name == "sqlite_sequence":
@@ -181,10 +181,10 @@ class NewFile:
     def row(self, sql: str, values: tuple[object, ...] = ()) -> tuple[Value, ...] | None:
         """Return the first row of a query, or None."""
         try:
-            found: list[Any] = self._connection.execute(sql, values).fetchall()
+            rows: list[Any] = self._connection.execute(sql, values).fetchall()
         except UnicodeDecodeError:
-            found = rows_with_broken_text(self._connection, sql, values)
-        return found[0] if found else None
+            rows = rows_with_broken_text(self._connection, sql, values)
+        return rows[0] if rows else None
 
     def replace(self, table: Table, row: Sequence[Value]) -> bool:
         """Put a row in the place of the one with its key; say whether the rules allow it.
@@ -210,18 +210,18 @@ class NewFile:
 
     def has_message(self, seq: int) -> bool:
         """Whether a message is in the new file, or known to be archived."""
-        found = self.row(
+        row = self.row(
             "SELECT 1 FROM messages WHERE seq = ?1 UNION SELECT 1 FROM archive_state"
             " WHERE last_seq >= ?1",
             (seq,),
         )
-        return found is not None
+        return row is not None
 
     def gaps(self) -> list[tuple[int, int]]:
         """Return the ranges of numbers, up to the last one given, that no message has."""
         last = self._highest(_SEQS)
-        found: list[Any] = self._connection.execute(_GAPS, (last,)).fetchall()
-        return found
+        ranges: list[Any] = self._connection.execute(_GAPS, (last,)).fetchall()
+        return ranges
 
     def set_archived_ids(self, ids: Mapping[int, str]) -> None:
         """Set the ids of archived messages to those in their segment, by seq."""
@@ -236,8 +236,8 @@ class NewFile:
 
     def count(self, name: str) -> int:
         """Return how many rows a table has."""
-        found: int = self._connection.execute(f"SELECT count(*) FROM {name}").get
-        return found
+        count: int = self._connection.execute(f"SELECT count(*) FROM {name}").get
+        return count
 
     def finish(self, *, gap: int, at_least: int) -> None:
         """Add what a new bus has, let the numbers go on, and commit, onto the disk.
@@ -265,8 +265,8 @@ class NewFile:
         return next(row[1:] for row in self._parts.rows["meta"] if row[0] == "schema_version")
 
     def _highest(self, queries: Sequence[str], at_least: int = 0) -> int:
-        seen = [at_least, *(row[0] for row in map(self.row, queries) if row)]
-        numbers = (each for each in seen if isinstance(each, int) and each <= MAX_SEQ)
+        highest = [at_least, *(row[0] for row in map(self.row, queries) if row)]
+        numbers = (number for number in highest if isinstance(number, int) and number <= MAX_SEQ)
         return max(numbers, default=0)
 
     def close(self) -> None:
@@ -315,8 +315,8 @@ class Comparison:
                 for table in parts_of_a_bus().tables.values()
                 if table.name == _LOG or not (only_messages or table.name in _MADE_AGAIN)
             )
-            found = (self._first_lacking(table, old, new) for table in compared)
-            return next(filter(None, found), "")
+            lacking = (self._first_lacking(table, old, new) for table in compared)
+            return next(filter(None, lacking), "")
 
     def _first_lacking(self, table: Table, old: AsSqlite, new: apsw.Connection) -> str:
         places = [table.columns.index(name) for name in table.key]
@@ -325,21 +325,21 @@ class Comparison:
         find = f"SELECT {columns} FROM {quoted(table.name)} WHERE {where}"
         for row in old.rows(table.name, table.columns):
             key = tuple(row[place] for place in places)
-            if any(isinstance(each, BrokenText) for each in key):
+            if any(isinstance(part, BrokenText) for part in key):
                 continue
-            found = _row(new, find, key)
-            if found is None and self._belongs(table, row, new):
+            new_row = _row(new, find, key)
+            if new_row is None and self._belongs(table, row, new):
                 return (
                     f"{table.name} has a row {', '.join(map(repr, key))}, which the new one lacks"
                 )
-            if table.name == _LOG and found is not None and self._is_other(table, row, found):
+            if table.name == _LOG and new_row is not None and self._is_other(table, row, new_row):
                 return f"message {key[0]!r} is another one in the new file"
         return ""
 
-    def _is_other(self, table: Table, row: Sequence[Value], found: Sequence[Value]) -> bool:
+    def _is_other(self, table: Table, row: Sequence[Value], new_row: Sequence[Value]) -> bool:
         """Whether a message is another one than it was. Work may be mail again, without a queue."""
         ours = [place for place, name in enumerate(table.columns) if name != "work"]
-        is_same = [_readable(row)[place] for place in ours] == [found[place] for place in ours]
+        is_same = [_readable(row)[place] for place in ours] == [new_row[place] for place in ours]
         return not is_same and row[table.columns.index("seq")] not in self._corrected
 
     def _belongs(self, table: Table, row: Sequence[Value], new: apsw.Connection) -> bool:
@@ -370,8 +370,8 @@ def _row(new: apsw.Connection, sql: str, values: tuple[Value, ...]) -> tuple[Val
 
 def _readable(row: Sequence[Value]) -> tuple[Value, ...]:
     return tuple(
-        each.decode(errors="backslashreplace") if isinstance(each, BrokenText) else each
-        for each in row
+        value.decode(errors="backslashreplace") if isinstance(value, BrokenText) else value
+        for value in row
     )
 
 
@@ -430,19 +430,28 @@ def read_into(new: NewFile, database: str, log: str) -> Recovered:
         salvage = Salvage(pages, tables)
         _refuse_other_version(salvage)
         is_log_whole = _is_whole(pages)
-        found = {}
+        tables_found = {}
         for table in tables.values():
             if is_log_whole and sqlite.finds_whole(table.name):
-                found[table.name] = _taken(new, table, sqlite)
+                tables_found[table.name] = _taken(new, table, sqlite)
             else:
-                found[table.name] = _salvaged(new, table, salvage, sqlite if is_log_whole else None)
+                tables_found[table.name] = _salvaged(
+                    new, table, salvage, sqlite if is_log_whole else None
+                )
         if not is_log_whole:  # of an earlier moment: what is deleted since must not come back
             new.add(tables["messages"], _not_archived(new, sqlite.rows_of(tables["messages"])))
         there = (seq for seq, _ in salvage.rows("messages"))
-        lost = {} if found["messages"].is_whole else lost_messages(salvage, there)
-        kept = [name for name in salvage.strangers if new.take_over(sqlite, name)]
-        strangers = [name for name in salvage.strangers if name not in kept]
-        return Recovered(found, lost, _is_newest(pages, found), not is_log_whole, strangers, kept)
+        lost = {} if tables_found["messages"].is_whole else lost_messages(salvage, there)
+        taken_over = [name for name in salvage.strangers if new.take_over(sqlite, name)]
+        strangers = [name for name in salvage.strangers if name not in taken_over]
+        return Recovered(
+            tables_found,
+            lost,
+            _is_newest(pages, tables_found),
+            not is_log_whole,
+            strangers,
+            taken_over,
+        )
 
 
 def _taken(new: NewFile, table: Table, sqlite: AsSqlite) -> TableFound:
@@ -462,7 +471,7 @@ def _not_archived(new: NewFile, rows: Iterable[Row]) -> Iterable[Row]:
     return ((seq, row) for seq, row in rows if not new.has_message(seq))
 
 
-def _is_newest(pages: Pages, found: dict[str, TableFound]) -> bool:
+def _is_newest(pages: Pages, tables: dict[str, TableFound]) -> bool:
     """Whether the last commits are there: where rows are lost, the numbers and a log must show it.
 
     Without a log a file is as it was left by a program that ended well, or its log was removed.
@@ -470,9 +479,9 @@ def _is_newest(pages: Pages, found: dict[str, TableFound]) -> bool:
     """
     if not _is_whole(pages):
         return False
-    if all(table.is_whole for table in found.values()):
+    if all(table.is_whole for table in tables.values()):
         return True
-    counters = all(found[name].is_whole for name in ("messages", "sqlite_sequence", "fencing"))
+    counters = all(tables[name].is_whole for name in ("messages", "sqlite_sequence", "fencing"))
     return counters and not pages.log.is_empty
 
 
@@ -486,7 +495,7 @@ def _pages(database: str, log: str, tables: dict[str, Table]) -> Pages:
     if _is_whole(pages):
         return pages
     before = Pages(database, log, whole_log=False)
-    earlier, later = (_ids(Salvage(each, tables)) for each in (before, pages))
+    earlier, later = (_ids(Salvage(state, tables)) for state in (before, pages))
     is_other = any(later.get(seq, id) != id for seq, id in earlier.items())
     (pages if is_other else before).close()
     return before if is_other else pages
@@ -503,10 +512,10 @@ def _ids(salvage: Salvage) -> dict[int, object]:
 def _refuse_other_version(salvage: Salvage) -> None:
     versions = [v[1] for _, v in salvage.rows("meta") if v[:1] == ["schema_version"]]
     version = str(versions[0]) if versions else ""
-    found = int(version) if version.isdecimal() else SCHEMA_VERSION
+    number = int(version) if version.isdecimal() else SCHEMA_VERSION
     # Of a damaged number the tables know better.
-    lacks_some = found < SCHEMA_VERSION and not salvage.is_whole(_NEWEST_TABLE)
-    if lacks_some or (found != SCHEMA_VERSION and salvage.strangers):
+    lacks_some = number < SCHEMA_VERSION and not salvage.is_whole(_NEWEST_TABLE)
+    if lacks_some or (number != SCHEMA_VERSION and salvage.strangers):
         raise BusUnusable(
             f"the damaged file has schema version {version}, and only version {SCHEMA_VERSION} can"
             " be repaired; put a backup in its place"

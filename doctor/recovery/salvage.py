@@ -234,8 +234,8 @@ class Salvage:
             return None  # many an index looks like another one
         if not any(True for _ in self._cells(page)):
             return None
-        named = [each for each in self._tables.values() if self._is_kind(each, page)]
-        fitting = [each.name for each in named if self._has_shape(each, page)]
+        named = [table for table in self._tables.values() if self._is_kind(table, page)]
+        fitting = [table.name for table in named if self._has_shape(table, page)]
         return fitting[0] if len(fitting) == 1 else None
 
 
@@ -271,14 +271,14 @@ def damage_in(layout: Layout) -> list[Damage]:
     parts = parts_of_a_bus()
     with closing(Pages(layout.database, layout.database + "-wal")) as pages:
         salvage = Salvage(pages, parts.tables)
-        found = []
+        damages = []
         for name in parts.tables:
             seqs = {rowid for rowid, _ in salvage.rows(name)} if name == "messages" else set()
             readable = len(seqs) or sum(1 for _ in salvage.rows(name))
             if not salvage.is_whole(name):
                 lost = _gaps(salvage, seqs) if name == "messages" else []
-                found.append(Damage(name, readable, salvage.trees[name].holes, lost))
-        return found
+                damages.append(Damage(name, readable, salvage.trees[name].holes, lost))
+        return damages
 
 
 def _gaps(salvage: Salvage, there: set[int]) -> list[Range]:
@@ -286,27 +286,27 @@ def _gaps(salvage: Salvage, there: set[int]) -> list[Range]:
     archived = _numbers(salvage, "archive_state", 1) + _numbers(salvage, "archive_segments", 1)
     first = max(archived, default=0) + 1
     last = max([*there, *lost_messages(salvage, there)], default=0)
-    found = []
-    for seq in sorted({each for each in there if each >= first} | {last + 1}):
+    gaps = []
+    for seq in sorted({number for number in there if number >= first} | {last + 1}):
         if seq > first:
-            found.append((first, seq - 1))
+            gaps.append((first, seq - 1))
         first = seq + 1
-    return found
+    return gaps
 
 
 def _numbers(salvage: Salvage, name: str, place: int) -> list[int]:
     rows = (values for _, values in salvage.rows(name) if len(values) > place)
     numbers = (values[place] for values in rows)
-    return [each for each in numbers if isinstance(each, int) and 0 < each <= MAX_SEQ]
+    return [number for number in numbers if isinstance(number, int) and 0 < number <= MAX_SEQ]
 
 
 def lost_messages(salvage: Salvage, there: Iterable[int]) -> dict[int, str]:
     """Return the ids of the messages whose rows are lost, by seq, as their index knows them."""
-    known = set(there)
+    seqs = set(there)
     return {
         seq: id
         for _, (id, seq) in _pairs(salvage)
-        if isinstance(seq, int) and isinstance(id, str) and seq not in known
+        if isinstance(seq, int) and isinstance(id, str) and seq not in seqs
     }
 
 

@@ -57,7 +57,7 @@ def _id_of(repository: Repository, diff: bytes) -> str:
 
 def is_part(
     repository: Repository,
-    made: tuple[str, str],
+    change: tuple[str, str],
     approved: tuple[str, str],
     besides: Collection[str] = (),
 ) -> bool:
@@ -67,15 +67,15 @@ def is_part(
 
     Args:
         repository: where the commits are.
-        made, approved: each a commit before the change, and one after it.
+        change, approved: each a commit before the change, and one after it.
         besides: files that may have any change.
     """
     left_out = [f":(top,literal,exclude){file}" for file in besides]
     diff = (*_DIFF, "--find-renames", "-l0")
-    one, other = (
-        _lines(repository.run(*diff, *pair, "--", *left_out)) for pair in (made, approved)
+    changed_lines, approved_lines = (
+        _lines(repository.run(*diff, *pair, "--", *left_out)) for pair in (change, approved)
     )
-    return one <= other
+    return changed_lines <= approved_lines
 
 
 def _lines(diff: bytes) -> Counter[bytes]:
@@ -124,12 +124,12 @@ def last_changes(
     repository: Repository, base: str, target: str, files: list[str]
 ) -> dict[str, str]:
     """Return for each file the commit that last changed it on the way from a base to a target."""
-    found = {}
+    commit_of = {}
     for file in files:
         options = ("--first-parent", "-1", f"{base}..{target}", "--", f":(literal,top){file}")
         if answer := repository.run("rev-list", *options).decode().strip():
-            found[file] = answer
-    return found
+            commit_of[file] = answer
+    return commit_of
 
 
 def way(repository: Repository, since: str, target: str) -> list[str]:
@@ -138,14 +138,14 @@ def way(repository: Repository, since: str, target: str) -> list[str]:
     return [since, *raw.decode().split()]
 
 
-def is_whole(git: Repository, commit: str, known: str) -> bool:
+def is_whole(git: Repository, commit: str, base: str) -> bool:
     """Whether git has all that a commit has beyond another one: none is missing, or empty."""
     try:
-        ids = git.run("rev-list", "--objects", "--no-object-names", commit, "--not", known)
-        told = git.run("cat-file", "--batch-check=%(objectsize)", stdin=ids)
+        ids = git.run("rev-list", "--objects", "--no-object-names", commit, "--not", base)
+        sizes = git.run("cat-file", "--batch-check=%(objectsize)", stdin=ids)
     except CommandFailed:
         return False
-    return all(size.isdigit() for size in told.splitlines())
+    return all(size.isdigit() for size in sizes.splitlines())
 
 
 STRATEGIES: tuple[Strategy, ...] = ("merge", "cherry-pick", "ff")
@@ -328,15 +328,15 @@ class Candidates:
         line = ("commit-tree", tree, *options, "-F", "-")
         if self._signs:
             try:
-                made = git.run(*line, "-S", stdin=words, limit_s=_SIGNING_S)
+                commit = git.run(*line, "-S", stdin=words, limit_s=_SIGNING_S)
             except OutOfTime as error:
                 raise NotSigned(f"the signer has not ended within {_SIGNING_S:g} s") from error
             except CommandFailed as error:
                 git.run(*line, "--no-gpg-sign", stdin=words)  # else it is not the signer's failure
                 raise NotSigned(f"it can't be signed: {_words_of(error)}") from error
         else:
-            made = git.run(*line, "--no-gpg-sign", stdin=words)
-        return made.decode().strip()
+            commit = git.run(*line, "--no-gpg-sign", stdin=words)
+        return commit.decode().strip()
 
     def _author(self, commit: str) -> dict[str, str | None]:
         form = "--format=%an%x00%ae%x00%ad"
@@ -353,14 +353,14 @@ class Candidates:
 
     def _is_to_sign(self) -> bool:
         try:
-            told = self.git.run("config", "--type=bool", "--get", "commit.gpgSign")
+            setting = self.git.run("config", "--type=bool", "--get", "commit.gpgSign")
         except CommandFailed:  # not set
             return False
-        return told.strip() == b"true"
+        return setting.strip() == b"true"
 
 
 def _words_of(error: CommandFailed) -> str:
     """Return what a signer said, without what git adds at its end."""
     lines = error.said.decode("utf-8", "replace").splitlines()
-    said = [line.strip() for line in lines if line.strip() and line != _NOT_WRITTEN]
-    return "; ".join(said)[:_SIGNER_CHARS] or error.reason
+    sentences = [line.strip() for line in lines if line.strip() and line != _NOT_WRITTEN]
+    return "; ".join(sentences)[:_SIGNER_CHARS] or error.reason

@@ -63,44 +63,44 @@ class MergedBy:
 
 
 def merged_by(
-    repository: SealedRepository, wanted: Mapping[str, Collection[str]]
+    repository: SealedRepository, files_at: Mapping[str, Collection[str]]
 ) -> dict[str, MergedBy]:
     """Return how files are merged at commits.
 
     Args:
         repository: where the commits are.
-        wanted: the files of each commit.
+        files_at: the files of each commit.
 
     Raises:
         CommandFailed: an object is missing.
     """
-    files_of = attribute_files(repository, wanted)
+    files_of = attribute_files(repository, files_at)
     asked: dict[AttributeFiles, set[str]] = {}
-    for commit, files in wanted.items():
+    for commit, files in files_at.items():
         asked.setdefault(files_of[commit], set()).update(files)
     merging = repository.for_merging()
     answers = {attributes: _ask(merging, attributes, files) for attributes, files in asked.items()}
-    found = {}
-    for commit, files in wanted.items():
+    merged_by_commit = {}
+    for commit, files in files_at.items():
         answer = answers[files_of[commit]]
-        found[commit] = MergedBy(
+        merged_by_commit[commit] = MergedBy(
             frozenset(answer.ours.intersection(files)), frozenset(answer.others.intersection(files))
         )
-    return found
+    return merged_by_commit
 
 
 def attribute_files(
-    repository: SealedRepository, wanted: Mapping[str, Collection[str]]
+    repository: SealedRepository, files_at: Mapping[str, Collection[str]]
 ) -> dict[str, AttributeFiles]:
     """Return the files of attributes that may say something of files of each commit."""
     asked = [
         (commit, folder + ATTRIBUTES)
-        for commit, files in wanted.items()
+        for commit, files in files_at.items()
         for folder in sorted({folder for file in files for folder in _folders(file)})
     ]
     stdin = b"".join(os.fsencode(f"{commit}:{path}") + b"\0" for commit, path in asked)
     raw = repository.run("cat-file", "--batch-check=%(objectname) %(objecttype)", "-z", stdin=stdin)
-    found: dict[str, set[tuple[str, str]]] = {commit: set() for commit in wanted}
+    blobs_at: dict[str, set[tuple[str, str]]] = {commit: set() for commit in files_at}
     # A missing one is named in a line of its own, with whatever bytes its path has.
     lines = iter(raw.splitlines(keepends=True))
     for commit, path in asked:
@@ -110,8 +110,8 @@ def attribute_files(
             line += next(lines)
         id, _, kind = line.decode("utf-8", "replace").rstrip("\n").partition(" ")
         if line != missing and kind == "blob":
-            found[commit].add((path, id))
-    return {commit: frozenset(files) for commit, files in found.items()}
+            blobs_at[commit].add((path, id))
+    return {commit: frozenset(files) for commit, files in blobs_at.items()}
 
 
 def _folders(file: str) -> Iterable[str]:
@@ -126,14 +126,14 @@ def all_attribute_files(repository: Repository, commit: str) -> AttributeFiles:
     """Return all files of attributes that a commit has."""
     raw = repository.run("ls-tree", "-r", "-z", "--full-tree", commit)
     name = ATTRIBUTES.encode()
-    found = set()
+    blobs = set()
     for entry in raw.split(b"\0"):
         if entry.endswith(name):
             about, _, path = entry.partition(b"\t")
             mode, _, id = about.split(b" ")
             if mode.startswith(b"100") and path.rpartition(b"/")[2] == name:
-                found.add((os.fsdecode(path), id.decode()))
-    return frozenset(found)
+                blobs.add((os.fsdecode(path), id.decode()))
+    return frozenset(blobs)
 
 
 @contextmanager
@@ -257,7 +257,7 @@ def meeting(repository: Repository, pairs: Sequence[Pair]) -> list[frozenset[str
             sides.append(((base, history.trees[a]), (base, history.trees[b])))
         else:
             sides.append(None)
-    changes = _changes(repository, {each for both in sides if both for each in both})
+    changes = _changes(repository, {trees for both in sides if both for trees in both})
     return [_shared(*(changes[side] for side in both)) if both else frozenset() for both in sides]
 
 
@@ -276,7 +276,7 @@ def changed_files(repository: Repository, pairs: Sequence[Pair]) -> list[set[str
     for target, head in pairs:
         bases = history.bases(target, head)
         sides.append((history.trees[bases[0]], history.trees[head]) if bases else None)
-    changes = _changes(repository, {each for each in sides if each})
+    changes = _changes(repository, {trees for trees in sides if trees})
     return [changes[side].files if side else set() for side in sides]
 
 
@@ -305,14 +305,14 @@ class MergeBases:
         Args:
             ways: the heads that each child leads to, and the commit itself, as bits.
         """
-        for one, other in combinations(ways, 2):
-            for a in _bits(one & ~other):
-                for b in _bits(other & ~one):
+        for first_ways, second_ways in combinations(ways, 2):
+            for a in _bits(first_ways & ~second_ways):
+                for b in _bits(second_ways & ~first_ways):
                     both = a | b
                     if not any(way & both == both for way in ways):
-                        found = self._bases.setdefault(both, [])
-                        if id not in found:
-                            found.append(id)
+                        bases = self._bases.setdefault(both, [])
+                        if id not in bases:
+                            bases.append(id)
 
 
 def _commits(repository: Repository, heads: Sequence[str]) -> Iterator[list[str]]:
@@ -322,31 +322,31 @@ def _commits(repository: Repository, heads: Sequence[str]) -> Iterator[list[str]
         end = repository.run("merge-base", "--octopus", *heads).decode().split()
     except CommandFailed:
         end = []  # they have no common base
-    given = [*heads, *(f"^{id}^@" for id in end)]
-    said = repository.run(
+    revisions = [*heads, *(f"^{id}^@" for id in end)]
+    output = repository.run(
         *("rev-list", "--topo-order", "--no-commit-header", "--format=%H %T %P", "--stdin"),
-        stdin="\n".join(given).encode(),
+        stdin="\n".join(revisions).encode(),
     )
-    return map(str.split, said.decode().splitlines())
+    return map(str.split, output.decode().splitlines())
 
 
-def _changes(repository: Repository, wanted: Iterable[Trees]) -> dict[Trees, Change]:
+def _changes(repository: Repository, pairs_of_trees: Iterable[Trees]) -> dict[Trees, Change]:
     """Return what changed between trees."""
-    asked = b"".join(b"%s %s\n" % trees for trees in wanted)
+    asked = b"".join(b"%s %s\n" % trees for trees in pairs_of_trees)
     if not asked:
         return {}
-    found: dict[Trees, Change] = {}
-    said = repository.run(
+    change_of: dict[Trees, Change] = {}
+    output = repository.run(
         *("diff-tree", "--stdin", "-r", "-t", "-z", "--no-renames", "--ignore-submodules=none"),
         stdin=asked,
     )
-    words = iter(said.split(b"\0"))
+    words = iter(output.split(b"\0"))
     change = Change()
     for word in words:
         *begun, entry = word.split(b"\n")  # of trees that differ in nothing there is no more
         for line in begun:
             before, after = line.split()
-            change = found[before, after] = Change()
+            change = change_of[before, after] = Change()
         if entry:
             path = os.fsdecode(next(words))
             modes = entry[1:7], entry[8:14]
@@ -354,18 +354,18 @@ def _changes(repository: Repository, wanted: Iterable[Trees]) -> dict[Trees, Cha
                 change.files.add(path)
             if modes != (_FOLDER, _FOLDER):
                 change.paths.add(path)
-    for change in found.values():
+    for change in change_of.values():
         change.above.update(change.paths)
         for path in change.paths:
             while (path := path.rpartition("/")[0]) and path not in change.above:
                 change.above.add(path)
-    return found
+    return change_of
 
 
-def _shared(one: Change, other: Change) -> frozenset[str] | None:
-    if one.paths.isdisjoint(other.above) and one.above.isdisjoint(other.paths):
+def _shared(ours: Change, theirs: Change) -> frozenset[str] | None:
+    if ours.paths.isdisjoint(theirs.above) and ours.above.isdisjoint(theirs.paths):
         return None
-    return frozenset(one.files & other.files)
+    return frozenset(ours.files & theirs.files)
 
 
 def _union(ways: Iterable[int]) -> int:
@@ -449,11 +449,11 @@ def _forecasts(repository: SealedRepository, pairs: Sequence[Pair]) -> list[Fore
         if shared is not None
     }
     merged = _merge_all(repository, met)
-    wanted: dict[str, set[str]] = {}
+    files_at: dict[str, set[str]] = {}
     for pair, shared in met.items():
         for commit in pair:
-            wanted.setdefault(commit, set()).update(shared, merged[pair] or ())
-    by = merged_by(repository, wanted) if wanted else {}
+            files_at.setdefault(commit, set()).update(shared, merged[pair] or ())
+    by = merged_by(repository, files_at) if files_at else {}
     return [
         _judged(repository, pair, met[pair], merged[pair], by) if pair in met else None
         for pair in pairs
@@ -477,10 +477,10 @@ def _judged(
         )
     if not files:
         return files
-    left = tuple(
+    conflicting = tuple(
         file for file in files if file not in a.ours & b.ours or not _unites(repository, pair, file)
     )
-    return left or None
+    return conflicting or None
 
 
 def _unites(repository: SealedRepository, pair: Pair, file: str) -> bool:
@@ -501,10 +501,10 @@ def _merge_all(
     repository: SealedRepository, met: Mapping[Pair, frozenset[str]]
 ) -> dict[Pair, tuple[str, ...] | None]:
     """Merge pairs, given with the files that both change; those of the same attributes at once."""
-    wanted: dict[str, set[str]] = {}
+    files_at: dict[str, set[str]] = {}
     for pair, shared in met.items():
-        wanted.setdefault(pair[0], {ATTRIBUTES}).update(shared)
-    files_of = attribute_files(repository, wanted)
+        files_at.setdefault(pair[0], {ATTRIBUTES}).update(shared)
+    files_of = attribute_files(repository, files_at)
     alike: dict[AttributeFiles, list[Pair]] = {}
     for pair in met:
         alike.setdefault(files_of[pair[0]], []).append(pair)
@@ -518,8 +518,8 @@ def _merge_all(
             for batch in _batches(pairs)
         ]
         processes = ThreadPoolExecutor(_PROCESSES, initializer=take_part, initargs=(look_here(),))
-        found = stack.enter_context(processes).map(lambda job: _merge(*job), jobs)
-        results = [files for batch in found for files in batch]
+        merges = stack.enter_context(processes).map(lambda job: _merge(*job), jobs)
+        results = [files for batch in merges for files in batch]
     return dict(zip((pair for _, batch in jobs for pair in batch), results, strict=True))
 
 
@@ -547,27 +547,27 @@ def _merge(repository: Repository, pairs: Sequence[Pair]) -> list[tuple[str, ...
     """Merge pairs in one process; where it fails, each half in one, down to the pair at fault."""
     try:
         asked = "".join(f"{a} {b}\n" for a, b in pairs)
-        said = repository.run(*_MERGE, stdin=asked.encode(), limit_s=_LIMIT_S)
-        return list(_results(said, pairs))
+        output = repository.run(*_MERGE, stdin=asked.encode(), limit_s=_LIMIT_S)
+        return list(_results(output, pairs))
     except CommandFailed as error:
         if "unknown option" in error.reason:
             raise GitFailed("a forecast needs git 2.39 or later: update git") from error
         if len(pairs) > 1:
             half = len(pairs) // 2
             return [
-                each for part in (pairs[:half], pairs[half:]) for each in _merge(repository, part)
+                files for part in (pairs[:half], pairs[half:]) for files in _merge(repository, part)
             ]
         if error.reason != UNRELATED and error.code not in CRASHES:
             raise
         return [()]
 
 
-def _results(said: bytes, pairs: Sequence[Pair]) -> Iterator[tuple[str, ...] | None]:
+def _results(output: bytes, pairs: Sequence[Pair]) -> Iterator[tuple[str, ...] | None]:
     """Yield the files of each merge that git tells of.
 
     It tells 1 for clean, the tree, the files that conflict, and an empty word.
     """
-    words = iter(said.split(b"\0"))
+    words = iter(output.split(b"\0"))
     for pair in pairs:
         status, _ = next(words), next(words)
         files = list(iter(words.__next__, b""))

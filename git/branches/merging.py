@@ -62,12 +62,12 @@ class Merging:
         """
         try:
             with self._at(target) as git:
-                said = git.run(*_MERGE, ours, theirs, accepted=(0, 1), limit_s=_LIMIT_S)
+                output = git.run(*_MERGE, ours, theirs, accepted=(0, 1), limit_s=_LIMIT_S)
         except OutOfTime as error:  # a merge driver of the repository
             raise NotMerged(str(error)) from error
         except CommandFailed as error:
             raise _reason(error) or error from error
-        words, *names = said.split(b"\0")[:-1]
+        words, *names = output.split(b"\0")[:-1]
         pair = (ours, theirs)
         files = {plain_name(os.fsdecode(name), pair) for name in names}
         # Drivers may have printed something to standard output, before the id.

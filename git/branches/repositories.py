@@ -109,11 +109,11 @@ class Place:
     @cached_property
     def _settings(self) -> dict[str, list[str]]:
         """All settings of git here, each with its values, the last first."""
-        found: dict[str, list[str]] = {}
+        values_of: dict[str, list[str]] = {}
         for entry in os.fsdecode(self.git.run("config", "--null", "--list")).split("\0"):
             name, _, value = entry.partition("\n")
-            found.setdefault(name, []).insert(0, value)
-        return found
+            values_of.setdefault(name, []).insert(0, value)
+        return values_of
 
     def texts(self, name: str) -> list[str]:
         """Return all values of a setting of git, the last first."""
@@ -139,9 +139,9 @@ class Place:
         Raises:
             Refused: there is no such commit, or none at all yet.
         """
-        found = None if name.startswith("-") or "\0" in name else self.git.commit(name)
-        if found is not None:
-            return found
+        id = None if name.startswith("-") or "\0" in name else self.git.commit(name)
+        if id is not None:
+            return id
         if name == "HEAD":
             raise Refused(f"{self.main} has no commit at HEAD yet; make a first commit there")
         also = ", or a commit that a shallow clone left out" if self.is_shallow else ""
@@ -218,14 +218,14 @@ def counts_of(git: Repository, start: str, head: str) -> list[FileChange]:
     """Return the files that differ between two commits, with the counts of their lines."""
     raw = git.run("diff", *_PLAIN, "--numstat", "-z", start, head, "--")
     fields = iter(raw.split(b"\0")[:-1])
-    found = []
+    changes = []
     for field in fields:
         added, removed, name = field.split(b"\t", 2)
         if not name:  # renamed: the old name and the new one follow
             next(fields)
             name = next(fields)
-        found.append(FileChange(os.fsdecode(name), _count(added), _count(removed)))
-    return found
+        changes.append(FileChange(os.fsdecode(name), _count(added), _count(removed)))
+    return changes
 
 
 def _count(text: bytes) -> int | None:
@@ -277,7 +277,7 @@ def place_now(
     """
     options = ("--raw", "-r", "-z", "-M", "--no-abbrev", "--ignore-submodules=none")
     words = iter(repository.run("diff-tree", *options, before, after).split(b"\0"))
-    wanted = place.file.encode("utf-8", "surrogateescape")
+    wanted_file = place.file.encode("utf-8", "surrogateescape")
     for change in words:
         if not change:
             break
@@ -285,7 +285,7 @@ def place_now(
         file = target = next(words)
         if kind[:1] in (b"R", b"C"):
             target = next(words)
-        if file == wanted and kind[:1] != b"C":
+        if file == wanted_file and kind[:1] != b"C":
             if kind[:1] == b"D":
                 return None
             line = _line_now(repository, old.decode(), new.decode(), place.line)

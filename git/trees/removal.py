@@ -75,7 +75,7 @@ class Inner:
 def trees_within(tree: Tree, trees: list[Tree]) -> list[Tree]:
     """Return the work trees of the same repository whose folders are in that of a tree."""
     top = os.path.realpath(tree.path) + os.sep
-    return [each for each in trees if os.path.realpath(each.path).startswith(top)]
+    return [other for other in trees if os.path.realpath(other.path).startswith(top)]
 
 
 def check_within(place: Place, tree: Tree, inner: Tree, *, keeps_files: bool) -> str | None:
@@ -99,19 +99,22 @@ def check_within(place: Place, tree: Tree, inner: Tree, *, keeps_files: bool) ->
     return state.head
 
 
-def repositories_within(tree: Tree, known: list[Tree]) -> list[Inner]:
+def repositories_within(tree: Tree, trees_within_it: list[Tree]) -> list[Inner]:
     """Return the repositories in the folder of a tree, but submodules that git keeps elsewhere.
 
     Args:
         tree: the tree.
-        known: the work trees within it that git knows.
+        trees_within_it: the work trees within it that git knows.
 
     Raises:
         Refused: something in it can't be looked at, or is of a repository elsewhere.
     """
     top = os.path.realpath(tree.path)
-    own = (os.path.realpath(tree.admin) + os.sep, *(os.path.realpath(t.admin) for t in known))
-    found = []
+    own = (
+        os.path.realpath(tree.admin) + os.sep,
+        *(os.path.realpath(t.admin) for t in trees_within_it),
+    )
+    repositories = []
     for inner in _search(tree.path):
         git_dir = os.path.realpath(inner.git_dir)
         if git_dir.startswith(own) or not os.path.isdir(git_dir):
@@ -121,8 +124,8 @@ def repositories_within(tree: Tree, known: list[Tree]) -> list[Inner]:
                 f"{inner.path}, in a tree that is to go, is a work tree of {git_dir}; move it first"
             )
         if os.path.isdir(os.path.join(git_dir, "objects")):
-            found.append(inner)
-    return found
+            repositories.append(inner)
+    return repositories
 
 
 def unpushed_of(inner: Inner) -> list[str]:
@@ -159,9 +162,9 @@ def tips_on_no_remote(git: SealedRepository) -> list[str]:
     """
     once = list(dict.fromkeys(_once_had(git.common_dir)))
     there = [commit for commit in git.commits(once) if commit is not None]
-    given = "".join(f"{commit}\n" for commit in there).encode()
+    stdin = "".join(f"{commit}\n" for commit in there).encode()
     command = ("rev-list", "--parents", "--stdin", "--all", "--not", "--remotes")
-    lines = git.run(*command, stdin=given).decode().splitlines()
+    lines = git.run(*command, stdin=stdin).decode().splitlines()
     parents = {parent for line in lines for parent in line.split()[1:]}
     return [commit for line in lines if (commit := line.split()[0]) not in parents]
 
@@ -185,10 +188,10 @@ def bring(place: Place, inner: Inner, commits: list[str]) -> None:
     Raises:
         Refused: git can't.
     """
-    given = "".join(f"{commit}\n" for commit in commits).encode()
+    stdin = "".join(f"{commit}\n" for commit in commits).encode()
     try:
         options = ("--revs", "--stdout", "--quiet")
-        pack = _sealed(inner).run("pack-objects", *options, stdin=given, limit_s=_LIMIT_S)
+        pack = _sealed(inner).run("pack-objects", *options, stdin=stdin, limit_s=_LIMIT_S)
         place.git.run("index-pack", "--stdin", stdin=pack, limit_s=_LIMIT_S)
     except CommandFailed as error:
         raise Refused(
@@ -233,12 +236,12 @@ def _search(top: str) -> Iterator[Inner]:
     Raises:
         Refused: there is too much to look through, or a folder can't be read.
     """
-    left, folders = MAX_ENTRIES, [top]
+    entries_left, folders = MAX_ENTRIES, [top]
     while folders:
         here = folders.pop()
         entries = _entries(here)
-        left -= len(entries)
-        if left < 0:
+        entries_left -= len(entries)
+        if entries_left < 0:
             raise Refused(
                 f"{top} has more than {MAX_ENTRIES} files, too many to look for repositories in it;"
                 " delete what nobody needs"
@@ -339,22 +342,24 @@ class Removal:
             Refused: the tree is not clean, or somebody is at work in it. Nothing was changed.
             GitFailed: git failed; a repetition goes on from there.
         """
-        with self._trees.locks.of_task(task) as held:
+        with self._trees.locks.of_task(task) as task_lock:
             tree = self._trees.of(task)
-            kept = []
+            rescued = []
             if tree is not None:
                 files = self._files(task, tree, keeps_files)
                 inner = self._within(tree)
                 lost = self._rescue.endangered(tree.admin, branch, landed)
                 lost += self._lost_within(task, tree, inner, keeps_files)
-                kept = self._rescue.keep(task, [*lost, *files])
-                self._remove_tree(task, tree, inner, files, held)
-            reason = self._remove_branch(task, branch, landed, kept) if branch else None
+                rescued = self._rescue.keep(task, [*lost, *files])
+                self._remove_tree(task, tree, inner, files, task_lock)
+            reason = self._remove_branch(task, branch, landed, rescued) if branch else None
             if branch and reason is None:
-                kept += self._let_go(task, landed)
+                rescued += self._let_go(task, landed)
             self._trees.locks.forget(task)
-        gone = branch if branch and not reason else None
-        return Removed(tree.path if tree else None, gone, list(dict.fromkeys(kept)), reason)
+        removed_branch = branch if branch and not reason else None
+        return Removed(
+            tree.path if tree else None, removed_branch, list(dict.fromkeys(rescued)), reason
+        )
 
     def check(self, task: str, *, keeps_files: bool = False) -> None:
         """Check that `remove` would remove the tree of a task. Changes and runs nothing.
@@ -370,15 +375,15 @@ class Removal:
             state = look_at_state(self.place.common_dir, tree)
             _refuse_dirt(tree, state, keeps_files)
             inner = self._within(tree)
-            for each in inner:
-                check_within(self.place, tree, each, keeps_files=keeps_files)
+            for inner_tree in inner:
+                check_within(self.place, tree, inner_tree, keeps_files=keeps_files)
             for repository in repositories_within(tree, inner):
                 unpushed_of(repository)
 
     def _within(self, tree: Tree) -> list[Tree]:
         """Return the work trees in the folder of a tree, the innermost first."""
         within = trees_within(tree, self._trees.read())
-        return sorted(within, key=lambda each: -len(each.path))
+        return sorted(within, key=lambda other: -len(other.path))
 
     def _lost_within(
         self, task: str, tree: Tree, inner: list[Tree], keeps_files: bool
@@ -391,12 +396,13 @@ class Removal:
             Refused: the tree has to stay.
         """
         lost = []
-        for each in inner:
-            head = check_within(self.place, tree, each, keeps_files=keeps_files)
-            lost += self._rescue.endangered(each.admin, None)
-            lost += [] if head is None else [self._rescue.files_of(task, each, head)]
-        found = [(each, unpushed_of(each)) for each in repositories_within(tree, inner)]
-        for repository, commits in found:
+        for inner_tree in inner:
+            head = check_within(self.place, tree, inner_tree, keeps_files=keeps_files)
+            lost += self._rescue.endangered(inner_tree.admin, None)
+            lost += [] if head is None else [self._rescue.files_of(task, inner_tree, head)]
+        repositories = repositories_within(tree, inner)
+        unpushed = [(repository, unpushed_of(repository)) for repository in repositories]
+        for repository, commits in unpushed:
             if commits:
                 bring(self.place, repository, commits)
                 lost += commits
@@ -430,31 +436,31 @@ class Removal:
         _refuse_unpushed_submodules(tree)
 
     def _remove_tree(
-        self, task: str, tree: Tree, inner: list[Tree], files: list[str], held: int
+        self, task: str, tree: Tree, inner: list[Tree], files: list[str], task_lock: int
     ) -> None:
         """Remove a tree, all of which is committed or kept, and first those within it."""
-        with self._trees.locks.of_all() as list_held:
+        with self._trees.locks.of_all() as list_lock:
             if tree.lock is not None:
                 self.place.git.run("worktree", "unlock", tree.path)
             for commit in files:
                 self._refuse_changed(task, tree, commit)
-            for each in inner:  # all of it was looked at, and is kept where it would be lost
-                remove = ("worktree", "remove", "--force", each.path)
-                self.place.git.run(*remove, limit_s=_LIMIT_S, kept=(held, list_held))
+            for inner_tree in inner:  # all of it was looked at, and is kept where it would be lost
+                remove = ("worktree", "remove", "--force", inner_tree.path)
+                self.place.git.run(*remove, limit_s=_LIMIT_S, pass_fds=(task_lock, list_lock))
             # By force alone git removes one that has submodules, kept files, or no index yet.
             force = ("--force",) if files or _needs_force(tree) else ()
             command = ("worktree", "remove", *force, tree.path)
-            self.place.git.run(*command, limit_s=_LIMIT_S, kept=(held, list_held))
+            self.place.git.run(*command, limit_s=_LIMIT_S, pass_fds=(task_lock, list_lock))
 
     def _refuse_changed(self, task: str, tree: Tree, commit: str) -> None:
         """Refuse to delete files that are others by now than those that were kept."""
         now = self._rescue.files_of(task, tree, f"{commit}^")
-        trees = [f"{each}^{{tree}}" for each in (commit, now)]
+        trees = [f"{state}^{{tree}}" for state in (commit, now)]
         if len(set(self.place.git.describe(*trees))) != 1:
             raise Refused(f"somebody is at work in {tree.path}: its files changed meanwhile")
 
     def _remove_branch(
-        self, task: str, branch: str, landed: Collection[str], kept: list[Kept]
+        self, task: str, branch: str, landed: Collection[str], rescued: list[Kept]
     ) -> str | None:
         """Delete a branch if it still is where it was looked at; return why it stays, or None."""
         ref = self.place.branch_ref(branch)
@@ -463,7 +469,7 @@ class Removal:
             return None
         if (at := checked_out_at(self.place, branch, self._trees.read())) is not None:
             return f"it is checked out at {at}"
-        kept += self._rescue.keep(task, self._rescue.endangered(None, branch, landed))
+        rescued += self._rescue.keep(task, self._rescue.endangered(None, branch, landed))
         try:
             self.place.git.run("update-ref", "-d", ref, head, limit_s=_LIMIT_S)
         except CommandFailed as error:
@@ -475,10 +481,10 @@ class Removal:
     def _let_go(self, task: str, landed: Collection[str]) -> list[Kept]:
         """Delete the refs of heads that were done, which are kept where they would be lost."""
         done = self._done.of_task(task)
-        commits = [each.commit for each in done]
-        kept = self._rescue.keep(task, self._rescue.endangered(None, None, landed, commits))
+        commits = [head.commit for head in done]
+        rescued = self._rescue.keep(task, self._rescue.endangered(None, None, landed, commits))
         self._done.drop(done)
-        return kept
+        return rescued
 
 
 def _refuse_dirt(tree: Tree, state: TreeState, keeps_files: bool) -> str | None:

@@ -91,13 +91,13 @@ class Rescue:
         """Keep commits of a task. Safe to repeat."""
         if len(commits) > _REFS_EACH:
             commits = [self._gather(task, commits)]
-        kept = []
+        rescued = []
         for commit in commits:
             ref = f"{RESCUED}/{safe_name(task)}/{commit}"
             if self._place.git.commit(ref) != commit:
                 self._place.git.run("update-ref", ref, commit, NOTHING, limit_s=_LIMIT_S)
-            kept.append(Kept(ref, commit))
-        return kept
+            rescued.append(Kept(ref, commit))
+        return rescued
 
     def _gather(self, task: str, commits: Sequence[str]) -> str:
         """Return a commit that has all of them as its parents; the same for the same ones."""
@@ -105,8 +105,8 @@ class Rescue:
         git = self._place.git.with_variables(NOBODY_EVER)
         options = [word for parent in parents for word in ("-p", parent)]
         words = f"Commits of task {task} that no branch had\n".encode("utf-8", "surrogateescape")
-        made = git.run("commit-tree", f"{commits[0]}^{{tree}}", *options, "-F", "-", stdin=words)
-        return made.decode().strip()
+        commit = git.run("commit-tree", f"{commits[0]}^{{tree}}", *options, "-F", "-", stdin=words)
+        return commit.decode().strip()
 
     def endangered(
         self,
@@ -129,24 +129,24 @@ class Rescue:
         starts = [commit for commit in sorted(own) if self._place.git.commit(commit)]
         if not starts:
             return []
-        known = [f"^{head}" for head in landed if self._place.git.commit(head)]
+        landed_heads = [f"^{head}" for head in landed if self._place.git.commit(head)]
         # A pattern for --branches has no refs/heads/ before it.
         safe = ("--not", *((f"--exclude={branch}",) if branch else ()), "--branches", "--tags")
         rescued = (f"--glob={RESCUED}/*",)
-        given = "".join(f"{line}\n" for line in (*starts, *known)).encode()
+        stdin = "".join(f"{line}\n" for line in (*starts, *landed_heads)).encode()
         command = ("rev-list", "--parents", "--stdin", *safe, *rescued)
-        lines = self._place.git.run(*command, stdin=given).decode().splitlines()
+        lines = self._place.git.run(*command, stdin=stdin).decode().splitlines()
         parents = {parent for line in lines for parent in line.split()[1:]}
         return [commit for line in lines if (commit := line.split()[0]) not in parents]
 
     def _of_tree(self, admin: str) -> list[str]:
         """Return the commits that a tree's own refs, files and history name."""
-        found = [
+        commits = [
             commit for name in OPERATION_FILES for commit in commits_in(os.path.join(admin, name))
         ]
         for folder, _, names in os.walk(os.path.join(admin, "refs")):
-            found += [each for name in names for each in commits_in(os.path.join(folder, name))]
-        return found + history(os.path.join(admin, "logs", "HEAD"))
+            commits += [id for name in names for id in commits_in(os.path.join(folder, name))]
+        return commits + history(os.path.join(admin, "logs", "HEAD"))
 
     def _of_branch(self, branch: str) -> list[str]:
         head = self._place.git.commit(f"refs/heads/{branch}")
@@ -202,8 +202,8 @@ def _leave_out(git: Repository, tree: Tree) -> None:
     ]
     if not left_out:
         return
-    known = set(git.run("ls-files", "-z").split(b"\0"))
-    names = b"".join(name + b"\0" for name in left_out if name in known)
+    indexed = set(git.run("ls-files", "-z").split(b"\0"))
+    names = b"".join(name + b"\0" for name in left_out if name in indexed)
     git.run("update-index", "--skip-worktree", "-z", "--stdin", stdin=names, limit_s=_LIMIT_S)
 
 
@@ -225,11 +225,13 @@ def _refuse_repositories(raw: bytes, path: str) -> None:
     """Refuse folders that git would note as submodules, without what is in them."""
     fields = raw.split(b"\0")
     pairs = zip(fields[::2], fields[1::2], strict=False)
-    found = [os.fsdecode(name) for what, name in pairs if what.split(b" ")[1:2] == [b"160000"]]
-    if found:
+    repositories = [
+        os.fsdecode(name) for what, name in pairs if what.split(b" ")[1:2] == [b"160000"]
+    ]
+    if repositories:
         raise Refused(
             f"in {path} there are repositories by themselves, which can't be kept here:"
-            f" {named(found)}; push or move what they have first"
+            f" {named(repositories)}; push or move what they have first"
         )
 
 
@@ -248,8 +250,8 @@ def history(log: str) -> list[str]:
     Raises:
         Refused: as for `commits_in`.
     """
-    found = (match for match in map(_MOVED.match, _content(log).splitlines()) if match)
-    return [commit.decode() for match in found for commit in match.groups() if commit.strip(b"0")]
+    moves = (match for match in map(_MOVED.match, _content(log).splitlines()) if match)
+    return [commit.decode() for match in moves for commit in match.groups() if commit.strip(b"0")]
 
 
 def _content(file: str) -> bytes:
@@ -303,7 +305,7 @@ class DoneHeads:
         Raises:
             GitFailed: git, or a hook of the repository, refuses the ref.
         """
-        earlier = [kept for kept in self.of_task(task) if kept.commit != head]
+        earlier = [done_head for done_head in self.of_task(task) if done_head.commit != head]
         self._put(_ref_of(task, "", head), head)
         return earlier
 
@@ -312,9 +314,9 @@ class DoneHeads:
 
         One that the repository does not have, or whose ref is refused, stays without.
         """
-        known = os.fsdecode(self._git.run("for-each-ref", "--format=%(refname)", DONE)).split()
+        refs = os.fsdecode(self._git.run("for-each-ref", "--format=%(refname)", DONE)).split()
         for task, head in heads:
-            if _ref_of(task, None, head) not in known and self.has(head):
+            if _ref_of(task, None, head) not in refs and self.has(head):
                 with suppress(CommandFailed):
                     self.keep(task, head)
 
@@ -330,11 +332,11 @@ class DoneHeads:
         """
         self._put(_ref_of(None, target, head), head)
 
-    def drop(self, kept: Iterable[Kept]) -> None:
+    def drop(self, heads: Iterable[Kept]) -> None:
         """Delete refs. One that can't be deleted stays, for `bus task clean`."""
-        for each in kept:
+        for head in heads:
             with suppress(CommandFailed):  # it is gone, or a hook refuses that
-                self._git.run("update-ref", "-d", each.ref, each.commit, limit_s=_LIMIT_S)
+                self._git.run("update-ref", "-d", head.ref, head.commit, limit_s=_LIMIT_S)
 
     def landed(self, task: str | None, target: str | None, head: str) -> None:
         """Drop the ref of a head that has landed.

@@ -201,8 +201,8 @@ class TreeLocks:
         try:
             self._wait(descriptor, path, deadline)
             if _is_at(descriptor, path):
-                held, descriptor = descriptor, -1
-                return held
+                locked, descriptor = descriptor, -1
+                return locked
             return None
         finally:
             if descriptor >= 0:
@@ -349,11 +349,11 @@ def _fields(record: bytes) -> dict[str, str]:
 
 def _admins(common_dir: str) -> dict[str, str]:
     """Return git's folder of each work tree, by the path of the tree."""
-    found = {}
+    admin_of_file = {}
     for admin in admin_folders(common_dir):
         with suppress(FileNotFoundError):
-            found[_read_path(os.path.join(admin, "gitdir"), admin)] = admin
-    return {path.removesuffix("/.git"): admin for path, admin in found.items()}
+            admin_of_file[_read_path(os.path.join(admin, "gitdir"), admin)] = admin
+    return {path.removesuffix("/.git"): admin for path, admin in admin_of_file.items()}
 
 
 def admin_folders(common_dir: str) -> list[str]:
@@ -431,23 +431,23 @@ class Usage:
 
 def usage_of(trees: list[Tree]) -> Usage:
     """Return the room that trees take; a file with several names counts once."""
-    seen: set[tuple[int, int]] = set()
-    taken = sum(_bytes_below(tree.path, seen) for tree in trees)
+    counted: set[tuple[int, int]] = set()
+    taken = sum(_bytes_below(tree.path, counted) for tree in trees)
     return Usage(len(trees), taken)
 
 
-def _bytes_below(folder: str, seen: set[tuple[int, int]]) -> int:
+def _bytes_below(folder: str, counted: set[tuple[int, int]]) -> int:
     total = 0
     for entry in _entries(folder):
         try:
             stat = entry.stat(follow_symlinks=False)
         except FileNotFoundError:  # somebody is at work there
             continue
-        if stat.st_nlink == 1 or (stat.st_dev, stat.st_ino) not in seen:
-            seen.add((stat.st_dev, stat.st_ino))
+        if stat.st_nlink == 1 or (stat.st_dev, stat.st_ino) not in counted:
+            counted.add((stat.st_dev, stat.st_ino))
             total += stat.st_blocks * _BLOCK_BYTES
         if entry.is_dir(follow_symlinks=False):
-            total += _bytes_below(entry.path, seen)
+            total += _bytes_below(entry.path, counted)
     return total
 
 
@@ -465,10 +465,10 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 def occupants_of(folder: str) -> list[int]:
     """Return the processes whose working directory is in a folder; none where nobody tells."""
     inside = os.path.realpath(folder)
-    found = []
+    occupants = []
     for pid in process_ids():
         with suppress(OSError):  # it has ended, or is another user's
             where = os.readlink(f"/proc/{pid}/cwd")
             if where == inside or where.startswith(inside + os.sep):
-                found.append(pid)
-    return found
+                occupants.append(pid)
+    return occupants

@@ -156,9 +156,9 @@ def _read(git: Repository, git_dir: str, base: str | None, ignored: str) -> Tree
     options = ("--porcelain=v2", "-z", "--branch", "--untracked-files=normal", "--no-renames")
     raw = git.run("status", *options, f"--ignore-submodules={ignored}")
     lines = [os.fsdecode(line) for line in raw.split(b"\0") if line]
-    told = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# "))
-    head = None if told["branch.oid"] == "(initial)" else told["branch.oid"]
-    branch = None if told["branch.head"] == "(detached)" else told["branch.head"]
+    headers = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# "))
+    head = None if headers["branch.oid"] == "(initial)" else headers["branch.oid"]
+    branch = None if headers["branch.head"] == "(detached)" else headers["branch.head"]
     return TreeState(
         head=head,
         branch=branch,
@@ -205,11 +205,11 @@ def _is_by_itself(tree: Tree, path: str) -> bool:
         return False
     git_dir = _git_dir_in(path)
     common_dir = os.path.dirname(os.path.dirname(tree.admin))
-    kept = [
+    module_folders = [
         os.path.realpath(os.path.join(folder, "modules")) for folder in (tree.admin, common_dir)
     ]
     return git_dir is None or not os.path.realpath(git_dir).startswith(
-        tuple(f"{folder}{os.sep}" for folder in kept)
+        tuple(f"{folder}{os.sep}" for folder in module_folders)
     )
 
 
@@ -241,8 +241,8 @@ def _file(line: str) -> str:
     return line.split(" ", 10 if line[0] == "u" else 8)[-1]
 
 
-def _count(git: Repository, head: str, known: str) -> int:
-    answer = git.run("rev-list", "--count", head, "--not", known, "--")
+def _count(git: Repository, head: str, base: str) -> int:
+    answer = git.run("rev-list", "--count", head, "--not", base, "--")
     return int(answer)
 
 
@@ -403,23 +403,23 @@ class Leftover:
 
 def find_leftovers(trees: WorkTrees) -> list[Leftover]:
     """Return what was left in a repository, and in the folder of its trees."""
-    known = trees.read()
+    listed = trees.read()
     return [
-        *_strange_folders(trees.folder, {os.path.realpath(tree.path) for tree in known}),
+        *_strange_folders(trees.folder, {os.path.realpath(tree.path) for tree in listed}),
         *_stubs(trees.place.common_dir),
-        *(found for tree in known for found in _of_tree(tree)),
-        *_check_trees(trees, known),
+        *(leftover for tree in listed for leftover in _of_tree(tree)),
+        *_check_trees(trees, listed),
     ]
 
 
-def _strange_folders(folder: str, known: set[str]) -> Iterator[Leftover]:
+def _strange_folders(folder: str, tree_folders: set[str]) -> Iterator[Leftover]:
     try:
         names = sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return
     for name in names:
         path = os.path.join(folder, name)
-        if name != ".gitignore" and os.path.realpath(path) not in known:
+        if name != ".gitignore" and os.path.realpath(path) not in tree_folders:
             says = f"{path} is no work tree that git knows; look at it, then delete it by hand"
             yield Leftover("folder", path, says)
 
@@ -431,8 +431,8 @@ def _stubs(common_dir: str) -> Iterator[Leftover]:
             yield Leftover("stub", admin, says)
 
 
-def _check_trees(trees: WorkTrees, known: list[Tree]) -> Iterator[Leftover]:
-    for tree in known:
+def _check_trees(trees: WorkTrees, listed: list[Tree]) -> Iterator[Leftover]:
+    for tree in listed:
         reason = tree.lock or ""
         if is_check(reason) and not trees.locks.is_integrated(reason.removeprefix(CHECK_MARK)):
             says = f"{tree.path} was left by an integrator that was killed; the next one removes it"

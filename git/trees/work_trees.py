@@ -87,8 +87,8 @@ def copy_files(main: str, tree: str, patterns: Sequence[str]) -> list[str]:
     check_copies(main, patterns)
     copied = []
     for pattern in patterns:
-        found = glob.glob(pattern, root_dir=main, recursive=True, include_hidden=True)
-        copied += [name for name in sorted(found) if _copy(main, tree, name)]
+        names = glob.glob(pattern, root_dir=main, recursive=True, include_hidden=True)
+        copied += [name for name in sorted(names) if _copy(main, tree, name)]
     return copied
 
 
@@ -100,9 +100,9 @@ def _copy(main: str, tree: str, name: str) -> bool:
     try:
         # The branch may have a link there: neither side of the copy leaves its work tree.
         with Enclosure(main).spot(name) as there, Enclosure(tree).spot(name, make=0o777) as spot:
-            found, data = there.look(), there.read()
-            if found is not None and data is not None:
-                spot.replace(data, mode=stat.S_IMODE(found.st_mode))
+            status, data = there.look(), there.read()
+            if status is not None and data is not None:
+                spot.replace(data, mode=stat.S_IMODE(status.st_mode))
     except OSError as error:
         raise Refused(f"{source} can't be copied to {tree}: {error.strerror}") from error
     return True
@@ -130,8 +130,8 @@ def run_setup(
     if ended is None:
         raise SetupFailed(f"set-up {shown(shell)} has not ended within {limit_s:g} s")
     if ended.code:
-        said = (ended.err or ended.out).decode("utf-8", "replace").strip().splitlines()
-        last = f": {said[-1]}" if said else ""
+        output = (ended.err or ended.out).decode("utf-8", "replace").strip().splitlines()
+        last = f": {output[-1]}" if output else ""
         raise SetupFailed(f"set-up {shown(shell)} failed with exit code {ended.code}{last}")
 
 
@@ -218,8 +218,8 @@ class WorkTrees:
     def folder(self) -> str:
         """The folder of all trees: beside the main one, or what `ackbus.trees` says."""
         main = self.place.main
-        given = self.place.setting(FOLDER_SETTING)
-        folder = os.path.join(main, given) if given else main.removesuffix(".git") + ".trees"
+        setting = self.place.setting(FOLDER_SETTING)
+        folder = os.path.join(main, setting) if setting else main.removesuffix(".git") + ".trees"
         return os.path.realpath(folder)
 
     def path_of(self, task: str) -> str:
@@ -260,23 +260,23 @@ class WorkTrees:
         """
         self.place.branch_ref(new.branch)
         check_copies(self.place.main, new.copies)
-        with self.locks.of_task(new.task) as held:
-            tree = self._claim(new, held)
+        with self.locks.of_task(new.task) as task_lock:
+            tree = self._claim(new, task_lock)
             if not tree.is_made:
-                self._fill(tree, new, held)
+                self._fill(tree, new, task_lock)
             if tree.note is None or not tree.note.is_made:
                 write_note(tree.admin, new.note(is_made=True))
-            made = self.of(new.task)
-        assert made is not None, new.task
-        return made
+            made_tree = self.of(new.task)
+        assert made_tree is not None, new.task
+        return made_tree
 
-    def _claim(self, new: NewTree, held: int) -> Tree:
+    def _claim(self, new: NewTree, task_lock: int) -> Tree:
         """Return the task's tree, known to git and on its branch."""
-        with self.locks.of_all() as list_held:
+        with self.locks.of_all() as list_lock:
             trees = self._read_held()
             tree = next((tree for tree in trees if tree.is_of(new.task)), None)
             if tree is None:
-                tree = self._add(new, trees, (held, list_held))
+                tree = self._add(new, trees, (task_lock, list_lock))
             elif tree.note is not None and tree.note.branch != new.branch:
                 raise Refused(
                     f"task {shown(new.task)} has its tree on branch {shown(tree.note.branch)},"
@@ -291,20 +291,20 @@ class WorkTrees:
                 write_note(tree.admin, new.note(is_made=False))
         return tree
 
-    def _add(self, new: NewTree, trees: list[Tree], held: tuple[int, ...]) -> Tree:
+    def _add(self, new: NewTree, trees: list[Tree], locks: tuple[int, ...]) -> Tree:
         folder, name = os.path.split(new.path or self.path_of(new.task))
         path = os.path.join(os.path.realpath(folder), name)
         drop_stump(self.place, path)
         head = self._head_of_branch(new)
         self._refuse_taken(new, head, path, trees)
         if head is None:
-            self._rehearse(new, held)
+            self._rehearse(new, locks)
         start = head if head is not None else new.base
         drop_stubs(self.place, new.task)
         self.make_folder(os.path.dirname(path))
         options = ("--quiet", "--detach", "--no-checkout", "--lock", "--reason", mark_of(new.task))
         command = (*_PATIENT, "worktree", "add", *options, path, start)
-        self.place.git.run(*command, limit_s=new.limit_s, kept=held)
+        self.place.git.run(*command, limit_s=new.limit_s, pass_fds=locks)
         admin = admin_of(path)
         return Tree(path, admin, start, None, mark_of(new.task), None)
 
@@ -322,7 +322,7 @@ class WorkTrees:
             raise NameTaken(f"{path} is there already and has something in it; name another path")
         self._refuse_too_many([tree for tree in trees if tree.is_ours])
 
-    def _rehearse(self, new: NewTree, held: tuple[int, ...]) -> None:
+    def _rehearse(self, new: NewTree, locks: tuple[int, ...]) -> None:
         """Have git prepare the making of a branch, and leave it: it refuses now what it would then.
 
         Raises:
@@ -342,7 +342,7 @@ class WorkTrees:
                 )
         steps = f"start\ncreate {ref} {new.base}\nprepare\nabort\n"
         command = ("update-ref", "--stdin")
-        self._create(self.place.git, new, *command, stdin=os.fsencode(steps), kept=held)
+        self._create(self.place.git, new, *command, stdin=os.fsencode(steps), pass_fds=locks)
 
     def _create(
         self,
@@ -350,10 +350,12 @@ class WorkTrees:
         new: NewTree,
         *command: str,
         stdin: bytes = b"",
-        kept: tuple[int, ...] = (),
+        pass_fds: tuple[int, ...] = (),
     ) -> None:
         """Run the git that makes the branch; a lock on it that a kill has left goes."""
-        run = partial(git.run, *_PATIENT, *command, stdin=stdin, limit_s=new.limit_s, kept=kept)
+        run = partial(
+            git.run, *_PATIENT, *command, stdin=stdin, limit_s=new.limit_s, pass_fds=pass_fds
+        )
         try:
             run()
         except CommandFailed as error:
@@ -392,11 +394,11 @@ class WorkTrees:
 
     def make_folder(self, folder: str) -> None:
         """Make the folder of all trees; a work tree around it ignores what is in it."""
-        given = self.place.setting(FOLDER_SETTING)
+        setting = self.place.setting(FOLDER_SETTING)
         main = os.path.realpath(self.place.main)
-        if given and not os.path.isabs(given) and _leaves(main, given, self.folder):
+        if setting and not os.path.isabs(setting) and _leaves(main, setting, self.folder):
             raise Refused(
-                f"{os.path.join(main, given)} leads out of {main} by a link: put a folder in its"
+                f"{os.path.join(main, setting)} leads out of {main} by a link: put a folder in its"
                 f" place, or name another one with 'git config {FOLDER_SETTING} FOLDER'"
             )
         try:
@@ -426,12 +428,12 @@ class WorkTrees:
             return
         self._create(git, new, "update-ref", "-m", mark_of(new.task), ref, new.base, NOTHING)
 
-    def _fill(self, tree: Tree, new: NewTree, held: int) -> None:
+    def _fill(self, tree: Tree, new: NewTree, task_lock: int) -> None:
         """Take the steps that a user's programs may have a part in."""
         git = repository_at(tree.path, {} if new.has_large_files else {"GIT_LFS_SKIP_SMUDGE": "1"})
         reset = ("reset", "--hard", "--quiet", "--no-recurse-submodules")
         try:
-            git.run(*_PATIENT, *reset, limit_s=new.limit_s, kept=(held,))
+            git.run(*_PATIENT, *reset, limit_s=new.limit_s, pass_fds=(task_lock,))
         except CommandFailed as error:
             if b"git-lfs" in error.said and shutil.which("git-lfs") is None:
                 raise GitFailed(
@@ -447,15 +449,15 @@ class WorkTrees:
         if new.copies and not self.place.is_bare:
             copy_files(self.place.main, tree.path, new.copies)
         if new.setup:
-            kept = {key: value for key, value in os.environ.items() if key not in ALONE}
-            variables = {**kept, **new.environment}
+            inherited = {key: value for key, value in os.environ.items() if key not in ALONE}
+            variables = {**inherited, **new.environment}
             run_setup(new.setup, tree.path, variables, new.limit_s, new.stop)
 
 
-def _leaves(main: str, given: str, real: str) -> bool:
+def _leaves(main: str, setting: str, real: str) -> bool:
     """Whether a folder that is given as one within a work tree is in truth elsewhere."""
     within = os.path.join(main, "")
-    return os.path.normpath(os.path.join(main, given)).startswith(within) and not real.startswith(
+    return os.path.normpath(os.path.join(main, setting)).startswith(within) and not real.startswith(
         within
     )
 
@@ -465,8 +467,8 @@ def _run_hook(git: Repository, new: NewTree) -> None:
     head = git.run("rev-parse", "HEAD").decode().strip()
     hook = ("hook", "run", "--ignore-missing", "post-checkout", "--")
     try:
-        given = ("0" * len(head), head, "1")
-        git.run_guarded(*hook, *given, limit_s=new.limit_s, stop=new.stop)
+        arguments = ("0" * len(head), head, "1")
+        git.run_guarded(*hook, *arguments, limit_s=new.limit_s, stop=new.stop)
     except CommandFailed as error:
         raise GitFailed(f"the hook post-checkout failed: {error.reason}") from error
     except OutOfTime as error:

@@ -187,13 +187,13 @@ class Access:
             Unauthorized: a token is needed, and the request shows no valid one.
             TooManyRequests: the principal's rate is exceeded.
         """
-        found = self.holder(connection)
+        principal = self.holder(connection)
         if self._max_rate is not None:
-            bucket = self._buckets.setdefault(found.name, Bucket(self._max_rate))
+            bucket = self._buckets.setdefault(principal.name, Bucket(self._max_rate))
             if wait_s := bucket.take():
-                text = f"{found.name} may ask {self._max_rate:g} times a second"
+                text = f"{principal.name} may ask {self._max_rate:g} times a second"
                 raise TooManyRequests(text, wait_s)
-        return found
+        return principal
 
     def holder(self, connection: HTTPConnection) -> Principal:
         """Return the principal of a request's token, without counting the request.
@@ -219,8 +219,8 @@ def known(connection: HTTPConnection) -> Principal:
     if _KNOWN not in connection.scope:
         access: Doorkeeper = connection.app.state.access
         connection.scope[_KNOWN] = access.principal(connection)
-    found: Principal = connection.scope[_KNOWN]
-    return found
+    principal: Principal = connection.scope[_KNOWN]
+    return principal
 
 
 def allowed(connection: HTTPConnection, row: Row) -> Principal:
@@ -229,11 +229,11 @@ def allowed(connection: HTTPConnection, row: Row) -> Principal:
     Raises:
         Unauthorized, Forbidden, TooManyRequests: it may not be made.
     """
-    found = known(connection)
-    if row.under_claim is None or not found.may(row.under_claim):
-        found.require(*row.scopes or ())
-    sign_only_for(found.agent)
-    return found
+    principal = known(connection)
+    if row.under_claim is None or not principal.may(row.under_claim):
+        principal.require(*row.scopes or ())
+    sign_only_for(principal.agent)
+    return principal
 
 
 def still_allowed(connection: HTTPConnection, row: Row) -> bool:

@@ -63,8 +63,8 @@ class Held(Refused):
         held: the lease, as it is listed.
     """
 
-    def __init__(self, text: str, held: dict[str, Any]) -> None:
-        self.held = held
+    def __init__(self, text: str, record: dict[str, Any]) -> None:
+        self.held = record
         super().__init__(text)
 
 
@@ -151,9 +151,9 @@ class Principal:
         """Return what is missing, and the command that makes a token that has it, and the old."""
         named = " and ".join(repr(scope.value) for scope in missing)
         kind = "scope" if len(missing) == 1 else "scopes"
-        wanted = "".join(f" --scope {scope.value}" for scope in sorted({*self.scopes, *missing}))
+        options = "".join(f" --scope {scope.value}" for scope in sorted({*self.scopes, *missing}))
         agent = "" if self.agent is None else f" --agent {shlex.quote(self.agent)}"
-        make = f"bus token create NAME{wanted}{agent}"
+        make = f"bus token create NAME{options}{agent}"
         return f"this token has no {kind} {named}; {make!r} makes one that has"
 
     def check_may_send(self, type: str) -> None:
@@ -409,8 +409,8 @@ class Tokens(Table):
 def _token(row: Iterable[object]) -> Token:
     id, name, scopes, agent, created_at_ms, expires_at_ms = row
     # A scope of another version, which this one does not know, grants nothing.
-    known = frozenset(scope for scope in Scope if scope in json.loads(str(scopes)))
-    return Token(id, name, known, agent, created_at_ms, expires_at_ms)  # type: ignore[arg-type]
+    granted = frozenset(scope for scope in Scope if scope in json.loads(str(scopes)))
+    return Token(id, name, granted, agent, created_at_ms, expires_at_ms)  # type: ignore[arg-type]
 
 
 def _digest(secret: str) -> bytes:

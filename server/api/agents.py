@@ -83,7 +83,7 @@ class ChainRecord(BaseModel):
 @router.get("/agents", response_model_exclude_none=True, responses=problems())
 def list_agents(bus: TheBus) -> AgentList:
     """List the agents that the bus knows, and whether they are alive."""
-    return AgentList(agents=[AgentRecord(**each) for each in agent_records(bus)])
+    return AgentList(agents=[AgentRecord(**record) for record in agent_records(bus)])
 
 
 @router.post("/agents/{agent:path}/heartbeat", status_code=204, responses=problems())
@@ -102,12 +102,12 @@ def beat_heart(agent: AgentName, beat: BeatGiven, bus: TheBus, writer: TheClient
 @router.get("/stats", responses=problems())
 def count_messages(bus: TheBus) -> StatsRecord:
     """Count the messages by type and by sender."""
-    found = bus.stats()
+    stats = bus.stats()
     return StatsRecord(
-        messages=found.messages,
-        newest_seq=found.newest_seq,
-        by_type=found.by_type,
-        by_sender=found.by_sender,
+        messages=stats.messages,
+        newest_seq=stats.newest_seq,
+        by_type=stats.by_type,
+        by_sender=stats.by_sender,
     )
 
 
@@ -126,8 +126,8 @@ def show_status(
         "newest_seq": bus.log.newest_seq(),
         "agents": Counter(beat.liveness.value for beat in bus.heartbeats.list()),
         "parked": Deliveries.of(bus).count_parked(MAX_SEQ),
-        "dead": sum(each.dead for each in stats),
-        "queues": [stats_record(each) for each in stats],
+        "dead": sum(queue_stats.dead for queue_stats in stats),
+        "queues": [stats_record(queue_stats) for queue_stats in stats],
     }
 
 

@@ -110,7 +110,7 @@ class EndRecord(BaseModel):
 @router.post("/queues/{queue:path}/claims", response_model=ClaimedList, responses=problems(409))
 async def claim_jobs(
     queue: QueueName,
-    wanted: ClaimGiven,
+    options: ClaimGiven,
     bus: TheBus,
     waiter: TheWaiter,
     worker: TheClient,
@@ -120,19 +120,19 @@ async def claim_jobs(
     No other worker gets them until the lease runs out. The jobs of a client that disconnects
     before the response are released at once.
     """
-    group = worker.work_as(wanted.group or worker.agent or wanted.worker)
+    group = worker.work_as(options.group or worker.agent or options.worker)
     opened = await in_thread(partial(Queue.open, bus, queue))
     worker.check_may_take(queue, opened.info.pattern)
     pattern = TypePattern(opened.info.pattern)
     claim = partial(
-        opened.claim, wanted.worker, group=group, limit=wanted.limit, lease_s=wanted.lease_s
+        opened.claim, options.worker, group=group, limit=options.limit, lease_s=options.lease_s
     )
     claims: list[Claim] = await waiter.until(
         claim, bool, lambda message: pattern.matches(message.type)
     )
     if claims and await waiter.is_gone():
         await in_thread(partial(_hand_back, opened, claims))
-    return json_of({"claims": [_record(each) for each in claims]})
+    return json_of({"claims": [_record(taken) for taken in claims]})
 
 
 def _hand_back(queue: Queue, claims: list[Claim]) -> None:
@@ -160,10 +160,10 @@ def _record(claim: Claim) -> dict[str, object]:
 def show_claim(token: ClaimToken, bus: TheBus, reader: TheClient) -> Response:
     """Show a claim, how it stands, and its message with the payload."""
     _, claim = claim_of(bus, token)
-    found = Claims.of(bus).get(token)
-    assert found is not None
+    info = Claims.of(bus).get(token)
+    assert info is not None
     message = orjson.Fragment(claim.message.to_json())
-    return json_of(claim_record(found, bus.now_ms()) | {"message": message})
+    return json_of(claim_record(info, bus.now_ms()) | {"message": message})
 
 
 @router.post(
@@ -178,9 +178,9 @@ def renew_claim(
     """Extend a claim to `lease_s` from now. Safe to repeat. A lost claim is a conflict."""
     queue, claim = _held(bus, token, worker)
     queue.renew(claim, lease_s=renewal.lease_s)
-    found = Claims.of(bus).get(token)
-    assert found is not None
-    return claim_record(found, bus.now_ms())
+    info = Claims.of(bus).get(token)
+    assert info is not None
+    return claim_record(info, bus.now_ms())
 
 
 @router.post("/claims/{token}/complete", responses=problems(409, 413))

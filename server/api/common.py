@@ -88,7 +88,7 @@ class _StrictRoute(APIRoute):
         handle = super().get_route_handler()
         names = _query_names(self.dependant)
         single = names - _query_names(self.dependant, of_lists=True)
-        takes_key = any(each.call is the_key for each in self.dependant.dependencies)
+        takes_key = any(dependency.call is the_key for dependency in self.dependant.dependencies)
 
         async def strictly(request: Request) -> Response:
             known(request)
@@ -133,14 +133,14 @@ def _has_body(request: Request) -> bool:
 
 def _query_names(dependant: Dependant, *, of_lists: bool = False) -> set[str]:
     """Return what an operation takes in a query, by itself and by what it depends on."""
-    found = {
-        each.alias
-        for each in dependant.query_params
-        if not of_lists or _is_list(each.field_info.annotation)
+    names = {
+        field.alias
+        for field in dependant.query_params
+        if not of_lists or _is_list(field.field_info.annotation)
     }
-    for each in dependant.dependencies:
-        found |= _query_names(each, of_lists=of_lists)
-    return found
+    for dependency in dependant.dependencies:
+        names |= _query_names(dependency, of_lists=of_lists)
+    return names
 
 
 def _is_list(kind: object) -> bool:
@@ -174,7 +174,7 @@ WaitS = Annotated[
 
 async def the_key(
     client: TheClient,
-    given: Annotated[
+    header: Annotated[
         str | None,
         Header(
             alias=HEADER,
@@ -184,7 +184,7 @@ async def the_key(
     ] = None,
 ) -> Key:
     """Return the idempotency key of a request."""
-    return Key.parse(given, client.name)
+    return Key.parse(header, client.name)
 
 
 async def the_waiter(request: Request, wait_s: WaitS = 0) -> Waiter:
@@ -219,8 +219,8 @@ def problems(*more: int) -> dict[int | str, dict[str, Any]]:
 
 def has_tag(if_none_match: str | None, tag: str) -> bool:
     """Whether an `If-None-Match` header names an entity tag."""
-    known = (part.strip().removeprefix("W/") for part in (if_none_match or "").split(","))
-    return any(part in (tag, "*") for part in known)
+    tags = (part.strip().removeprefix("W/") for part in (if_none_match or "").split(","))
+    return any(part in (tag, "*") for part in tags)
 
 
 def json_response(

@@ -172,21 +172,21 @@ def trace(
     limit: Limit = MAX_PAGE,
 ) -> Response:
     """Return a message's trace: its causes, its consequences, and the jobs of each."""
-    found = Trace.of(bus, key)
+    traced = Trace.of(bus, key)
     end = skip + limit
     now_ms = bus.now_ms()
     messages = [
         {"depth": step.depth}
         | orjson.loads(step.message.to_line())
-        | {"jobs": [_work(each, now_ms) for each in step.work]}
-        for step in found.steps[skip:end]
+        | {"jobs": [_work(job, now_ms) for job in step.work]}
+        for step in traced.steps[skip:end]
     ]
     return json_of(
         {
-            "seq": found.seq,
-            "conversations": found.conversations,
+            "seq": traced.seq,
+            "conversations": traced.conversations,
             "messages": messages,
-            "more": end < len(found.steps),
+            "more": end < len(traced.steps),
         }
     )
 

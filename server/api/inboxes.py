@@ -149,8 +149,10 @@ class Chosen(Given):
 def list_inboxes(bus: TheBus) -> InboxList:
     """List the inboxes, and how far each agent is behind."""
     parked = Counter(item.agent for item in Deliveries.of(bus).parked())
-    known = agent_records(bus)
-    return InboxList(inboxes=[InboxRecord(**each, parked=parked[each["agent"]]) for each in known])
+    records = agent_records(bus)
+    return InboxList(
+        inboxes=[InboxRecord(**record, parked=parked[record["agent"]]) for record in records]
+    )
 
 
 @router.get("/parked", responses=problems())
@@ -160,8 +162,8 @@ def list_parked(
     agent: Annotated[str | None, Query(description="Only those of this agent.")] = None,
 ) -> ParkedList:
     """List the parked messages, and why they failed."""
-    found = Deliveries.of(bus).parked(reader.own(agent))
-    return ParkedList(parked=[ParkedRecord(**item.record()) for item in found])
+    deliveries = Deliveries.of(bus).parked(reader.own(agent))
+    return ParkedList(parked=[ParkedRecord(**item.record()) for item in deliveries])
 
 
 @router.post("/inboxes/{agent:path}/parked/requeue", status_code=204, responses=problems())
@@ -193,11 +195,11 @@ def acknowledge(agent: AgentName, done: AckGiven, bus: TheBus, writer: TheClient
 
 @router.post("/inboxes/{agent:path}/want", responses=problems())
 def want_broadcasts(
-    agent: AgentName, wanted: WantsGiven, bus: TheBus, writer: TheClient
+    agent: AgentName, wants: WantsGiven, bus: TheBus, writer: TheClient
 ) -> WantsRecord:
     """Set which broadcasts an agent receives from now on: those of some types, or all."""
     box = Inbox(bus, writer.act_as(agent))
-    box.want(*wanted.types or ())
+    box.want(*wants.types or ())
     return WantsRecord(agent=agent, types=box.wants)
 
 
@@ -263,16 +265,16 @@ async def poll_inbox(
 
     Use `type` to look, not to work: an acknowledgement covers the messages that it hid, too.
     """
-    name, wanted = reader.act_as(agent), None if type is None else TypePattern(type)
+    name, pattern = reader.act_as(agent), None if type is None else TypePattern(type)
     check_agent(name)
 
     def look() -> Look:  # at each one, since a session may claim its base name meanwhile
-        return inbox_of(bus, name, with_work=with_work)._look(limit, wanted)
+        return inbox_of(bus, name, with_work=with_work)._look(limit, pattern)
 
     to_it = None, name, name.rpartition("-")[0]  # to all, to it, and to its base name
-    found = await waiter.until(
-        look, lambda seen: seen.messages, lambda message: message.to_agent in to_it
+    unread = await waiter.until(
+        look, lambda mail: mail.messages, lambda message: message.to_agent in to_it
     )
-    lines = json_array(message.to_line() for message in found.messages)
-    head = encode(agent), found.cursor, lines
+    lines = json_array(message.to_line() for message in unread.messages)
+    head = encode(agent), unread.cursor, lines
     return json_response(b'{"agent":%b,"cursor":%d,"messages":%b}' % head)

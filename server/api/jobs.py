@@ -82,10 +82,14 @@ def list_all_jobs(
     states = state or []
     queues = _queues(bus, queue)
     _check_page(queue, "before", before)
-    found = [job for each in queues for job in list_jobs(each, states, limit, before_seq=before)]
+    jobs = [
+        job
+        for open_queue in queues
+        for job in list_jobs(open_queue, states, limit, before_seq=before)
+    ]
     if before is not None or set(states) != {"queued"}:
-        found.sort(key=lambda job: -job.seq)
-    return _list(bus, found[:limit])
+        jobs.sort(key=lambda job: -job.seq)
+    return _list(bus, jobs[:limit])
 
 
 def _queues(bus: Bus, name: str | None) -> list[Queue]:
@@ -193,16 +197,16 @@ def list_dead_letters(
         TypePattern(type)  # refused where there is no queue, too
     _check_page(queue, "after", after)
     queues = _queues(bus, queue)
-    for each in queues:
-        each.fill()
-    found = (
+    for open_queue in queues:
+        open_queue.fill()
+    dead = (
         job
-        for each in queues
-        for job in DeadLetters(each).find(
+        for open_queue in queues
+        for job in DeadLetters(open_queue).find(
             (_DEAD,), type=type, since_ms=since_ms, after_seq=after or 0
         )
     )
-    return _list(bus, islice(found, limit))
+    return _list(bus, islice(dead, limit))
 
 
 @router.post(

@@ -106,7 +106,7 @@ def list_queues(bus: TheBus, window_s: WindowS = DEFAULT_WINDOW_S) -> dict[str, 
     """List the queues with their statistics."""
     queues = [Queue(bus, info) for info in Queues(bus).list()]
     stats = [QueueStats.of(queue, window_s=window_s) for queue in queues]
-    return {"queues": [stats_record(each) for each in stats]}
+    return {"queues": [stats_record(queue_stats) for queue_stats in stats]}
 
 
 @router.post(
@@ -173,7 +173,7 @@ def show_queue(
     },
 )
 def create_queue(
-    queue: QueueName, wanted: QueueGiven, bus: TheBus, who: TheClient, response: Response
+    queue: QueueName, options: QueueGiven, bus: TheBus, who: TheClient, response: Response
 ) -> dict[str, Any]:
     """Create a queue, unless it exists.
 
@@ -181,14 +181,16 @@ def create_queue(
     beginning is not compared. Claiming shows messages, so creating a queue needs the scope to
     read them, and one of messages to an agent is made by that agent.
     """
-    who.check_may_change(queue, wanted.type or queue)
-    if wanted.policy.addressed is not None:
-        who.work_as(wanted.policy.addressed)
+    who.check_may_change(queue, options.type or queue)
+    if options.policy.addressed is not None:
+        who.work_as(options.policy.addressed)
     with bus.transaction():
         if all(info.name != queue for info in Queues(bus).list()):
             response.status_code = 201
-        made = Queue.create(bus, queue, wanted.type, start=wanted.start, **wanted.policy.rules())
-    return queue_record(made.info)
+        created = Queue.create(
+            bus, queue, options.type, start=options.start, **options.policy.rules()
+        )
+    return queue_record(created.info)
 
 
 @router.patch(
@@ -235,20 +237,20 @@ Place = Annotated[str, Path(min_length=1, max_length=255, description="The queue
 @router.get("/limits", response_model=LimitList, responses=problems())
 def list_limits(bus: TheBus) -> dict[str, Any]:
     """List the limits, and how many messages wait there now."""
-    return {"limits": [asdict(each) for each in bus.limits.list()]}
+    return {"limits": [asdict(limit) for limit in bus.limits.list()]}
 
 
 @router.put("/limits/{kind}/{name:path}", response_model=LimitRecord, responses=problems(409))
 def set_limit(
-    kind: Kind, name: Place, wanted: LimitGiven, bus: TheBus, admin: TheClient
+    kind: Kind, name: Place, options: LimitGiven, bus: TheBus, admin: TheClient
 ) -> dict[str, Any]:
     """Limit how many messages may wait in a queue or an inbox. Waiting messages stay."""
     if kind == "queue":
-        JobControl(Queue.open(bus, name), by=admin.doer()).limit(wanted.max_waiting)
+        JobControl(Queue.open(bus, name), by=admin.doer()).limit(options.max_waiting)
     else:
-        bus.limits.set_for_inbox(name, wanted.max_waiting)
+        bus.limits.set_for_inbox(name, options.max_waiting)
     return next(
-        asdict(each) for each in bus.limits.list() if (each.kind, each.name) == (kind, name)
+        asdict(limit) for limit in bus.limits.list() if (limit.kind, limit.name) == (kind, name)
     )
 
 

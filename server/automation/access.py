@@ -58,11 +58,11 @@ class ConfigTokens:
 
         It takes as long for every text: all tokens are compared, each in constant time.
         """
-        digest, found = _digest(token), None
-        for known, principal in self._principals:
-            if hmac.compare_digest(digest, known):
-                found = principal
-        return found
+        digest, shown = _digest(token), None
+        for known_digest, principal in self._principals:
+            if hmac.compare_digest(digest, known_digest):
+                shown = principal
+        return shown
 
 
 def _digest(key: bytes) -> bytes:
@@ -109,10 +109,10 @@ class InForce:
         Raises:
             NotFound: there is none of this name.
         """
-        found = self.plugins.get(name)
-        if found is None:
+        plugin = self.plugins.get(name)
+        if plugin is None:
             raise NotFound(f"there is no plugin {name[:100]!a}")
-        return found
+        return plugin
 
     @cached_property
     def index(self) -> Index:
@@ -140,13 +140,13 @@ class Current:
 
     def get(self) -> InForce:
         """Return the configuration that is in force now."""
-        snapshot, held = self.service.snapshot, self._held
-        if held is None or held.snapshot is not snapshot:
+        snapshot, before = self.service.snapshot, self._held
+        if before is None or before.snapshot is not snapshot:
             self._held = InForce(self._bus, snapshot)
-            if held is not None and held.door != self._held.door:
+            if before is not None and before.door != self._held.door:
                 _log.warning("api.enabled and api.listen count from the next start on")
             return self._held
-        return held
+        return before
 
 
 #: The one answer to all that is no good token: it tells nothing more.

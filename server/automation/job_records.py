@@ -129,20 +129,20 @@ class JobFilter:
     status: Status | None = None
 
 
-def jobs_list(bus: Bus, wanted: JobFilter, limit: int) -> dict[str, Any]:
+def jobs_list(bus: Bus, filters: JobFilter, limit: int) -> dict[str, Any]:
     """Return the newest jobs as JSON, and how many there are.
 
     A command stands in the messages alone: it is looked for in the newest of them.
     """
-    names = [info for info in queues_of_plugins(bus) if _is_of(info.name, wanted.plugin)]
-    walks = [_walk(Queue(bus, info), wanted.status) for info in names]
-    found: Iterator[RunJob] = heapq.merge(*walks, key=lambda job: -job.message.seq)
-    if wanted.command is None:
-        page = list(islice(found, limit))
-        states = () if wanted.status is None else _STATES[wanted.status]
+    names = [info for info in queues_of_plugins(bus) if _is_of(info.name, filters.plugin)]
+    walks = [_walk(Queue(bus, info), filters.status) for info in names]
+    newest: Iterator[RunJob] = heapq.merge(*walks, key=lambda job: -job.message.seq)
+    if filters.command is None:
+        page = list(islice(newest, limit))
+        states = () if filters.status is None else _STATES[filters.status]
         total = sum(Views.of(bus).count(info, states, _WALKED) for info in names)
     else:
-        jobs = [job for job in islice(found, MAX_COUNTED) if job.command == wanted.command]
+        jobs = [job for job in islice(newest, MAX_COUNTED) if job.command == filters.command]
         page, total = jobs[:limit], len(jobs)
     return {"jobs": [told_of(job) for job in page], "total": min(total, MAX_COUNTED)}
 
@@ -167,11 +167,11 @@ def _job(bus: Bus, job: Job) -> RunJob | None:
     return None if message is None else RunJob(message, 0, job)
 
 
-def logs_list(bus: Bus, wanted: LogFilter, limit: int, *, include_result: bool) -> dict[str, Any]:
+def logs_list(bus: Bus, filters: LogFilter, limit: int, *, include_result: bool) -> dict[str, Any]:
     """Return the attempts that ended last as JSON, and how many there are."""
     log = JobLog.of(bus)
     entries = []
-    for entry in log.find(wanted, limit):
+    for entry in log.find(filters, limit):
         record = asdict(entry)
         record["log_id"] = record.pop("id")
         record["job_id"] = entry.id.rpartition("-")[0]
@@ -179,7 +179,7 @@ def logs_list(bus: Bus, wanted: LogFilter, limit: int, *, include_result: bool) 
         if include_result:
             record["result"] = entry.answer
         entries.append({name: value for name, value in record.items() if value is not None})
-    return {"logs": entries, "total": log.count(wanted, MAX_COUNTED)}
+    return {"logs": entries, "total": log.count(filters, MAX_COUNTED)}
 
 
 def log_statuses(status: Status | None) -> tuple[str, ...]:

@@ -151,7 +151,7 @@ def list_logs(
     include_result: Annotated[bool, Query(description="With the answers of plugins.")] = False,
 ) -> Response:
     """List the attempts at jobs that have ended, the newest first."""
-    wanted = LogFilter(
+    filters = LogFilter(
         job_id=job_id,
         plugin=plugin,
         command=command,
@@ -161,9 +161,9 @@ def list_logs(
         until=_time(until),
         text=text,
     )
-    return json_of(logs_list(bus, wanted, limit, include_result=include_result))
+    return json_of(logs_list(bus, filters, limit, include_result=include_result))
 
 
-def _time(given: str | None) -> str | None:
+def _time(text: str | None) -> str | None:
     """Return a time as the log has it."""
-    return None if given is None else format_ts(parse_ts(given))
+    return None if text is None else format_ts(parse_ts(text))

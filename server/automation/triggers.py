@@ -85,15 +85,15 @@ class Bridge:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(leave_with_client)
             waiting = partial(wait, self._bus, root, timeout_s, is_wanted)
-            found: Tree | AckbusError
+            outcome: Tree | AckbusError
             try:
-                found = await anyio.to_thread.run_sync(waiting, limiter=anyio.CapacityLimiter(1))
+                outcome = await anyio.to_thread.run_sync(waiting, limiter=anyio.CapacityLimiter(1))
             except AckbusError as error:  # out of the group it would come as a group of errors
-                found = error
+                outcome = error
             tasks.cancel_scope.cancel()
-        if isinstance(found, AckbusError):
-            raise found
-        return found
+        if isinstance(outcome, AckbusError):
+            raise outcome
+        return outcome
 
     def close(self) -> None:
         """End all waiting, from any thread: what they wait for runs on."""
@@ -133,19 +133,19 @@ def trigger(
     bus: TheBus,
     config: TheConfig,
     who: TheClient,
-    given: PayloadGiven | None = None,
+    body: PayloadGiven | None = None,
 ) -> dict[str, Any]:
     """Run a command of a plugin: exactly one job, whose events no route or pipeline follows.
 
     A command of the type `read` asks for `plugin:ro`, any other one for `plugin:rw`.
     """
-    found = config.plugins.get(plugin)
-    known = None if found is None else found.manifest.commands.get(command)
-    if known is None:
+    running = config.plugins.get(plugin)
+    declared = None if running is None else running.manifest.commands.get(command)
+    if declared is None:
         raise NotFound(f"there is no command {command!a} of a plugin {plugin!a}")
-    if known.type != "read":
+    if declared.type != "read":
         who.require(Scope.PLUGIN_RW)
-    payload = (given.payload if given else None) or {}
+    payload = (body.payload if body else None) or {}
     event = {"type": _TRIGGER} if command == HANDLE else None
     request = JobRequest(
         plugin=plugin, command=command, payload=payload, submitted_by="api", event=event
@@ -195,13 +195,13 @@ async def run_pipeline(
     bus: TheBus,
     config: TheConfig,
     is_async: IsAsync = False,
-    given: PayloadGiven | None = None,
+    body: PayloadGiven | None = None,
 ) -> Response:
     """Begin a run. A synchronous pipeline is waited for, as long as it and `api` allow."""
-    found = config.index.pipeline(pipeline)
+    entry = config.index.pipeline(pipeline)
     settings = config.config.api or ApiConfig()
-    waits = found.pipeline.execution_mode == "synchronous" and not is_async
-    payload = (given.payload if given else None) or {}
+    waits = entry.pipeline.execution_mode == "synchronous" and not is_async
+    payload = (body.payload if body else None) or {}
     bridge: Bridge = request.app.state.bridge
     begin = partial(begin_run, bus, config.router, pipeline, payload, submitted_by="api")
     with bridge.place(settings.max_concurrent_sync) if waits else nullcontext():
@@ -209,11 +209,11 @@ async def run_pipeline(
         run = await in_thread(partial(begin, one_job=waits))
         if not waits:
             return json_of(_begun(run, pipeline), 202)
-        tree = await bridge.wait(request, run.root, _timeout_s(found.pipeline, settings))
+        tree = await bridge.wait(request, run.root, _timeout_s(entry.pipeline, settings))
         if not tree.is_over:
             return json_of(_running(run), 202)
         lasted_s = time.monotonic() - began
-        return json_of(await in_thread(partial(_ended, bus, run, found, tree, lasted_s)))
+        return json_of(await in_thread(partial(_ended, bus, run, entry, tree, lasted_s)))
 
 
 def _timeout_s(pipeline: Pipeline, settings: ApiConfig) -> float:
@@ -221,13 +221,13 @@ def _timeout_s(pipeline: Pipeline, settings: ApiConfig) -> float:
 
 
 def _begun(run: Run, pipeline: str) -> dict[str, Any]:
-    told = {"status": "queued", "plugin": "pipeline", "command": pipeline}
-    return {"job_id": run.jobs[0]} | told | {"root": run.root, "job_ids": run.jobs}
+    facts = {"status": "queued", "plugin": "pipeline", "command": pipeline}
+    return {"job_id": run.jobs[0]} | facts | {"root": run.root, "job_ids": run.jobs}
 
 
 def _running(run: Run) -> dict[str, Any]:
-    told = {"status": "running", "timeout_exceeded": True, "message": _RUNS_ON}
-    return {"job_id": run.jobs[0]} | told | {"root": run.root, "job_ids": run.jobs}
+    facts = {"status": "running", "timeout_exceeded": True, "message": _RUNS_ON}
+    return {"job_id": run.jobs[0]} | facts | {"root": run.root, "job_ids": run.jobs}
 
 
 def _ended(

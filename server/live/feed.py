@@ -97,11 +97,11 @@ class Batch:
             return self
         return Batch([event for event in self.events if event.seq > seq], self.upto)
 
-    def fitting(self, wanted: Wanted) -> Batch:
+    def fitting(self, filters: Wanted) -> Batch:
         """Return the wanted events: the batch itself, if all are wanted."""
-        if wanted.is_all:
+        if filters.is_all:
             return self
-        return Batch([each for each in self.events if wanted.fits(each.message)], self.upto)
+        return Batch([event for event in self.events if filters.fits(event.message)], self.upto)
 
 
 def cut(events: Iterable[Event]) -> Iterator[Batch]:
@@ -179,12 +179,12 @@ class History:
                 return batch.after(after_seq)
         return Batch((), upto=key[1])
 
-    async def find(self, after_seq: int, wanted: Wanted) -> Batch:
+    async def find(self, after_seq: int, filters: Wanted) -> Batch:
         """Return the next wanted messages after a seq, at most one batch.
 
         It may be empty, and not reach the end of the log.
         """
-        find = partial(self._find, after_seq, wanted)
+        find = partial(self._find, after_seq, filters)
         return await anyio.to_thread.run_sync(find, limiter=self._readers)
 
     async def _read(self, after_seq: int, upto_seq: int) -> list[Batch]:
@@ -195,11 +195,11 @@ class History:
         messages = self._bus.log.read(after_seq=after_seq, upto_seq=upto_seq)
         return list(cut(map(Event, messages)))
 
-    def _find(self, after_seq: int, wanted: Wanted) -> Batch:
+    def _find(self, after_seq: int, filters: Wanted) -> Batch:
         upto = min(self._bus.log.newest_seq(), after_seq + _LOOK)
-        found = self._bus.log.find(wanted, after_seq=after_seq, upto_seq=upto)
+        messages = self._bus.log.find(filters, after_seq=after_seq, upto_seq=upto)
         nothing = Batch((), upto=max(after_seq, upto))
-        return next(cut(map(Event, found)), nothing)
+        return next(cut(map(Event, messages)), nothing)
 
 
 #: How many messages are kept, and how many bytes of them.
@@ -258,7 +258,7 @@ class Feed:
         self._wake()
 
     async def stream(
-        self, after_seq: int, wanted: Wanted, *, keep_alive_s: float
+        self, after_seq: int, filters: Wanted, *, keep_alive_s: float
     ) -> AsyncGenerator[Batch, None]:
         """Yield the messages after a seq, in order, each once, until the feed is stopped.
 
@@ -266,7 +266,7 @@ class Feed:
         """
         spoke = self._loop.time()
         while not self.is_over:
-            batch = await self._next(after_seq, wanted)
+            batch = await self._next(after_seq, filters)
             after_seq = max(after_seq, batch.upto)
             if not batch.events:
                 # Messages that the client doesn't want wake this task too, and tell it nothing.
@@ -276,13 +276,13 @@ class Feed:
             spoke = self._loop.time()
             yield batch
 
-    async def _next(self, after_seq: int, wanted: Wanted) -> Batch:
+    async def _next(self, after_seq: int, filters: Wanted) -> Batch:
         """Return the next messages after a seq; empty when there are none yet."""
         if after_seq >= self._begins_after:
-            return self._kept_after(after_seq).fitting(wanted)
-        if wanted.is_all:
+            return self._kept_after(after_seq).fitting(filters)
+        if filters.is_all:
             return await self._history.after(after_seq, self._begins_after)
-        return await self._history.find(after_seq, wanted)
+        return await self._history.find(after_seq, filters)
 
     def _kept_after(self, after_seq: int) -> Batch:
         start = bisect_right(self._batches, after_seq, key=lambda batch: batch.upto)
@@ -333,7 +333,7 @@ class Feed:
         while not self.is_over:
             try:
                 messages = self._bus.log.read(after_seq=after)
-                while events := [Event(each) for each in islice(messages, _AT_ONCE)]:
+                while events := [Event(message) for message in islice(messages, _AT_ONCE)]:
                     self._hand_over(list(cut(events)))
                     after = events[-1].seq
                     if self._over.wait(_REST_S):

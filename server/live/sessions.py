@@ -63,8 +63,8 @@ async def follow_session(
 
     It need not have begun: what is said in it first comes first.
     """
-    wanted, row = Wanted(conversation=session), SERVER["GET /v1/sessions/{session}/events"]
-    return stream_of(request, bus, wanted, after, last_event_id, row=row)
+    filters, row = Wanted(conversation=session), SERVER["GET /v1/sessions/{session}/events"]
+    return stream_of(request, bus, filters, after, last_event_id, row=row)
 
 
 @router.post(
@@ -77,23 +77,23 @@ async def follow_session(
 )
 async def speak_in_session(
     session: SessionId,
-    said: Said,
+    body: Said,
     bus: TheBus,
     writer: TheClient,
     trace: TheTrace,
     response: Response,
 ) -> SaidRecord:
     """Publish a person's message in a conversation: of type `message`, in a new turn."""
-    speaker = writer.own(said.from_agent) or _SPEAKER
+    speaker = writer.own(body.from_agent) or _SPEAKER
     # Of what is said again, the turn is the same.
-    turn_id = said.id or new_id()
-    payload = {"text": said.text} | ({} if said.intent is None else {"intent": said.intent})
+    turn_id = body.id or new_id()
+    payload = {"text": body.text} | ({} if body.intent is None else {"intent": body.intent})
     draft = Draft(
         _TYPE,
         payload,
         from_agent=speaker,
-        to_agent=said.to_agent,
-        id=said.id,
+        to_agent=body.to_agent,
+        id=body.id,
         correlation_id=session,
         headers={"turn_id": turn_id},
     )

@@ -80,12 +80,12 @@ async def serve_socket(socket: WebSocket, row: Row, default: Start, **filters: A
     try:
         allowed(socket, row)
         asked = type(default).model_validate(default.model_dump() | _parameters(socket))
-        wanted = Wanted(**asked.model_dump(exclude={"after"}), **filters)
+        message_filters = Wanted(**asked.model_dump(exclude={"after"}), **filters)
         begin = begin_after(bus, asked.after, None)
     except (AckbusError, ValidationError) as error:
         await Frames(socket).close(_end(error))
         return
-    batches = feed.stream(begin, wanted, keep_alive_s=patience.keep_alive_s)
+    batches = feed.stream(begin, message_filters, keep_alive_s=patience.keep_alive_s)
     await Client(socket, "websocket", Frames(socket), row).follow(batches)
 
 
@@ -99,10 +99,10 @@ async def find_nothing(socket: WebSocket) -> None:
 
 
 def _parameters(socket: WebSocket) -> dict[str, str]:
-    given = socket.query_params
-    if len(given) < len(given.multi_items()):
+    parameters = socket.query_params
+    if len(parameters) < len(parameters.multi_items()):
         raise InvalidInput("a parameter is given more than once")
-    return dict(given)
+    return dict(parameters)
 
 
 def _end(error: AckbusError | ValidationError) -> End:
@@ -224,14 +224,14 @@ async def events(
     Without `after` it begins with new messages. The id of an event is its message's seq. A payload
     that is a blob stays a reference to it.
     """
-    wanted, row = Wanted(type, conversation, agent), SERVER["GET /v1/events"]
-    return stream_of(request, bus, wanted, after, last_event_id, row=row)
+    filters, row = Wanted(type, conversation, agent), SERVER["GET /v1/events"]
+    return stream_of(request, bus, filters, after, last_event_id, row=row)
 
 
 def stream_of(
     request: Request,
     bus: Bus,
-    wanted: Wanted,
+    filters: Wanted,
     after: int | None,
     last_event_id: str | None,
     *,
@@ -244,5 +244,5 @@ def stream_of(
     feed: Feed = request.app.state.feed
     begin = begin_after(bus, after, last_event_id)
     patience: Patience = request.app.state.patience
-    batches = feed.stream(begin, wanted, keep_alive_s=patience.keep_alive_s)
+    batches = feed.stream(begin, filters, keep_alive_s=patience.keep_alive_s)
     return EventStream(request, batches, row)

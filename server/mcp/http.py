@@ -102,9 +102,9 @@ class Unreadable(Exception):
         answer: the answer to it, a line.
     """
 
-    def __init__(self, code: int, why: str, given: Any) -> None:
+    def __init__(self, code: int, why: str, parsed: Any) -> None:
         super().__init__(why)
-        id = given.get("id") if type(given) is dict else None
+        id = parsed.get("id") if type(parsed) is dict else None
         about = {"code": code, "message": f"{why}. Nothing was done."}
         answer = {"jsonrpc": "2.0", "id": id if type(id) in (int, str) else None, "error": about}
         self.answer = json.dumps(answer) + "\n"
@@ -119,15 +119,15 @@ def read_message(text: bytes) -> JSONRPCMessage | None:
     try:
         message = jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValidationError as error:
-        given = _given(text)
-        if not text.strip() or _is_answer(given):
+        parsed = _given(text)
+        if not text.strip() or _is_answer(parsed):
             return None
-        raise _unreadable(error, given) from error
+        raise _unreadable(error, parsed) from error
     # Otherwise the SDK takes a request whose id is of another kind for a notification.
     if isinstance(message, JSONRPCNotification) and b'"id"' in text:
-        given = _given(text)
-        if "id" in given:
-            raise Unreadable(INVALID_REQUEST, "id must be text or an integer", given)
+        parsed = _given(text)
+        if "id" in parsed:
+            raise Unreadable(INVALID_REQUEST, "id must be text or an integer", parsed)
     if isinstance(message, JSONRPCRequest) and message.method == _CALL:
         _check_call(message)
     return message
@@ -152,25 +152,27 @@ def _given(text: bytes) -> Any:
         return None
 
 
-def _is_answer(given: Any) -> bool:
+def _is_answer(parsed: Any) -> bool:
     """Whether an error may not be sent: two that send errors for errors would never end."""
     return (
-        type(given) is dict and "method" not in given and bool(given.keys() & {"result", "error"})
+        type(parsed) is dict
+        and "method" not in parsed
+        and bool(parsed.keys() & {"result", "error"})
     )
 
 
-def _unreadable(error: ValidationError, given: Any) -> Unreadable:
+def _unreadable(error: ValidationError, parsed: Any) -> Unreadable:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        return Unreadable(PARSE_ERROR, f"no JSON: {first['ctx']['error']}", given)
-    if type(given) is list:
+        return Unreadable(PARSE_ERROR, f"no JSON: {first['ctx']['error']}", parsed)
+    if type(parsed) is list:
         why = "no batches are taken: send each message by itself"
     else:
         why = (
             "no message of JSON-RPC 2.0: a request has jsonrpc, id (text or an integer), method,"
             " and params (an object)"
         )
-    return Unreadable(INVALID_REQUEST, why, given)
+    return Unreadable(INVALID_REQUEST, why, parsed)
 
 
 #: How often idle agents are looked for, in seconds.

@@ -122,9 +122,9 @@ class Protocol:
             session, arguments = self._session_of(context), dict(params.arguments or {})
             session.room = _room_of(context)
             name = arguments.pop(NAMES, None) if session.forgets else None
-            given = tool.takes.model_validate(arguments)
-            call = partial(_act, tool, session, name, given)
-            with self._place(getattr(given, "wait_s", 0)) as limiter:
+            checked = tool.takes.model_validate(arguments)
+            call = partial(_act, tool, session, name, checked)
+            with self._place(getattr(checked, "wait_s", 0)) as limiter:
                 reply = await anyio.to_thread.run_sync(call, limiter=limiter)
         except Exception as error:  # whatever it is, the agent is to read it
             why = explain(tool.name, error, tool.takes.model_fields)
@@ -188,12 +188,12 @@ class Protocol:
         )
 
 
-def _act(tool: Tool, session: Session, name: str | None, given: Arguments) -> Reply:
+def _act(tool: Tool, session: Session, name: str | None, arguments: Arguments) -> Reply:
     """Call a tool, in the name of the agent that the call itself may name."""
     with damage_named():
         if name:
             session.join(name)
-        return tool.act(session, given)
+        return tool.act(session, arguments)
 
 
 def _read(session: Session, uri: str) -> str:

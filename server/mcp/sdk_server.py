@@ -165,9 +165,9 @@ class ResumedStreams:
             self._is_open.set()
             return
         await self._send(text)
-        told = json.loads(text)
-        if "method" not in told:
-            self._settle(told.get("id"))
+        message = json.loads(text)
+        if "method" not in message:
+            self._settle(message.get("id"))
 
     async def _send(self, text: str) -> None:
         async with self._writing:

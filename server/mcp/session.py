@@ -154,7 +154,7 @@ class Home:
         """Stop the hearts of the agents that have made no call for `idle_s` seconds."""
         before = time.monotonic() - idle_s
         with self._lock:
-            for agent in [each for each, at in self._called.items() if at <= before]:
+            for agent in [name for name, at in self._called.items() if at <= before]:
                 del self._called[agent]
                 self._before.pop(agent, None)
                 if self._hearts is not None:
@@ -190,10 +190,10 @@ class Home:
 def _file_of(bus: Bus) -> tuple[int, int] | None:
     """Return the identity of the bus file in a bus's directory, or None when there is none."""
     try:
-        found = os.stat(bus.layout.database)
+        status = os.stat(bus.layout.database)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 #: The argument by which each call names the agent where no session remembers it.
@@ -341,8 +341,9 @@ class Session:
             return None
         if self._holder is None:
             return self._joined
-        found = SessionNames.of(self.bus).find(self._joined, self._holder)
-        return None if found is None else found.name  # not the base name, which may be another's
+        session_name = SessionNames.of(self.bus).find(self._joined, self._holder)
+        # Not the base name, which may be another's.
+        return None if session_name is None else session_name.name
 
     def root(self) -> str:
         """Return the folder from which paths count."""

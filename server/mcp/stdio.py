@@ -56,9 +56,9 @@ def serve_stdio(
     presence.end_by_signals()
     front = Front(profile)
     try:
-        left = _converse(front, source, sink, presence.begin)
+        unanswered = _converse(front, source, sink, presence.begin)
         presence.begin()
-        if left:
+        if unanswered:
             home = presence.home()
             # Hundreds of classes are made, and stay: to look again and again whether they are
             # garbage takes a sixth of the time.
@@ -67,7 +67,7 @@ def serve_stdio(
 
             gc.freeze()
             gc.enable()
-            streams = Input(left, source), sink
+            streams = Input(unanswered, source), sink
             go_on(home, front, streams, agent=agent, holder=holder, profile=profile)
     except* BrokenPipeError:
         pass  # the agent's program is gone

@@ -59,12 +59,12 @@ def is_served_at(bus: Bus, host: str, port: int) -> bool:
     connection = HTTPConnection(host, port, timeout=_PATIENCE_S)
     try:
         connection.request("GET", _PATH)
-        found: Any = json.loads(connection.getresponse().read(1000))
+        answer: Any = json.loads(connection.getresponse().read(1000))
     except (OSError, HTTPException, ValueError):
         return False
     finally:
         connection.close()
-    return isinstance(found, dict) and found.get("bus") == identity(bus)
+    return isinstance(answer, dict) and answer.get("bus") == identity(bus)
 
 
 _ROOT = Path(__file__).with_name("static")

@@ -42,10 +42,10 @@ async def the_bus(request: Request) -> Bus:
 async def the_body(request: Request) -> dict[str, Any]:
     """Return the object that a request carries; {} for anything else, as PushPals reads it."""
     try:
-        found = decode(await request.body(), "the body")
+        body = decode(await request.body(), "the body")
     except InvalidInput:
         return {}
-    return found if isinstance(found, dict) else {}
+    return body if isinstance(body, dict) else {}
 
 
 async def the_trace(request: Request) -> dict[str, str]:
@@ -97,8 +97,8 @@ def answer(
     body: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a response with a JSON object."""
-    kept = {"Cache-Control": "no-store", **(headers or {})}
-    return Response(orjson.dumps(body), status, kept, media_type="application/json")
+    all_headers = {"Cache-Control": "no-store", **(headers or {})}
+    return Response(orjson.dumps(body), status, all_headers, media_type="application/json")
 
 
 def ok(status: int = 200, /, **fields: Any) -> Response:
@@ -113,8 +113,8 @@ def none_left(what: str) -> Response:
 
 def name_in(body: Mapping[str, Any], field: str) -> str | None:
     """Return the agent that a field of a body names, or None."""
-    found = body.get(field)
-    return found.strip() or None if isinstance(found, str) else None
+    name = body.get(field)
+    return name.strip() or None if isinstance(name, str) else None
 
 
 def worker_in(body: Mapping[str, Any], field: str, principal: Principal) -> str:
@@ -178,8 +178,8 @@ def ender_in(body: Mapping[str, Any], field: str, principal: Principal) -> str |
 
 def status_asked(text: str | None) -> str | None:
     """Return the status that a client asks for; None for all."""
-    wanted = (text or "all").strip().lower()
-    return None if wanted == "all" else wanted
+    status = (text or "all").strip().lower()
+    return None if status == "all" else status
 
 
 def ms_of(text: str | None, default: int) -> int:
@@ -227,5 +227,5 @@ def _status(error: AckbusError) -> HTTPStatus:
 
 
 def _first(error: RequestValidationError) -> str:
-    found: dict[str, Any] = error.errors()[0]
-    return f"{'.'.join(map(str, found['loc']))}: {found['msg']}"
+    first: dict[str, Any] = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

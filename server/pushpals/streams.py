@@ -78,7 +78,7 @@ class _Batch(Batch):
         """The events as server-sent events; a comment when there are none."""
         if not self.events:
             return b": keepalive\n\n"
-        return b"".join(b"id: %d\ndata: %b\n\n" % (each.seq, each.line) for each in self.events)
+        return b"".join(b"id: %d\ndata: %b\n\n" % (event.seq, event.line) for event in self.events)
 
 
 @router.get("/sessions/{id}/events", response_class=EventStream)
@@ -129,7 +129,7 @@ async def _batches(
     loop = asyncio.get_running_loop()
     spoke = loop.time()
     while not feed.is_over:
-        seen = feed.newest_seq  # asked first: of what is stored while we read, the feed tells
+        newest_seq = feed.newest_seq  # asked first: of what is stored while we read, the feed tells
         read = partial(sessions.page, session, after, _AT_ONCE)
         page = await anyio.to_thread.run_sync(read, limiter=_readers)
         for batch in _cut(page):
@@ -140,14 +140,14 @@ async def _batches(
             continue
         after = page.upto
         left_s = spoke + patience.keep_alive_s - loop.time()
-        if left_s <= 0 or not await _hear(feed, seen, left_s):
+        if left_s <= 0 or not await _hear(feed, newest_seq, left_s):
             yield _Batch((), after)
             spoke = loop.time()
 
 
-async def _hear(feed: Feed, seen: int, timeout_s: float) -> bool:
+async def _hear(feed: Feed, after_seq: int, timeout_s: float) -> bool:
     """Wait for an event of any session after a seq; return False when the time is over."""
-    async with aclosing(feed.stream(seen, Wanted(_TYPES), keep_alive_s=timeout_s)) as batches:
+    async with aclosing(feed.stream(after_seq, Wanted(_TYPES), keep_alive_s=timeout_s)) as batches:
         async for batch in batches:
             return bool(batch.events)
     return True  # the feed is over
@@ -210,8 +210,8 @@ def command(
     except SessionNotFound as error:
         return answer({"ok": False, "message": str(error)}, 400)
     if event.wrong:
-        told = f"Failed to validate event: {'; '.join(event.wrong)}"
-        return answer({"ok": False, "message": told[:1000], "eventId": event.id}, 400)
+        sentence = f"Failed to validate event: {'; '.join(event.wrong)}"
+        return answer({"ok": False, "message": sentence[:1000], "eventId": event.id}, 400)
     return ok(eventId=event.id)
 
 

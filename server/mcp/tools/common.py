@@ -67,10 +67,10 @@ class Cursor:
         """
         if text is None:
             return cls()
-        found = _CURSOR.fullmatch(text)
-        if found is None:
+        match = _CURSOR.fullmatch(text)
+        if match is None:
             raise InvalidInput(f"cursor {text[:40]!a} is invalid: pass next_cursor back unchanged")
-        return cls(int(found[1]), int(found[2] or 0))
+        return cls(int(match[1]), int(match[2] or 0))
 
     def __str__(self) -> str:
         return f"{self.after}+{self.skip}" if self.skip else str(self.after)
@@ -124,62 +124,65 @@ class Pager:
             limit: how many at most.
         """
         read, has_more = _read(messages, limit)
-        left = self.room.bytes - _FRAME_BYTES
+        bytes_left = self.room.bytes - _FRAME_BYTES
         while True:
-            page = self._filled(read, has_more, begin, left)
+            page = self._filled(read, has_more, begin, bytes_left)
             reply = self.make(page)
             excess = self.room.size(reply.text, reply.record) - self.room.bytes
-            if excess <= 0 or left <= 0:
+            if excess <= 0 or bytes_left <= 0:
                 return reply, page
-            left -= max(excess, 100)
+            bytes_left -= max(excess, 100)
 
     def _filled(self, read: Sequence[_Text], has_more: bool, begin: Cursor, room: int) -> Paged:
         framed: list[FramedMessage] = []
         spans: list[Span] = []
-        after, left = begin.after, room
-        for each in read:
-            seq = each.message.seq
+        after, bytes_left = begin.after, room
+        for entry in read:
+            seq = entry.message.seq
             skip = begin.skip if seq == begin.after + 1 else 0
-            shown, end, cost = self._shown(each, skip, left, room)
-            if framed and cost > left:
+            shown, end, cost = self._shown(entry, skip, bytes_left, room)
+            if framed and cost > bytes_left:
                 break
             framed.append(shown)
             spans.append((seq, skip, end))
             if skip and end is not None:
                 return Paged(framed, str(Cursor(seq - 1, end)), spans)
-            after, left = seq, left - cost
+            after, bytes_left = seq, bytes_left - cost
         goes_on = has_more or len(read) > len(framed)
         return Paged(framed, str(Cursor(after)) if goes_on else None, spans)
 
     def _shown(
-        self, each: _Text, skip: int, left: int, room: int
+        self, entry: _Text, skip: int, bytes_left: int, room: int
     ) -> tuple[FramedMessage, int | None, int]:
         """Return a message, up to which character (None: all of it), and the bytes that it takes.
 
         It is cut only if a page of its own would not hold it.
         """
-        if len(each.text) - skip <= room:
-            whole = self._whole(each, skip)
+        if len(entry.text) - skip <= room:
+            whole = self._whole(entry, skip)
             cost = self._cost(whole)
             if cost <= room:
                 return whole, None, cost
-        most = min(len(each.text) - skip - 1, room, room if skip else HEAD_CHARS)
+        most = min(len(entry.text) - skip - 1, room, room if skip else HEAD_CHARS)
         number = most_that(
-            lambda n: self._cost(self._part(each, skip, skip + n)) <= (left if skip else room), most
+            lambda n: (
+                self._cost(self._part(entry, skip, skip + n)) <= (bytes_left if skip else room)
+            ),
+            most,
         )
-        cut = self._part(each, skip, skip + number)
+        cut = self._part(entry, skip, skip + number)
         return cut, skip + number, self._cost(cut)
 
-    def _whole(self, each: _Text, skip: int) -> FramedMessage:
+    def _whole(self, entry: _Text, skip: int) -> FramedMessage:
         if skip:
-            return self._part(each, skip, len(each.text))
-        return self.frame(FramedMessage.of(each.message, each.body))
+            return self._part(entry, skip, len(entry.text))
+        return self.frame(FramedMessage.of(entry.message, entry.body))
 
-    def _part(self, each: _Text, begin: int, end: int) -> FramedMessage:
-        part = f"characters {begin + 1} to {end} of {len(each.text)}"
-        shown = FramedMessage.of(each.message, each.text[begin:end], part)
-        if end < len(each.text):
-            seq = each.message.seq
+    def _part(self, entry: _Text, begin: int, end: int) -> FramedMessage:
+        part = f"characters {begin + 1} to {end} of {len(entry.text)}"
+        shown = FramedMessage.of(entry.message, entry.text[begin:end], part)
+        if end < len(entry.text):
+            seq = entry.message.seq
             shown.more = self.read_on(seq, str(Cursor(seq - 1, end)))
         return self.frame(shown)
 
@@ -279,7 +282,7 @@ class Page(Result):
     @classmethod
     def of(cls, page: Paged, *, advice: str | None = None, **facts: Any) -> Self:
         """Return a page, with the advice for what is on it, and what leads to the next one."""
-        steps = " ".join(each for each in (advice, next_page(page.cursor)) if each)
+        steps = " ".join(step for step in (advice, next_page(page.cursor)) if step)
         notice = NOTICE if page.messages else None
         return cls(
             messages=page.messages,
@@ -291,7 +294,7 @@ class Page(Result):
 
     def reply(self, head: str) -> Reply:
         """Return the result, with a text under a head line of the bus."""
-        return Reply(self, self.lines(head, *(each.text() for each in self.messages)))
+        return Reply(self, self.lines(head, *(message.text() for message in self.messages)))
 
 
 def wait_for(
@@ -313,11 +316,11 @@ def wait_for(
     deadline, pace = time.monotonic() + wait_s, Pace(idle_s=_NOTICE_S)
     with listen(session.bus) as listener:  # before the look: what comes after it is heard
         while True:
-            found = look()
-            left = deadline - time.monotonic()
-            if is_there(found) or left <= 0 or session.home.is_ending:
-                return found
-            listener.wait(min(pace.next(), left))
+            outcome = look()
+            left_s = deadline - time.monotonic()
+            if is_there(outcome) or left_s <= 0 or session.home.is_ending:
+                return outcome
+            listener.wait(min(pace.next(), left_s))
             check_cancelled()  # else its thread would wait on, and those of others beside it
 
 
@@ -345,20 +348,20 @@ def stranger(bus: Bus, *recipients: str | None, me: str) -> str | None:
         InvalidInput: one is no name.
         UnknownRecipient: one means several, such as "all", or nobody, such as "null".
     """
-    named_ones = [each for each in recipients if each is not None]
-    unknown = [each for each in map(bus.agents.check_recipient, named_ones) if each is not None]
+    named_ones = [name for name in recipients if name is not None]
+    unknown = [error for error in map(bus.agents.check_recipient, named_ones) if error is not None]
     if not unknown:
         return None
-    for each in unknown:
-        if each.agent.casefold() in _NOBODY:
-            raise each
+    for error in unknown:
+        if error.agent.casefold() in _NOBODY:
+            raise error
     beats = bus.heartbeats.list()
-    there = [each.agent for each in beats if each.liveness is Liveness.ALIVE and each.agent != me]
+    there = [beat.agent for beat in beats if beat.liveness is Liveness.ALIVE and beat.agent != me]
     more = f" and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
     alive = f"alive now: {', '.join(map(named, there[:_NAMED]))}{more}"
     others = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
-    told = "; ".join(map(str, unknown[:_NAMED])) + others
-    return shown(f"{told}; {alive if there else 'no other agent is alive'}")
+    problems = "; ".join(map(str, unknown[:_NAMED])) + others
+    return shown(f"{problems}; {alive if there else 'no other agent is alive'}")
 
 
 def message_of(bus: Bus, key: str) -> Message:

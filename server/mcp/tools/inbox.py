@@ -67,24 +67,26 @@ class InboxPage(Page):
     unread: int
 
 
-def _inbox(session: Session, given: Read) -> Reply:
-    begin = Cursor.parse(given.cursor)
-    pattern = None if given.type is None else _pattern(given.type)
+def _inbox(session: Session, arguments: Read) -> Reply:
+    begin = Cursor.parse(arguments.cursor)
+    pattern = None if arguments.type is None else _pattern(arguments.type)
 
     def look() -> tuple[FirstLook, Reply, Paged]:
         # At each look, since a base name that has become free is claimed by that.
         first = FirstLook(
-            session.bus, session.agent(), with_work=given.with_work, cursor=given.cursor
+            session.bus, session.agent(), with_work=arguments.with_work, cursor=arguments.cursor
         )
         reply = partial(_page, first, begin, pattern, unread_of(session.bus, first.inbox.agent))
         pager = Pager(session.room, reply, by_the_same_call, _with_answers(first.inbox))
-        return first, *pager.page(waiting(first.inbox, begin, pattern), begin, given.limit)
+        return first, *pager.page(waiting(first.inbox, begin, pattern), begin, arguments.limit)
 
-    first, reply, page = wait_for(session, look, lambda seen: seen[2].messages, given.wait_s)
+    first, reply, page = wait_for(
+        session, look, lambda outcome: outcome[2].messages, arguments.wait_s
+    )
     if page.messages:
         # Where a type hides mail, the hook after this tool may still have to announce that.
         upto = 0 if pattern else page.messages[-1].seq
-        older = first.first_seq if given.cursor in (None, "0") else None
+        older = first.first_seq if arguments.cursor in (None, "0") else None
         note_shown(session, page.spans, upto=upto, older=older)
     return reply
 
@@ -129,9 +131,11 @@ def _what_to_acknowledge(
     inbox: Inbox, begin: Cursor, page: Paged, pattern: TypePattern | None
 ) -> str:
     """Return the acknowledgements that cover the shown messages, and no others."""
-    seqs = [each.seq for each in page.messages]
+    seqs = [message.seq for message in page.messages]
     if pattern is not None:
-        hidden = (each for each in waiting(inbox, begin, None) if not pattern.matches(each.type))
+        hidden = (
+            message for message in waiting(inbox, begin, None) if not pattern.matches(message.type)
+        )
         first = next(hidden, None)
         if first is not None and first.seq < seqs[-1]:
             return (
@@ -154,7 +158,7 @@ def _what_to_acknowledge(
 
 def waiting(inbox: Inbox, begin: Cursor, pattern: TypePattern | None) -> Iterator[Message]:
     """Yield the unread messages of an inbox, from a cursor on."""
-    for message in dropwhile(lambda each: each.seq <= begin.after, _all_waiting(inbox, begin)):
+    for message in dropwhile(lambda unread: unread.seq <= begin.after, _all_waiting(inbox, begin)):
         if pattern is None or pattern.matches(message.type):
             yield message
 
@@ -166,8 +170,8 @@ def _all_waiting(inbox: Inbox, begin: Cursor) -> Iterator[Message]:
         yield from looked
         position = max(position, looked[-1].seq) if looked else position
     after = max(begin.after, position)
-    for found in pages(lambda seq: inbox.poll_after(seq, _READ), after, place=seq_of, what="mail"):
-        yield from found
+    for page in pages(lambda seq: inbox.poll_after(seq, _READ), after, place=seq_of, what="mail"):
+        yield from page
 
 
 # bus_ack -------------------------------------------------------------------------------------
@@ -187,14 +191,14 @@ class Acked(Result):
     unread: int
 
 
-def _ack(session: Session, given: Ack) -> Reply:
+def _ack(session: Session, arguments: Ack) -> Reply:
     bus, agent = session.bus, session.agent()
-    if given.skip:
-        return _skip(session, agent, given.seq)
+    if arguments.skip:
+        return _skip(session, agent, arguments.seq)
     with bus.transaction():  # so that nothing comes between the look and the step
-        if given.seq <= bus.log.newest_seq():
-            _refuse_what_was_not_shown(bus, agent, given.seq)
-        position = inbox_of(bus, agent).ack(given.seq)
+        if arguments.seq <= bus.log.newest_seq():
+            _refuse_what_was_not_shown(bus, agent, arguments.seq)
+        position = inbox_of(bus, agent).ack(arguments.seq)
     return _acknowledged(bus, agent, position)
 
 
@@ -202,7 +206,7 @@ def _acknowledged(
     bus: Bus, agent: str, position: int, *, skipped: str = "", warning: str | None = None
 ) -> Reply:
     unread = unread_of(bus, agent)
-    steps = " ".join(each for each in (skipped, READ_IT if unread else "") if each)
+    steps = " ".join(step for step in (skipped, READ_IT if unread else "") if step)
     record = Acked(acknowledged=position, unread=unread, next=steps or None, warning=warning)
     return Reply(record, record.lines(f"Acknowledged up to {position}; {counted(unread)} unread."))
 
@@ -223,15 +227,15 @@ def _skip(session: Session, agent: str, seq: int) -> Reply:
         _refuse_what_was_not_shown(bus, agent, seq, besides=seq)
         position = inbox.park(message, f"{agent} read its beginning, and skipped it")
         warning = _tell_of_skipping(session, message, agent)
-    told = "its sender was told" if warning is None else "its sender was not told"
-    skipped = f"[{seq}] is put aside, and {told}; a person can have it delivered again."
+    outcome = "its sender was told" if warning is None else "its sender was not told"
+    skipped = f"[{seq}] is put aside, and {outcome}; a person can have it delivered again."
     return _acknowledged(bus, agent, position, skipped=skipped, warning=warning)
 
 
 def _tell_of_skipping(session: Session, message: Message, agent: str) -> str | None:
     """Tell the sender of a message that it was put aside; return why not, or None."""
-    said = f"{agent} read the beginning of your message {message.seq}, and put it aside unread: it"
-    text = f"{said} is too long. Send a short one, or the path of a file."
+    fact = f"{agent} read the beginning of your message {message.seq}, and put it aside unread: it"
+    text = f"{fact} is too long. Send a short one, or the path of a file."
     try:
         with session.bus.transaction():
             session.bus.publish(

@@ -106,35 +106,35 @@ class Sent(Result):
         return self.lines(f"{done}: {where}, id {exact(self.id)}{within}.")
 
 
-def _send(session: Session, given: Send) -> Reply:
+def _send(session: Session, arguments: Send) -> Reply:
     bus, agent = session.bus, session.agent()
-    session.principal.check_may_send(given.type)
-    parent = None if given.in_reply_to is None else message_of(bus, given.in_reply_to)
+    session.principal.check_may_send(arguments.type)
+    parent = None if arguments.in_reply_to is None else message_of(bus, arguments.in_reply_to)
     draft = Draft(
-        given.type,
-        given.payload if "payload" in given.model_fields_set else ABSENT,
+        arguments.type,
+        arguments.payload if "payload" in arguments.model_fields_set else ABSENT,
         from_agent=agent,
         in_reply_to=parent.id if parent else None,
-        priority=parse_priority(given.priority),
-        id=given.id,
+        priority=parse_priority(arguments.priority),
+        id=arguments.id,
         headers=tracing.child_trace(parent.headers) if parent else None,
     )
-    to = parent.from_agent if given.to is None and parent else given.to
+    to = parent.from_agent if arguments.to is None and parent else arguments.to
     drafts = [draft] if to is None else draft.to_each([to] if isinstance(to, str) else to)
-    warning = stranger(bus, *(each.to_agent for each in drafts), me=agent)
-    warning = not_acted_upon(given.type) or warning
+    warning = stranger(bus, *(addressed.to_agent for addressed in drafts), me=agent)
+    warning = not_acted_upon(arguments.type) or warning
     with bus.transaction():  # so that no other answer comes between the look and this one
-        if not given.again:
+        if not arguments.again:
             _refuse_second_answer(bus, drafts, parent)
         receipts = bus.log.append(drafts)
     stored = bus.get(receipts[0].seq)
     pairs = zip(drafts, receipts, strict=True)
-    seqs = {str(each.to_agent): receipt.seq for each, receipt in pairs}
+    seqs = {str(addressed.to_agent): receipt.seq for addressed, receipt in pairs}
     within = stored.conversation if stored and stored.conversation != stored.id else None
 
     def reply(number: int) -> Reply:
-        left = len(seqs) - number
-        not_named = f"it went to {left} more, who are not named here" if left else None
+        unnamed = len(seqs) - number
+        not_named = f"it went to {unnamed} more, who are not named here" if unnamed else None
         sent = Sent(
             seq=receipts[0].seq,
             id=receipts[0].id,
@@ -142,7 +142,7 @@ def _send(session: Session, given: Send) -> Reply:
             seqs=dict(islice(seqs.items(), number)) if len(drafts) > 1 else None,
             conversation=within,
             duplicate=all(receipt.duplicate for receipt in receipts),
-            warning="; ".join(each for each in (warning, not_named) if each) or None,
+            warning="; ".join(sentence for sentence in (warning, not_named) if sentence) or None,
         )
         return Reply(sent, sent.text())
 
@@ -175,8 +175,8 @@ class ThreadPage(Page):
     conversation: str
 
 
-def _thread(session: Session, given: Thread) -> Reply:
-    reply, page = thread(session, given.conversation, given.limit, given.cursor)
+def _thread(session: Session, arguments: Thread) -> Reply:
+    reply, page = thread(session, arguments.conversation, arguments.limit, arguments.cursor)
     note_shown(session, page.spans)
     return reply
 
@@ -195,8 +195,8 @@ def thread(session: Session, key: str, limit: int, cursor: str | None) -> tuple[
         return ThreadPage.of(page, conversation=conversation).reply(head)
 
     pager = Pager(session.room, reply, by_the_same_call, FramedMessage.within)
-    found = bus.read(conversation=conversation, after_seq=begin.after)
-    return pager.page(found, begin, limit)
+    messages = bus.read(conversation=conversation, after_seq=begin.after)
+    return pager.page(messages, begin, limit)
 
 
 # bus_search ----------------------------------------------------------------------------------
@@ -216,26 +216,26 @@ class Search(Arguments):
 _MAX_HITS = 1000
 
 
-def _search(session: Session, given: Search) -> Reply:
-    start = Cursor.parse(given.cursor).after
-    wanted = min(start + given.limit, _MAX_HITS)
-    if given.type is not None:
-        check_pattern(given.type)
+def _search(session: Session, arguments: Search) -> Reply:
+    start = Cursor.parse(arguments.cursor).after
+    upto = min(start + arguments.limit, _MAX_HITS)
+    if arguments.type is not None:
+        check_pattern(arguments.type)
     hits = session.bus.search(
-        *_words(given.words), type=given.type, agent=given.agent, limit=wanted + 1
+        *_words(arguments.words), type=arguments.type, agent=arguments.agent, limit=upto + 1
     )
-    found = [FramedMessage.of(hit.message, hit.snippet, "snippet") for hit in hits[start:wanted]]
+    snippets = [FramedMessage.of(hit.message, hit.snippet, "snippet") for hit in hits[start:upto]]
 
     def reply(number: int) -> Reply:
         end = start + number
         more = end < len(hits) and end < _MAX_HITS
         head = f"{number} found, the best first." if number else "Nothing found."
-        return Page.of(Paged(found[:number], str(end) if more else None)).reply(head)
+        return Page.of(Paged(snippets[:number], str(end) if more else None)).reply(head)
 
-    made, number = fitted(len(found), reply, session.room)
+    page_of_hits, number = fitted(len(snippets), reply, session.room)
     whole = [(hit.message.seq, 0, None) for hit in hits[start : start + number] if _is_whole(hit)]
     note_shown(session, whole)
-    return made
+    return page_of_hits
 
 
 # bus_receipts --------------------------------------------------------------------------------
@@ -261,17 +261,17 @@ class Receipts(Result):
     receipts: list[ReadBy]
 
 
-def _receipts(session: Session, given: Which) -> Reply:
-    found = read_receipts(session.bus, str(given.seq))
-    readers = [ReadBy(**each.record()) for each in found[:MAX_PAGE]]
+def _receipts(session: Session, arguments: Which) -> Reply:
+    receipts = read_receipts(session.bus, str(arguments.seq))
+    readers = [ReadBy(**receipt.record()) for receipt in receipts[:MAX_PAGE]]
 
     def reply(number: int) -> Reply:
-        left = len(found) - number
+        omitted = len(receipts) - number
         record = Receipts(
-            receipts=readers[:number], warning=f"{left} more are left out" if left else None
+            receipts=readers[:number], warning=f"{omitted} more are left out" if omitted else None
         )
         states = "; ".join(
-            f"{each.kind} {named(each.name)}: {each.state}" for each in record.receipts
+            f"{reader.kind} {named(reader.name)}: {reader.state}" for reader in record.receipts
         )
         return Reply(record, record.lines(f"{states or 'It is in no inbox, and in no queue'}."))
 
@@ -365,35 +365,37 @@ class State(Result):
     reply: FramedMessage | None = None
 
 
-def _request(session: Session, given: Ask) -> Reply:
+def _request(session: Session, arguments: Ask) -> Reply:
     bus, agent = session.bus, session.agent()
-    session.principal.check_may_send(given.type)
-    reply_types = ReplyTypes.of(given.type)
+    session.principal.check_may_send(arguments.type)
+    reply_types = ReplyTypes.of(arguments.type)
     if not reply_types.all():
-        raise InvalidInput(f"type {given.type[:80]!a} asks for nothing: end it in .request")
-    warning = stranger(bus, given.to, me=agent)
-    payload = given.payload if "payload" in given.model_fields_set else ABSENT
-    priority = parse_priority(given.priority)
+        raise InvalidInput(f"type {arguments.type[:80]!a} asks for nothing: end it in .request")
+    warning = stranger(bus, arguments.to, me=agent)
+    payload = arguments.payload if "payload" in arguments.model_fields_set else ABSENT
+    priority = parse_priority(arguments.priority)
     receipt = bus.publish(
-        given.type, payload, from_agent=agent, to_agent=given.to, priority=priority
+        arguments.type, payload, from_agent=agent, to_agent=arguments.to, priority=priority
     )
     sent = Request.published(bus, receipt.seq, reply_types, is_new=not receipt.duplicate)
-    answer = wait_for(session, sent.check, lambda seen: seen.reply, given.wait_s)
+    answer = wait_for(session, sent.check, lambda latest: latest.reply, arguments.wait_s)
     return _handed_over(session, answer, sent.asker, warning or sent.unserved)
 
 
-def _check(session: Session, given: Check) -> Reply:
+def _check(session: Session, arguments: Check) -> Reply:
     bus = session.bus
-    conversation = conversation_named(bus, given.conversation)
+    conversation = conversation_named(bus, arguments.conversation)
     if conversation is None:
-        raise NotFound(f"there is no message {given.conversation[:80]!a}: give its seq or its id")
+        raise NotFound(
+            f"there is no message {arguments.conversation[:80]!a}: give its seq or its id"
+        )
     try:
         answer = check(bus, conversation)
     except InvalidInput as error:  # its advice is for callers that can give types
         raise InvalidInput(
             "this conversation began with no request; bus_thread shows what came of it"
         ) from error
-    several = [each.reply.seq for each in double_answers(bus, conversation) if each.reply]
+    several = [double.reply.seq for double in double_answers(bus, conversation) if double.reply]
     warning = f"it was answered twice: all answers are {several[:MAX_PAGE]}" if several else None
     return _handed_over(session, answer, session.reader(), warning)
 
@@ -434,9 +436,11 @@ def _reply(
         return Reply(record, record.lines(head, message.text()))
 
     if was_shown:
-        known = FramedMessage.of(answer.reply, ABSENT).within()
-        known.more = f"You were shown it: bus_thread(conversation={str(known.seq)!r}) has it."
-        return reply(Paged([known])), Paged()
+        shown_before = FramedMessage.of(answer.reply, ABSENT).within()
+        shown_before.more = (
+            f"You were shown it: bus_thread(conversation={str(shown_before.seq)!r}) has it."
+        )
+        return reply(Paged([shown_before])), Paged()
     pager = Pager(session.room, reply, by_thread, FramedMessage.within)
     return pager.page([answer.reply], Cursor(answer.reply.seq - 1), 1)
 

@@ -51,22 +51,22 @@ class Standing(Result):
     def text(self) -> str:
         """Return it for reading."""
         parked = f", {self.parked} parked after failures" if self.parked else ""
-        held = (
+        reserved = (
             f" You have reserved {', '.join(map(exact, self.reserved))}." if self.reserved else ""
         )
         others = "1 other agent is" if self.others_alive == 1 else f"{self.others_alive} others are"
         return self.lines(
             f"You are {named(self.agent)}: {counted(self.unread)} unread{parked}; acknowledged up"
-            f" to {self.acknowledged}; {others} alive.{held}"
+            f" to {self.acknowledged}; {others} alive.{reserved}"
         )
 
 
-def _join(session: Session, given: Join) -> Reply:
+def _join(session: Session, arguments: Join) -> Reply:
     bus = session.bus
-    name = session.join(given.name)
-    session.home.beat(name, task=given.task)
-    if given.wants is not None:
-        Inbox(bus, name).want(*given.wants)
+    name = session.join(arguments.name)
+    session.home.beat(name, task=arguments.task)
+    if arguments.wants is not None:
+        Inbox(bus, name).want(*arguments.wants)
     warning = _held_elsewhere(session.home.beat_before(name)) or _is_another(session, name)
     keep = f"Give {NAMES}={name!r} to every later call: this connection forgets it."
     return _standing(session, name, warning, keep if session.forgets else None)
@@ -90,7 +90,7 @@ def _is_another(session: Session, name: str) -> str | None:
     return f"another session is {session.base}, so you are {name}: act under that name"
 
 
-def _status(session: Session, given: Nothing) -> Reply:
+def _status(session: Session, arguments: Nothing) -> Reply:
     return _standing(session, session.agent())
 
 
@@ -100,28 +100,28 @@ def _standing(
     """Return the status of an agent, after a warning and advice."""
     bus = session.bus
     inbox = inbox_of(bus, agent)
-    alive = [each for each in bus.heartbeats.list() if each.liveness is Liveness.ALIVE]
-    held = [each.path for each in bus.reservations.list(agent=agent)]
+    alive = [beat for beat in bus.heartbeats.list() if beat.liveness is Liveness.ALIVE]
+    paths = [reservation.path for reservation in bus.reservations.list(agent=agent)]
     standing = Standing(
         agent=agent,
         unread=unread_of(bus, agent),
         parked=len(inbox.parked()),
         acknowledged=inbox.position,
         reserved=[],
-        others_alive=sum(each.agent != agent for each in alive),
+        others_alive=sum(beat.agent != agent for beat in alive),
     )
     ended = _ended(bus, agent)
     steps = (advice, READ_IT if standing.unread else None)
-    standing.next = " ".join(each for each in steps if each) or None
+    standing.next = " ".join(step for step in steps if step) or None
 
     def reply(number: int) -> Reply:
-        left = len(held) - number
-        more = f"{left} more files are reserved, and not named here" if left else None
-        said = "; ".join(each for each in (warning, ended, more) if each) or None
-        record = standing.model_copy(update={"reserved": held[:number], "warning": said})
+        unnamed = len(paths) - number
+        more = f"{unnamed} more files are reserved, and not named here" if unnamed else None
+        warnings = "; ".join(sentence for sentence in (warning, ended, more) if sentence) or None
+        record = standing.model_copy(update={"reserved": paths[:number], "warning": warnings})
         return Reply(record, record.text())
 
-    return fitted(len(held), reply, session.room)[0]
+    return fitted(len(paths), reply, session.room)[0]
 
 
 def _ended(bus: Bus, agent: str) -> str | None:
@@ -129,7 +129,7 @@ def _ended(bus: Bus, agent: str) -> str | None:
     ended = bus.reservations.ended_with_sessions(agent)
     if not ended:
         return None
-    paths = first_of([each.path for each in ended])
+    paths = first_of([reservation.path for reservation in ended])
     return f"your reservations of {paths} ended with the program that made them"
 
 
@@ -155,7 +155,7 @@ class Seen(BaseModel):
     def text(self) -> str:
         """Return the agent as text: one line of the bus, and the agent's own words behind a bar."""
         status = None if self.status == self.liveness else self.status
-        says = ": ".join(each for each in (status, self.task) if each)
+        says = ": ".join(part for part in (status, self.task) if part)
         head = f"{named(self.agent)}: {self.liveness or 'never beat'}"
         return f"{head}\n{barred(says)}" if says else head
 
@@ -167,8 +167,8 @@ class Agents(Result):
     next_cursor: str | None = None
 
 
-def _agents(session: Session, given: Who) -> Reply:
-    return agents(session, given.cursor)
+def _agents(session: Session, arguments: Who) -> Reply:
+    return agents(session, arguments.cursor)
 
 
 def agents(session: Session, cursor: str | None = None) -> Reply:
@@ -177,15 +177,15 @@ def agents(session: Session, cursor: str | None = None) -> Reply:
     beats = {beat.agent: beat.record() for beat in bus.heartbeats.list()}
     names = [name for name in bus.agents.names() if name > (cursor or "")]
     records = [beats.get(name, {"agent": name}) for name in names[:MAX_PAGE]]
-    seen = [Seen(**each, untrusted=True) for each in records]
+    known_agents = [Seen(**fields, untrusted=True) for fields in records]
 
     def reply(number: int) -> Reply:
-        page = seen[:number]
+        page = known_agents[:number]
         last = page[-1].agent if number < len(names) else None
         record = Agents(agents=page, next_cursor=last, next=next_page(last), notice=NOTICE)
-        return Reply(record, record.lines(f"{number} agents.", *(each.text() for each in page)))
+        return Reply(record, record.lines(f"{number} agents.", *(agent.text() for agent in page)))
 
-    return fitted(len(seen), reply, session.room)[0]
+    return fitted(len(known_agents), reply, session.room)[0]
 
 
 TOOLS = (

@@ -57,9 +57,9 @@ class ReservedFile(BaseModel):
 
     def text(self) -> str:
         """Return what conflicts with a wanted path, with its holder's reason behind a bar."""
-        wanted = f"{exact(self.wanted)}: " if self.wanted else ""
+        prefix = f"{exact(self.wanted)}: " if self.wanted else ""
         about = f" ({self.holder})" if self.holder else ""
-        head = f"{wanted}{named(self.agent)} has {exact(self.path)} until {self.until}{about}"
+        head = f"{prefix}{named(self.agent)} has {exact(self.path)} until {self.until}{about}"
         return f"{head}\n{barred(self.reason)}" if self.reason else head
 
 
@@ -72,42 +72,42 @@ class ReservedFiles(Result):
 
     def listed(self) -> str:
         """Return the agent's reservations as text."""
-        return ", ".join(f"{exact(each.path)} until {each.until}" for each in self.reservations)
+        return ", ".join(f"{exact(file.path)} until {file.until}" for file in self.reservations)
 
 
-def _reserve(session: Session, given: Reserve) -> Reply:
+def _reserve(session: Session, arguments: Reserve) -> Reply:
     bus, agent = session.bus, session.agent()
-    paths = [each for path in given.paths for each in _from_root(path, session)]
-    if given.mode == "release":
+    paths = [file for path in arguments.paths for file in _from_root(path, session)]
+    if arguments.mode == "release":
         return _release(session, agent, paths)
     reserve = bus.reservations.reserve
-    if given.mode == "take-over":
-        if given.reason is None:
+    if arguments.mode == "take-over":
+        if arguments.reason is None:
             raise InvalidInput("say in reason why you take over: the holder is told")
         reserve = partial(take_over, bus)
-    found = reserve(
+    outcome = reserve(
         paths,
         agent,
-        shared=given.mode == "shared",
-        lease_s=given.minutes * 60,
-        reason=given.reason,
+        shared=arguments.mode == "shared",
+        lease_s=arguments.minutes * 60,
+        reason=arguments.reason,
         session=session.process,
     )
-    if not found.granted:
-        return _refused(session, found.conflicts)
+    if not outcome.granted:
+        return _refused(session, outcome.conflicts)
 
     def granted(number: int) -> Reply:
-        left = len(found.reservations) - number
+        unnamed = len(outcome.reservations) - number
         record = ReservedFiles(
             granted=True,
-            reservations=_files(found.reservations[:number]),
+            reservations=_files(outcome.reservations[:number]),
             conflicts=[],
-            warning=f"{left} more are reserved, and not named here" if left else None,
+            warning=f"{unnamed} more are reserved, and not named here" if unnamed else None,
             next=RELEASE,
         )
         return Reply(record, record.lines(f"Reserved for {named(agent)}: {record.listed()}."))
 
-    return fitted(len(found.reservations), granted, session.room)[0]
+    return fitted(len(outcome.reservations), granted, session.room)[0]
 
 
 def _from_root(path: str, session: Session) -> list[str]:
@@ -116,21 +116,21 @@ def _from_root(path: str, session: Session) -> list[str]:
     return paths_from_root(path, session.root())
 
 
-def _files(held: Sequence[Reservation]) -> list[ReservedFile]:
-    return [ReservedFile(**each.record()) for each in held]
+def _files(reservations: Sequence[Reservation]) -> list[ReservedFile]:
+    return [ReservedFile(**reservation.record()) for reservation in reservations]
 
 
 def _refused(session: Session, conflicts: Sequence[Conflict]) -> Reply:
-    holders = [holder_of(session.bus, each.held) for each in conflicts[:MAX_CONFLICTS]]
+    holders = [holder_of(session.bus, conflict.held) for conflict in conflicts[:MAX_CONFLICTS]]
     against = [
         ReservedFile(
-            **each.held.record(),
-            wanted=None if each.path == each.held.path else each.path,
+            **conflict.held.record(),
+            wanted=None if conflict.path == conflict.held.path else conflict.path,
             holder=str(holder),
         )
-        for each, holder in zip(conflicts, holders, strict=False)
+        for conflict, holder in zip(conflicts, holders, strict=False)
     ]
-    may_follow = any(each.may_be_followed for each in holders)
+    may_follow = any(holder.may_be_followed for holder in holders)
 
     def refused(number: int) -> Reply:
         more = len(conflicts) - number
@@ -142,7 +142,7 @@ def _refused(session: Session, conflicts: Sequence[Conflict]) -> Reply:
             next=f"{WAIT} {TAKE}" if may_follow else WAIT,
             notice=NOTICE,
         )
-        texts = (each.text() for each in record.conflicts)
+        texts = (conflict.text() for conflict in record.conflicts)
         return Reply(record, record.lines("NOT reserved, none of them.", *texts), refused=True)
 
     return fitted(len(against), refused, session.room)[0]
@@ -151,26 +151,32 @@ def _refused(session: Session, conflicts: Sequence[Conflict]) -> Reply:
 def _release(session: Session, agent: str, paths: Sequence[str]) -> Reply:
     bus, meant = session.bus, set(paths)
     with bus.transaction():
-        own = [each for each in bus.reservations.list(agent=agent) if each.path in meant]
-        for each in own:
-            bus.reservations.release(each.token, agent)
-    held = bus.reservations.list(agent=agent)
+        own = [
+            reservation
+            for reservation in bus.reservations.list(agent=agent)
+            if reservation.path in meant
+        ]
+        for reservation in own:
+            bus.reservations.release(reservation.token, agent)
+    remaining = bus.reservations.list(agent=agent)
 
     def released(number: int) -> Reply:
-        left = len(held) - number
-        more = f"{left} more are reserved, and not named here" if left else None
+        unnamed = len(remaining) - number
+        more = f"{unnamed} more are reserved, and not named here" if unnamed else None
         none = None if own else "you had none of these: nothing was given back"
         record = ReservedFiles(
             granted=True,
-            reservations=_files(held[:number]),
+            reservations=_files(remaining[:number]),
             conflicts=[],
-            warning="; ".join(each for each in (none, more) if each) or None,
+            warning="; ".join(sentence for sentence in (none, more) if sentence) or None,
         )
-        back = f"Given back: {first_of([each.path for each in own])}." if own else ""
+        back = f"Given back: {first_of([reservation.path for reservation in own])}." if own else ""
         left_ones = f"Reserved for {named(agent)}: {record.listed() or 'nothing'}."
-        return Reply(record, record.lines(" ".join(each for each in (back, left_ones) if each)))
+        return Reply(
+            record, record.lines(" ".join(sentence for sentence in (back, left_ones) if sentence))
+        )
 
-    return fitted(len(held), released, session.room)[0]
+    return fitted(len(remaining), released, session.room)[0]
 
 
 def first_of(paths: Sequence[str]) -> str:

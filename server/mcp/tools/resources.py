@@ -44,8 +44,8 @@ class Kind:
         """Return what an address has in place of the variable; None: it is of another kind."""
         if self.is_one:
             return [""] if uri == self.template else None
-        found = UriTemplate.parse(self.template).match(uri)
-        return None if found is None else [str(value) for value in found.values()]
+        match = UriTemplate.parse(self.template).match(uri)
+        return None if match is None else [str(value) for value in match.values()]
 
 
 def _inbox(session: Session, agent: str) -> BaseModel:
@@ -88,8 +88,8 @@ def kind_of(uri: str) -> Kind:
     for kind in KINDS:
         if kind.values(uri) is not None:
             return kind
-    known = ", ".join(kind.template for kind in KINDS)
-    raise NotFound(f"no resource {uri[:200]!a}; there are {known}")
+    templates = ", ".join(kind.template for kind in KINDS)
+    raise NotFound(f"no resource {uri[:200]!a}; there are {templates}")
 
 
 def _json(record: BaseModel) -> str:
