@@ -8,7 +8,7 @@ import shlex
 from ..export.jsonl.parts import PART_GLOB, parts_among
 from ..schema.directory.enclosure import Enclosure
 from ..schema.directory.ignoring import IGNORING, lacking_patterns
-from .repository import CommandFailed, Repository
+from .repository import GitCommandFailed, Repository
 from .staging import LET_IN, SETUP_COMMENT, ignoring_lines
 from .work_tree import ExcludeFile, WorkTree
 
@@ -67,7 +67,7 @@ _NAME = "messages by id"
 _UNTRACKED = "out of git's index:"
 
 
-class Drivers:
+class DriverSetup:
     """The drivers of a bus in the repository that its directory is in.
 
     Args:
@@ -160,7 +160,7 @@ class Drivers:
         """Return a value of the repository's own configuration; None when it is not set."""
         try:
             value = self._repository.run("config", "--local", "--null", "--get", name)
-        except CommandFailed:
+        except GitCommandFailed:
             return None
         return os.fsdecode(value[:-1])
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..schema.errors import Refused, shown
 from .branches.candidates import contains
 from .branches.repositories import repository_at
-from .repository import CommandFailed, GitFailed
+from .repository import GitCommandFailed, GitFailed
 from .target_refs import LocalTarget, TargetBusy, TargetMoved, TargetRefused
 from .trees.tree_list import CHECK_MARK, safe_name
 
@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from .trees.tree_list import Tree
+    from .trees.tree_list import LinkedTree
     from .trees.work_trees import WorkTrees
 
 #: Where the commit that the remote's branch is at is kept.
@@ -66,7 +66,7 @@ class RemoteTarget(LocalTarget):
         try:
             command = ("fetch", *options, "--", self.remote, spec)
             self.place.outward.run(*command, limit_s=self.limit_s, pass_fds=self.held)
-        except CommandFailed as error:
+        except GitCommandFailed as error:
             if "couldn't find remote ref" in error.reason:
                 raise Refused(
                     f"{self.remote} has no branch {shown(self.branch)}; push it there first"
@@ -97,7 +97,7 @@ class RemoteTarget(LocalTarget):
 
     def _explain(self, error: GitFailed, now: str, onto: str) -> NoReturn:
         """Raise what a push that failed means."""
-        if not isinstance(error, CommandFailed):
+        if not isinstance(error, GitCommandFailed):
             raise TargetRefused(str(error)) from error
         lines = error.out.decode("utf-8", "replace").splitlines()
         refusals = [line.split("\t")[-1] for line in lines if line.startswith("!")]
@@ -171,7 +171,7 @@ class CheckTree:
         """Bring it to a commit, without anything that is not in that; return its path."""
         tree = self._tree()
         if tree is not None and tree.is_there:
-            with suppress(CommandFailed):  # it is made afresh where something is wrong with it
+            with suppress(GitCommandFailed):  # it is made afresh where something is wrong with it
                 git = repository_at(self.path)
                 if _has_submodules(tree):  # what a check left in one is no file of this tree
                     git.run("submodule", "--quiet", "deinit", "--all", "--force")
@@ -190,7 +190,7 @@ class CheckTree:
         """Take back what a check did to the files of the commit; what it built stays."""
         try:
             self._check_out(commit)
-        except CommandFailed:
+        except GitCommandFailed:
             self.put(commit)
 
     def remove(self) -> None:
@@ -206,11 +206,11 @@ class CheckTree:
         checkout = (*_NO_HOOKS, "checkout", *options, commit)
         repository_at(self.path).run(*checkout, limit_s=_LIMIT_S)
 
-    def _tree(self) -> Tree | None:
+    def _tree(self) -> LinkedTree | None:
         checks = (tree for tree in self._trees.read() if tree.lock == self._reason)
         return next(checks, None)
 
 
-def _has_submodules(tree: Tree) -> bool:
+def _has_submodules(tree: LinkedTree) -> bool:
     """Whether a check has initialised submodules in a work tree."""
     return os.path.isdir(os.path.join(tree.admin, "modules"))

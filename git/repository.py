@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import IO
 
     from ..workers.processes.stop_switch import StopSwitch
-    from .limited import Ended
+    from .limited import ExitedProgram
 
 #: Names as they are, every commit in full, complaints in English, and no lock taken that git
 #: could do without.
@@ -57,7 +57,7 @@ class GitFailed(AckbusError):
     """Git is not installed, has no repository here, or failed."""
 
 
-class CommandFailed(GitFailed):
+class GitCommandFailed(GitFailed):
     """Git ended with an error.
 
     Attributes:
@@ -129,7 +129,7 @@ class Repository:
 
         Raises:
             GitFailed: git is not installed.
-            CommandFailed: it ended with an error.
+            GitCommandFailed: it ended with an error.
             OutOfTime: it reached the limit.
         """
         look_s = self._look_s()
@@ -147,7 +147,7 @@ class Repository:
         with self._start(arguments, subprocess.PIPE, subprocess.PIPE) as process:
             out, err = process.communicate(stdin)
         if process.returncode not in accepted:
-            raise CommandFailed(_command(arguments), err, process.returncode, out)
+            raise GitCommandFailed(_command(arguments), err, process.returncode, out)
         return out
 
     def _look_s(self) -> float | None:
@@ -178,7 +178,7 @@ class Repository:
         pass_fds: Sequence[int],
         *,
         is_look: bool,
-    ) -> Ended | None:
+    ) -> ExitedProgram | None:
         from .limited import run_limited  # the filter, a process for each file, has no limit
 
         with self._starting():
@@ -196,7 +196,7 @@ class Repository:
         """Run git where it runs a program of the user: all of it ends with this process.
 
         Raises:
-            ProgramNotStarted, CommandFailed, OutOfTime: as for `run`.
+            ProgramNotStarted, GitCommandFailed, OutOfTime: as for `run`.
             ProgramStopped: the switch was thrown before it had ended.
         """
         from .limited import run_guarded
@@ -217,7 +217,7 @@ class Repository:
 
         Raises:
             GitFailed: git is not installed.
-            CommandFailed: it ended with an error.
+            GitCommandFailed: it ended with an error.
             LookCut: it said nothing within the limit.
             GitFailed: a line is too long to be one.
         """
@@ -247,7 +247,7 @@ class Repository:
                         process.kill()
             if code:
                 err.seek(0)
-                raise CommandFailed(_command(arguments), err.read(), code)
+                raise GitCommandFailed(_command(arguments), err.read(), code)
 
     def describe(self, *questions: str) -> list[str]:
         """Return git's answers about the repository, a line for each question to `rev-parse`.
@@ -257,7 +257,7 @@ class Repository:
         """
         try:
             return os.fsdecode(self.run("rev-parse", *questions)).splitlines()
-        except CommandFailed as error:
+        except GitCommandFailed as error:
             raise self._unusable(error) from error
 
     def path(self, question: str) -> str:
@@ -268,10 +268,10 @@ class Repository:
         """
         try:
             return os.fsdecode(self.run("rev-parse", question)).removesuffix("\n")
-        except CommandFailed as error:
+        except GitCommandFailed as error:
             raise self._unusable(error) from error
 
-    def _unusable(self, error: CommandFailed) -> GitFailed:
+    def _unusable(self, error: GitCommandFailed) -> GitFailed:
         """Return the error of a folder that git takes no repository from."""
         name = "the working directory" if self._name == os.curdir else self._name
         is_none = error.reason.startswith("not a git repository")  # its advice is about mounts
@@ -285,7 +285,7 @@ class Repository:
             return None
         try:
             id = self.run("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}")
-        except CommandFailed:
+        except GitCommandFailed:
             return None
         return id.decode().strip()
 
@@ -301,7 +301,7 @@ class Repository:
                 *("cat-file", "--batch-check=%(objectname)"),
                 stdin=asked.encode("utf-8", "surrogateescape"),
             )
-        except CommandFailed:  # one name ended it, such as `main@{upstream}` where there is none
+        except GitCommandFailed:  # one name ended it, such as `main@{upstream}` where there is none
             return [None] if len(names) == 1 else [self.commits([name])[0] for name in names]
         answers = dict(zip(plain, output.splitlines(), strict=True))
         ids = (answers.get(name, b"").decode("utf-8", "replace") for name in names)
@@ -352,7 +352,7 @@ def looks_bare(folder: str) -> bool:
 
 
 def _output(
-    arguments: Sequence[str], ended: Ended | None, limit_s: float, accepted: Sequence[int]
+    arguments: Sequence[str], ended: ExitedProgram | None, limit_s: float, accepted: Sequence[int]
 ) -> bytes:
     """Return what a git with a limit has printed, or raise what its end means."""
     if ended is None:
@@ -361,7 +361,7 @@ def _output(
             " for a hook or a filter that waits"
         )
     if ended.code not in accepted:
-        raise CommandFailed(_command(arguments), ended.err, ended.code, ended.out)
+        raise GitCommandFailed(_command(arguments), ended.err, ended.code, ended.out)
     return ended.out
 
 

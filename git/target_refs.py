@@ -20,7 +20,7 @@ from ..schema.errors import InvalidInput, Refused, shown
 from .branches.candidates import contains
 from .branches.repositories import repository_at
 from .drivers import messages_in
-from .repository import CommandFailed, GitFailed
+from .repository import GitCommandFailed, GitFailed
 from .trees.tree_state import PATIENT, git_dir_of, named, operation_at
 from .trees.work_trees import WorkTrees
 
@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from .branches.repositories import Place
+    from .branches.repositories import RepositoryPlace
     from .repository import Repository
 
 # Files that a bus in a work tree keeps changing by itself: no landing waits for them.
@@ -322,7 +322,7 @@ class LocalTarget:
         held: descriptors of locks, for git to hold with us.
     """
 
-    place: Place
+    place: RepositoryPlace
     branch: str
     held: Sequence[int] = ()
 
@@ -437,7 +437,7 @@ class LocalTarget:
         command = (*PATIENT, "update-ref", "-m", why, self.ref, candidate, onto)
         try:
             self.place.git.run(*command, limit_s=_LIMIT_S, pass_fds=self.held)
-        except CommandFailed as error:
+        except GitCommandFailed as error:
             now = self.place.git.commit(self.ref)
             if now == candidate:
                 return

@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from ...schema.errors import InvalidInput
 from ..drivers import merge
 from ..limited import look_here, take_part
-from ..repository import CommandFailed, GitFailed, OutOfTime, Repository
+from ..repository import GitCommandFailed, GitFailed, OutOfTime, Repository
 from ..sealed import own_folder
 
 TYPE_CHECKING = False
@@ -50,7 +50,7 @@ _NO_PLACE = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
 
 
 @dataclass(frozen=True, slots=True)
-class MergedBy:
+class MergeHandling:
     """The files of a commit that git does not merge by itself.
 
     Attributes:
@@ -64,7 +64,7 @@ class MergedBy:
 
 def merged_by(
     repository: SealedRepository, files_at: Mapping[str, Collection[str]]
-) -> dict[str, MergedBy]:
+) -> dict[str, MergeHandling]:
     """Return how files are merged at commits.
 
     Args:
@@ -72,7 +72,7 @@ def merged_by(
         files_at: the files of each commit.
 
     Raises:
-        CommandFailed: an object is missing.
+        GitCommandFailed: an object is missing.
     """
     files_of = attribute_files(repository, files_at)
     asked: dict[AttributeFiles, set[str]] = {}
@@ -83,7 +83,7 @@ def merged_by(
     merged_by_commit = {}
     for commit, files in files_at.items():
         answer = answers[files_of[commit]]
-        merged_by_commit[commit] = MergedBy(
+        merged_by_commit[commit] = MergeHandling(
             frozenset(answer.ours.intersection(files)), frozenset(answer.others.intersection(files))
         )
     return merged_by_commit
@@ -152,7 +152,7 @@ def _contents(repository: Repository, ids: Sequence[str]) -> Iterator[bytes]:
     """Yield the contents of blobs, in order.
 
     Raises:
-        CommandFailed: one is missing.
+        GitCommandFailed: one is missing.
     """
     if not ids:
         return
@@ -162,7 +162,7 @@ def _contents(repository: Repository, ids: Sequence[str]) -> Iterator[bytes]:
     for id in ids:
         end = raw.index(b"\n", begin)
         if not raw[begin:end].isdigit():
-            raise CommandFailed("cat-file", f"fatal: the object {id} is missing".encode())
+            raise GitCommandFailed("cat-file", f"fatal: the object {id} is missing".encode())
         begin = end + 1 + int(raw[begin:end])
         yield raw[end + 1 : begin]
         begin += 1
@@ -182,10 +182,10 @@ def _write(folder: str, path: str, content: bytes) -> None:
             raise
 
 
-def _ask(merging: Repository, attributes: AttributeFiles, files: Collection[str]) -> MergedBy:
+def _ask(merging: Repository, attributes: AttributeFiles, files: Collection[str]) -> MergeHandling:
     """Return what files of attributes say of files, with what counts for the whole repository."""
     if not files:
-        return MergedBy()
+        return MergeHandling()
     with TemporaryDirectory(prefix="attributes-", dir=own_folder()) as folder:
         git = merging.with_variables({"GIT_INDEX_FILE": os.path.join(folder, "index")})
         entries = (f"100644 {id}\t{path}\0" for path, id in sorted(attributes))
@@ -207,7 +207,7 @@ def _ask(merging: Repository, attributes: AttributeFiles, files: Collection[str]
         if file not in ours
         and (value["merge"] not in built_in or value["filter"] not in ("unspecified", "unset"))
     }
-    return MergedBy(frozenset(ours), frozenset(others))
+    return MergeHandling(frozenset(ours), frozenset(others))
 
 
 # The pairs of commits whose changes meet: all others merge, so that only these need to be tried.
@@ -226,7 +226,7 @@ _FOLDER = b"040000"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TreeDifference:
     """The change between two trees.
 
     Attributes:
@@ -246,7 +246,7 @@ def meeting(repository: Repository, pairs: Sequence[Pair]) -> list[frozenset[str
     They are not known, and none, where a pair has not exactly one merge base.
 
     Raises:
-        CommandFailed: a commit or tree is missing.
+        GitCommandFailed: a commit or tree is missing.
     """
     history = MergeBases(repository, sorted({id for pair in pairs for id in pair}))
     sides: list[tuple[Trees, Trees] | None] = []
@@ -267,7 +267,7 @@ def changed_files(repository: Repository, pairs: Sequence[Pair]) -> list[set[str
     Where they have several merge bases, one of them counts; where none, nothing does.
 
     Raises:
-        CommandFailed: a commit or tree is missing.
+        GitCommandFailed: a commit or tree is missing.
     """
     if not pairs:
         return []
@@ -320,7 +320,7 @@ def _commits(repository: Repository, heads: Sequence[str]) -> Iterator[list[str]
     try:
         # No commit behind this base of all heads is a base of two of them.
         end = repository.run("merge-base", "--octopus", *heads).decode().split()
-    except CommandFailed:
+    except GitCommandFailed:
         end = []  # they have no common base
     revisions = [*heads, *(f"^{id}^@" for id in end)]
     output = repository.run(
@@ -330,23 +330,25 @@ def _commits(repository: Repository, heads: Sequence[str]) -> Iterator[list[str]
     return map(str.split, output.decode().splitlines())
 
 
-def _changes(repository: Repository, pairs_of_trees: Iterable[Trees]) -> dict[Trees, Change]:
+def _changes(
+    repository: Repository, pairs_of_trees: Iterable[Trees]
+) -> dict[Trees, TreeDifference]:
     """Return what changed between trees."""
     asked = b"".join(b"%s %s\n" % trees for trees in pairs_of_trees)
     if not asked:
         return {}
-    change_of: dict[Trees, Change] = {}
+    change_of: dict[Trees, TreeDifference] = {}
     output = repository.run(
         *("diff-tree", "--stdin", "-r", "-t", "-z", "--no-renames", "--ignore-submodules=none"),
         stdin=asked,
     )
     words = iter(output.split(b"\0"))
-    change = Change()
+    change = TreeDifference()
     for word in words:
         *begun, entry = word.split(b"\n")  # of trees that differ in nothing there is no more
         for line in begun:
             before, after = line.split()
-            change = change_of[before, after] = Change()
+            change = change_of[before, after] = TreeDifference()
         if entry:
             path = os.fsdecode(next(words))
             modes = entry[1:7], entry[8:14]
@@ -362,7 +364,7 @@ def _changes(repository: Repository, pairs_of_trees: Iterable[Trees]) -> dict[Tr
     return change_of
 
 
-def _shared(ours: Change, theirs: Change) -> frozenset[str] | None:
+def _shared(ours: TreeDifference, theirs: TreeDifference) -> frozenset[str] | None:
     if ours.paths.isdisjoint(theirs.above) and ours.above.isdisjoint(theirs.paths):
         return None
     return frozenset(ours.files & theirs.files)
@@ -404,7 +406,7 @@ _MAX_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class NotKnown:
+class UnknownForecast:
     """A pair of commits of which it is not known whether it would merge.
 
     Attributes:
@@ -418,7 +420,7 @@ class NotKnown:
 
 #: The forecast for a pair: the files that conflict, None where it would merge, or not known. No
 #: files: the commits have no common ancestor, or git fails at renamed folders.
-Forecast = tuple[str, ...] | NotKnown | None
+Forecast = tuple[str, ...] | UnknownForecast | None
 
 
 def conflicts(repository: SealedRepository, pairs: Sequence[Pair]) -> list[Forecast]:
@@ -435,9 +437,13 @@ def conflicts(repository: SealedRepository, pairs: Sequence[Pair]) -> list[Forec
         return []
     try:
         return _forecasts(repository, pairs)
-    except (CommandFailed, OutOfTime) as error:  # an object is missing, of one of them
+    except (GitCommandFailed, OutOfTime) as error:  # an object is missing, of one of them
         if len(pairs) == 1:
-            return [NotKnown((), error.reason if isinstance(error, CommandFailed) else str(error))]
+            return [
+                UnknownForecast(
+                    (), error.reason if isinstance(error, GitCommandFailed) else str(error)
+                )
+            ]
         half = len(pairs) // 2
         return [*conflicts(repository, pairs[:half]), *conflicts(repository, pairs[half:])]
 
@@ -465,13 +471,13 @@ def _judged(
     pair: Pair,
     shared: frozenset[str],
     files: tuple[str, ...] | None,
-    by: dict[str, MergedBy],
+    by: dict[str, MergeHandling],
 ) -> Forecast:
     """Return the forecast for a pair, by the files that conflict where git merges all as text."""
     a, b = (by[commit] for commit in pair)
     foreign = (a.others | b.others) & {*shared, *(files or ())}
     if foreign:
-        return NotKnown(
+        return UnknownForecast(
             tuple(sorted(foreign)),
             BY_OTHERS,
         )
@@ -493,7 +499,7 @@ def _unites(repository: SealedRepository, pair: Pair, file: str) -> bool:
                 return False
             sides.append(repository.run("cat-file", "blob", name).splitlines(keepends=True))
         return not merge(*sides).conflicts
-    except (CommandFailed, InvalidInput):  # one side has none, or a line is no message
+    except (GitCommandFailed, InvalidInput):  # one side has none, or a line is no message
         return False
 
 
@@ -549,7 +555,7 @@ def _merge(repository: Repository, pairs: Sequence[Pair]) -> list[tuple[str, ...
         asked = "".join(f"{a} {b}\n" for a, b in pairs)
         output = repository.run(*_MERGE, stdin=asked.encode(), limit_s=_LIMIT_S)
         return list(_results(output, pairs))
-    except CommandFailed as error:
+    except GitCommandFailed as error:
         if "unknown option" in error.reason:
             raise GitFailed("a forecast needs git 2.39 or later: update git") from error
         if len(pairs) > 1:

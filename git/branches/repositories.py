@@ -9,7 +9,7 @@ from functools import cache, cached_property
 
 from ...schema.directory.layout import NoHome, expanded
 from ...schema.errors import InvalidInput, Refused, shown
-from ..repository import ALONE, CommandFailed, Repository, looks_bare
+from ..repository import ALONE, GitCommandFailed, Repository, looks_bare
 
 #: The author and committer of commits that no person makes.
 NOBODY: dict[str, str | None] = {
@@ -38,13 +38,13 @@ def _is_well_formed(ref: str) -> bool:
     """Whether git takes the name of a ref."""
     try:
         repository_at(os.sep).run("check-ref-format", ref)
-    except CommandFailed:
+    except GitCommandFailed:
         return False
     return True
 
 
 @dataclass(frozen=True)
-class Place:
+class RepositoryPlace:
     """A repository with all its work trees.
 
     Attributes:
@@ -56,7 +56,7 @@ class Place:
     is_shallow: bool
 
     @classmethod
-    def around(cls, folder: str) -> Place:
+    def around(cls, folder: str) -> RepositoryPlace:
         """Return the repository that a folder is in, be it main, linked or bare.
 
         Args:
@@ -170,7 +170,7 @@ class Place:
         """Return the branch of the main work tree, or None where it is on none."""
         try:
             answer = self.git.run("symbolic-ref", "--quiet", "--short", "HEAD")
-        except CommandFailed:
+        except GitCommandFailed:
             return None
         return os.fsdecode(answer).removesuffix("\n")
 
@@ -204,7 +204,7 @@ def start_of(git: Repository, target: str, head: str) -> str | None:
     """Return the commit at which a branch last had all of its target, or None."""
     try:
         answer = git.run("merge-base", f"refs/heads/{target}", head)
-    except CommandFailed:  # no such branch, or no common beginning
+    except GitCommandFailed:  # no such branch, or no common beginning
         return None
     return answer.decode().strip()
 
@@ -255,7 +255,7 @@ def line_at(repository: Repository, commit: str, place: LinePlace) -> str | None
     """Return the text of a line at a commit; None where there is no such file or line."""
     try:
         content = repository.run("cat-file", "blob", f"{commit}:{place.file}")
-    except (CommandFailed, ValueError):  # a name with a NUL is none
+    except (GitCommandFailed, ValueError):  # a name with a NUL is none
         return None
     lines = content.split(b"\n")
     if lines[-1] == b"":
@@ -273,7 +273,7 @@ def place_now(
     A renamed file is followed, as far as git takes it for one.
 
     Raises:
-        CommandFailed: a commit is missing.
+        GitCommandFailed: a commit is missing.
     """
     options = ("--raw", "-r", "-z", "-M", "--no-abbrev", "--ignore-submodules=none")
     words = iter(repository.run("diff-tree", *options, before, after).split(b"\0"))

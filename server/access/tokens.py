@@ -49,14 +49,14 @@ class TooManyRequests(AckbusError):
         super().__init__(text)
 
 
-class AfterTheEnd(AckPastEnd):
+class CursorPastEnd(AckPastEnd):
     """The cursor is beyond the end of the log."""
 
     def __init__(self, after: int, newest: int) -> None:
         super().__init__(f"there is no message {after} yet: the newest is {newest}")
 
 
-class Held(Refused):
+class LeaseHeld(Refused):
     """A lease is held by another holder.
 
     Attributes:
@@ -68,7 +68,7 @@ class Held(Refused):
         super().__init__(text)
 
 
-class Reserved(Refused):
+class FilesReserved(Refused):
     """Files are reserved by others.
 
     Attributes:
