@@ -51,8 +51,6 @@ def name_here(bus: Bus, agent: str | None) -> str | None:
 
 def own_path() -> str:
     """Return the path of this command: the PATH of other programs may find another, or none."""
-    import shutil  # the guard of commits loads this module, and needs none of it
-
     name = sys.argv[0]
     if os.path.dirname(name):
         return os.path.abspath(name)

@@ -68,8 +68,8 @@ def _refuse_scarcity() -> None:
             " (ulimit -n)"
         ) from error
     finally:
-        for each in taken:
-            os.close(each)
+        for descriptor in taken:
+            os.close(descriptor)
 
 
 def _why_not_opened(error: AckbusError, layout: Layout) -> Finding:

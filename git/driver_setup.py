@@ -8,7 +8,7 @@ import shlex
 from ..export.jsonl.parts import PART_GLOB, parts_among
 from ..schema.directory.enclosure import Enclosure
 from ..schema.directory.ignoring import IGNORING, lacking_patterns
-from .repository import CommandFailed, Repository
+from .repository import GitCommandFailed, Repository
 from .staging import LET_IN, SETUP_COMMENT, ignoring_lines
 from .work_tree import ExcludeFile, WorkTree
 
@@ -67,7 +67,7 @@ _NAME = "messages by id"
 _UNTRACKED = "out of git's index:"
 
 
-class Drivers:
+class DriverSetup:
     """The drivers of a bus in the repository that its directory is in.
 
     Args:
@@ -100,15 +100,15 @@ class Drivers:
 
     def missing(self) -> list[str]:
         """Return the missing settings, a line each; empty when all is set up."""
-        found = [f"{self._ignoring}: {line}" for line in self._unignored()]
-        found += [
+        missing = [f"{self._ignoring}: {line}" for line in self._unignored()]
+        missing += [
             f"{path}: {line}"
-            for path, wanted in self._files.items()
-            for line in _lacking(path, wanted)
+            for path, lines in self._files.items()
+            for line in _lacking(path, lines)
         ]
-        found += [f"{self._excluded.path}: {line}" for line in self._excluded.lacking()]
-        found += [f"git config {name}" for name in self._unset()]
-        return found + [f"{_UNTRACKED} {name}" for name in self._tracked_parts()]
+        missing += [f"{self._excluded.path}: {line}" for line in self._excluded.lacking()]
+        missing += [f"git config {name}" for name in self._unset()]
+        return missing + [f"{_UNTRACKED} {name}" for name in self._tracked_parts()]
 
     def install(self) -> list[str]:
         """Add the missing settings, and keep others.
@@ -123,8 +123,8 @@ class Drivers:
         done = self.missing()
         if lacking := self._unignored():  # before all others, which say more
             _write(self._ignoring, [*lacking, *_lines(self._ignoring)])
-        for path, wanted in self._files.items():
-            _append(path, _lacking(path, wanted))
+        for path, lines in self._files.items():
+            _append(path, _lacking(path, lines))
         self._excluded.add()
         for name in self._unset():
             self._repository.run("config", "--local", name, self._config[name])
@@ -146,8 +146,8 @@ class Drivers:
         """
         self._tree.refuse_led_away()
         done = []
-        for path, wanted in self._files.items():
-            done += [f"removed {path}: {line}" for line in _take_out(path, wanted)]
+        for path, lines in self._files.items():
+            done += [f"removed {path}: {line}" for line in _take_out(path, lines)]
         done += [f"removed {self._excluded.path}: {line}" for line in self._excluded.remove()]
         for name in self._config:
             if self._configured(name) is not None:
@@ -156,7 +156,7 @@ class Drivers:
         return done
 
     def _unignored(self) -> list[str]:
-        """Return the patterns without which git would take, or sweep away, what lives."""
+        """Return the missing patterns, without which git would add, or clean away, live files."""
         return lacking_patterns(self._layout, ignoring_lines(self._layout))
 
     def _tracked_parts(self) -> list[str]:
@@ -168,7 +168,7 @@ class Drivers:
         """Return a value of the repository's own configuration; None when it is not set."""
         try:
             value = self._repository.run("config", "--local", "--null", "--get", name)
-        except CommandFailed:
+        except GitCommandFailed:
             return None
         return os.fsdecode(value[:-1])
 
@@ -182,9 +182,9 @@ def _lines(path: str) -> list[str]:
     return [] if data is None else data.decode("utf-8", "surrogateescape").splitlines()
 
 
-def _lacking(path: str, wanted: tuple[str, ...]) -> list[str]:
+def _lacking(path: str, lines: tuple[str, ...]) -> list[str]:
     there = set(_lines(path))
-    return [line for line in wanted if line not in there]
+    return [line for line in lines if line not in there]
 
 
 def _append(path: str, lines: list[str]) -> None:
@@ -193,12 +193,12 @@ def _append(path: str, lines: list[str]) -> None:
         _write(path, [*there, *([] if SETUP_COMMENT in there else [SETUP_COMMENT]), *lines])
 
 
-def _take_out(path: str, wanted: tuple[str, ...]) -> list[str]:
+def _take_out(path: str, lines: tuple[str, ...]) -> list[str]:
     there = _lines(path)
-    taken = [line for line in there if line in wanted]
-    kept = [line for line in there if line not in (*wanted, SETUP_COMMENT)]
-    if taken and kept:
-        _write(path, kept)
+    taken = [line for line in there if line in lines]
+    remaining = [line for line in there if line not in (*lines, SETUP_COMMENT)]
+    if taken and remaining:
+        _write(path, remaining)
     elif taken:
         with Enclosure(os.path.dirname(path)).spot(path) as spot:
             spot.remove()

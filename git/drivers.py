@@ -42,11 +42,11 @@ def messages_in(lines: Iterable[bytes], name: str) -> dict[str, Line]:
     Raises:
         InvalidInput: a line is not a message, or a message has two contents.
     """
-    found: dict[str, Line] = {}
+    messages: dict[str, Line] = {}
     for number, line in enumerate(lines, 1):
         record = _record(line)
         if record is not None:
-            add(found, _common(line, record))
+            add(messages, _common(line, record))
         elif is_marker(line):
             raise InvalidInput(
                 f"line {number} of {name} is a conflict marker of git: keep one of the lines"
@@ -54,7 +54,7 @@ def messages_in(lines: Iterable[bytes], name: str) -> dict[str, Line]:
         elif line.endswith(b"\n") and not line.isspace():
             beginning = line.strip()[:40].decode(errors="replace")
             raise InvalidInput(f"line {number} of {name} is not a message: {beginning!a}")
-    return found
+    return messages
 
 
 def known_lines(data: bytes) -> Iterator[Line]:
@@ -65,22 +65,22 @@ def known_lines(data: bytes) -> Iterator[Line]:
             yield _common(line, record)
 
 
-def add(found: dict[str, Line], line: Line) -> None:
+def add(messages: dict[str, Line], line: Line) -> None:
     """Add a line; of two with the same id, the one that sorts first stays.
 
     Raises:
         InvalidInput: it is there with another content.
     """
-    there = found.get(line[1])
+    there = messages.get(line[1])
     if there is not None and not are_same(there, line):
         raise InvalidInput(f"message {line[1]!a} has two contents; keep one of its lines")
     if there is None or line < there:
-        found[line[1]] = line
+        messages[line[1]] = line
 
 
-def are_same(left: Line, right: Line) -> bool:
-    """Whether two lines are one message, known with two times perhaps, or in two spellings."""
-    return left == right or _content(left) == _content(right)
+def are_same(line: Line, other: Line) -> bool:
+    """Whether two lines are the same message, perhaps with another time or spelling."""
+    return line == other or _content(line) == _content(other)
 
 
 def _content(line: Line) -> object:
@@ -88,9 +88,9 @@ def _content(line: Line) -> object:
     return {name: value for name, value in record.items() if name not in ("seq", "ts")}
 
 
-def in_order(found: dict[str, Line]) -> Iterator[bytes]:
+def in_order(messages: dict[str, Line]) -> Iterator[bytes]:
     """Yield the lines as they stand in git, with their newlines."""
-    for _, _, line in sorted(found.values()):
+    for _, _, line in sorted(messages.values()):
         yield line + b"\n"
 
 
@@ -147,14 +147,14 @@ def clean(path: str, lines: Iterable[bytes]) -> Iterator[bytes]:
         InvalidInput: a line is not a message (a conflict marker, say), or one has two contents.
         GitFailed: git's content can't be read.
     """
-    found = messages_in(lines, path)
+    messages = messages_in(lines, path)
     for part in part_files(os.path.abspath(path)):
         # It may have been cut off since the last `git add`.
         for line in messages_in(lines_of(part), part).values():
-            add(found, line)
+            add(messages, line)
     for id, in_git in _by_id(_staged(path)).items():
-        found[id] = _chosen(in_git, found.get(id))
-    return in_order(found)
+        messages[id] = _chosen(in_git, messages.get(id))
+    return in_order(messages)
 
 
 def _by_id(contents: Iterable[bytes]) -> dict[str, list[Line]]:
@@ -191,7 +191,7 @@ def _staged(path: str) -> Iterator[bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class Merged:
+class MergedLines:
     """The result of a merge.
 
     Attributes:
@@ -204,7 +204,7 @@ class Merged:
     conflicts: list[str]
 
 
-def merge(ours: Iterable[bytes], theirs: Iterable[bytes]) -> Merged:
+def merge(ours: Iterable[bytes], theirs: Iterable[bytes]) -> MergedLines:
     """Merge two files, by the union of their messages. Their order and base make no difference.
 
     Messages never change, so a message that a side lacks has not reached it yet.
@@ -212,15 +212,25 @@ def merge(ours: Iterable[bytes], theirs: Iterable[bytes]) -> Merged:
     Raises:
         InvalidInput: a line is not a message, or one side has two contents of a message.
     """
-    left, right = messages_in(ours, "our side"), messages_in(theirs, "their side")
-    both = left.keys() & right.keys()
-    conflicts = {id for id in both if not are_same(left[id], right[id])}
-    merged = left | right | {id: min(left[id], right[id]) for id in both}
+    our_messages, their_messages = messages_in(ours, "our side"), messages_in(theirs, "their side")
+    both = our_messages.keys() & their_messages.keys()
+    conflicts = {id for id in both if not are_same(our_messages[id], their_messages[id])}
+    merged = (
+        our_messages
+        | their_messages
+        | {id: min(our_messages[id], their_messages[id]) for id in both}
+    )
     lines: list[bytes] = []
     for _, id, line in sorted(merged.values()):
         if id in conflicts:
-            both_lines = (b"<<<<<<< ours", left[id][2], b"=======", right[id][2], b">>>>>>> theirs")
+            both_lines = (
+                b"<<<<<<< ours",
+                our_messages[id][2],
+                b"=======",
+                their_messages[id][2],
+                b">>>>>>> theirs",
+            )
             lines += [part + b"\n" for part in both_lines]
         else:
             lines.append(line + b"\n")
-    return Merged(lines, sorted(conflicts))
+    return MergedLines(lines, sorted(conflicts))

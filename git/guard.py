@@ -68,7 +68,7 @@ export ACKBUS_HOOK_RUNS="$runs"
 exec "$hook" "$@"
 """
 
-#: The exit code where a hook has gone whose absence git would not take for consent.
+#: The exit code where an earlier hook has vanished whose absence must not count as consent.
 _MISSING = {"push-to-checkout": 1, "proc-receive": 1}
 
 #: The interpreter that installed the hook knows ackbus; where it has gone, `bus` on the PATH may
@@ -112,7 +112,7 @@ printf '%s\\n' "$pushed" | "$hook" "$@"
 
 
 @dataclass(frozen=True, slots=True)
-class Scripts:
+class GuardScripts:
     """The scripts of one installation.
 
     Attributes:
@@ -200,9 +200,9 @@ class GuardHooks:
         """Return the mode of the installed hooks, `block` or `warn`; None without any."""
         for path in filter(is_marked, map(self._path, GUARDED)):
             with open(path, encoding="utf-8", errors="replace") as file:
-                found = _MODE.search(read_at_most(file, path))
-            if found is not None:
-                return found[1]
+                match = _MODE.search(read_at_most(file, path))
+            if match is not None:
+                return match[1]
         return None
 
     def install(self, mode: str, bus_dir: str | None = None) -> list[GuardHook]:
@@ -226,7 +226,7 @@ class GuardHooks:
         self._setting.check()
         self._refuse_others()
         names = {*ALWAYS, *self._executable()}
-        scripts = Scripts(self._earlier, self._root, mode, bus_dir)
+        scripts = GuardScripts(self._earlier, self._root, mode, bus_dir)
         for name in sorted(names):
             self._write(name, scripts.of(name))
         for name in self._ours() - names:

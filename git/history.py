@@ -9,7 +9,7 @@ from ..export.jsonl.parts import PART_GLOB
 from ..schema.directory.layout import BUS_DIRECTORY
 from ..schema.errors import NotFound
 from .drivers import records
-from .repository import CommandFailed, GitFailed, Repository
+from .repository import GitCommandFailed, GitFailed, Repository
 from .sealed import LIMIT_S, LOOKING, sealed_around
 
 TYPE_CHECKING = False
@@ -58,7 +58,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Filters:
+class MessageFilters:
     """Filters of messages; None for all.
 
     Attributes:
@@ -81,7 +81,7 @@ class Filters:
 
 
 def traffic(
-    folder: str, revision: str = "HEAD", *, everywhere: bool = True, filters: Filters
+    folder: str, revision: str = "HEAD", *, everywhere: bool = True, filters: MessageFilters
 ) -> Iterator[Commit]:
     """Yield the commits of a range that added messages, newest first, and only those messages.
 
@@ -123,7 +123,7 @@ def _check(revision: str, repository: Repository) -> None:
         raise NotFound("the repository has no commits yet")
     try:
         repository.run("rev-list", "--max-count=0", "--end-of-options", revision, "--")
-    except CommandFailed as error:
+    except GitCommandFailed as error:
         raise NotFound(f"no revision {revision!a} in the repository; see 'git log'") from error
 
 
@@ -135,17 +135,17 @@ def _commits(lines: Iterable[bytes]) -> Iterator[tuple[list[str], list[bytes]]]:
     """
     header: list[str] = []
     difference: list[bytes] = []
-    left = _MOST_BYTES
+    bytes_left = _MOST_BYTES
     for line in lines:
         if line.startswith(_MARK):
             if header:
                 yield header, difference
             text = line[1:].decode("utf-8", "replace").removesuffix("\n")
-            header, difference, left = text.split("\0", 4), [], _MOST_BYTES
+            header, difference, bytes_left = text.split("\0", 4), [], _MOST_BYTES
         elif _CHANGE.match(line):
             difference.append(line)
-            left -= len(line)
-            if left < 0:
+            bytes_left -= len(line)
+            if bytes_left < 0:
                 raise GitFailed(
                     f"commit {''.join(header[1:2])} changes more than {_MOST_BYTES >> 20} MiB of"
                     " messages, too many to show; name a range without it"

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from ..schema.errors import Refused
-from .repository import CommandFailed, Repository
+from .repository import GitCommandFailed, Repository
 from .sealed import LOOKING, is_in_repository
 
 TYPE_CHECKING = False
@@ -93,7 +93,7 @@ class HooksPath:
         """Return the last value in the repository's own file, as it stands there."""
         try:
             value = self._repository.run("config", "--local", "--null", "--get", name)
-        except CommandFailed:
+        except GitCommandFailed:
             return None
         return os.fsdecode(value[:-1])
 
@@ -102,7 +102,7 @@ class HooksPath:
         words = ("--show-scope", "--show-origin", "--null", "--type=path", "--get-all", name)
         try:
             fields = os.fsdecode(self._repository.run("config", *words)).split("\0")
-        except CommandFailed as error:
+        except GitCommandFailed as error:
             if error.code == 1:  # there is none
                 return []
             raise
@@ -156,11 +156,13 @@ def moved_hooks(folder: str) -> MovedHooks | None:
         return None
     repository = Repository(folder, LOOKING, limit_s=_LIMIT_S)
     names = f"^({SETTING}|{OURS})$".replace(".", "\\.").lower()
-    said = repository.run(*("config", "--local", "--null", "--get-regexp", names), accepted=(0, 1))
-    entries = (os.fsdecode(entry).partition("\n") for entry in said.split(b"\0")[:-1])
-    found = {name: value for name, _, value in entries}
-    named = found.get(SETTING.lower())
-    if named is None or named != found.get(OURS.lower()):
+    output = repository.run(
+        *("config", "--local", "--null", "--get-regexp", names), accepted=(0, 1)
+    )
+    entries = (os.fsdecode(entry).partition("\n") for entry in output.split(b"\0")[:-1])
+    settings = {name: value for name, _, value in entries}
+    named = settings.get(SETTING.lower())
+    if named is None or named != settings.get(OURS.lower()):
         return None  # not the guard's
     common_dir = os.path.join(folder, repository.path("--git-common-dir"))
     own = os.path.join(os.path.realpath(common_dir), FOLDER)

@@ -1,4 +1,4 @@
-"""Programs and looks with a time limit: at the limit all that was started is ended."""
+"""Run programs under a time limit, and bound how long a command waits for git."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ if TYPE_CHECKING:
 
 # The limit of a look: how long one command that looks may wait for git, over all its calls.
 #
-# The thing at the place of a file of git's may be a pipe, to which nobody writes, or a device,
-# which has no end; and a repository may be too large to look into. Whoever asked is told, in
-# time.
+# A file of git's may turn out to be a pipe without a writer, or an endless device, and a
+# repository may be too large to look into. The command then fails in time instead of hanging.
 
 #: How long a look may wait for git in all, in seconds. A command that looks ends within 20.
 LOOK_S = 15.0
 
 
-class Look:
-    """A look that is under way; its time begins with the first call of git."""
+class LookTimer:
+    """The time limit of a look that is under way, from its first call of git on."""
 
     def __init__(self) -> None:
         self._end_s: float | None = None
@@ -44,7 +43,7 @@ class Look:
         return max(0.0, self._end_s - now_s)
 
 
-_look: ContextVar[Look | None] = ContextVar("look", default=None)
+_look: ContextVar[LookTimer | None] = ContextVar("look", default=None)
 
 
 @contextmanager
@@ -52,12 +51,12 @@ def one_look() -> Iterator[None]:
     """Within the block git has one limit for all its calls; it is also a decorator.
 
     A look within a look is a part of it. Threads that are started within the block take part by
-    `take_part`. A generator can't hold the block open: whoever runs through it does.
+    `join_look`. A generator can't hold the block open: the code that consumes it must.
     """
     if _look.get() is not None:
         yield
         return
-    token = _look.set(Look())
+    token = _look.set(LookTimer())
     try:
         yield
     finally:
@@ -70,12 +69,12 @@ def seconds_left() -> float | None:
     return None if look is None else look.seconds_left()
 
 
-def look_here() -> Look | None:
+def current_look() -> LookTimer | None:
     """Return the look that is under way in this thread, or None."""
     return _look.get()
 
 
-def take_part(look: Look | None) -> None:
+def join_look(look: LookTimer | None) -> None:
     """Have this thread take part in the look of the thread that started it."""
     _look.set(look)
 
@@ -146,11 +145,11 @@ class ProgramNotStarted(AckbusError):
 
 
 class ProgramStopped(AckbusError):
-    """A program of the user was ended early, since the one that runs it is to end."""
+    """A program of the user was ended early, because its runner is stopping."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ExitedProgram:
     """The end of a program that ended by itself.
 
     Attributes:
@@ -172,9 +171,9 @@ def run_limited(
     environment: Mapping[str, str],
     limit_s: float,
     stdin: bytes = b"",
-    kept: Sequence[int] = (),
+    pass_fds: Sequence[int] = (),
     is_look: bool = False,
-) -> Ended | None:
+) -> ExitedProgram | None:
     """Run a program in a session of its own; None: it reached its limit, and was ended.
 
     Args:
@@ -183,7 +182,7 @@ def run_limited(
         environment: all of its variables.
         limit_s: after how many seconds it is ended.
         stdin: what it may read; there is no terminal.
-        kept: descriptors that it inherits.
+        pass_fds: descriptors that it inherits.
         is_look: whether its memory and its output are bounded.
 
     Raises:
@@ -191,12 +190,12 @@ def run_limited(
     """
     # Files instead of pipes: what it leaves in the background would hold a pipe open.
     with (
-        _unnamed_file() as given,
+        _unnamed_file() as stdin_file,
         _unnamed_file() as out,
         _unnamed_file() as err,
     ):
-        given.write(stdin)
-        given.seek(0)
+        stdin_file.write(stdin)
+        stdin_file.seek(0)
         process: ReapedChild | None = None
         try:
             with starting():
@@ -204,11 +203,11 @@ def run_limited(
                     command,
                     cwd=folder,
                     env=environment,
-                    stdin=given,
+                    stdin=stdin_file,
                     stdout=out,
                     stderr=err,
                     start_new_session=True,
-                    pass_fds=kept,
+                    pass_fds=pass_fds,
                 )
             if is_look:
                 bound_look(process.pid)
@@ -221,7 +220,7 @@ def run_limited(
         is_too_much = is_look and out.seek(0, os.SEEK_END) >= LOOK_OUTPUT_BYTES
         out.seek(0)
         err.seek(0)
-        return Ended(
+        return ExitedProgram(
             process.returncode,
             b"" if is_too_much else out.read(),
             err.read(),
@@ -262,10 +261,10 @@ def run_guarded(
     environment: Mapping[str, str],
     limit_s: float,
     stop: StopSwitch | None = None,
-) -> Ended | None:
+) -> ExitedProgram | None:
     """Run a program of the user; None: it reached its limit, and was ended.
 
-    All that it started ends with it, and where the kernel can do that, also when this process is
+    All its children end with it; where the kernel supports that, also when this process is
     killed: nobody else knows of a hook that hangs.
 
     Args:
@@ -279,11 +278,11 @@ def run_guarded(
     from ..workers.processes.run_process import run_process
     from ..workers.processes.supervisors import Supervisors
 
-    kept = {"stdout": bytearray(), "stderr": bytearray()}
+    output_tails = {"stdout": bytearray(), "stderr": bytearray()}
 
     def keep(stream: str, data: bytes) -> None:
-        kept[stream] += data
-        del kept[stream][:-_KEPT_BYTES]
+        output_tails[stream] += data
+        del output_tails[stream][:-_KEPT_BYTES]
 
     with Supervisors() as supervisors:
         end = run_process(
@@ -304,7 +303,9 @@ def run_guarded(
         raise ProgramNotStarted(end.start_error)
     if end.exit_code is None:
         return None
-    return Ended(end.exit_code, bytes(kept["stdout"]), bytes(kept["stderr"]))
+    return ExitedProgram(
+        end.exit_code, bytes(output_tails["stdout"]), bytes(output_tails["stderr"])
+    )
 
 
 def lines_of(descriptor: int, first_s: float | None, next_s: float | None) -> Iterator[bytes]:
@@ -313,7 +314,7 @@ def lines_of(descriptor: int, first_s: float | None, next_s: float | None) -> It
     Args:
         descriptor: of the pipe.
         first_s: how long its first bytes are waited for; None: as long as it takes.
-        next_s: the same for each further ones.
+        next_s: the same for all later bytes.
 
     Raises:
         TimeoutError: nothing came in time.

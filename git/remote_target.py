@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..schema.errors import Refused, shown
 from .branches.candidates import contains
 from .branches.repositories import repository_at
-from .repository import CommandFailed, GitFailed
+from .repository import GitCommandFailed, GitFailed
 from .target_refs import LocalTarget, TargetBusy, TargetMoved, TargetRefused
 from .trees.tree_list import CHECK_MARK, safe_name
 
@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from .trees.tree_list import Tree
+    from .trees.tree_list import LinkedTree
     from .trees.work_trees import WorkTrees
 
 #: Where the commit that the remote's branch is at is kept.
@@ -54,7 +54,7 @@ class RemoteTarget(LocalTarget):
     limit_s: float = LIMIT_S
 
     def pin(self) -> str:
-        """Fetch, and return the commit that it is at.
+        """Fetch the branch, and return its commit.
 
         Raises:
             Refused: the remote has no such branch.
@@ -65,8 +65,8 @@ class RemoteTarget(LocalTarget):
         options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--recurse-submodules=no")
         try:
             command = ("fetch", *options, "--", self.remote, spec)
-            self.place.outward.run(*command, limit_s=self.limit_s, kept=self.held)
-        except CommandFailed as error:
+            self.place.outward.run(*command, limit_s=self.limit_s, pass_fds=self.held)
+        except GitCommandFailed as error:
             if "couldn't find remote ref" in error.reason:
                 raise Refused(
                     f"{self.remote} has no branch {shown(self.branch)}; push it there first"
@@ -74,9 +74,9 @@ class RemoteTarget(LocalTarget):
             raise RemoteUnreachable(f"{self.remote} can't be fetched: {error.reason}") from error
         except GitFailed as error:
             raise RemoteUnreachable(str(error)) from error
-        found = self.place.git.commit(pinned)
-        assert found is not None, pinned
-        return found
+        commit = self.place.git.commit(pinned)
+        assert commit is not None, pinned
+        return commit
 
     def move(self, candidate: str, onto: str, why: str) -> None:
         """Push the candidate, and let the local branch follow where it can.
@@ -89,30 +89,30 @@ class RemoteTarget(LocalTarget):
         options = ("--porcelain", "--no-follow-tags", "--recurse-submodules=no", "--no-progress")
         push = ("push", *options, "--", self.remote, f"{candidate}:{self.ref}")
         try:
-            self.place.outward.run(*push, limit_s=self.limit_s, kept=self.held)
+            self.place.outward.run(*push, limit_s=self.limit_s, pass_fds=self.held)
         except GitFailed as error:
             if (now := self.pin()) != candidate:  # only the remote knows what became of it
                 self._explain(error, now, onto)
         self._follow(candidate, why)
 
     def _explain(self, error: GitFailed, now: str, onto: str) -> NoReturn:
-        """Raise what a push that failed means."""
-        if not isinstance(error, CommandFailed):
+        """Raise the error that a failed push stands for."""
+        if not isinstance(error, GitCommandFailed):
             raise TargetRefused(str(error)) from error
-        lines = error.out.decode("utf-8", "replace").splitlines()
-        told = [line.split("\t")[-1] for line in lines if line.startswith("!")]
-        if now != onto or any(_MOVED.search(line) for line in told):
+        lines = error.stdout.decode("utf-8", "replace").splitlines()
+        refusals = [line.split("\t")[-1] for line in lines if line.startswith("!")]
+        if now != onto or any(_MOVED.search(line) for line in refusals):
             raise TargetMoved(
                 f"{shown(self.branch)} of {self.remote} was moved meanwhile"
             ) from error
-        if not told and error.code == 128:
+        if not refusals and error.code == 128:
             raise RemoteUnreachable(f"{self.remote} can't be reached: {error.reason}") from error
         words = [
             line.removeprefix("remote: ").strip()
-            for line in error.said.decode("utf-8", "replace").splitlines()
+            for line in error.stderr.decode("utf-8", "replace").splitlines()
             if not _NO_REASON.search(line)
         ]
-        raise TargetRefused("; ".join([*told, *words][:4]) or error.reason) from error
+        raise TargetRefused("; ".join([*refusals, *words][:4]) or error.reason) from error
 
     def _follow(self, candidate: str, why: str) -> None:
         """Move the local branch too, unless it has commits of its own, or its tree is not clean."""
@@ -127,7 +127,7 @@ class RemoteTarget(LocalTarget):
             return  # it follows at the next push or pull: what landed has landed
 
     def follow(self, candidate: str) -> None:
-        """Move the local branch too, where a kill came between the push and that."""
+        """Move the local branch too, if a kill came right after the push."""
         self.mend(candidate, candidate)
         self._follow(candidate, "bus integrate: follow the remote")
 
@@ -135,7 +135,7 @@ class RemoteTarget(LocalTarget):
         """Check nothing: only the local branch could be in the way, and need not follow."""
 
     def mend(self, candidate: str, onto: str) -> None:
-        """Take the files of a tree back that a kill left while the local branch followed."""
+        """Restore the files of a tree if a kill came while the local branch was moved."""
         at = self.place.git.commit(self.ref)
         if at is not None:
             LocalTarget(self.place, self.branch, self.held).mend(candidate, at)
@@ -151,7 +151,7 @@ _NO_HOOKS = ("-c", "core.hooksPath=/dev/null", "-c", "advice.detachedHead=false"
 
 
 class CheckTree:
-    """The work tree of one target's candidates. Whoever holds the target uses it alone.
+    """The work tree of one target's candidates. Only the holder of the target uses it.
 
     Args:
         trees: the work trees of the repository.
@@ -168,10 +168,10 @@ class CheckTree:
         self._reason = f"{CHECK_MARK}{safe_name(target)}"
 
     def put(self, commit: str) -> str:
-        """Bring it to a commit, without anything that is not in that; return its path."""
+        """Check out a commit, without any other file; return the path of the tree."""
         tree = self._tree()
         if tree is not None and tree.is_there:
-            with suppress(CommandFailed):  # it is made afresh where something is wrong with it
+            with suppress(GitCommandFailed):  # it is made afresh where something is wrong with it
                 git = repository_at(self.path)
                 if _has_submodules(tree):  # what a check left in one is no file of this tree
                     git.run("submodule", "--quiet", "deinit", "--all", "--force")
@@ -181,36 +181,36 @@ class CheckTree:
         self.remove()
         self._trees.make_folder(os.path.dirname(self.path))
         options = ("--detach", "--force", "--lock", "--reason", self._reason)
-        with self._trees.locks.of_all() as held:
+        with self._trees.locks.of_all() as list_lock:
             command = (*_NO_HOOKS, "worktree", "add", "--quiet", *options, self.path, commit)
-            self._git.run(*command, limit_s=_LIMIT_S, kept=(held,))
+            self._git.run(*command, limit_s=_LIMIT_S, pass_fds=(list_lock,))
         return self.path
 
     def restore(self, commit: str) -> None:
         """Take back what a check did to the files of the commit; what it built stays."""
         try:
             self._check_out(commit)
-        except CommandFailed:
+        except GitCommandFailed:
             self.put(commit)
 
     def remove(self) -> None:
-        """Remove it with all that is in it; none is all right."""
+        """Remove the tree with all its content, if it exists."""
         if self._tree() is None:
             return
-        with self._trees.locks.of_all() as held:
+        with self._trees.locks.of_all() as list_lock:
             command = ("worktree", "remove", "--force", "--force", self.path)
-            self._git.run(*command, limit_s=_LIMIT_S, kept=(held,))
+            self._git.run(*command, limit_s=_LIMIT_S, pass_fds=(list_lock,))
 
     def _check_out(self, commit: str) -> None:
         options = ("--quiet", "--force", "--recurse-submodules", "--detach")
         checkout = (*_NO_HOOKS, "checkout", *options, commit)
         repository_at(self.path).run(*checkout, limit_s=_LIMIT_S)
 
-    def _tree(self) -> Tree | None:
-        found = (tree for tree in self._trees.read() if tree.lock == self._reason)
-        return next(found, None)
+    def _tree(self) -> LinkedTree | None:
+        checks = (tree for tree in self._trees.read() if tree.lock == self._reason)
+        return next(checks, None)
 
 
-def _has_submodules(tree: Tree) -> bool:
+def _has_submodules(tree: LinkedTree) -> bool:
     """Whether a check has initialised submodules in a work tree."""
     return os.path.isdir(os.path.join(tree.admin, "modules"))

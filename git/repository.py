@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import IO
 
     from ..workers.processes.stop_switch import StopSwitch
-    from .limited import Ended
+    from .limited import ExitedProgram
 
 #: Names as they are, every commit in full, complaints in English, and no lock taken that git
 #: could do without.
@@ -57,20 +57,20 @@ class GitFailed(AckbusError):
     """Git is not installed, has no repository here, or failed."""
 
 
-class CommandFailed(GitFailed):
+class GitCommandFailed(GitFailed):
     """Git ended with an error.
 
     Attributes:
         reason: its first complaint.
         advice: its last line, where that is no complaint: what to do; else empty.
         code: its exit code; of a signal that ended it, the negative number.
-        said, out: all that it said, and printed.
+        stderr, stdout: what it wrote to each.
     """
 
-    def __init__(self, command: str, said: bytes, code: int = 1, out: bytes = b"") -> None:
+    def __init__(self, command: str, stderr: bytes, code: int = 1, stdout: bytes = b"") -> None:
         self.code = code
-        self.said, self.out = said, out
-        lines = said.decode("utf-8", "replace").strip().splitlines() or [f"it ended with {code}"]
+        self.stderr, self.stdout = stderr, stdout
+        lines = stderr.decode("utf-8", "replace").strip().splitlines() or [f"it ended with {code}"]
         complaints = [line for line in lines if line.startswith(("fatal: ", "error: "))]
         self.reason = next(iter(complaints), lines[0]).removeprefix("fatal: ")
         self.advice = "" if lines[-1] in (lines[0], *complaints) else lines[-1].strip()
@@ -114,7 +114,7 @@ class Repository:
         *arguments: str,
         stdin: bytes = b"",
         limit_s: float | None = None,
-        kept: Sequence[int] = (),
+        pass_fds: Sequence[int] = (),
         accepted: Sequence[int] = (0,),
     ) -> bytes:
         """Run git and return its output.
@@ -124,12 +124,12 @@ class Repository:
             stdin: what it may read.
             limit_s: after how many seconds it is ended, with all that it started; None: the
                 limit of this repository, which may be none. A look may end it sooner.
-            kept: descriptors that a git with a limit inherits: of locks that it holds with us.
+            pass_fds: descriptors that a git with a limit inherits: of locks that it holds with us.
             accepted: the exit codes that are no error.
 
         Raises:
             GitFailed: git is not installed.
-            CommandFailed: it ended with an error.
+            GitCommandFailed: it ended with an error.
             OutOfTime: it reached the limit.
         """
         look_s = self._look_s()
@@ -138,7 +138,7 @@ class Repository:
             raise self._cut(arguments)
         limit_s = look_s if is_look else limit_s
         if limit_s is not None:
-            ended = self._limited(arguments, stdin, limit_s, kept, is_look=is_look)
+            ended = self._limited(arguments, stdin, limit_s, pass_fds, is_look=is_look)
             if ended is None and is_look:
                 raise self._cut(arguments)
             if ended is not None and ended.is_too_much:
@@ -147,7 +147,7 @@ class Repository:
         with self._start(arguments, subprocess.PIPE, subprocess.PIPE) as process:
             out, err = process.communicate(stdin)
         if process.returncode not in accepted:
-            raise CommandFailed(_command(arguments), err, process.returncode, out)
+            raise GitCommandFailed(_command(arguments), err, process.returncode, out)
         return out
 
     def _look_s(self) -> float | None:
@@ -175,10 +175,10 @@ class Repository:
         arguments: tuple[str, ...],
         stdin: bytes,
         limit_s: float,
-        kept: Sequence[int],
+        pass_fds: Sequence[int],
         *,
         is_look: bool,
-    ) -> Ended | None:
+    ) -> ExitedProgram | None:
         from .limited import run_limited  # the filter, a process for each file, has no limit
 
         with self._starting():
@@ -188,7 +188,7 @@ class Repository:
                 environment=self.environment(),
                 limit_s=limit_s,
                 stdin=stdin,
-                kept=kept,
+                pass_fds=pass_fds,
                 is_look=is_look,
             )
 
@@ -196,7 +196,7 @@ class Repository:
         """Run git where it runs a program of the user: all of it ends with this process.
 
         Raises:
-            ProgramNotStarted, CommandFailed, OutOfTime: as for `run`.
+            ProgramNotStarted, GitCommandFailed, OutOfTime: as for `run`.
             ProgramStopped: the switch was thrown before it had ended.
         """
         from .limited import run_guarded
@@ -217,7 +217,7 @@ class Repository:
 
         Raises:
             GitFailed: git is not installed.
-            CommandFailed: it ended with an error.
+            GitCommandFailed: it ended with an error.
             LookCut: it said nothing within the limit.
             GitFailed: a line is too long to be one.
         """
@@ -247,7 +247,7 @@ class Repository:
                         process.kill()
             if code:
                 err.seek(0)
-                raise CommandFailed(_command(arguments), err.read(), code)
+                raise GitCommandFailed(_command(arguments), err.read(), code)
 
     def describe(self, *questions: str) -> list[str]:
         """Return git's answers about the repository, a line for each question to `rev-parse`.
@@ -257,7 +257,7 @@ class Repository:
         """
         try:
             return os.fsdecode(self.run("rev-parse", *questions)).splitlines()
-        except CommandFailed as error:
+        except GitCommandFailed as error:
             raise self._unusable(error) from error
 
     def path(self, question: str) -> str:
@@ -268,11 +268,11 @@ class Repository:
         """
         try:
             return os.fsdecode(self.run("rev-parse", question)).removesuffix("\n")
-        except CommandFailed as error:
+        except GitCommandFailed as error:
             raise self._unusable(error) from error
 
-    def _unusable(self, error: CommandFailed) -> GitFailed:
-        """Return the error of a folder that git takes no repository from."""
+    def _unusable(self, error: GitCommandFailed) -> GitFailed:
+        """Return the error for a folder where git finds no usable repository."""
         name = "the working directory" if self._name == os.curdir else self._name
         is_none = error.reason.startswith("not a git repository")  # its advice is about mounts
         if error.advice and not is_none:  # there is one, which git uses when that is done
@@ -284,27 +284,27 @@ class Repository:
         if name.startswith("-") or "\0" in name:  # an option, and nothing that git takes
             return None
         try:
-            found = self.run("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}")
-        except CommandFailed:
+            id = self.run("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}")
+        except GitCommandFailed:
             return None
-        return found.decode().strip()
+        return id.decode().strip()
 
     def commits(self, names: Sequence[str]) -> list[str | None]:
-        """Return the ids of commits, in one process; None for each name that is of none.
+        """Return the ids of commits, in one process; None for each name of no commit.
 
         No name is taken for an option, and no range for a commit.
         """
         plain = [name for name in names if "\n" not in name and "\0" not in name]
         asked = "".join(f"{name}^{{commit}}\n" for name in plain)
         try:
-            said = self.run(
+            output = self.run(
                 *("cat-file", "--batch-check=%(objectname)"),
                 stdin=asked.encode("utf-8", "surrogateescape"),
             )
-        except CommandFailed:  # one name ended it, such as `main@{upstream}` where there is none
+        except GitCommandFailed:  # one name ended it, such as `main@{upstream}` where there is none
             return [None] if len(names) == 1 else [self.commits([name])[0] for name in names]
-        found = dict(zip(plain, said.splitlines(), strict=True))
-        ids = (found.get(name, b"").decode("utf-8", "replace") for name in names)
+        answers = dict(zip(plain, output.splitlines(), strict=True))
+        ids = (answers.get(name, b"").decode("utf-8", "replace") for name in names)
         return [id if _ID.fullmatch(id) else None for id in ids]
 
     def with_variables(self, extra: Mapping[str, str | None]) -> Repository:
@@ -320,8 +320,8 @@ class Repository:
 
     def environment(self) -> dict[str, str]:
         """Return the variables of git here."""
-        given: dict[str, str | None] = {**os.environ, **self._environment, **_ENVIRONMENT}
-        return {key: value for key, value in given.items() if value is not None}
+        variables: dict[str, str | None] = {**os.environ, **self._environment, **_ENVIRONMENT}
+        return {key: value for key, value in variables.items() if value is not None}
 
     def _start(
         self, arguments: tuple[str, ...], stdin: int, stderr: int | IO[bytes]
@@ -347,21 +347,21 @@ class Repository:
 
 
 def looks_bare(folder: str) -> bool:
-    """Whether a folder is one of git's by itself, as that of a bare repository is."""
+    """Whether a folder looks like a bare repository."""
     return all(os.path.exists(os.path.join(folder, name)) for name in ("HEAD", "objects", "refs"))
 
 
 def _output(
-    arguments: Sequence[str], ended: Ended | None, limit_s: float, accepted: Sequence[int]
+    arguments: Sequence[str], ended: ExitedProgram | None, limit_s: float, accepted: Sequence[int]
 ) -> bytes:
-    """Return what a git with a limit has printed, or raise what its end means."""
+    """Return the output of a git with a limit, or raise the error of its end."""
     if ended is None:
         raise OutOfTime(
             f"git {_command(arguments)} has not ended within {limit_s:g} s, and was stopped; look"
             " for a hook or a filter that waits"
         )
     if ended.code not in accepted:
-        raise CommandFailed(_command(arguments), ended.err, ended.code, ended.out)
+        raise GitCommandFailed(_command(arguments), ended.err, ended.code, ended.out)
     return ended.out
 
 

@@ -20,7 +20,7 @@ from ..schema.errors import InvalidInput, Refused, shown
 from .branches.candidates import contains
 from .branches.repositories import repository_at
 from .drivers import messages_in
-from .repository import CommandFailed, GitFailed
+from .repository import GitCommandFailed, GitFailed
 from .trees.tree_state import PATIENT, git_dir_of, named, operation_at
 from .trees.work_trees import WorkTrees
 
@@ -28,13 +28,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from .branches.repositories import Place
+    from .branches.repositories import RepositoryPlace
     from .repository import Repository
 
 # Files that a bus in a work tree keeps changing by itself: no landing waits for them.
 #
 # They are derived from the bus, so they are nobody's work. While git brings a tree to another
-# commit they stand aside, under the lock of whoever writes them, and come back as they were.
+# commit they stand aside, under the lock of their writer, and come back as they were.
 # Lines of `bus.jsonl` that only the commit has are put to the others, for `bus import`.
 
 #: The files of a bus that git may have, by their path in the work tree.
@@ -66,7 +66,7 @@ def is_derived(tree: str, file: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _DerivedFile:
     """A file of a bus: its path in the work tree, its folder, and its name there."""
 
     path: str
@@ -80,8 +80,8 @@ class _File:
 
 
 @contextmanager
-def standing_aside(git: Repository, before: str, changed: Iterable[str]) -> Iterator[None]:
-    """Put the derived files among some as a commit has them, and bring them back after the block.
+def derived_files_aside(git: Repository, before: str, changed: Iterable[str]) -> Iterator[None]:
+    """Give derived files the content of a commit for the block, and restore them after it.
 
     Args:
         git: of the work tree.
@@ -92,7 +92,8 @@ def standing_aside(git: Repository, before: str, changed: Iterable[str]) -> Iter
         BusBusy: an exporter has been writing for too long.
         GitFailed: git failed.
     """
-    files = [found for path in changed if (found := _found(git.folder, path)) is not None]
+    looked_up = (_derived_file(git.folder, path) for path in changed)
+    files = [file for file in looked_up if file is not None]
     directories = sorted({file.directory for file in files})
     locks = [writing_lock(directory) for directory in directories]
     try:
@@ -116,12 +117,12 @@ def standing_aside(git: Repository, before: str, changed: Iterable[str]) -> Iter
 
 
 def _is_within(tree: str, directory: str) -> bool:
-    """Whether a folder of a work tree is there, and not where a link of a commit leads."""
+    """Whether a folder of a work tree exists, and is not reached by a link of a commit."""
     there = os.path.join(os.path.realpath(tree), directory).rstrip(os.sep)
     return os.path.realpath(there) == there
 
 
-def _found(tree: str, path: str) -> _File | None:
+def _derived_file(tree: str, path: str) -> _DerivedFile | None:
     match = _DERIVED.fullmatch(path)
     if match is None or not _is_within(tree, match["directory"]):
         return None
@@ -131,11 +132,11 @@ def _found(tree: str, path: str) -> _File | None:
         folder, name = layout.blob_folder, name.removeprefix("blobs/")
     if not layout.files.has("bus.db") or (name == IGNORING and not _is_ours(layout)):
         return None
-    return _File(path, folder, name, layout.directory)
+    return _DerivedFile(path, folder, name, layout.directory)
 
 
 def _is_ours(layout: Layout) -> bool:
-    """Whether the `.gitignore` there is the one that any bus has, which a commit's may replace."""
+    """Whether the `.gitignore` there is the default of a bus, which a commit may replace."""
     if not layout.files.has(IGNORING):
         return False
     with layout.files.read(IGNORING) as file:
@@ -143,20 +144,20 @@ def _is_ours(layout: Layout) -> bool:
 
 
 def _put(git: Repository, commit: str, paths: list[str]) -> None:
-    """Put files, and their entries in the index, as a commit has them; some it may not have."""
+    """Set files, and their entries in the index, to those of a commit, which may lack some."""
     if not paths:
         return
     listed = os.fsdecode(git.run("ls-tree", "-z", "--name-only", commit, "--", *paths))
     there = [path for path in listed.split("\0") if path]
-    given = "".join(f"{path}\0" for path in paths if path not in there)
-    git.run("update-index", "-z", "--force-remove", "--stdin", stdin=os.fsencode(given))
+    missing = "".join(f"{path}\0" for path in paths if path not in there)
+    git.run("update-index", "-z", "--force-remove", "--stdin", stdin=os.fsencode(missing))
     if there:
         literal = [f":(literal){path}" for path in there]
         checkout = ("-c", "core.hooksPath=/dev/null", "checkout", "--quiet", commit, "--", *literal)
         git.run(*checkout, limit_s=_LIMIT_S)
 
 
-def _bring_back(git: Repository, files: list[_File]) -> None:
+def _bring_back(git: Repository, files: list[_DerivedFile]) -> None:
     for file in files:
         aside = file.name + _ASIDE
         if not file.folder.has(aside):
@@ -169,19 +170,19 @@ def _bring_back(git: Repository, files: list[_File]) -> None:
         file.folder.rename(aside, file.name)
 
 
-def _unknown_lines(path: str, file: _File) -> list[bytes]:
-    """Return the lines of a commit's file that neither the one that stands aside nor a part has."""
+def _unknown_lines(path: str, file: _DerivedFile) -> list[bytes]:
+    """Return the lines that only the commit's file has: neither the file put aside nor a part."""
     if not file.folder.has(file.name):
         return []
-    known: set[str] = set()
+    known_ids: set[str] = set()
     for own in (*part_files(path), path + _ASIDE):
         with suppress(InvalidInput):  # markers of a conflict: then the person keeps what to keep
-            known |= messages_in(lines_of(own), own).keys()
+            known_ids |= messages_in(lines_of(own), own).keys()
     try:
         brought = messages_in(lines_of(path), path)
     except InvalidInput:
         return []
-    return [line[2] for id, line in sorted(brought.items()) if id not in known]
+    return [line[2] for id, line in sorted(brought.items()) if id not in known_ids]
 
 
 def _with_lines(folder: Folder, name: str, lines: list[bytes]) -> str:
@@ -210,37 +211,37 @@ class _Change:
     blob: str
 
 
-def carry(tree: str, before: str, after: str, kept: Sequence[int]) -> None:
+def carry(tree: str, before: str, after: str, pass_fds: Sequence[int]) -> None:
     """Bring the files of a clean work tree, and its index, from one commit to another.
 
     Args:
         tree: its top.
         before, after: the commits.
-        kept: descriptors of locks, for git to hold with us.
+        pass_fds: descriptors of locks, for git to hold with us.
 
     Raises:
         NotCarried: they can't be brought there; what git had written by then is taken back.
     """
     git = repository_at(tree)
     changes = _changes(git, before, after)
-    with standing_aside(git, before, [each.file for each in changes]):
-        _carry(git, changes, before, after, kept)
+    with derived_files_aside(git, before, [change.file for change in changes]):
+        _carry(git, changes, before, after, pass_fds)
 
 
 def _carry(
-    git: Repository, changes: list[_Change], before: str, after: str, kept: Sequence[int]
+    git: Repository, changes: list[_Change], before: str, after: str, pass_fds: Sequence[int]
 ) -> None:
     tree = git.folder
     _refuse_hidden(tree, changes)
     try:
         git.run("update-index", "-q", "--refresh", limit_s=_LIMIT_S, accepted=(0, 1))
-        git.run("read-tree", "-m", "-u", before, after, limit_s=_LIMIT_S, kept=kept)
+        git.run("read-tree", "-m", "-u", before, after, limit_s=_LIMIT_S, pass_fds=pass_fds)
     except GitFailed as error:
         lock = os.path.join(git_dir_of(tree), "index.lock")
         if os.path.lexists(lock):
             raise NotCarried(f"{lock} is there: a git is at work, or was killed there") from error
         with suppress(GitFailed):  # what is left then shows as not committed
-            _take_back(git, changes)
+            _undo(git, changes)
         raise NotCarried(getattr(error, "reason", str(error)).removeprefix("error: ")) from error
 
 
@@ -256,42 +257,43 @@ def _changes(git: Repository, before: str, after: str) -> list[_Change]:
 
 def _refuse_hidden(tree: str, changes: list[_Change]) -> None:
     """Refuse to write over files that git ignores, which git itself would do."""
-    gone = [each.file for each in changes if each.kind == "D"]
-    for each in changes:
-        if each.kind == "A" and os.path.lexists(os.path.join(tree, each.file)):
-            if any(file.startswith(f"{each.file}/") for file in gone):
+    deleted = [change.file for change in changes if change.kind == "D"]
+    for change in changes:
+        if change.kind == "A" and os.path.lexists(os.path.join(tree, change.file)):
+            if any(file.startswith(f"{change.file}/") for file in deleted):
                 continue  # a folder becomes a file
             raise NotCarried(
-                f"{named([each.file])} would be overwritten, and git does not have it; move it away"
+                f"{named([change.file])} would be overwritten, and git does not have it;"
+                " move it away"
             )
 
 
-def _take_back(git: Repository, changes: list[_Change]) -> None:
-    """Take back what git had written when it failed; the index is still that of before.
+def _undo(git: Repository, changes: list[_Change]) -> None:
+    """Undo what git had written when it failed; the index is still the old one.
 
     A file that is not as the commit has it may be somebody's by now, and stays.
     """
-    written = _as_committed(git, [each for each in changes if each.kind != "D"])
-    for each in written:
-        if each.kind == "A":
-            os.unlink(os.path.join(git.folder, each.file))
-    back = [each.file for each in written if each.kind != "A"]
-    back += [each.file for each in changes if each.kind == "D"]
-    given = "".join(f"{file}\0" for file in back)
-    git.run("checkout-index", "-f", "-q", "-z", "--stdin", stdin=os.fsencode(given))
+    written = _as_committed(git, [change for change in changes if change.kind != "D"])
+    for change in written:
+        if change.kind == "A":
+            os.unlink(os.path.join(git.folder, change.file))
+    back = [change.file for change in written if change.kind != "A"]
+    back += [change.file for change in changes if change.kind == "D"]
+    stdin = "".join(f"{file}\0" for file in back)
+    git.run("checkout-index", "-f", "-q", "-z", "--stdin", stdin=os.fsencode(stdin))
 
 
 def _as_committed(git: Repository, changes: list[_Change]) -> list[_Change]:
     """Return those files that are in the tree as the later commit has them."""
-    paths = [os.path.join(git.folder, each.file) for each in changes]
+    paths = [os.path.join(git.folder, change.file) for change in changes]
     there = [
-        each
-        for each, path in zip(changes, paths, strict=True)
+        change
+        for change, path in zip(changes, paths, strict=True)
         if os.path.isfile(path) and not os.path.islink(path) and "\n" not in path
     ]
-    given = "".join(f"{each.file}\n" for each in there)
-    ids = git.run("hash-object", "--stdin-paths", stdin=os.fsencode(given)).decode().split()
-    return [each for each, id in zip(there, ids, strict=True) if id == each.blob]
+    stdin = "".join(f"{change.file}\n" for change in there)
+    ids = git.run("hash-object", "--stdin-paths", stdin=os.fsencode(stdin)).decode().split()
+    return [change for change, id in zip(there, ids, strict=True) if id == change.blob]
 
 
 #: How many fields git's status has before the path, for a changed file and for one in conflict.
@@ -320,7 +322,7 @@ class LocalTarget:
         held: descriptors of locks, for git to hold with us.
     """
 
-    place: Place
+    place: RepositoryPlace
     branch: str
     held: Sequence[int] = ()
 
@@ -330,21 +332,21 @@ class LocalTarget:
         return self.place.branch_ref(self.branch)
 
     def pin(self) -> str:
-        """Return the commit that it is at.
+        """Return the commit of the branch.
 
         Raises:
             Refused: there is no such branch.
         """
-        found = self.place.git.commit(self.ref)
-        if found is None:
+        commit = self.place.git.commit(self.ref)
+        if commit is None:
             raise Refused(
                 f"{self.place.main} has no branch {shown(self.branch)}; make it, or name another"
                 " with --into"
             )
-        return found
+        return commit
 
     def check_free(self) -> None:
-        """Check that it could be moved now.
+        """Check that the branch could be moved now.
 
         Raises:
             TargetBusy: a work tree that has it checked out is not clean.
@@ -360,7 +362,7 @@ class LocalTarget:
         return git.commit(commit) is not None and contains(git, at, commit)
 
     def move(self, candidate: str, onto: str, why: str) -> None:
-        """Move it from one commit to another.
+        """Move the branch from one commit to another.
 
         Args:
             candidate: where it is to be.
@@ -388,7 +390,7 @@ class LocalTarget:
             raise
 
     def mend(self, candidate: str, onto: str) -> None:
-        """Take the files of a tree back that a kill left at a candidate, before the ref moved."""
+        """Restore the files of a tree that a kill left at a candidate before the ref moved."""
         if self.pin() != onto:
             return
         for tree in self._trees():
@@ -398,10 +400,10 @@ class LocalTarget:
                 self._carry(tree, candidate, onto)
 
     def follow(self, candidate: str) -> None:
-        """Do nothing: it is where it is."""
+        """Do nothing: a local branch has nothing to follow."""
 
     def _trees(self) -> list[str]:
-        """Return the work trees that have it checked out."""
+        """Return the work trees that have the branch checked out."""
         place = self.place
         own = [] if place.is_bare or place.default_branch() != self.branch else [place.main]
         trees = WorkTrees(place).read()
@@ -434,8 +436,8 @@ class LocalTarget:
     def _swap(self, candidate: str, onto: str, why: str) -> None:
         command = (*PATIENT, "update-ref", "-m", why, self.ref, candidate, onto)
         try:
-            self.place.git.run(*command, limit_s=_LIMIT_S, kept=self.held)
-        except CommandFailed as error:
+            self.place.git.run(*command, limit_s=_LIMIT_S, pass_fds=self.held)
+        except GitCommandFailed as error:
             now = self.place.git.commit(self.ref)
             if now == candidate:
                 return

@@ -13,8 +13,8 @@ from contextlib import suppress
 
 from ..schema.directory.ownership import is_safe
 from ..schema.errors import shown
-from .branches.repositories import Place
-from .repository import CommandFailed, GitFailed, Repository
+from .branches.repositories import RepositoryPlace
+from .repository import GitCommandFailed, GitFailed, Repository
 from .sealed import LIMIT_S, LOOKING, SealedRepository
 
 TYPE_CHECKING = False
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-#: The repositories of which this program was given a folder: by its user, as nobody else can.
+#: The repositories whose folders the user named to this program; nobody else can add one.
 _named: set[str] = set()
 
 
-def named_repository(folder: str) -> Place:
+def named_repository(folder: str) -> RepositoryPlace:
     """Return the repository around a folder that the user has named; it is trusted from now on.
 
     Raises:
         GitFailed: git is not installed, or there is no repository.
     """
-    place = Place.around(folder)
+    place = RepositoryPlace.around(folder)
     _named.add(place.common_dir)
     return place
 
@@ -57,7 +57,7 @@ class TrustedRepositories:
             self._folders.append(os.getcwd())
         self._around: set[str] = set()
 
-    def place(self, repository: str) -> Place:
+    def place(self, repository: str) -> RepositoryPlace:
         """Return a repository to work in, with its own configuration.
 
         Args:
@@ -68,7 +68,7 @@ class TrustedRepositories:
             GitFailed: it is none.
         """
         self.check(repository)
-        return Place.around(repository)
+        return RepositoryPlace.around(repository)
 
     def sealed(self, repository: str) -> SealedRepository:
         """Return a repository to look into, where nothing of it is run.
@@ -105,7 +105,7 @@ class TrustedRepositories:
             git = Repository(folder, LOOKING, limit_s=LIMIT_S)
             try:
                 answer = os.fsdecode(git.run("rev-parse", "--git-common-dir"))
-            except CommandFailed:  # it is in none, or in one that git refuses to this user
+            except GitCommandFailed:  # it is in none, or in one that git refuses to this user
                 continue
             yield os.path.realpath(os.path.join(folder, answer.removesuffix("\n")))
 

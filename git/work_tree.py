@@ -186,7 +186,7 @@ class WorkTree:
             refs: what git gives a pre-push hook to read.
 
         Raises:
-            InvalidInput: that is nothing that git would write.
+            InvalidInput: git would not write such a text.
         """
         changed: dict[str, int] = {}
         for line in filter(None, refs.split(b"\n")):
@@ -201,12 +201,12 @@ class WorkTree:
 
     def _changed_by_push(self, local: str, theirs: str) -> Iterator[tuple[str, int]]:
         """Yield each change by a commit up to `local` that no remote has yet, and when it was."""
-        known = [f"^{theirs}"] if self._repository.commit(theirs) else []
-        only = ("--first-parent", "--timestamp", local, *known, "--not", "--remotes", "--")
+        remote_head = [f"^{theirs}"] if self._repository.commit(theirs) else []
+        only = ("--first-parent", "--timestamp", local, *remote_head, "--not", "--remotes", "--")
         commits = [line.split() for line in self._repository.run("rev-list", *only).splitlines()]
         ends_ms = {commit: int(second) * 1000 + 999 for second, commit in commits}
         changes = ("diff-tree", "--stdin", "--root", "-r", "-c", *_RAW)
-        raw = self._repository.run(*changes, stdin=b"".join(b"%s\n" % each for each in ends_ms))
+        raw = self._repository.run(*changes, stdin=b"".join(b"%s\n" % id for id in ends_ms))
         for commit, file in _changes(raw):
             yield file, ends_ms[commit]
 

@@ -34,11 +34,11 @@ from ..subscribers.queues.queues import QueueInfo, Queues
 #: How many plugins, and how many breakers, have metrics of their own.
 MAX_LABELS = 100
 
-#: The ends of jobs that are told apart.
+#: The outcomes of jobs that have a label of their own.
 _OUTCOMES = (SUCCEEDED, FAILED, TIMED_OUT, DEAD)
 
 
-class AutomationState(Collector):
+class AutomationCollector(Collector):
     """The metrics of the automation of a bus; none where no service has ever begun.
 
     Args:
@@ -76,10 +76,11 @@ class AutomationState(Collector):
         """Count the jobs that have ended since the last time."""
         with self._counting:
             newest = self._bus.log.newest_seq()
-            found = self._bus.read(after_seq=self._seq, upto_seq=newest, type=ENDED)
-            for message in found:
-                told = message.payload if message.to_agent == AUTOMATION else None
-                plugin, outcome = message.from_agent, isinstance(told, dict) and told.get("status")
+            messages = self._bus.read(after_seq=self._seq, upto_seq=newest, type=ENDED)
+            for message in messages:
+                payload = message.payload if message.to_agent == AUTOMATION else None
+                plugin = message.from_agent
+                outcome = isinstance(payload, dict) and payload.get("status")
                 if outcome in _OUTCOMES and self._has_room(plugin):
                     self._ended[plugin, str(outcome)] += 1
             self._seq = newest
@@ -104,19 +105,19 @@ class AutomationState(Collector):
             "Failures in a row of commands whose circuit breakers are not closed.",
             labels=["plugin", "command"],
         )
-        for each in shut[:MAX_LABELS]:
-            breakers.add_metric([each.plugin, each.command], each.failure_count)
+        for breaker in shut[:MAX_LABELS]:
+            breakers.add_metric([breaker.plugin, breaker.command], breaker.failure_count)
         yield breakers
 
     def _attention(self) -> Metric:
-        """Tell how each check is; those that read the folder of configuration take too long."""
+        """Measure the state of each check, but for slow ones, which read the folder."""
         attention = GaugeMetricFamily(
             "ackbus_automation_attention",
             "How a check is: 0 well, 1 to be looked at, 2 broken.",
             labels=["check"],
         )
-        for each in findings(self._bus, files=False):
-            attention.add_metric([each.check], GRADES[each.state])
+        for finding in findings(self._bus, files=False):
+            attention.add_metric([finding.check], GRADES[finding.state])
         return attention
 
 
@@ -130,7 +131,7 @@ MAX_UNREAD = 1000
 MAX_PARKED = 100_000
 
 
-class BusState(Collector):
+class BusCollector(Collector):
     """The metrics of a bus.
 
     Args:
@@ -166,8 +167,8 @@ class BusState(Collector):
 
     def _inboxes(self) -> Iterator[Metric]:
         readers = Cursors.of(self._bus)
-        seen = readers.seen()
-        yield _gauge("inboxes", "Agents that joined or acknowledged.", len(seen))
+        positions = readers.seen()
+        yield _gauge("inboxes", "Agents that joined or acknowledged.", len(positions))
         unread = GaugeMetricFamily(
             "ackbus_inbox_unread",
             f"Messages that wait for an agent; {MAX_UNREAD:,} stands for more.",
@@ -176,10 +177,10 @@ class BusState(Collector):
         cursors = GaugeMetricFamily(
             "ackbus_inbox_cursor", "The seq that an agent acknowledged last.", labels=["agent"]
         )
-        latest = sorted(seen, key=lambda agent: seen[agent][1], reverse=True)
+        latest = sorted(positions, key=lambda agent: positions[agent][1], reverse=True)
         for agent in latest[:MAX_LABELS]:
             unread.add_metric([agent], unread_of(self._bus, agent, MAX_UNREAD) or 0)
-            cursors.add_metric([agent], seen[agent][0])
+            cursors.add_metric([agent], positions[agent][0])
         yield from (unread, cursors)
         parked = Deliveries.of(self._bus).count_parked(MAX_PARKED)
         yield _gauge("parked", "Messages that failed too often in inboxes.", parked)

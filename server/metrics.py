@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..bus.bus import Bus
 from .access.access import GuardedRouter
 from .access.table import SERVER
-from .bus_metrics import AutomationState, BusState
+from .bus_metrics import AutomationCollector, BusCollector
 from .problems import documented
 
 #: The upper ends of the times that requests take, in seconds.
@@ -61,8 +61,8 @@ class Metrics:
             registry=registry,
         )
         ProcessCollector(registry=registry)
-        registry.register(BusState(bus))
-        registry.register(AutomationState(bus))
+        registry.register(BusCollector(bus))
+        registry.register(AutomationCollector(bus))
 
     def streams(self, kind: str) -> StreamCounts:
         """Return the counters of the streams of a kind: `sse` or `websocket`."""
@@ -90,7 +90,7 @@ _OTHER = "other"
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 
 
-class Measured:
+class RequestMetrics:
     """Counts every HTTP request by its method, route and status, and times it by its route.
 
     Args:
@@ -120,7 +120,7 @@ class Measured:
         try:
             await self._app(scope, receive, watched)
         except Exception:
-            if not is_answered:  # what answers for a defect stands outside of this
+            if not is_answered:  # a defect is answered by middleware outside of this one
                 self._count(scope, 500, begin)
             raise
 
@@ -146,7 +146,7 @@ router = GuardedRouter(SERVER, tags=["health"])
 )
 def metrics(request: Request) -> Response:
     """Return the metrics of the bus and of this server, in Prometheus's text format."""
-    found: Metrics = request.app.state.metrics
+    exposed: Metrics = request.app.state.metrics
     return Response(
-        found.text(), headers={"Cache-Control": "no-store"}, media_type=CONTENT_TYPE_PLAIN_0_0_4
+        exposed.text(), headers={"Cache-Control": "no-store"}, media_type=CONTENT_TYPE_PLAIN_0_0_4
     )

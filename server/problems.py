@@ -38,7 +38,7 @@ from ..schema.errors import (
 )
 from ..schema.sqlite.rules.damaged_rows import damage_behind
 from ..subscribers.jobs.errors import ClaimLost, QueueStuck
-from .access.tokens import Forbidden, Held, Reserved, TooManyRequests, Unauthorized
+from .access.tokens import FilesReserved, Forbidden, LeaseHeld, TooManyRequests, Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -56,7 +56,7 @@ _NO_PATH = "{document} has all paths; a slash in a name is written %2F"
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
-#: Of how many things that are wrong with a request a client is told; and how much of a path to one.
+#: How many mistakes of a request a problem lists, and how much of the path to each.
 _ERRORS, _AT = 20, 200
 
 #: The status that servers note for a client that went away; no client sees it.
@@ -103,7 +103,7 @@ _STATUSES: tuple[tuple[type[AckbusError], HTTPStatus], ...] = (
     (BusNotFound, HTTPStatus.SERVICE_UNAVAILABLE),
     (QueueStuck, HTTPStatus.CONFLICT),
     (MessageDiscarded, HTTPStatus.NOT_FOUND),
-    (RowDamaged, HTTPStatus.INTERNAL_SERVER_ERROR),  # nothing gets better by itself
+    (RowDamaged, HTTPStatus.INTERNAL_SERVER_ERROR),  # a retry can't help
     (BusUnusable, HTTPStatus.SERVICE_UNAVAILABLE),
     (BlobMissing, HTTPStatus.NOT_FOUND),
     (NotFound, HTTPStatus.NOT_FOUND),
@@ -122,13 +122,13 @@ _FACTS: dict[type[AckbusError], tuple[str, ...]] = {
     QueueStuck: ("first_seq", "last_seq"),
     MessageDiscarded: ("first_seq", "last_seq"),
     RowDamaged: ("table", "row", "column"),
-    Held: ("held",),
-    Reserved: ("conflicts",),
+    LeaseHeld: ("held",),
+    FilesReserved: ("conflicts",),
 }
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the responses of an operation that end in problems, for its documentation."""
+    """Return the problem responses of an operation, for its documentation."""
     return {
         status: {
             "description": HTTPStatus(status).phrase,
@@ -152,7 +152,7 @@ def problem(status: int, kind: str, detail: str, /, **facts: object) -> Response
 
 
 @dataclass(frozen=True)
-class Style:
+class ProblemStyle:
     """The form of an application's problems.
 
     Attributes:
@@ -164,9 +164,9 @@ class Style:
     has_error: bool = False
 
 
-def handle_problems(app: FastAPI, style: Style | None = None) -> None:
+def handle_problems(app: FastAPI, style: ProblemStyle | None = None) -> None:
     """Make every error of an application a problem."""
-    app.state.problem_style = style or Style()
+    app.state.problem_style = style or ProblemStyle()
     app.add_exception_handler(AckbusError, _of_ours)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_http)
@@ -178,12 +178,12 @@ def refusal(
     request: HTTPConnection, status: int, kind: str, detail: str, /, **facts: object
 ) -> Response:
     """Return a problem in the style of the application."""
-    style: Style = request.app.state.problem_style
+    style: ProblemStyle = request.app.state.problem_style
     if status == HTTPStatus.UNPROCESSABLE_ENTITY:
         status = style.invalid
         facts.setdefault("errors", [{"at": "request", "why": detail}])
-    told = {"error": detail} if style.has_error else {}
-    return problem(status, kind, detail, **facts, **told)
+    extra = {"error": detail} if style.has_error else {}
+    return problem(status, kind, detail, **facts, **extra)
 
 
 def status_of(error: AckbusError) -> HTTPStatus:
@@ -210,10 +210,10 @@ async def _of_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     errors = error.errors()
     wrong = [
-        {"at": ".".join(map(str, each["loc"]))[:_AT], "why": each["msg"]}
-        for each in errors[:_ERRORS]
+        {"at": ".".join(map(str, mistake["loc"]))[:_AT], "why": mistake["msg"]}
+        for mistake in errors[:_ERRORS]
     ]
-    detail = "; ".join(f"{each['at']}: {each['why']}" for each in wrong)
+    detail = "; ".join(f"{mistake['at']}: {mistake['why']}" for mistake in wrong)
     if len(errors) > _ERRORS:
         detail += f"; and {len(errors) - _ERRORS} more"
     status = HTTPStatus.UNPROCESSABLE_ENTITY
@@ -224,7 +224,7 @@ async def _of_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     kind = _KINDS.get(status) or status.phrase.lower().replace(" ", "-")
-    cause = error.__cause__  # a body that can't be read is told of in this way
+    cause = error.__cause__  # why a body was refused
     why = str(cause) if isinstance(cause, AckbusError) else status.phrase
     if status == HTTPStatus.NOT_FOUND:
         why = _NO_PATH.format(document=request.app.openapi_url)
@@ -244,14 +244,14 @@ def _methods(request: Request) -> Iterator[str]:
 
 
 async def _of_nobody(request: Request, error: Exception) -> Response:
-    """End a request whose client disconnected while it was being read; only metrics see it."""
+    """Answer a request whose client disconnected while sending it; only metrics see the answer."""
     return Response(status_code=_CLIENT_GONE)
 
 
 async def _of_defect(request: Request, error: Exception) -> Response:
     """Return a problem that names the damaged row behind an error, if there is one.
 
-    Else it says only that there is a defect: the server's output has the rest.
+    Otherwise it says only that there is a defect: the server's log has the details.
     """
     damaged = await to_thread.run_sync(damage_behind, error)
     if damaged is not None:

@@ -43,8 +43,8 @@ _BEGIN = "key-"
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """The key of a request, or that it has none.
+class IdempotencyKey:
+    """The idempotency key of a request, if it has one.
 
     Attributes:
         text: the key; None: each message has the id that its body gives, or a new one.
@@ -55,8 +55,8 @@ class Key:
     token: str = ""
 
     @classmethod
-    def parse(cls, header: str | None, token: str) -> Key:
-        """Return the key of a header.
+    def parse(cls, header: str | None, token: str) -> IdempotencyKey:
+        """Return the key of a header's value.
 
         Raises:
             InvalidInput: it is none.
@@ -69,26 +69,26 @@ class Key:
             raise InvalidInput(f"{HEADER} has 1 to 255 printable ASCII characters, no blanks")
         return cls(text, token)
 
-    def id_for(self, agent: str, number: int, given: str | None) -> str | None:
+    def id_for(self, agent: str, number: int, own_id: str | None) -> str | None:
         """Return the id of a message.
 
         Args:
             agent: its sender.
             number: which message of the request it is, from 0.
-            given: the id that its body gives; it may be the key, or what that makes.
+            own_id: the id that its body gives; it may be the key, or the id that the key makes.
 
         Raises:
             InvalidInput: the body gives another id.
         """
         if self.text is None:
-            return given
+            return own_id
         parts = orjson.dumps([self.token, agent, self.text, number])
-        made = _BEGIN + hashlib.sha256(parts).hexdigest()[:40]
-        if given not in (None, made) and (given != self.text or number):
+        key_id = _BEGIN + hashlib.sha256(parts).hexdigest()[:40]
+        if own_id not in (None, key_id) and (own_id != self.text or number):
             raise InvalidInput(
-                f"the body has the id {given!a}, and {HEADER} makes another one: give one of both"
+                f"the body has the id {own_id!a}, and {HEADER} makes another one: give one of both"
             )
-        return made
+        return key_id
 
 
 #: Names, as far as a schema can express their rule.
@@ -101,12 +101,12 @@ Token = Annotated[int, Field(ge=1, le=MAX_SEQ)]
 OR_BOUND = "left out: the agent that the token is bound to"
 
 
-def _one_or_several(given: Any) -> Any:
-    """Refuse in one line, where pydantic would say of each form what is wrong."""
-    if given is None or isinstance(given, str):
-        return given
-    if isinstance(given, list) and all(isinstance(name, str) for name in given):
-        return given
+def _one_or_several(recipients: Any) -> Any:
+    """Refuse a wrong type in one line: pydantic would report an error for each accepted form."""
+    if recipients is None or isinstance(recipients, str):
+        return recipients
+    if isinstance(recipients, list) and all(isinstance(name, str) for name in recipients):
+        return recipients
     raise PydanticCustomError("recipients", "it must be a name, or a list of names")
 
 
@@ -122,35 +122,35 @@ MAX_NAMED = 1000
 Seqs = Annotated[list[Seq], Field(min_length=1, max_length=MAX_NAMED)]
 
 
-class Given(BaseModel):
+class RequestBody(BaseModel):
     """A request body: unknown fields are refused, and values are never converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_unknown(cls, given: Any) -> Any:
-        """Refuse the first of a million unknown fields, where pydantic makes a million errors."""
-        if isinstance(given, dict):
+    def _refuse_unknown(cls, body: Any) -> Any:
+        """Refuse the first unknown field: for a million pydantic would make a million errors."""
+        if isinstance(body, dict):
             fields = {field.alias or name: field for name, field in cls.model_fields.items()}
             others = {name for field in fields.values() for name in _other_names(field)}
-            unknown = next((name for name in given if name not in fields.keys() | others), None)
+            unknown = next((name for name in body if name not in fields.keys() | others), None)
             if unknown is not None:
                 raise PydanticCustomError(
                     "extra_forbidden",
                     "there is no field {name}; it takes {names}",
                     {"name": ascii(unknown[:80]), "names": ", ".join(fields) or "none"},
                 )
-        return given
+        return body
 
 
 def _other_names(field: FieldInfo) -> list[str]:
-    """Return the names under which a field is taken besides its own; none where it has one."""
+    """Return the alternative names of a field; none where it has only its own."""
     names = field.validation_alias
-    return [str(each) for each in names.choices] if isinstance(names, AliasChoices) else []
+    return [str(name) for name in names.choices] if isinstance(names, AliasChoices) else []
 
 
-class MessageGiven(Given):
+class MessageBody(RequestBody):
     """A message to be published: the fields of a line of `bus.jsonl`."""
 
     type: Type = Field(description="Its routing word.", examples=["task.done"])
@@ -172,7 +172,7 @@ class MessageGiven(Given):
     priority: PriorityGiven = Field("normal", description="How urgent it is.")
     headers: dict[str, Any] | None = Field(None, description="Metadata.")
 
-    def drafts(self, principal: Principal, key: Key, number: int = 0) -> list[Draft]:
+    def drafts(self, principal: Principal, key: IdempotencyKey, number: int = 0) -> list[Draft]:
         """Return the message for each recipient, from a sender that the principal may act as.
 
         Args:
@@ -196,13 +196,13 @@ class MessageGiven(Given):
         return _to_each(draft, self.to_agent)
 
 
-class MessagesGiven(Given):
+class MessagesBody(RequestBody):
     """Messages to be published together."""
 
-    messages: Annotated[list[MessageGiven], Field(min_length=1, max_length=MAX_BATCH)]
+    messages: Annotated[list[MessageBody], Field(min_length=1, max_length=MAX_BATCH)]
 
 
-class ReplyGiven(Given):
+class ReplyBody(RequestBody):
     """A reply to a message; it goes to that message's sender unless `to` says otherwise."""
 
     type: Type = Field(description="Its routing word.", examples=["task.done"])
@@ -213,15 +213,15 @@ class ReplyGiven(Given):
     headers: dict[str, Any] | None = Field(None, description="Metadata.")
 
     def drafts(
-        self, message: Message, sender: str, principal: Principal, key: Key, number: int
+        self, message: Message, sender: str, principal: Principal, key: IdempotencyKey, number: int
     ) -> list[Draft]:
         """Return the reply to each recipient, in the message's conversation and trace."""
         principal.check_may_send(self.type)
-        given = self.model_fields_set
+        fields_set = self.model_fields_set
         headers = carried_on(message) | (self.headers or {})
         draft = Draft(
             self.type,
-            self.payload if "payload" in given else ABSENT,
+            self.payload if "payload" in fields_set else ABSENT,
             from_agent=sender,
             id=key.id_for(sender, number, self.id),
             in_reply_to=message.id,
@@ -230,11 +230,15 @@ class ReplyGiven(Given):
             headers=headers or None,
             payload_ref=self.payload_ref,
         )
-        return _to_each(draft, self.to_agent if "to_agent" in given else message.from_agent)
+        return _to_each(draft, self.to_agent if "to_agent" in fields_set else message.from_agent)
 
 
 def reply_drafts(
-    replies: Iterable[ReplyGiven], message: Message, sender: str, principal: Principal, key: Key
+    replies: Iterable[ReplyBody],
+    message: Message,
+    sender: str,
+    principal: Principal,
+    key: IdempotencyKey,
 ) -> list[Draft]:
     """Return the replies to a message, each to its recipients."""
     return [

@@ -1,4 +1,4 @@
-"""The application of a server: every door of one bus; and running it until it is to stop."""
+"""The application of a server: every door of one bus; and running it until it is told to stop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ..schema.errors import (
 from ..schema.processes import raise_open_files, start_thread
 from ..schema.stop_limit import obeyed
 from ..subscribers.jobs.errors import UnservedRequestWarning
-from .access.access import LOOPBACK_NAMES, Access, OwnOrigins, check_origin
+from .access.access import LOOPBACK_NAMES, BusAccess, OwnOrigins, check_origin
 from .access.tokens import Tokens
 from .api.routers import ROUTERS
 from .health import Readiness
@@ -43,21 +43,21 @@ from .listening import (
     MAX_BLOB_BYTES,
     MAX_BODY_BYTES,
     BodyLimit,
-    Patience,
+    ClientTimeouts,
     Server,
     listen_on,
     server_config,
     url_of,
 )
-from .live.feed import Feed
+from .live.feed import LiveFeed
 from .live.sessions import ROUTERS as LIVE_ROUTERS
 from .live.streams import nowhere
 from .mcp.route import McpMount
-from .metrics import Measured, Metrics
+from .metrics import Metrics, RequestMetrics
 from .metrics import router as metrics
 from .page.files import ROUTERS as PAGE_ROUTERS
 from .problems import Problem, handle_problems
-from .waiting import DOWNLOADS, UPLOADS, Waiting, bound_threads
+from .waiting import DOWNLOADS, UPLOADS, WaitingClients, bound_threads
 
 # The application: every door of one bus that speaks HTTP.
 
@@ -73,13 +73,13 @@ _DOCUMENT = "/v1/openapi.json"
 
 def create_app(
     bus: Bus,
-    access: Access,
+    access: BusAccess,
     *,
     hosts: Collection[str] | None = None,
     origins: Collection[str] = (),
     max_blob_bytes: int = MAX_BLOB_BYTES,
-    patience: Patience | None = None,
-    pushpals: Access | None = None,
+    patience: ClientTimeouts | None = None,
+    pushpals: BusAccess | None = None,
 ) -> FastAPI:
     """Return the application that serves a bus, which stays open as long as it is used.
 
@@ -99,8 +99,8 @@ def create_app(
         bound_threads()
         app.state.uploads = CapacityLimiter(UPLOADS)
         app.state.downloads = CapacityLimiter(DOWNLOADS)
-        app.state.feed = feed = Feed(bus)
-        app.state.waiting = Waiting(feed)
+        app.state.feed = feed = LiveFeed(bus)
+        app.state.waiting = WaitingClients(feed)
         async with mcp.lifespan(app):
             try:
                 yield
@@ -122,7 +122,7 @@ def create_app(
     )
     app.state.bus = bus
     app.state.access = access
-    app.state.patience = patience or Patience()
+    app.state.patience = patience or ClientTimeouts()
     app.state.hang_up = lambda client: None  # a server that can sets this
     app.state.metrics = Metrics(bus)
     app.state.readiness = Readiness(bus)
@@ -157,7 +157,7 @@ def _add_middleware(
             expose_headers=["Content-Range", "ETag", "Location", "Retry-After"],
         )
     app.add_middleware(OwnOrigins, hosts=hosts, origins=origins)
-    app.add_middleware(Measured, metrics=app.state.metrics)
+    app.add_middleware(RequestMetrics, metrics=app.state.metrics)
 
 
 def _telemetry() -> TelemetryConfig:
@@ -176,7 +176,7 @@ def end_streams(app: FastAPI) -> None:
 
     A signal handler may call it at any time, also before the application has started.
     """
-    feed: Feed | None = getattr(app.state, "feed", None)
+    feed: LiveFeed | None = getattr(app.state, "feed", None)
     if feed is None:
         return
     feed.stop_soon()
@@ -189,40 +189,40 @@ def _document_bus(app: FastAPI) -> None:
     own = app.openapi
 
     def document() -> dict[str, Any]:
-        made = own()
-        schemas = made.setdefault("components", {}).setdefault("schemas", {})
+        schema = own()
+        schemas = schema.setdefault("components", {}).setdefault("schemas", {})
         schemas["Problem"] = _schema_of_problems()
-        _allow_no_token(made, is_optional=not app.state.access.is_required())
-        return made
+        _allow_no_token(schema, is_optional=not app.state.access.is_required())
+        return schema
 
     app.openapi = document  # type: ignore[method-assign]
 
 
 def _schema_of_problems() -> dict[str, Any]:
     """Return the schema of problems, whole: it refers to no other one."""
-    made = Problem.model_json_schema()
-    parts = made.pop("$defs")
-    (either, nothing) = made["properties"]["errors"]["anyOf"]
-    made["properties"]["errors"]["anyOf"] = [either | {"items": parts["Amiss"]}, nothing]
-    return made
+    schema = Problem.model_json_schema()
+    parts = schema.pop("$defs")
+    (either, nothing) = schema["properties"]["errors"]["anyOf"]
+    schema["properties"]["errors"]["anyOf"] = [either | {"items": parts["Amiss"]}, nothing]
+    return schema
 
 
 def _allow_no_token(document: dict[str, Any], *, is_optional: bool) -> None:
-    """Say of each operation whether it may be asked for without a token."""
+    """Document whether operations may be used without a token."""
     for operations in document["paths"].values():
         for operation in operations.values():
-            if needs := [each for each in operation.get("security", ()) if each]:
+            if needs := [need for need in operation.get("security", ()) if need]:
                 operation["security"] = [{}, *needs] if is_optional else needs
 
 
 # The HTTP listeners of a service: each serves an application beside the service's own loop.
 #
-# An address is taken before the service begins, so that one that can't be had keeps it from
-# starting; requests are answered as soon as jobs can run, and until the service has ended.
+# An address is bound before the service begins, so that the service does not start without it;
+# requests are answered as soon as jobs can run, and until the service has ended.
 
 
 @dataclass(frozen=True)
-class Door:
+class ServedApp:
     """An application, and where it is to be served.
 
     Attributes:
@@ -236,7 +236,7 @@ class Door:
     name: str
     listen: str
     app: Starlette
-    patience: Patience = field(default_factory=Patience)
+    patience: ClientTimeouts = field(default_factory=ClientTimeouts)
     on_stop: Callable[[], object] = lambda: None
 
 
@@ -250,7 +250,7 @@ class Listeners:
         AckbusError: an address can't be had; none is taken then.
     """
 
-    def __init__(self, doors: Iterable[Door]) -> None:
+    def __init__(self, doors: Iterable[ServedApp]) -> None:
         self._listeners: list[_Listener] = []
         try:
             for door in doors:
@@ -262,10 +262,10 @@ class Listeners:
     @property
     def urls(self) -> dict[str, str]:
         """The URL of each door, by its name."""
-        return {each.door.name: each.url for each in self._listeners}
+        return {listener.door.name: listener.url for listener in self._listeners}
 
     def start(self) -> None:
-        """Answer requests from now on; those that came before have waited.
+        """Answer requests from now on; earlier ones have waited.
 
         Raises:
             AckbusError: an application can't be served; its log says why.
@@ -296,7 +296,7 @@ class Listeners:
 class _Listener:
     """One door: its socket, and the thread that serves it."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: ServedApp) -> None:
         self.door = door
         host, _, port = door.listen.rpartition(":")
         host = host.strip("[]")
@@ -353,7 +353,7 @@ class Options:
     max_rate: float | None = None
     origins: Collection[str] = ()
     max_blob_bytes: int = MAX_BLOB_BYTES
-    patience: Patience = field(default_factory=Patience)
+    patience: ClientTimeouts = field(default_factory=ClientTimeouts)
     pushpals: bool = False
     is_open: bool = False
 
@@ -389,7 +389,7 @@ def serve(
     if is_public and not Tokens.of(bus).are_needed():
         raise Refused(f"others can reach {options.host}: make a token first, 'bus token create'")
     pushpals = _access_of_pushpals(bus, options) if options.pushpals else None
-    # The answer to the publisher says it; the server's own output need not.
+    # The response to the publisher has the warning; the server's own output need not.
     warnings.simplefilter("ignore", AnsweredAgainWarning)
     warnings.simplefilter("ignore", UnknownRecipientWarning)
     warnings.simplefilter("ignore", NotActedUponWarning)
@@ -399,7 +399,7 @@ def serve(
     logging.getLogger("uvicorn.error").addFilter(_is_of_server)
     app = create_app(
         bus,
-        Access(bus, required=is_public, max_rate=options.max_rate),
+        BusAccess(bus, required=is_public, max_rate=options.max_rate),
         hosts=None if is_public else {*LOOPBACK_NAMES, options.host},
         origins=options.origins,
         max_blob_bytes=options.max_blob_bytes,
@@ -416,8 +416,8 @@ def serve(
             server.run(sockets=[listener])
 
 
-def _access_of_pushpals(bus: Bus, options: Options) -> Access:
-    """Return what authenticates requests in PushPals' forms: none is open unless somebody says so.
+def _access_of_pushpals(bus: Bus, options: Options) -> BusAccess:
+    """Return what authenticates requests in PushPals' forms; without `is_open` they need tokens.
 
     Raises:
         Refused: there is no token, and nobody says so; or other machines can reach the address.
@@ -426,7 +426,7 @@ def _access_of_pushpals(bus: Bus, options: Options) -> Access:
         raise Refused(f"others can reach {options.host}: --open is for this machine alone")
     if not options.is_open and not Tokens.of(bus).are_needed():
         raise Refused("--pushpals needs a token, 'bus token create'; or --open, on this machine")
-    return Access(bus, required=not options.is_open, max_rate=options.max_rate)
+    return BusAccess(bus, required=not options.is_open, max_rate=options.max_rate)
 
 
 def _is_of_server(record: logging.LogRecord) -> bool:

@@ -16,11 +16,11 @@ from ..bus.bus import Bus
 from ..bus.log.filters import Wanted
 from ..schema.errors import BusBusy, InvalidInput
 from ..schema.message.message import Message
-from .access.tokens import AfterTheEnd
+from .access.tokens import CursorPastEnd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .live.feed import Feed
+    from .live.feed import LiveFeed
 
 # The threads in which the server uses the library.
 #
@@ -76,7 +76,7 @@ def begin_after(bus: Bus, after: int | None, last_event_id: str | None) -> int:
 
     Raises:
         InvalidInput: the last event's id is not a seq.
-        AfterTheEnd: the seq is beyond the end of the log.
+        CursorPastEnd: the seq is beyond the end of the log.
     """
     newest = bus.log.newest_seq()
     if last_event_id:
@@ -86,29 +86,29 @@ def begin_after(bus: Bus, after: int | None, last_event_id: str | None) -> int:
     if after is None:
         return newest
     if after > newest:
-        raise AfterTheEnd(after, newest)
+        raise CursorPastEnd(after, newest)
     return after
 
 
 #: How many clients may wait at a time.
 MAX_WAITING = 500
 
-#: How often a waiter looks without news, in seconds: not everything to wait for is a message.
+#: Re-check interval without new messages, in seconds: not every awaited change is a message.
 _RECHECK_S = 2.0
 
-#: The time between two tries of clients that wait for room, in seconds: making room rings no bell.
+#: The time between two tries of clients that wait for room, in seconds: room is not announced.
 #: A try is work, so the clients share this interval: the more of them, the rarer each one's tries.
 _TRY_EVERY_S, _TRIES_APART_S = 0.05, 0.004
 
 
-class Waiting:
+class WaitingClients:
     """The waiting clients of a server. New messages wake each, and it looks in a thread.
 
     Args:
         feed: tells of new messages.
     """
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: LiveFeed) -> None:
         self.feed = feed
         self._count = 0
         #: How many of them try again and again.
@@ -139,7 +139,7 @@ class Waiter:
         wait_s: how long it waits, in seconds; 0: not at all.
     """
 
-    def __init__(self, waiting: Waiting, request: Request, wait_s: float) -> None:
+    def __init__(self, waiting: WaitingClients, request: Request, wait_s: float) -> None:
         self._waiting = waiting
         self._request = request
         self.wait_s = wait_s
@@ -166,9 +166,9 @@ class Waiter:
         feed = self._waiting.feed
         begin = feed.newest_seq  # before the look: what comes after it is heard
         looked_at = anyio.current_time()
-        found = await in_thread(look)
-        if is_there(found) or not self.wait_s:
-            return found
+        outcome = await in_thread(look)
+        if is_there(outcome) or not self.wait_s:
+            return outcome
         async with (
             self.patience(),
             aclosing(feed.stream(begin, Wanted(), keep_alive_s=_RECHECK_S)) as batches,
@@ -179,10 +179,10 @@ class Waiter:
                 if batch.events and not is_due and not any(map(concerns, news)):
                     continue
                 looked_at = anyio.current_time()
-                found = await in_thread(look)
-                if is_there(found):
+                outcome = await in_thread(look)
+                if is_there(outcome):
                     break
-        return found
+        return outcome
 
     @asynccontextmanager
     async def patience(self) -> AsyncIterator[None]:

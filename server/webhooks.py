@@ -47,7 +47,7 @@ class BodyRefused(Exception):
         super().__init__(why)
 
 
-class Bodies:
+class HeldBodies:
     """The bodies that are held, from their first byte until they are stored.
 
     Used from the event loop alone.
@@ -71,8 +71,8 @@ class Bodies:
         Raises:
             BodyRefused: it is too long or takes too long, or others hold all the memory.
         """
-        told = request.headers.get("Content-Length", "")
-        if told.isdecimal() and int(told) > limit:
+        length = request.headers.get("Content-Length", "")
+        if length.isdecimal() and int(length) > limit:
             raise BodyRefused(413, "payload too large")
         pieces: list[bytes] = []
         size = 0
@@ -105,7 +105,7 @@ BODY_S = 30.0
 #: When to try again, in seconds: the bus is busy or a queue full; an operator has to act.
 _SOON_S, _LATER_S = 1, 60
 
-#: The status of an answer for which there is no room or time now.
+#: The status of a refusal for lack of room or time.
 _BUSY = 503
 
 #: The header of an answer to a request whose body is not read: it might never end.
@@ -131,11 +131,11 @@ class Receiver:
     def __init__(self, bus: Bus, snapshot: Callable[[], Snapshot], body_s: float) -> None:
         self._bus = bus
         self._snapshot = snapshot
-        self._bodies = Bodies(body_s)
+        self._bodies = HeldBodies(body_s)
         self._began = time.monotonic()
         self._threads: anyio.CapacityLimiter | None = None
         self._health_threads: anyio.CapacityLimiter | None = None
-        self._hooks: _Hooks | None = None
+        self._hooks: _WebhookEndpoints | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; there are no other connections."""
@@ -144,7 +144,7 @@ class Receiver:
             return
         try:
             response = await self._answer(Request(scope, receive))
-        except ClientDisconnect:  # its body was not whole
+        except ClientDisconnect:  # before its whole body came
             return
         await response(scope, receive, send)
 
@@ -168,11 +168,11 @@ class Receiver:
             again = {"Retry_After": _SOON_S} if error.status == _BUSY else {}
             return _refused(error.status, str(error), **again, **_CLOSED)
 
-    def _in_force(self) -> _Hooks:
+    def _in_force(self) -> _WebhookEndpoints:
         """Return the endpoints of the configuration in force."""
         snapshot, before = self._snapshot(), self._hooks
         if before is None or before.snapshot is not snapshot:
-            self._hooks = _Hooks(self._bus, snapshot)
+            self._hooks = _WebhookEndpoints(self._bus, snapshot)
             return self._hooks
         return before
 
@@ -186,29 +186,31 @@ class Receiver:
         self._health_threads = self._health_threads or anyio.CapacityLimiter(1)
         try:
             with anyio.move_on_after(CHECK_S):
-                found = await anyio.to_thread.run_sync(
+                health = await anyio.to_thread.run_sync(
                     ask, abandon_on_cancel=True, limiter=self._health_threads
                 )
-                return _json(200, found)
+                return _json(200, health)
             _log.error("the health can't be told: the bus has not answered for %g s", CHECK_S)
         except AckbusError as error:
             _log.error("the health can't be told: %s", error)
         return _json(_BUSY, {"status": "unavailable"})
 
 
-class _Hooks:
+class _WebhookEndpoints:
     """The endpoints of one configuration. Any thread may use it."""
 
     def __init__(self, bus: Bus, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self._bus = bus
         webhooks = snapshot.config.webhooks
-        self.endpoints = {each.path: each for each in webhooks.endpoints} if webhooks else {}
+        self.endpoints = (
+            {endpoint.path: endpoint for endpoint in webhooks.endpoints} if webhooks else {}
+        )
         self._deliveries = Deliveries(bus, snapshot.config, snapshot.plugins)
         self._buckets = {
-            path: Bucket(each.rate.count / each.rate.per_s, each.rate.count)
-            for path, each in self.endpoints.items()
-            if each.rate is not None
+            path: Bucket(endpoint.rate.count / endpoint.rate.per_s, endpoint.rate.count)
+            for path, endpoint in self.endpoints.items()
+            if endpoint.rate is not None
         }
 
     def take(self, endpoint: WebhookEndpoint, request: Request, body: bytes) -> Response:

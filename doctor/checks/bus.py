@@ -77,8 +77,8 @@ def _settings(bus: Bus) -> Finding:
     made_at_ms = bus.backup_made_at_ms
     if made_at_ms is None:
         return ok(durability)
-    made = age_of_backup(made_at_ms, bus.now_ms())
-    return warn(f"{durability}; this is a backup, {made}", "'bus restore' takes it into use")
+    age = age_of_backup(made_at_ms, bus.now_ms())
+    return warn(f"{durability}; this is a backup, {age}", "'bus restore' takes it into use")
 
 
 def _messages(bus: Bus, full: bool) -> Finding:
@@ -145,14 +145,14 @@ def _archive(bus: Bus, full: bool) -> Finding:
             harmed.append(f"{os.path.basename(path)} is {state}")
     if harmed:
         return bad(_names(harmed), "copy it from a backup, or 'bus doctor --repair'")
-    gone = "".join(f"; {each}" for each in bus.archive.discarded())
-    if left := bus.archive.discarded_files():
-        text = f"files of discarded messages are still there: {_names(left)}{gone}"
+    discarded = "".join(f"; {period}" for period in bus.archive.discarded())
+    if files := bus.archive.discarded_files():
+        text = f"files of discarded messages are still there: {_names(files)}{discarded}"
         return warn(text, "'bus archive --discard --before 1' deletes them")
     if not segments:
-        return ok(f"nothing is archived{gone}")
+        return ok(f"nothing is archived{discarded}")
     how = "whole" if full else "there; --full reads them"
-    return ok(f"segments up to {segments[-1].last_seq}: {len(segments)}, all {how}{gone}")
+    return ok(f"segments up to {segments[-1].last_seq}: {len(segments)}, all {how}{discarded}")
 
 
 def _chain(bus: Bus) -> Finding:
@@ -199,8 +199,8 @@ def _hearts(bus: Bus) -> Finding:
     return ok(f"{alive} beat")
 
 
-def _names(found: list[str]) -> str:
-    return ", ".join(found[:_NAMED]) + (" …" if len(found) > _NAMED else "")
+def _names(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (" …" if len(names) > _NAMED else "")
 
 
 # Checks of what is read: queues and their claims, dead letters, parked messages.
@@ -257,13 +257,13 @@ def _work(bus: Bus, full: bool) -> Finding:
     """Look for jobs and messages that no worker or reader would get, and claims without jobs."""
     if not full:
         return ok("--full compares messages, jobs and claims")
-    found = [
+    misfits = [
         f"{what}: {ranges(seqs)}"
         for statement, what in _MISFITS.items()
         if (seqs := seqs_of(bus, statement))
     ]
-    if found:
-        return bad("; ".join(found), "'bus doctor --repair' puts it right")
+    if misfits:
+        return bad("; ".join(misfits), "'bus doctor --repair' puts it right")
     return ok("messages, jobs and claims fit together")
 
 
@@ -274,9 +274,9 @@ def _claims(bus: Bus) -> Finding:
         queue.name: views.count_lost_claims(queue, _MAX_WALKED, since_ms)
         for queue in Queues(bus).list()
     }
-    found = {name: count for name, count in lost.items() if count}
-    if found:
-        which = ", ".join(f"{count} of {name}" for name, count in found.items())
+    counts = {name: count for name, count in lost.items() if count}
+    if counts:
+        which = ", ".join(f"{count} of {name}" for name, count in counts.items())
         return warn(f"lost within a day: {which}", "see 'bus queue show', and what the workers say")
     return ok(f"none lost within a day; queues: {len(lost)}")
 
@@ -284,18 +284,18 @@ def _claims(bus: Bus) -> Finding:
 def _dead_letters(bus: Bus) -> Finding:
     jobs = Jobs.of(bus)
     dead = {queue.name: jobs.counts(queue)[DEAD] for queue in Queues(bus).list()}
-    found = {name: count for name, count in dead.items() if count}
-    if found:
-        which = ", ".join(f"{count} of {name}" for name, count in found.items())
+    counts = {name: count for name, count in dead.items() if count}
+    if counts:
+        which = ", ".join(f"{count} of {name}" for name, count in counts.items())
         return warn(which, "see 'bus dead list'; then requeue or drop them")
     return ok("none")
 
 
 def _parked(bus: Bus) -> Finding:
-    found = Deliveries.of(bus).parked()
-    if found:
-        agents = ", ".join(sorted({each.agent for each in found}))
-        return warn(f"messages of {agents}: {len(found)}", "see 'bus parked'")
+    parked = Deliveries.of(bus).parked()
+    if parked:
+        agents = ", ".join(sorted({delivery.agent for delivery in parked}))
+        return warn(f"messages of {agents}: {len(parked)}", "see 'bus parked'")
     return ok("none")
 
 
@@ -316,29 +316,36 @@ def checks_of_tasks(bus: Bus, *, full: bool = False) -> dict[str, Callable[[], F
 
 
 def _task_messages(bus: Bus, full: bool) -> Finding:
-    """Compare the table with the messages, which only show: no row is changed to what they say."""
+    """Compare the table of tasks with the messages; rows are never changed to match them."""
     if not full:
         return ok("--full compares tasks with their messages")
     if bus.archive.discarded():
         return ok("not compared with their messages, of which some may be discarded")
     try:
-        found = difference(bus)
+        differences = difference(bus)
     except SegmentMissing:
         if not TaskTable.of(bus).names():
             return ok("none")
         return warn("not compared with their messages: not all can be read", "see the archive")
-    told = [*_lost(bus, found), *_unproven(bus), *_differing(bus, found), *_foreign(found)]
-    if found.unknown:
-        told.append((f"the log lacks messages of {_named(list(found.unknown))}", "look at them"))
-    if told:
-        return warn("; ".join(text for text, _ in told), told[0][1])
-    return ok(f"all add up: {found.count}")
+    complaints = [
+        *_lost(bus, differences),
+        *_unproven(bus),
+        *_differing(bus, differences),
+        *_foreign(differences),
+    ]
+    if differences.unknown:
+        complaints.append(
+            (f"the log lacks messages of {_named(list(differences.unknown))}", "look at them")
+        )
+    if complaints:
+        return warn("; ".join(text for text, _ in complaints), complaints[0][1])
+    return ok(f"all add up: {differences.count}")
 
 
-def _lost(bus: Bus, found: Difference) -> Iterator[tuple[str, str]]:
+def _lost(bus: Bus, differences: Difference) -> Iterator[tuple[str, str]]:
     """Yield what the log says of tasks without a row, and who sent it."""
-    if found.lost:
-        names = {task.task for task in found.lost}
+    if differences.lost:
+        names = {task.task for task in differences.lost}
         yield (
             f"only messages tell of {_named(sorted(names))}, from {_senders(bus, names)}:"
             " their rows are lost, or never were",
@@ -350,17 +357,19 @@ def _lost(bus: Bus, found: Difference) -> Iterator[tuple[str, str]]:
 def _senders(bus: Bus, names: Collection[str]) -> str:
     """Return who sent messages about some tasks."""
     return _named(
-        sorted({each.from_agent for each in messages_of_tasks(bus) if task_of(each) in names})
+        sorted(
+            {message.from_agent for message in messages_of_tasks(bus) if task_of(message) in names}
+        )
     )
 
 
-def _differing(bus: Bus, found: Difference) -> Iterator[tuple[str, str]]:
+def _differing(bus: Bus, differences: Difference) -> Iterator[tuple[str, str]]:
     """Yield the tasks of which row and log differ; nobody can tell which messages are forged."""
-    if found.differs:
-        by = _senders(bus, found.differs)
+    if differences.differs:
+        by = _senders(bus, differences.differs)
         yield (
             f"messages, from {by}, say something else than the rows of"
-            f" {_named(list(found.differs))}, which stand",
+            f" {_named(list(differences.differs))}, which stand",
             "compare 'bus task log' and 'bus task show'",
         )
 
@@ -373,11 +382,11 @@ def _unproven(bus: Bus) -> Iterator[tuple[str, str]]:
         yield text, "'bus task confirm' shows what would be believed; or 'bus task cancel'"
 
 
-def _foreign(found: Difference) -> Iterator[tuple[str, str]]:
+def _foreign(differences: Difference) -> Iterator[tuple[str, str]]:
     """Yield the messages that are no step of a task, and who sent them."""
-    if found.foreign:
-        seqs = ranges([message.seq for message in found.foreign])
-        by = _named(sorted({message.from_agent for message in found.foreign}))
+    if differences.foreign:
+        seqs = ranges([message.seq for message in differences.foreign])
+        by = _named(sorted({message.from_agent for message in differences.foreign}))
         yield (
             f"messages that are no step of a task, and change none: {seqs}, from {by}",
             "ask them to use 'bus task'",
@@ -387,39 +396,43 @@ def _foreign(found: Difference) -> Iterator[tuple[str, str]]:
 def _holders(bus: Bus) -> Finding:
     """Look for tasks whose holder was lost, and for questions whose time is over."""
     now_ms = bus.now_ms()
-    held = {lease.name for lease in bus.leases.list()}
+    names_of_leases = {lease.name for lease in bus.leases.list()}
     live = TaskTable.of(bus).live()
     lost = [
         task.task
         for task in live
-        if task.state == "WORKING" and task.blocked is None and task.lease_name not in held
+        if task.state == "WORKING"
+        and task.blocked is None
+        and task.lease_name not in names_of_leases
     ]
     overdue = [
         task.task
         for task in live
         if task.blocked is not None and (task.blocked.deadline_ms or now_ms + 1) <= now_ms
     ]
-    found = [
+    complaints = [
         f"{what}: {_named(names)}"
         for what, names in (("lost by their holders", lost), ("unanswered in time", overdue))
         if names
     ]
-    if found:
-        return warn("; ".join(found), "'bus task settle' ends these attempts")
+    if complaints:
+        return warn("; ".join(complaints), "'bus task settle' ends these attempts")
     return ok(f"none lost, no question overdue; live tasks: {len(live)}")
 
 
 def _trees(bus: Bus) -> Finding:
     """Look for work trees, branches and locks that tasks left behind."""
     try:
-        found = leftovers_of(bus)
+        leftovers = leftovers_of(bus)
     except (GitFailed, TimedOut) as error:
         return warn(f"not looked at: {error}", "look there, then try again")
-    if not found:
+    if not leftovers:
         elsewhere = not_looked_into(bus)
         aside = f"; not looked into: {_named(elsewhere)}" if elsewhere else ""
         return ok(f"nothing left behind{aside}")
-    return warn("; ".join(each.says for each in found[:_NAMED_TASKS]), _more(len(found)))
+    return warn(
+        "; ".join(leftover.says for leftover in leftovers[:_NAMED_TASKS]), _more(len(leftovers))
+    )
 
 
 def _more(count: int) -> str:
@@ -430,15 +443,16 @@ def _more(count: int) -> str:
 
 def _landings(bus: Bus) -> Finding:
     """Look for commits that were about to land when their integrator ended."""
-    held = {lease.name for lease in bus.leases.list()}
+    names_of_leases = {lease.name for lease in bus.leases.list()}
     undecided = Landings.of(bus).undecided()
-    left = [
-        f"{each.task or each.branch} on {each.target}"
-        for each in undecided
-        if each.state == "intended" and lease_of_target(each.repository, each.target) not in held
+    orphans = [
+        f"{landing.task or landing.branch} on {landing.target}"
+        for landing in undecided
+        if landing.state == "intended"
+        and lease_of_target(landing.repository, landing.target) not in names_of_leases
     ]
-    if left:
-        return warn(f"intended, and not decided: {_named(left)}", "'bus integrate' decides it")
+    if orphans:
+        return warn(f"intended, and not decided: {_named(orphans)}", "'bus integrate' decides it")
     return ok(f"none left undecided; under way or proposed: {len(undecided)}")
 
 

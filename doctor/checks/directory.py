@@ -38,8 +38,8 @@ _ANYTHING, _WRITABLE = 0o077, 0o022
 #: How many names a line has.
 _NAMED = 5
 
-#: A process that has a lock which is wanted all the time for longer than this is in the way, in
-#: seconds: a transaction takes milliseconds.
+#: A process that holds a contended lock longer than this is in the way, in seconds: a
+#: transaction takes milliseconds.
 _LONG_S = 1.0
 
 
@@ -80,15 +80,15 @@ def _directory(layout: Layout) -> Finding:
 
 
 def _modes(layout: Layout) -> Finding:
-    """Look at what is directly in the directory; what is in its folders, those keep from others."""
+    """Check the modes of the directory and its entries; its folders protect what is in them."""
     open_to_others, foreign = [], []
     for path in (layout.directory, *_entries(layout)):
-        found = os.lstat(path)
+        status = os.lstat(path)
         name = os.path.basename(path)
-        if stat.S_IMODE(found.st_mode) & (_WRITABLE if _may_be_of_git(name) else _ANYTHING):
-            open_to_others.append(f"{name} {stat.S_IMODE(found.st_mode):04o}")
-        if found.st_uid != os.geteuid():
-            foreign.append(f"{name} (user {found.st_uid})")
+        if stat.S_IMODE(status.st_mode) & (_WRITABLE if _may_be_of_git(name) else _ANYTHING):
+            open_to_others.append(f"{name} {stat.S_IMODE(status.st_mode):04o}")
+        if status.st_uid != os.geteuid():
+            foreign.append(f"{name} (user {status.st_uid})")
     if foreign:
         return warn(
             f"of another user: {_names(foreign)}", "let one user have all of it, with chown"
@@ -112,8 +112,8 @@ def _may_be_of_git(name: str) -> bool:
     return name in ("blobs", ".gitignore", "bus.index.json") or name.endswith(".jsonl")
 
 
-def _names(found: list[str]) -> str:
-    return ", ".join(found[:_NAMED]) + (" …" if len(found) > _NAMED else "")
+def _names(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (" …" if len(names) > _NAMED else "")
 
 
 def _filesystem(layout: Layout) -> Finding:
@@ -124,8 +124,8 @@ def _filesystem(layout: Layout) -> Finding:
 
 
 def _disk(layout: Layout) -> Finding:
-    found = os.statvfs(layout.directory)
-    free = found.f_bavail * found.f_frsize
+    file_system = os.statvfs(layout.directory)
+    free = file_system.f_bavail * file_system.f_frsize
     text = f"{free / 1024**2:,.0f} MiB free"
     if free < _NO_ROOM:
         return bad(text, "make room: publishing is about to fail")
@@ -152,7 +152,7 @@ def _git(layout: Layout) -> Finding:
 
 
 def _guard(layout: Layout) -> Finding:
-    """Look whether git finds the guard's hooks: their path is absolute, and it misses none."""
+    """Check that git finds the guard's hooks: it says nothing of a path that has moved."""
     try:
         moved = moved_hooks(layout.directory)
     except GitFailed as error:
@@ -163,24 +163,24 @@ def _guard(layout: Layout) -> Finding:
 
 
 def _write_lock(layout: Layout) -> Finding:
-    """Look at who writes, and again for a moment: nobody should for long."""
+    """Look for a process that holds the write lock for too long."""
     if not is_known():
         return ok("this system does not tell who holds locks")
     deadline = time.monotonic() + _LONG_S
-    while found := _writing(layout):
-        first = found[0]
+    while writing := _writing(layout):
+        first = writing[0]
         if first.is_stopped:
             return _in_the_way(first, "is stopped")
         if time.monotonic() > deadline:
             return _in_the_way(first, f"has written for over {_LONG_S:g} s")
         time.sleep(0.02)
-        if first.pid not in {each.pid for each in _writing(layout)}:
+        if first.pid not in {writer.pid for writer in _writing(layout)}:
             return ok(f"in use: last by {first}")
     return ok("free")
 
 
 def _writing(layout: Layout) -> list[Holder]:
-    """Return who has the write lock, or else who writes without knowing of it."""
+    """Return the holders of the write lock, or else the writers that bypass it."""
     return holders(layout.write_lock) or writers(layout.database)
 
 
@@ -204,7 +204,7 @@ _LOOKS, _PAUSE_S = 3, 0.05
 
 
 def check_log(database: Database, full: bool) -> Finding:
-    """Look at the log, and move nothing out of it: it may be the one place where something is."""
+    """Look at the log without a checkpoint: it may hold the only copy of something."""
     _, pages, moved = database.rows("PRAGMA wal_checkpoint(NOOP)")[0]
     path = database.layout.database + "-wal"
     size = os.stat(path).st_size if os.path.exists(path) else 0
@@ -223,13 +223,13 @@ def check_log(database: Database, full: bool) -> Finding:
 
 def damage_of_log(layout: Layout) -> str:
     """Return what is wrong with a log, in words; "" when it is whole."""
-    found = ""
+    damage = ""
     for _ in range(_LOOKS):
-        found = _look(layout)
-        if not found:
+        damage = _look(layout)
+        if not damage:
             return ""
         time.sleep(_PAUSE_S)
-    return found
+    return damage
 
 
 def _look(layout: Layout) -> str:
@@ -273,10 +273,10 @@ def check_contents(layout: Layout) -> Finding:
     """Read a file page by page, without SQLite, and report the losses."""
     from ..recovery.salvage import damage_in
 
-    found = damage_in(layout)
-    if not found:
+    damages = damage_in(layout)
+    if not damages:
         return ok("every row of every table can be read page by page")
-    told = [str(damage) for damage in found if damage.readable]
-    empty = [damage.table for damage in found if not damage.readable]
-    told += [f"nothing is left of {', '.join(empty)}"] if empty else []
-    return bad(f"damaged: {'; '.join(told)}", REPAIR)
+    losses = [str(damage) for damage in damages if damage.readable]
+    empty = [damage.table for damage in damages if not damage.readable]
+    losses += [f"nothing is left of {', '.join(empty)}"] if empty else []
+    return bad(f"damaged: {'; '.join(losses)}", REPAIR)

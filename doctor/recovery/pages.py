@@ -55,7 +55,7 @@ class RawFile:
             return b""
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         if self._file is not None:
             self._file.xClose()
             self._file = None
@@ -77,8 +77,8 @@ _TRIED, _ENOUGH = 64, 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """The form that all pages of a file share.
+class PageFormat:
+    """The format of the pages of a file.
 
     Attributes:
         page_bytes: how large each is.
@@ -89,38 +89,38 @@ class Form:
     usable: int
 
 
-def form_of(file: RawFile, log: RawFile) -> Form:
-    """Return the form that the header tells, unless the pages themselves contradict it.
+def form_of(file: RawFile, log: RawFile) -> PageFormat:
+    """Return the page format of the header, unless the pages themselves contradict it.
 
-    A header that is damaged tells any form. In a page that is read in its own form, what SQLite
-    has stored goes exactly to the end of what it uses.
+    A damaged header may give any format. In a page that is read in its true format, the stored
+    content ends exactly at the end of the usable part.
     """
     first, *others = _candidates(file, log)
-    fit = _fit(file, first)
+    fit = _share_that_fits(file, first)
     if fit >= _ENOUGH:
         return first
-    fits = {first: fit} | {each: _fit(file, each) for each in others if each != first}
+    fits = {first: fit} | {form: _share_that_fits(file, form) for form in others if form != first}
     return max(fits, key=fits.__getitem__)  # the first of those that fit as well
 
 
-def _candidates(file: RawFile, log: RawFile) -> Iterator[Form]:
+def _candidates(file: RawFile, log: RawFile) -> Iterator[PageFormat]:
     header, start_of_log = file.read(0, 100), log.read(0, 12)
     reserved = header[20] if len(header) > 20 else 0
     sizes = []
     if len(header) >= 18:
-        told = int.from_bytes(header[16:18])
-        sizes.append(65536 if told == 1 else told)
+        stored_size = int.from_bytes(header[16:18])
+        sizes.append(65536 if stored_size == 1 else stored_size)
     if len(start_of_log) == 12:
         sizes.append(struct.unpack(">I", start_of_log[8:])[0])
     for size in dict.fromkeys([*sizes, _PAGE_BYTES, *SIZES]):
         if size in SIZES:
             if size - reserved >= _MIN_USABLE:
-                yield Form(size, size - reserved)
-            yield Form(size, size)
+                yield PageFormat(size, size - reserved)
+            yield PageFormat(size, size)
 
 
-def _fit(file: RawFile, form: Form) -> float:
-    """Return which part of the pages that look like those of a tree are so in this form."""
+def _share_that_fits(file: RawFile, form: PageFormat) -> float:
+    """Return the share of pages that look like pages of a tree and make sense in this format."""
     looked_at = fitting = 0
     size = form.page_bytes
     for start in range(size, min(file.size, _TRIED * size), size):
@@ -158,7 +158,7 @@ _MASK = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class WalFrame:
     """One page, as a transaction left it.
 
     Attributes:
@@ -189,35 +189,35 @@ class WriteAheadLog:
         self.is_empty = file.size < _HEADER_BYTES + _FRAME_HEADER_BYTES + page_bytes
         self._is_big = self._order(header)
         self.is_header_whole = self.is_empty or self._is_whole(header)
-        self.frames: list[Frame] = [] if self.is_empty else self._read(header)
+        self.frames: list[WalFrame] = [] if self.is_empty else self._read(header)
 
-    def committed(self, *, whole: bool) -> list[Frame]:
+    def committed(self, *, whole: bool) -> list[WalFrame]:
         """Return the frames of transactions that ended, without those that are damaged.
 
         Args:
-            whole: also those behind the first that is damaged.
+            whole: include those behind the first damaged frame.
         """
         frames = self.frames if whole else self.frames[: self.break_at]
         last = max((n for n, frame in enumerate(frames) if frame.pages), default=-1)
         return [frame for frame in frames[: last + 1] if frame.is_whole]
 
     def has_begun_anew(self) -> bool:
-        """Whether writers have begun to use it again from its beginning while it was read."""
+        """Whether writers restarted the log while it was read."""
         return self._file.read(0, _HEADER_BYTES) != self._header
 
     @property
     def break_at(self) -> int:
         """The number of frames that SQLite can read: those before the first damaged one."""
         return next(
-            (n for n, each in enumerate(self.frames) if not each.is_whole), len(self.frames)
+            (n for n, frame in enumerate(self.frames) if not frame.is_whole), len(self.frames)
         )
 
     def damaged(self) -> int:
-        """Return how many frames are damaged that a transaction had committed."""
+        """Return the number of damaged frames of committed transactions."""
         last = max((n for n, frame in enumerate(self.frames) if frame.pages), default=-1)
         return sum(not frame.is_whole for frame in self.frames[: last + 1])
 
-    def page(self, frame: Frame) -> bytes:
+    def page(self, frame: WalFrame) -> bytes:
         """Return the page of a frame."""
         return self._file.read(frame.start, self._page_bytes)
 
@@ -236,7 +236,7 @@ class WriteAheadLog:
             and self._sum(header[:24], (0, 0)) == stored
         )
 
-    def _read(self, header: bytes) -> list[Frame]:
+    def _read(self, header: bytes) -> list[WalFrame]:
         salts = header[16:24]
         if not self.is_header_whole:  # the first frame has them too
             salts = self._file.read(_HEADER_BYTES + 8, 8)
@@ -254,19 +254,19 @@ class WriteAheadLog:
 
     def _frame(
         self, start: int, salts: bytes, before: set[Checksum]
-    ) -> tuple[Frame, set[Checksum]]:
-        """Return a frame, and the checksums from which that of the next may go on."""
+    ) -> tuple[WalFrame, set[Checksum]]:
+        """Return a frame, and the checksums that the next frame may continue from."""
         header = self._file.read(start, _FRAME_HEADER_BYTES)
         page, pages = struct.unpack(">2I", header[:8])
         data = self._file.read(start + _FRAME_HEADER_BYTES, self._page_bytes)
         stored = struct.unpack(">2I", header[16:24])
         is_own = header[8:16] == salts
-        found = {self._sum(header[:8] + data, each) for each in before} if is_own else set()
-        is_whole = stored in found
+        sums = {self._sum(header[:8] + data, checksum) for checksum in before} if is_own else set()
+        is_whole = stored in sums
         ends = pages if is_own else 0  # also where only its page is damaged
-        frame = Frame(page, ends, start + _FRAME_HEADER_BYTES, is_whole)
+        frame = WalFrame(page, ends, start + _FRAME_HEADER_BYTES, is_whole)
         # Each damaged frame adds a sum to go on from: a file of such frames would never be read.
-        return frame, {stored} if is_whole else {stored, *islice(found, _MOST_SUMS)}
+        return frame, {stored} if is_whole else {stored, *islice(sums, _MOST_SUMS)}
 
     def _sum(self, data: bytes, before: Checksum) -> Checksum:
         first, second = before
@@ -315,7 +315,7 @@ class Pages:
         self._map = lru_cache(maxsize=64)(self.read)
 
     def read(self, number: int) -> bytes:
-        """Return a page; nothing of one that is not there."""
+        """Return the page, or b"" if it does not exist."""
         if number in self._newest:
             return self.log.page(self._newest[number][1])[: self._usable]
         if number < 1:
@@ -323,11 +323,11 @@ class Pages:
         return self._file.read((number - 1) * self.page_bytes, self._usable)
 
     def age(self, number: int) -> int:
-        """Return how late a page was written: the later, the greater."""
+        """Return a number that is greater for a page that was written later."""
         return self._newest[number][0] if number in self._newest else 0
 
     def entry(self, number: int) -> tuple[int, int] | None:
-        """Return what the map says of a page, and which page is above it; None without a map."""
+        """Return the kind and the parent of a page by the pointer map; None without a map."""
         if not self._has_map or number < 3:
             return None
         of_map = (number - 2) // (self._per_map + 1) * (self._per_map + 1) + 2
@@ -338,19 +338,19 @@ class Pages:
         return (data[0], int.from_bytes(data[1:])) if len(data) == 5 else None
 
     def free(self) -> set[int]:
-        """Return the pages that hold nothing, by the list of them."""
-        found: set[int] = set()
+        """Return the numbers of the pages on the freelist."""
+        numbers: set[int] = set()
         trunk = int.from_bytes(self.read(1)[32:36])
-        while trunk and trunk <= self.count and trunk not in found:
-            found.add(trunk)
+        while trunk and trunk <= self.count and trunk not in numbers:
+            numbers.add(trunk)
             data = self.read(trunk)
             leaves = min(int.from_bytes(data[4:8]), len(data) // 4 - 2)
-            found.update(int.from_bytes(data[8 + 4 * n : 12 + 4 * n]) for n in range(leaves))
+            numbers.update(int.from_bytes(data[8 + 4 * n : 12 + 4 * n]) for n in range(leaves))
             trunk = int.from_bytes(data[:4])
-        return found
+        return numbers
 
     def close(self) -> None:
-        """Give the files back."""
+        """Close the files."""
         self._file.close()
         self._log_file.close()
 

@@ -51,7 +51,7 @@ class Damaged(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class TreePage:
     """A page of a tree.
 
     Attributes:
@@ -81,11 +81,11 @@ class Page:
             yield self.last_child
 
 
-def page_of(number: int, data: bytes) -> Page:
+def page_of(number: int, data: bytes) -> TreePage:
     """Return a page of a tree.
 
     Raises:
-        Damaged: it is none.
+        Damaged: it is no page of a tree.
     """
     start = _FIRST_PAGE_START if number == 1 else 0
     header = data[start : start + 12]
@@ -98,11 +98,13 @@ def page_of(number: int, data: bytes) -> Page:
         raise Damaged(f"page {number} has no room for {count} cells")
     cells = struct.unpack_from(f">{count}H", data, begin)
     last_child = int.from_bytes(header[8:12]) if is_interior else 0
-    return Page(number, header[0], data, cells, last_child)
+    return TreePage(number, header[0], data, cells, last_child)
 
 
-def row_at(page: Page, start: int, read_page: Callable[[int], bytes], codec: str = "utf-8") -> Row:
-    """Return the row in a cell; that of a long one goes on in other pages.
+def row_at(
+    page: TreePage, start: int, read_page: Callable[[int], bytes], codec: str = "utf-8"
+) -> Row:
+    """Return the row in a cell; a long row continues in other pages.
 
     Args:
         page, start: where it is.
@@ -120,7 +122,7 @@ def row_at(page: Page, start: int, read_page: Callable[[int], bytes], codec: str
         raise Damaged("a cell ends outside its page") from error
 
 
-def _head(page: Page, start: int) -> tuple[int, int, int]:
+def _head(page: TreePage, start: int) -> tuple[int, int, int]:
     """Return the rowid of a row, how long the row is, and where it begins."""
     if not 8 <= start < len(page.data):
         raise Damaged("a cell is outside its page")
@@ -136,7 +138,7 @@ def _head(page: Page, start: int) -> tuple[int, int, int]:
     return rowid, size, start
 
 
-def end_of_content(page: Page) -> int:
+def end_of_content(page: TreePage) -> int:
     """Return where in a page the last of its cells and free blocks ends.
 
     Raises:
@@ -152,7 +154,7 @@ def end_of_content(page: Page) -> int:
     return max(ends, default=begin)
 
 
-def _end_of_cell(page: Page, start: int) -> int:
+def _end_of_cell(page: TreePage, start: int) -> int:
     if page.kind == TABLE_INTERIOR:
         if not 8 <= start < len(page.data) - 4:
             raise Damaged("a cell is outside its page")
@@ -264,7 +266,7 @@ _SCHEMA = "SELECT type, name, sql, rootpage FROM sqlite_schema WHERE sql IS NOT 
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableSchema:
     """A table.
 
     Attributes:
@@ -289,8 +291,8 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """All that a bus is made of.
+class SchemaParts:
+    """The tables, rows and other objects of a new bus.
 
     Attributes:
         tables: by name, also SQLite's own of numbers.
@@ -298,30 +300,30 @@ class Parts:
         others: what makes indexes, triggers and views, in order.
     """
 
-    tables: dict[str, Table]
+    tables: dict[str, TableSchema]
     rows: dict[str, list[tuple[object, ...]]]
     others: list[str]
 
 
-def parts_of_a_bus() -> Parts:
-    """Return what a new bus is made of."""
+def parts_of_a_bus() -> SchemaParts:
+    """Return the parts of a new bus."""
     with open(SCHEMA, encoding="utf-8") as ddl, closing(apsw.Connection(":memory:")) as fresh:
         fresh.execute("PRAGMA auto_vacuum = INCREMENTAL")
         fresh.execute(ddl.read()).fetchall()
-        tables: dict[str, Table] = {}
+        tables: dict[str, TableSchema] = {}
         rows: dict[str, list[tuple[object, ...]]] = {}
         others: list[str] = []
-        made: Iterable[Any] = fresh.execute(_SCHEMA).fetchall()
-        for kind, name, sql, root in made:
+        objects: Iterable[Any] = fresh.execute(_SCHEMA).fetchall()
+        for kind, name, sql, root in objects:
             if kind == "table":
                 tables[name] = _table(fresh, name, sql, root)
                 rows[name] = fresh.execute(f"SELECT * FROM {name}").fetchall()
             else:
                 others.append(sql)
-        return Parts(tables, rows, others)
+        return SchemaParts(tables, rows, others)
 
 
-def _table(fresh: apsw.Connection, name: str, sql: str, root: int) -> Table:
+def _table(fresh: apsw.Connection, name: str, sql: str, root: int) -> TableSchema:
     info: list[Any] = fresh.execute(f"PRAGMA table_info({name})").fetchall()
     without_rowid = fresh.execute(
         "SELECT wr FROM pragma_table_list WHERE schema = 'main' AND name = ?", (name,)
@@ -334,7 +336,7 @@ def _table(fresh: apsw.Connection, name: str, sql: str, root: int) -> Table:
     key = tuple(columns[place] for place in keys)
     defaults = tuple(fresh.execute(f"SELECT {column[4] or 'NULL'}").get for column in info)
     alias = keys[0] if is_alias else None
-    return Table(name, sql, columns, key, defaults, alias, not without_rowid, root)
+    return TableSchema(name, sql, columns, key, defaults, alias, not without_rowid, root)
 
 
 # A damaged file as SQLite itself reads it: a table that it finds whole needs no other reading.
@@ -350,7 +352,7 @@ _TABLE = (
 _INDEXES = "SELECT sql FROM sqlite_schema WHERE type = 'index' AND tbl_name = ? AND sql NOT NULL"
 
 
-class AsSqlite:
+class ReadOnlyDatabase:
     """A file, open to read only; nothing is moved out of its write-ahead log.
 
     Args:
@@ -376,14 +378,14 @@ class AsSqlite:
 
     def rows(self, name: str, columns: tuple[str, ...]) -> Iterator[list[Value]]:
         """Yield the rows of a table, up to the first that can't be read."""
-        texts = ", ".join(_TEXT_AS_BYTES.format(quoted(each)) for each in columns)
+        texts = ", ".join(_TEXT_AS_BYTES.format(quoted(column)) for column in columns)
         for row in self._rows(f"SELECT {texts} FROM {quoted(name)}"):
             yield [
                 text_of(value, self._codec) if kind == "text" else value
                 for kind, value in zip(row[::2], row[1::2], strict=True)
             ]
 
-    def rows_of(self, table: Table) -> Iterator[Row]:
+    def rows_of(self, table: TableSchema) -> Iterator[Row]:
         """Yield the rows of a table of ours as they are stored, each with its rowid."""
         for row in self.rows(table.name, table.columns):
             rowid = row[table.alias] if table.alias is not None else 0
@@ -393,10 +395,10 @@ class AsSqlite:
 
     def makers_of(self, name: str) -> list[str]:
         """Return the SQL of an ordinary table and its indexes; nothing where it is not whole."""
-        made = list(self._rows(_TABLE, (name,)))
-        if not made or not self.finds_whole(name):
+        makers = list(self._rows(_TABLE, (name,)))
+        if not makers or not self.finds_whole(name):
             return []
-        return [row[0] for row in made + list(self._rows(_INDEXES, (name,)))]
+        return [row[0] for row in makers + list(self._rows(_INDEXES, (name,)))]
 
     def columns(self, name: str) -> tuple[str, ...]:
         """Return the columns of a table that a row can be given."""
@@ -408,8 +410,8 @@ class AsSqlite:
             self._connection.close()
 
     def _passes(self, check: str) -> bool:
-        found = list(self._rows(check))
-        return found == [("ok",)]
+        rows = list(self._rows(check))
+        return rows == [("ok",)]
 
     def _rows(self, sql: str, values: tuple[str, ...] = ()) -> Iterator[tuple[Any, ...]]:
         if self._connection is None:
@@ -426,5 +428,5 @@ _TEXT_AS_BYTES = "typeof({0}), iif(typeof({0}) = 'text', CAST({0} AS BLOB), {0})
 
 @cache
 def quoted(name: str) -> str:
-    """Return the name of a table or column as SQL takes it."""
+    """Quote the name of a table or column for SQL."""
     return '"' + name.replace('"', '""') + '"'

@@ -15,7 +15,7 @@ from ...schema.sqlite.database import SCHEMA_VERSION
 from ...schema.sqlite.sqlite_errors import make_file, open_file
 from ...schema.sqlite.transactions import without_triggers
 from .pages import Pages
-from .records import AsSqlite, BrokenText, parts_of_a_bus, quoted
+from .records import BrokenText, ReadOnlyDatabase, parts_of_a_bus, quoted
 from .salvage import Salvage, lost_messages
 
 TYPE_CHECKING = False
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from typing import Any
 
-    from .records import Row, Table, Value
+    from .records import Row, TableSchema, Value
 
 # A new bus file, made of rows that were saved. The rules of the tables refuse what is no row.
 #
@@ -102,7 +102,9 @@ class NewFile:
                 self._connection.execute(table.sql)
         self._connection.execute("DELETE FROM sqlite_sequence")
 
-    def add(self, table: Table, rows: Iterable[tuple[int, Sequence[Value]]]) -> tuple[int, int]:
+    def add(
+        self, table: TableSchema, rows: Iterable[tuple[int, Sequence[Value]]]
+    ) -> tuple[int, int]:
         """Add rows as they were stored: the first with a key stays.
 
         Returns:
@@ -121,18 +123,18 @@ class NewFile:
                 refused += 1
         return added, refused
 
-    def add_row(self, table: Table, row: Sequence[Value]) -> bool:
+    def add_row(self, table: TableSchema, row: Sequence[Value]) -> bool:
         """Add one row, with all its columns in the order of the table; say whether it is new.
 
         Messages are never changed; elsewhere, text that is not UTF-8 is put right.
         """
         if table.name != "messages":
             row = [
-                each.decode(errors="replace") if isinstance(each, BrokenText) else each
-                for each in row
+                value.decode(errors="replace") if isinstance(value, BrokenText) else value
+                for value in row
             ]
         places = ", ".join(
-            "CAST(? AS TEXT)" if isinstance(each, BrokenText) else "?" for each in row
+            "CAST(? AS TEXT)" if isinstance(value, BrokenText) else "?" for value in row
         )
         columns = ", ".join(table.columns)
         if table.name == "sqlite_sequence":
@@ -145,7 +147,7 @@ class NewFile:
             return False
         return self._connection.changes() > 0
 
-    def take_over(self, source: AsSqlite, name: str) -> bool:
+    def take_over(self, source: ReadOnlyDatabase, name: str) -> bool:
         """Make a table of another program, with its rows; say whether that could be done."""
         run = self._connection.execute
         columns = source.columns(name)
@@ -181,12 +183,12 @@ class NewFile:
     def row(self, sql: str, values: tuple[object, ...] = ()) -> tuple[Value, ...] | None:
         """Return the first row of a query, or None."""
         try:
-            found: list[Any] = self._connection.execute(sql, values).fetchall()
+            rows: list[Any] = self._connection.execute(sql, values).fetchall()
         except UnicodeDecodeError:
-            found = rows_with_broken_text(self._connection, sql, values)
-        return found[0] if found else None
+            rows = rows_with_broken_text(self._connection, sql, values)
+        return rows[0] if rows else None
 
-    def replace(self, table: Table, row: Sequence[Value]) -> bool:
+    def replace(self, table: TableSchema, row: Sequence[Value]) -> bool:
         """Put a row in the place of the one with its key; say whether the rules allow it.
 
         Columns that come after its values have their defaults.
@@ -210,18 +212,18 @@ class NewFile:
 
     def has_message(self, seq: int) -> bool:
         """Whether a message is in the new file, or known to be archived."""
-        found = self.row(
+        row = self.row(
             "SELECT 1 FROM messages WHERE seq = ?1 UNION SELECT 1 FROM archive_state"
             " WHERE last_seq >= ?1",
             (seq,),
         )
-        return found is not None
+        return row is not None
 
     def gaps(self) -> list[tuple[int, int]]:
         """Return the ranges of numbers, up to the last one given, that no message has."""
         last = self._highest(_SEQS)
-        found: list[Any] = self._connection.execute(_GAPS, (last,)).fetchall()
-        return found
+        ranges: list[Any] = self._connection.execute(_GAPS, (last,)).fetchall()
+        return ranges
 
     def set_archived_ids(self, ids: Mapping[int, str]) -> None:
         """Set the ids of archived messages to those in their segment, by seq."""
@@ -236,8 +238,8 @@ class NewFile:
 
     def count(self, name: str) -> int:
         """Return how many rows a table has."""
-        found: int = self._connection.execute(f"SELECT count(*) FROM {name}").get
-        return found
+        count: int = self._connection.execute(f"SELECT count(*) FROM {name}").get
+        return count
 
     def finish(self, *, gap: int, at_least: int) -> None:
         """Add what a new bus has, let the numbers go on, and commit, onto the disk.
@@ -265,18 +267,18 @@ class NewFile:
         return next(row[1:] for row in self._parts.rows["meta"] if row[0] == "schema_version")
 
     def _highest(self, queries: Sequence[str], at_least: int = 0) -> int:
-        seen = [at_least, *(row[0] for row in map(self.row, queries) if row)]
-        numbers = (each for each in seen if isinstance(each, int) and each <= MAX_SEQ)
+        highest = [at_least, *(row[0] for row in map(self.row, queries) if row)]
+        numbers = (number for number in highest if isinstance(number, int) and number <= MAX_SEQ)
         return max(numbers, default=0)
 
     def close(self) -> None:
-        """Close the file; what was not finished is of no use."""
+        """Close the file; an unfinished one is useless."""
         self._connection.close()
 
 
 # Comparing a new file with what SQLite still reads of the damaged one: no row may be lost.
 #
-# It goes by the rows that both files give, and takes no word of the code that made the new one.
+# It compares the rows of both files, and trusts nothing of the code that made the new one.
 
 #: The tables that are counted again, or made again of whole segments of the archive.
 _MADE_AGAIN = {"sqlite_sequence", "catalog", "catalog_blocks", "archived_ids", "archive_frames"}
@@ -304,7 +306,7 @@ class Comparison:
             only_messages: compare no state: the new file is of a later moment than SQLite reads.
         """
         with (
-            closing(AsSqlite(self._damaged)) as old,
+            closing(ReadOnlyDatabase(self._damaged)) as old,
             closing(open_file(*locate(self._new))) as new,
             without_triggers(new),
         ):
@@ -315,35 +317,37 @@ class Comparison:
                 for table in parts_of_a_bus().tables.values()
                 if table.name == _LOG or not (only_messages or table.name in _MADE_AGAIN)
             )
-            found = (self._first_lacking(table, old, new) for table in compared)
-            return next(filter(None, found), "")
+            lacking = (self._first_lacking(table, old, new) for table in compared)
+            return next(filter(None, lacking), "")
 
-    def _first_lacking(self, table: Table, old: AsSqlite, new: apsw.Connection) -> str:
+    def _first_lacking(
+        self, table: TableSchema, old: ReadOnlyDatabase, new: apsw.Connection
+    ) -> str:
         places = [table.columns.index(name) for name in table.key]
         where = " AND ".join(f"{quoted(name)} = ?" for name in table.key)
         columns = ", ".join(map(quoted, table.columns))
         find = f"SELECT {columns} FROM {quoted(table.name)} WHERE {where}"
         for row in old.rows(table.name, table.columns):
             key = tuple(row[place] for place in places)
-            if any(isinstance(each, BrokenText) for each in key):
+            if any(isinstance(part, BrokenText) for part in key):
                 continue
-            found = _row(new, find, key)
-            if found is None and self._belongs(table, row, new):
+            new_row = _row(new, find, key)
+            if new_row is None and self._belongs(table, row, new):
                 return (
                     f"{table.name} has a row {', '.join(map(repr, key))}, which the new one lacks"
                 )
-            if table.name == _LOG and found is not None and self._is_other(table, row, found):
+            if table.name == _LOG and new_row is not None and self._is_other(table, row, new_row):
                 return f"message {key[0]!r} is another one in the new file"
         return ""
 
-    def _is_other(self, table: Table, row: Sequence[Value], found: Sequence[Value]) -> bool:
-        """Whether a message is another one than it was. Work may be mail again, without a queue."""
+    def _is_other(self, table: TableSchema, row: Sequence[Value], new_row: Sequence[Value]) -> bool:
+        """Whether the new file has another message. Work may have become mail, without a queue."""
         ours = [place for place, name in enumerate(table.columns) if name != "work"]
-        is_same = [_readable(row)[place] for place in ours] == [found[place] for place in ours]
+        is_same = [_readable(row)[place] for place in ours] == [new_row[place] for place in ours]
         return not is_same and row[table.columns.index("seq")] not in self._corrected
 
-    def _belongs(self, table: Table, row: Sequence[Value], new: apsw.Connection) -> bool:
-        """Whether a row is one of its table, and no remains of damage."""
+    def _belongs(self, table: TableSchema, row: Sequence[Value], new: apsw.Connection) -> bool:
+        """Whether a row belongs to its table, and is no debris of damage."""
         if table.name == _LOG and _row(new, _IS_ARCHIVED, (row[0],)):
             return False
         values = ", ".join("?" * len(row))
@@ -370,8 +374,8 @@ def _row(new: apsw.Connection, sql: str, values: tuple[Value, ...]) -> tuple[Val
 
 def _readable(row: Sequence[Value]) -> tuple[Value, ...]:
     return tuple(
-        each.decode(errors="backslashreplace") if isinstance(each, BrokenText) else each
-        for each in row
+        value.decode(errors="backslashreplace") if isinstance(value, BrokenText) else value
+        for value in row
     )
 
 
@@ -380,7 +384,7 @@ _NEWEST_TABLE = "tasks"
 
 
 @dataclass(frozen=True, slots=True)
-class TableFound:
+class RecoveredTable:
     """The recovered rows of a table.
 
     Attributes:
@@ -395,7 +399,7 @@ class TableFound:
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class RecoveredContent:
     """The recovered content of a damaged file.
 
     Attributes:
@@ -407,7 +411,7 @@ class Recovered:
         taken_over: those that SQLite finds whole, and that are in the new file too.
     """
 
-    tables: dict[str, TableFound]
+    tables: dict[str, RecoveredTable]
     lost: dict[int, str]
     is_newest: bool
     is_later: bool
@@ -415,7 +419,7 @@ class Recovered:
     taken_over: list[str]
 
 
-def read_into(new: NewFile, database: str, log: str) -> Recovered:
+def read_into(new: NewFile, database: str, log: str) -> RecoveredContent:
     """Bring the rows of a damaged file and its write-ahead log into a new file.
 
     A table that SQLite finds whole is taken as SQLite reads it; of another its pages are read, and
@@ -426,43 +430,57 @@ def read_into(new: NewFile, database: str, log: str) -> Recovered:
         BusUnusable: the file is of an older or newer ackbus.
     """
     tables = parts_of_a_bus().tables
-    with closing(_pages(database, log, tables)) as pages, closing(AsSqlite(database)) as sqlite:
+    with (
+        closing(_pages(database, log, tables)) as pages,
+        closing(ReadOnlyDatabase(database)) as sqlite,
+    ):
         salvage = Salvage(pages, tables)
         _refuse_other_version(salvage)
         is_log_whole = _is_whole(pages)
-        found = {}
+        tables_found = {}
         for table in tables.values():
             if is_log_whole and sqlite.finds_whole(table.name):
-                found[table.name] = _taken(new, table, sqlite)
+                tables_found[table.name] = _taken(new, table, sqlite)
             else:
-                found[table.name] = _salvaged(new, table, salvage, sqlite if is_log_whole else None)
+                tables_found[table.name] = _salvaged(
+                    new, table, salvage, sqlite if is_log_whole else None
+                )
         if not is_log_whole:  # of an earlier moment: what is deleted since must not come back
             new.add(tables["messages"], _not_archived(new, sqlite.rows_of(tables["messages"])))
         there = (seq for seq, _ in salvage.rows("messages"))
-        lost = {} if found["messages"].is_whole else lost_messages(salvage, there)
-        kept = [name for name in salvage.strangers if new.take_over(sqlite, name)]
-        strangers = [name for name in salvage.strangers if name not in kept]
-        return Recovered(found, lost, _is_newest(pages, found), not is_log_whole, strangers, kept)
+        lost = {} if tables_found["messages"].is_whole else lost_messages(salvage, there)
+        taken_over = [name for name in salvage.strangers if new.take_over(sqlite, name)]
+        strangers = [name for name in salvage.strangers if name not in taken_over]
+        return RecoveredContent(
+            tables_found,
+            lost,
+            _is_newest(pages, tables_found),
+            not is_log_whole,
+            strangers,
+            taken_over,
+        )
 
 
-def _taken(new: NewFile, table: Table, sqlite: AsSqlite) -> TableFound:
+def _taken(new: NewFile, table: TableSchema, sqlite: ReadOnlyDatabase) -> RecoveredTable:
     added, refused = new.add(table, sqlite.rows_of(table))
-    return TableFound(added, refused, not refused)
+    return RecoveredTable(added, refused, not refused)
 
 
-def _salvaged(new: NewFile, table: Table, salvage: Salvage, sqlite: AsSqlite | None) -> TableFound:
+def _salvaged(
+    new: NewFile, table: TableSchema, salvage: Salvage, sqlite: ReadOnlyDatabase | None
+) -> RecoveredTable:
     added, refused = new.add(table, salvage.rows(table.name))
     is_whole = salvage.is_whole(table.name) and not refused
     if sqlite is not None:
         added += new.add(table, sqlite.rows_of(table))[0]
-    return TableFound(added, refused, is_whole)
+    return RecoveredTable(added, refused, is_whole)
 
 
 def _not_archived(new: NewFile, rows: Iterable[Row]) -> Iterable[Row]:
     return ((seq, row) for seq, row in rows if not new.has_message(seq))
 
 
-def _is_newest(pages: Pages, found: dict[str, TableFound]) -> bool:
+def _is_newest(pages: Pages, tables: dict[str, RecoveredTable]) -> bool:
     """Whether the last commits are there: where rows are lost, the numbers and a log must show it.
 
     Without a log a file is as it was left by a program that ended well, or its log was removed.
@@ -470,13 +488,13 @@ def _is_newest(pages: Pages, found: dict[str, TableFound]) -> bool:
     """
     if not _is_whole(pages):
         return False
-    if all(table.is_whole for table in found.values()):
+    if all(table.is_whole for table in tables.values()):
         return True
-    counters = all(found[name].is_whole for name in ("messages", "sqlite_sequence", "fencing"))
+    counters = all(tables[name].is_whole for name in ("messages", "sqlite_sequence", "fencing"))
     return counters and not pages.log.is_empty
 
 
-def _pages(database: str, log: str, tables: dict[str, Table]) -> Pages:
+def _pages(database: str, log: str, tables: dict[str, TableSchema]) -> Pages:
     """Return the pages as they were last, also behind what is damaged in the log.
 
     Unless it is a power loss that took the end of a log: what is behind it then is of transactions
@@ -486,7 +504,7 @@ def _pages(database: str, log: str, tables: dict[str, Table]) -> Pages:
     if _is_whole(pages):
         return pages
     before = Pages(database, log, whole_log=False)
-    earlier, later = (_ids(Salvage(each, tables)) for each in (before, pages))
+    earlier, later = (_ids(Salvage(state, tables)) for state in (before, pages))
     is_other = any(later.get(seq, id) != id for seq, id in earlier.items())
     (pages if is_other else before).close()
     return before if is_other else pages
@@ -503,10 +521,10 @@ def _ids(salvage: Salvage) -> dict[int, object]:
 def _refuse_other_version(salvage: Salvage) -> None:
     versions = [v[1] for _, v in salvage.rows("meta") if v[:1] == ["schema_version"]]
     version = str(versions[0]) if versions else ""
-    found = int(version) if version.isdecimal() else SCHEMA_VERSION
-    # Of a damaged number the tables know better.
-    lacks_some = found < SCHEMA_VERSION and not salvage.is_whole(_NEWEST_TABLE)
-    if lacks_some or (found != SCHEMA_VERSION and salvage.strangers):
+    number = int(version) if version.isdecimal() else SCHEMA_VERSION
+    # The tables show the version better than a damaged number.
+    lacks_some = number < SCHEMA_VERSION and not salvage.is_whole(_NEWEST_TABLE)
+    if lacks_some or (number != SCHEMA_VERSION and salvage.strangers):
         raise BusUnusable(
             f"the damaged file has schema version {version}, and only version {SCHEMA_VERSION} can"
             " be repaired; put a backup in its place"

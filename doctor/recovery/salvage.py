@@ -12,7 +12,7 @@ from .records import (
     TABLE_INTERIOR,
     TABLE_LEAF,
     Damaged,
-    Page,
+    TreePage,
     page_of,
     parts_of_a_bus,
     row_at,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from ...schema.directory.layout import Layout
-    from .records import Row, Table
+    from .records import Row, TableSchema
 
     #: The first and the last of some numbers.
     Range = tuple[int, int]
@@ -42,7 +42,7 @@ _MAX_DEPTH = 30
 
 
 @dataclass(slots=True)
-class Tree:
+class SalvagedTree:
     """One table or index, as far as it can be read.
 
     Attributes:
@@ -68,12 +68,12 @@ class Salvage:
         strangers: the tables of which nothing is known here.
     """
 
-    def __init__(self, pages: Pages, tables: Mapping[str, Table]) -> None:
+    def __init__(self, pages: Pages, tables: Mapping[str, TableSchema]) -> None:
         self._pages = pages
         self._tables = tables
         self._owner: dict[int, str] = {}
         self._claimed: dict[int, str] = {}
-        self.trees: dict[str, Tree] = {}
+        self.trees: dict[str, SalvagedTree] = {}
         self.strangers: list[str] = []
         self._codec = "utf-8"
         self._free = pages.free()
@@ -105,7 +105,7 @@ class Salvage:
                     tree.holes += 1
 
     def is_whole(self, name: str) -> bool:
-        """Whether nothing of a table is known to be lost; of use after its rows were read."""
+        """Whether nothing of a table is known to be lost; call it after reading its rows."""
         return name in self.trees and not self.trees[name].holes
 
     def _find_codec(self) -> str:
@@ -131,7 +131,7 @@ class Salvage:
         for table in self._tables.values():
             if table.name in roots:
                 continue
-            self.trees[table.name] = Tree(table.name, holes=1)
+            self.trees[table.name] = SalvagedTree(table.name, holes=1)
             if table.root not in roots.values() and self._fits(table, table.root):
                 roots[table.name] = table.root
         return roots
@@ -139,16 +139,16 @@ class Salvage:
     def _is_own(self, name: str) -> bool:
         return name in self._tables or name.startswith("sqlite_")
 
-    def _fits(self, table: Table, root: int) -> bool:
+    def _fits(self, table: TableSchema, root: int) -> bool:
         """Whether a page looks like the first one of a table."""
         page = self._page(root)
         return page is not None and self._is_kind(table, page) and self._has_shape(table, page)
 
-    def _is_kind(self, table: Table, page: Page) -> bool:
+    def _is_kind(self, table: TableSchema, page: TreePage) -> bool:
         is_table = page.kind in (TABLE_LEAF, TABLE_INTERIOR)
         return is_table == table.has_rowid
 
-    def _has_shape(self, table: Table, page: Page) -> bool:
+    def _has_shape(self, table: TableSchema, page: TreePage) -> bool:
         if page.kind == TABLE_INTERIOR:
             return all(
                 child is not None and self._has_shape(table, child)
@@ -156,14 +156,14 @@ class Salvage:
             )
         return all(len(values) == len(table.columns) for _, values in self._cells(page))
 
-    def _cells(self, page: Page) -> Iterator[Row]:
+    def _cells(self, page: TreePage) -> Iterator[Row]:
         for start in page.cells:
             try:
                 yield row_at(page, start, self._pages.read, self._codec)
             except Damaged:
                 continue
 
-    def _page(self, number: int) -> Page | None:
+    def _page(self, number: int) -> TreePage | None:
         if not 1 <= number <= self._pages.count:
             return None
         try:
@@ -173,7 +173,7 @@ class Salvage:
 
     def _walk(self, name: str, root: int) -> None:
         """Take all pages of a tree that lead on from its first."""
-        tree = self.trees.setdefault(name, Tree(name))
+        tree = self.trees.setdefault(name, SalvagedTree(name))
         ahead = [(root, 0, 0)]
         while ahead:
             number, above, depth = ahead.pop()
@@ -189,20 +189,20 @@ class Salvage:
             ahead += [(child, number, depth + 1) for child in page.children()]
 
     def _leads_to(self, number: int, above: int) -> bool:
-        """Whether the map says that this page is below that one, or does not say anything."""
+        """Whether the pointer map has this page below that one, or has no entry for it."""
         entry = self._pages.entry(number)
         if entry is None or entry == ((BELOW, above) if above else (ROOT, 0)):
             return True
         return not above  # a first page is named by the schema, which is enough
 
-    def _take(self, tree: Tree, page: Page) -> None:
+    def _take(self, tree: SalvagedTree, page: TreePage) -> None:
         self._owner[page.number] = tree.name
         tree.pages.append(page.number)
 
     # Pages that no tree leads to -----------------------------------------------------------------
 
     def _adopt(self, *, only: str | None = None) -> None:
-        """Give pages that nothing leads to to the trees that they were part of."""
+        """Assign orphaned pages to the trees that they were part of."""
         for number in range(1, self._pages.count + 1):
             if number in self._owner or number in self._free:
                 continue
@@ -213,7 +213,7 @@ class Salvage:
             name = self._owner_by_map(number) or self._owner_by_shape(page)
             if name is None or (only is not None and name != only):
                 continue
-            self._take(self.trees.setdefault(name, Tree(name)), page)
+            self._take(self.trees.setdefault(name, SalvagedTree(name)), page)
 
     def _owner_by_map(self, number: int) -> str | None:
         """Climb to a page whose tree is known."""
@@ -228,14 +228,14 @@ class Salvage:
             number = entry[1]
         return self._claimed.get(number)
 
-    def _owner_by_shape(self, page: Page) -> str | None:
+    def _owner_by_shape(self, page: TreePage) -> str | None:
         """Return the one table whose rows look like those of a page."""
         if page.kind != TABLE_LEAF or self._pages.entry(page.number) is not None:
             return None  # many an index looks like another one
         if not any(True for _ in self._cells(page)):
             return None
-        named = [each for each in self._tables.values() if self._is_kind(each, page)]
-        fitting = [each.name for each in named if self._has_shape(each, page)]
+        named = [table for table in self._tables.values() if self._is_kind(table, page)]
+        fitting = [table.name for table in named if self._has_shape(table, page)]
         return fitting[0] if len(fitting) == 1 else None
 
 
@@ -271,14 +271,14 @@ def damage_in(layout: Layout) -> list[Damage]:
     parts = parts_of_a_bus()
     with closing(Pages(layout.database, layout.database + "-wal")) as pages:
         salvage = Salvage(pages, parts.tables)
-        found = []
+        damages = []
         for name in parts.tables:
             seqs = {rowid for rowid, _ in salvage.rows(name)} if name == "messages" else set()
             readable = len(seqs) or sum(1 for _ in salvage.rows(name))
             if not salvage.is_whole(name):
                 lost = _gaps(salvage, seqs) if name == "messages" else []
-                found.append(Damage(name, readable, salvage.trees[name].holes, lost))
-        return found
+                damages.append(Damage(name, readable, salvage.trees[name].holes, lost))
+        return damages
 
 
 def _gaps(salvage: Salvage, there: set[int]) -> list[Range]:
@@ -286,27 +286,27 @@ def _gaps(salvage: Salvage, there: set[int]) -> list[Range]:
     archived = _numbers(salvage, "archive_state", 1) + _numbers(salvage, "archive_segments", 1)
     first = max(archived, default=0) + 1
     last = max([*there, *lost_messages(salvage, there)], default=0)
-    found = []
-    for seq in sorted({each for each in there if each >= first} | {last + 1}):
+    gaps = []
+    for seq in sorted({number for number in there if number >= first} | {last + 1}):
         if seq > first:
-            found.append((first, seq - 1))
+            gaps.append((first, seq - 1))
         first = seq + 1
-    return found
+    return gaps
 
 
 def _numbers(salvage: Salvage, name: str, place: int) -> list[int]:
     rows = (values for _, values in salvage.rows(name) if len(values) > place)
     numbers = (values[place] for values in rows)
-    return [each for each in numbers if isinstance(each, int) and 0 < each <= MAX_SEQ]
+    return [number for number in numbers if isinstance(number, int) and 0 < number <= MAX_SEQ]
 
 
 def lost_messages(salvage: Salvage, there: Iterable[int]) -> dict[int, str]:
     """Return the ids of the messages whose rows are lost, by seq, as their index knows them."""
-    known = set(there)
+    seqs = set(there)
     return {
         seq: id
         for _, (id, seq) in _pairs(salvage)
-        if isinstance(seq, int) and isinstance(id, str) and seq not in known
+        if isinstance(seq, int) and isinstance(id, str) and seq not in seqs
     }
 
 
@@ -333,7 +333,7 @@ def in_words(pieces: Sequence[Range], most: int = 8) -> str:
 
 
 def ranges_without(pieces: Iterable[Range], seqs: Iterable[int]) -> Iterator[Range]:
-    """Yield the rest of ranges, from which some numbers are taken out."""
+    """Yield what remains of ranges without some numbers."""
     cuts = sorted(seqs)
     for first, last in pieces:
         for seq in cuts[bisect_left(cuts, first) : bisect_right(cuts, last)]:

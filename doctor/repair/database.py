@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...subscribers.queues.queues import QueueInfo
     from ..checks.export import Row
-    from ..recovery.recover import Recovered
+    from ..recovery.recover import RecoveredContent
 
 # Mending of cursors, queues and work in a file that was damaged.
 #
@@ -52,28 +52,30 @@ def mend_work(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
         now_ms = bus.now_ms()
         for name in seqs_of(bus, "add_lost_queues", now_ms):
             yield Mended("queues", f"{name} is paused, for its jobs", "its name, pattern and rules")
-        yield from _told("jobs", "known by their claims alone", seqs_of(bus, "add_jobs_of_claims"))
+        yield from _report(
+            "jobs", "known by their claims alone", seqs_of(bus, "add_jobs_of_claims")
+        )
         cancelled = seqs_of(bus, "cancel_jobs_of_lost_messages", now_ms)
         if cancelled:
             yield Mended("jobs", f"{ranges(cancelled)} cancelled", "the messages of these")
-        yield from _told("claims", "ended as lost", seqs_of(bus, "end_idle_claims", now_ms))
-        yield from _told("jobs", "queued, since they run", seqs_of(bus, "queue_unheld_jobs"))
+        yield from _report("claims", "ended as lost", seqs_of(bus, "end_idle_claims", now_ms))
+        yield from _report("jobs", "queued, since they run", seqs_of(bus, "queue_unheld_jobs"))
         if "jobs" in lossy:
             for info in Queues(bus).list():
                 again = list(_work_again(bus, info))
                 what = f"of {info.name} queued again"
                 if info.is_acted_upon:
                     what = f"of {info.name} are not known to be of a step: ask for them again"
-                yield from _told("jobs", what, again)
+                yield from _report("jobs", what, again)
         # They guard what was published, and this is no part of it.
         with without_triggers(file_of(bus).connection):
             given_back = seqs_of(bus, "give_work_back")
-        yield from _told("messages", "are mail again: no queue takes them", given_back)
+        yield from _report("messages", "are mail again: no queue takes them", given_back)
         if {"jobs", "messages", "queues", "waiting_limits"} & set(lossy):
             file_of(bus).rows(MENDING["count_waiting"])
 
 
-def _told(part: str, what: str, seqs: list[int]) -> Iterator[Mended]:
+def _report(part: str, what: str, seqs: list[int]) -> Iterator[Mended]:
     if seqs:
         yield Mended(part, f"{ranges(seqs)} {what}")
 
@@ -86,7 +88,7 @@ def _work_again(bus: Bus, info: QueueInfo) -> Iterator[int]:
     jobs = Jobs.of(bus)
     pattern = TypePattern(info.pattern).text
     messages = bus.log.read(after_seq=first, upto_seq=info.filled_seq, type=pattern)
-    for message in [each for each in messages if info.policy.takes(each.to_agent)]:
+    for message in [candidate for candidate in messages if info.policy.takes(candidate.to_agent)]:
         if file_of(bus).value(MENDING["has_job"], (info.id, message.seq)) is None:
             _add(bus, jobs, info, message)
             yield message.seq
@@ -94,20 +96,20 @@ def _work_again(bus: Bus, info: QueueInfo) -> Iterator[int]:
 
 def _add(bus: Bus, jobs: Jobs, info: QueueInfo, message: Message) -> None:
     created_at_ms = max(0, min(message.ts_ms, bus.now_ms()))
-    wanted = WorkHeaders.of(message)
+    headers = WorkHeaders.of(message)
     if info.is_acted_upon:
         jobs.add_unproven(info, message, created_at_ms, info.rank_clock_ms)
-    elif wanted is None:
+    elif headers is None:
         jobs.add([jobs.row(info, message, created_at_ms, info.rank_clock_ms)])
     else:
-        jobs.add_special(info, message, wanted, created_at_ms, info.rank_clock_ms)
+        jobs.add_special(info, message, headers, created_at_ms, info.rank_clock_ms)
 
 
 # Mending of the table of tasks: a row that is lost comes back from the log, as unproven.
 
 
 def mend_tasks(bus: Bus) -> Iterator[Mended]:
-    """Store tasks whose rows are missing or can't be read as their messages tell of them.
+    """Rebuild missing or unreadable rows of tasks from their messages.
 
     They are unproven: anybody could write the messages. A row that is there stays as it is.
 
@@ -141,12 +143,12 @@ UPDATE messages SET work = 1
 
 
 @dataclass(slots=True)
-class Merged:
+class MergedMessages:
     """The result of merging messages from other copies.
 
     Attributes:
         from_export, from_backup: the seqs of those that the file had lost.
-        corrected: of those that it had otherwise than they were published.
+        corrected: the seqs of messages that the file had altered.
         uncertain: of those of which two copies differ, and nothing tells which is right; the
             file's is kept.
         foreign: how many lines of the export are of another bus, or of other messages.
@@ -177,10 +179,10 @@ class Merger:
         self._backup = backup
         self._archived_upto = archived_upto
         self._table = parts_of_a_bus().tables["messages"]
-        self.merged = Merged()
+        self.merged = MergedMessages()
 
     def take_exported(self, exported: Exported) -> None:
-        """Add the lines that the file has lost, and judge those that it has otherwise."""
+        """Add the lines that the file lost, and judge those that differ from its messages."""
         agree = differ = 0
         for message, _, _ in exported.lines():
             own = self._own_line(message.seq)
@@ -267,7 +269,7 @@ _NOT_FROM_BACKUP |= {"catalog_state", "export_state", "automation_service", "job
 _ROWS_OF_BACKUP = {"claims": "status <> 'active'", "meta": "key <> 'backup_made_at_ms'"}
 
 #: Tables that the report leaves out: it tells of the messages, from which the others are derived.
-_NOT_TOLD = {"messages", "sqlite_sequence", "catalog", "catalog_blocks", "catalog_state"}
+_NOT_REPORTED = {"messages", "sqlite_sequence", "catalog", "catalog_blocks", "catalog_state"}
 
 
 class DatabaseMaker:
@@ -292,15 +294,15 @@ class DatabaseMaker:
         self.is_later = False
 
     def make(self, path: str) -> Iterator[Mended]:
-        """Make the new file, and tell of each part of it.
+        """Make the new file, and yield a report of each part.
 
         Raises:
             BusUnusable: the damaged file is of another ackbus.
         """
         with closing(NewFile(path)) as new:
             file = self._layout.database
-            found = read_into(new, file, file + "-wal")
-            self.lossy = {name for name, table in found.tables.items() if not table.is_whole}
+            recovered = read_into(new, file, file + "-wal")
+            self.lossy = {name for name, table in recovered.tables.items() if not table.is_whole}
             catalog = ("catalog", "catalog_blocks", "catalog_state")
             self.lacks_catalog = not self.lossy.isdisjoint(catalog)
             if self.lacks_catalog:
@@ -308,24 +310,24 @@ class DatabaseMaker:
             if self._backup is not None and not is_of_same_log(new, self._backup):
                 self._backup = None
                 yield Mended("backup", "is of another log: no row was taken from it")
-            filled = self._fill(new, found)
+            filled = self._fill(new, recovered)
             self._take_archived_ids(new)
             merged, newest = self._merge(new)
-            self.corrected, self.is_later = merged.corrected, found.is_later
-            messages = self._messages(new, found, merged)
-            new.finish(gap=0 if found.is_newest else GAP, at_least=newest)
+            self.corrected, self.is_later = merged.corrected, recovered.is_later
+            messages = self._messages(new, recovered, merged)
+            new.finish(gap=0 if recovered.is_newest else GAP, at_least=newest)
             yield messages
             yield from self._others(new, filled)
-            if found.strangers or found.taken_over:
-                yield _of_others(found)
+            if recovered.strangers or recovered.taken_over:
+                yield _report_foreign_tables(recovered)
 
-    def _fill(self, new: NewFile, found: Recovered) -> dict[str, int]:
-        """Add rows of the backup to tables that have lost some; return how many to which."""
+    def _fill(self, new: NewFile, recovered: RecoveredContent) -> dict[str, int]:
+        """Add the backup's rows to tables that lost some; return how many were added to each."""
         if self._backup is None:
             return {}
         filled = {}
         for name, table in self._tables.items():
-            if found.tables[name].is_whole or name in _NOT_FROM_BACKUP:
+            if recovered.tables[name].is_whole or name in _NOT_FROM_BACKUP:
                 continue
             columns, which = ", ".join(table.columns), _ROWS_OF_BACKUP.get(name, "TRUE")
             rows = file_of(self._backup).rows(f"SELECT {columns} FROM {name} WHERE {which}")
@@ -335,11 +337,11 @@ class DatabaseMaker:
     def _take_archived_ids(self, new: NewFile) -> None:
         """Take the ids of archived messages from whole segments: a stored id may be altered."""
         for path in segment_files(self._layout):
-            found = read_segment(path)
-            if found.is_whole and found.lines:
-                new.set_archived_ids({message.seq: message.id for message in found.messages()})
+            segment = read_segment(path)
+            if segment.is_whole and segment.lines:
+                new.set_archived_ids({message.seq: message.id for message in segment.messages()})
 
-    def _merge(self, new: NewFile) -> tuple[Merged, int]:
+    def _merge(self, new: NewFile) -> tuple[MergedMessages, int]:
         """Bring in the messages of other copies; return what came, and the highest seq seen."""
         blobs = BlobStore(self._layout.blob_folder)
         exported = Exported(self._layout, blobs, as_exported(new, self._layout))
@@ -352,35 +354,39 @@ class DatabaseMaker:
         saved = self._backup.log.newest_seq() if self._backup else 0
         return merger.merged, max(newest, saved)
 
-    def _messages(self, new: NewFile, found: Recovered, merged: Merged) -> Mended:
+    def _messages(
+        self, new: NewFile, recovered: RecoveredContent, merged: MergedMessages
+    ) -> Mended:
         count = new.count("messages")
         saved = set(merged.from_export) | set(merged.from_backup)
-        lost = {seq: id for seq, id in found.lost.items() if not new.has_message(seq)}
-        is_whole = found.tables["messages"].is_whole
+        lost = {seq: id for seq, id in recovered.lost.items() if not new.has_message(seq)}
+        is_whole = recovered.tables["messages"].is_whole
         gaps = [] if is_whole else list(ranges_without(new.gaps(), lost))
-        told = [f"{count:,} saved, {count - len(saved):,} of them from the damaged file"]
+        sentences = [f"{count:,} saved, {count - len(saved):,} of them from the damaged file"]
         for seqs, source in ((merged.from_export, "bus.jsonl"), (merged.from_backup, "the backup")):
-            told += [f"{ranges(seqs)} from {source}"] if seqs else []
+            sentences += [f"{ranges(seqs)} from {source}"] if seqs else []
         if merged.corrected:
-            told.append(f"{ranges(merged.corrected)} put right from another copy")
+            sentences.append(f"{ranges(merged.corrected)} put right from another copy")
         if merged.foreign:
-            told.append(
+            sentences.append(
                 f"{merged.foreign} lines of bus.jsonl are of another log: 'bus import' them"
             )
-        return Mended("messages", "; ".join(told), _lost_messages(lost, gaps, found, merged))
+        return Mended(
+            "messages", "; ".join(sentences), _lost_messages(lost, gaps, recovered, merged)
+        )
 
     def _others(self, new: NewFile, filled: dict[str, int]) -> Iterator[Mended]:
-        names = sorted(self.lossy - _NOT_TOLD)
+        names = sorted(self.lossy - _NOT_REPORTED)
         if names:
             counts = {name: new.count(name) for name in names if not name.endswith("_state")}
-            told = [
+            kept_rows = [
                 f"{count:,} of {name}"
                 + (f" ({filled[name]:,} as the backup had them)" if filled.get(name) else "")
                 for name, count in counts.items()
                 if count
             ]
             lost = f"others, if there were any, of {', '.join(names)}"
-            yield Mended("tables", f"rows: {', '.join(told) or 'none'}", lost)
+            yield Mended("tables", f"rows: {', '.join(kept_rows) or 'none'}", lost)
 
 
 def is_of_same_log(new: NewFile, backup: Bus) -> bool:
@@ -399,34 +405,37 @@ def as_exported(new: NewFile, layout: Layout) -> frozenset[str]:
     return whole_export(layout.jsonl, crc_in_mark(str(mark[0]).split(" ")))
 
 
-def _of_others(found: Recovered) -> Mended:
-    """Tell of the tables that other programs have made, whose triggers and views stay behind."""
-    names = ", ".join(found.taken_over) or "none"
-    lost = ", ".join(found.strangers)
+def _report_foreign_tables(recovered: RecoveredContent) -> Mended:
+    """Report the tables of other programs, whose triggers and views stay behind."""
+    names = ", ".join(recovered.taken_over) or "none"
+    lost = ", ".join(recovered.strangers)
     lost = lost and f"those of other programs, which the damaged file has: {lost}"
     return Mended("tables", f"taken over of other programs: {names}", lost)
 
 
 def _lost_messages(
-    lost: dict[int, str], gaps: list[tuple[int, int]], found: Recovered, merged: Merged
+    lost: dict[int, str],
+    gaps: list[tuple[int, int]],
+    recovered: RecoveredContent,
+    merged: MergedMessages,
 ) -> str:
-    told = []
+    losses = []
     if lost:
         names = ", ".join(f"{seq} ({id})" for seq, id in sorted(lost.items())[:20])
-        told.append(f"{len(lost):,} messages: {names}{' …' if len(lost) > 20 else ''}")
+        losses.append(f"{len(lost):,} messages: {names}{' …' if len(lost) > 20 else ''}")
     if gaps:
         count = sum(last - first + 1 for first, last in gaps)
-        told.append(
+        losses.append(
             f"possibly {count:,} more, of which nothing but the number is left: {in_words(gaps)}"
         )
     if (
-        not told
-        and not found.tables["messages"].is_whole
+        not losses
+        and not recovered.tables["messages"].is_whole
         and not (merged.from_export or merged.from_backup)
     ):
-        told.append("others, if there were any")
-    if not found.is_newest:
-        told.append("what was committed last, if it was nowhere else")
+        losses.append("others, if there were any")
+    if not recovered.is_newest:
+        losses.append("what was committed last, if it was nowhere else")
     if merged.uncertain:
-        told.append(f"what is right of {ranges(merged.uncertain)}, which bus.jsonl has otherwise")
-    return "; ".join(told)
+        losses.append(f"what is right of {ranges(merged.uncertain)}, which bus.jsonl has otherwise")
+    return "; ".join(losses)

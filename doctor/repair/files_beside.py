@@ -141,7 +141,7 @@ def finish(layout: Layout, stamp: str) -> str | None:
     files.remove(name + _INDEX_OF_LOG)
     files.rename(name + READY + stamp, name)
     files.sync()
-    is_kept = any(files.look(each) is not None for each in (aside, aside + _LOG))
+    is_kept = any(files.look(file) is not None for file in (aside, aside + _LOG))
     return files.path_of(aside) if is_kept else None
 
 
@@ -158,7 +158,7 @@ def _ready_files(layout: Layout) -> list[str]:
 
 
 def keep_aside(folder: Folder, name: str, stamp: str) -> None:
-    """Give a damaged file another name too, before a whole one takes its own."""
+    """Link a damaged file under another name, before a whole one replaces it."""
     folder.name_again(name, name + ASIDE + stamp)
 
 
@@ -228,15 +228,15 @@ def mend_export(bus: Bus, stamp: str, dry_run: bool) -> Iterator[Mended]:
     try:
         count = Exporter(bus).export_once()
     except AckbusError as error:
-        kept = f"what was there is kept in *{ASIDE}{stamp}" if aside else "there was none"
-        yield Mended("bus.jsonl", kept, f"a new one can't be written: {error}")
+        rest = f"what was there is kept in *{ASIDE}{stamp}" if aside else "there was none"
+        yield Mended("bus.jsonl", rest, f"a new one can't be written: {error}")
         return
-    kept = f"; what was there is in *{ASIDE}{stamp}, with {_strange(bus, aside)}" if aside else ""
-    yield Mended("bus.jsonl", f"was rewritten, {count:,} lines{kept}")
+    rest = f"; what was there is in *{ASIDE}{stamp}, with {_strange(bus, aside)}" if aside else ""
+    yield Mended("bus.jsonl", f"was rewritten, {count:,} lines{rest}")
 
 
 def _is_as_the_log(bus: Bus) -> bool:
-    """Whether an export is whole; one that is behind is."""
+    """Whether an export is whole; it may be behind."""
     lines = checks_of_export(bus, full=True)["bus.jsonl"]()
     lacking = Parts(bus.layout.directory, Rotation.of(bus).get()).lacking()
     return lines.state == ok("").state and not lacking
@@ -374,7 +374,7 @@ class SegmentFile:
 
 
 def segment_files(layout: Layout) -> list[str]:
-    """Return the paths of the segments that are there, the first first."""
+    """Return the paths of the existing segments, in order."""
     folder = layout.archive_folder
     return [folder.path_of(name) for name in sorted(folder.names()) if _NAME.fullmatch(name)]
 
@@ -385,34 +385,36 @@ def first_seq_of(path: str) -> int:
 
 
 def read_segment(path: str) -> SegmentFile:
-    """Read what can be read of a segment; nothing of one that is missing."""
-    found = SegmentFile()
+    """Read what can be read of a segment; a missing one is empty."""
+    file_read = SegmentFile()
     try:
         with inner_folder(os.path.dirname(path)).read(os.path.basename(path)) as file:
-            found.sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-            found.size = file.tell()
-            end = _read_frames(found, file.fileno())
+            file_read.sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+            file_read.size = file.tell()
+            end = _read_frames(file_read, file.fileno())
     except OSError:
-        return found
-    found.is_whole = found.size > 0 and end == found.size
-    found.last_seq = max(found.lines, default=0)
-    return found
+        return file_read
+    file_read.is_whole = file_read.size > 0 and end == file_read.size
+    file_read.last_seq = max(file_read.lines, default=0)
+    return file_read
 
 
-def _read_frames(found: SegmentFile, fd: int) -> int:
+def _read_frames(segment: SegmentFile, fd: int) -> int:
     """Add the lines of all whole frames; return where the first gap behind one begins."""
     start, end, kept_bytes = 0, 0, 0
-    while start < found.size and len(found.lines) <= SEGMENT_MESSAGES and kept_bytes < _MAX_BYTES:
+    while (
+        start < segment.size and len(segment.lines) <= SEGMENT_MESSAGES and kept_bytes < _MAX_BYTES
+    ):
         try:
             lines, size = lines_of_frame(_pieces(fd, start))
             seqs = [message_of_line(line, BlobStore("")).seq for line in lines]
         except (KeyError, TypeError, ValueError, OverflowError):
             lines, seqs, size = [], [], 0
         if not size or not lines:
-            start = further("frames of a segment", start, _next_frame(fd, start + 1, found.size))
+            start = further("frames of a segment", start, _next_frame(fd, start + 1, segment.size))
             continue
-        found.lines.update(zip(seqs, lines, strict=True))
-        found.starts.append((seqs[0], start, size))
+        segment.lines.update(zip(seqs, lines, strict=True))
+        segment.starts.append((seqs[0], start, size))
         kept_bytes += sum(map(len, lines))
         end = start + size if end == start else end
         start = further("frames of a segment", start, start + size)
@@ -451,11 +453,11 @@ def mend_archive(
         stamp: the time in the names of what is set aside.
         dry_run: tell which would be mended.
     """
-    known = {segment.first_seq: segment for segment in bus.archive.segments()}
+    segments = {segment.first_seq: segment for segment in bus.archive.segments()}
     discarded = set(map(first_seq_of, bus.archive.discarded_files()))
     there = set(map(first_seq_of, segment_files(bus.layout))) - discarded
-    for first_seq in sorted(known.keys() | there):
-        segment = known.get(first_seq)
+    for first_seq in sorted(segments.keys() | there):
+        segment = segments.get(first_seq)
         if segment is not None and is_well(bus, segment):
             continue
         if dry_run:
@@ -488,24 +490,28 @@ class _Mender:
     def mend(self, first_seq: int, segment: Segment | None) -> Iterator[Mended]:
         file_name = segment_name(first_seq)
         name = f"archive/{file_name}"
-        found = read_segment(self._folder.path_of(file_name))
-        if found.is_whole and (segment is None or found.last_seq == segment.last_seq):
-            self._note(first_seq, found)
+        segment_file = read_segment(self._folder.path_of(file_name))
+        if segment_file.is_whole and (segment is None or segment_file.last_seq == segment.last_seq):
+            self._note(first_seq, segment_file)
             yield Mended(
-                name, f"is whole: messages {first_seq} to {found.last_seq} are known again"
+                name, f"is whole: messages {first_seq} to {segment_file.last_seq} are known again"
             )
         elif segment is None:
-            yield self._of_unknown(file_name, name, first_seq, found)
+            yield self._rebuild_unknown(file_name, name, first_seq, segment_file)
         elif self._put_back(file_name, segment):
             yield Mended(name, "is that of the backup again")
         else:
-            yield self._made_again(file_name, name, segment, found)
+            yield self._rebuild(file_name, name, segment, segment_file)
 
-    def _note(self, first_seq: int, found: SegmentFile) -> None:
+    def _note(self, first_seq: int, segment_file: SegmentFile) -> None:
         now_ms = self._bus.now_ms()
-        size, sha256 = found.size, found.sha256
-        segment = Segment(first_seq, found.last_seq, len(found.lines), size, sha256, now_ms)
-        self._bus.archive.note_again(segment, found.frames(first_seq), found.messages())
+        size, sha256 = segment_file.size, segment_file.sha256
+        segment = Segment(
+            first_seq, segment_file.last_seq, len(segment_file.lines), size, sha256, now_ms
+        )
+        self._bus.archive.note_again(
+            segment, segment_file.frames(first_seq), segment_file.messages()
+        )
 
     def _put_back(self, file_name: str, segment: Segment) -> bool:
         """Copy the segment of the backup, if that is the same."""
@@ -519,11 +525,11 @@ class _Mender:
             self._put(file_name, file)
         return True
 
-    def _made_again(
-        self, file_name: str, name: str, segment: Segment, found: SegmentFile
+    def _rebuild(
+        self, file_name: str, name: str, segment: Segment, segment_file: SegmentFile
     ) -> Mended:
-        """Write the segment of the lines that it still has, and that other copies have."""
-        lines = dict(found.lines)
+        """Rebuild the segment from its own lines and those of other copies."""
+        lines = dict(segment_file.lines)
         for message, line in self._copies(segment):
             lines.setdefault(message.seq, line)
         lacking = segment.messages - len(lines)
@@ -544,17 +550,23 @@ class _Mender:
         same = "byte for byte" if digest == segment.sha256 else "with other bytes than before"
         return Mended(name, f"was made again of its {count:,} messages, {same}")
 
-    def _of_unknown(self, file_name: str, name: str, first_seq: int, found: SegmentFile) -> Mended:
-        """Write a segment again of which only the name is known: it ends where the next begins."""
-        following = (each.first_seq - 1 for each in self._bus.archive.segments())
+    def _rebuild_unknown(
+        self, file_name: str, name: str, first_seq: int, segment_file: SegmentFile
+    ) -> Mended:
+        """Rebuild a segment that the bus does not know: it ends where the next begins."""
+        following = (next_segment.first_seq - 1 for next_segment in self._bus.archive.segments())
         upto = min((seq for seq in following if seq >= first_seq), default=self._bus.archive.upto())
         segment = Segment(first_seq, upto, 0, 0, "", self._bus.now_ms())
-        there = found.lines.keys() | {message.seq for message, _ in self._copies(segment)}
+        there = segment_file.lines.keys() | {message.seq for message, _ in self._copies(segment)}
         if not there:
             return Mended(name, "is damaged, and the bus knows nothing of it", "what it had")
-        made = self._made_again(file_name, name, replace(segment, last_seq=max(there)), found)
+        mended = self._rebuild(file_name, name, replace(segment, last_seq=max(there)), segment_file)
         gaps = list(ranges_without([(first_seq, upto)], there))
-        return replace(made, lost=f"messages {in_words(gaps)}, if there were any") if gaps else made
+        return (
+            replace(mended, lost=f"messages {in_words(gaps)}, if there were any")
+            if gaps
+            else mended
+        )
 
     def _copies(self, segment: Segment) -> Iterator[tuple[Message, bytes]]:
         """Yield what the export and the backup have of a segment's messages."""
@@ -572,7 +584,7 @@ class _Mender:
     def _put(self, file_name: str, file: BinaryIO) -> None:
         """Put a file that was written beside its place there, onto the disk.
 
-        The damaged one has two names for a moment: who dies meanwhile leaves the one or the other.
+        The damaged file has two names for a moment, so that a kill leaves one of both files.
         """
         file.flush()
         os.fsync(file.fileno())

@@ -83,7 +83,7 @@ def repair_bus(
     _refuse_nothing(layout)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     if (died := _died(layout)) is not None:
-        yield from _with_file_of(layout, died, dry_run)
+        yield from _finish_dead_repair(layout, died, dry_run)
         if dry_run:
             return
     if _is_unfinished(layout):
@@ -94,18 +94,18 @@ def repair_bus(
             pass  # SQLite has undone it by now, unless the file is damaged as well
     is_damaged = _is_damaged(layout)
     if not is_damaged:
-        told = list(_with_state(layout, dry_run))
-        yield from told
-        if told and dry_run:
+        mended = list(_repair_in_place(layout, dry_run))
+        yield from mended
+        if mended and dry_run:
             return  # the rest can be told when the state makes sense
-    found, passed_over = newest_backup(layout) if backup is None else (os.fspath(backup), [])
-    with _opened(found) as saved:
+    backup_path, passed_over = newest_backup(layout) if backup is None else (os.fspath(backup), [])
+    with _opened(backup_path) as saved:
         if is_damaged or _differs(layout):
             for why in passed_over:
                 yield Mended("backup", f"was passed over: {why}")
             if saved is not None:
-                yield Mended("backup", f"{found} was asked for what is lost")
-            yield from _with_new_file(layout, saved, stamp, dry_run)
+                yield Mended("backup", f"{backup_path} was asked for what is lost")
+            yield from _replace_file(layout, saved, stamp, dry_run)
             if dry_run:
                 return
         with closing(Bus(Database(layout.directory, read_only=dry_run))) as bus:
@@ -172,7 +172,7 @@ def _differs(layout: Layout) -> bool:
         return _has_wrong_entries(bus) or bool(differences(bus).in_log)
 
 
-def _with_state(layout: Layout, dry_run: bool) -> Iterator[Mended]:
+def _repair_in_place(layout: Layout, dry_run: bool) -> Iterator[Mended]:
     """Put right the rows of a whole file that break a rule, where they are."""
     with closing(Bus(Database(layout.directory, read_only=dry_run))) as bus:
         yield from put_right(file_of(bus), dry_run=dry_run)
@@ -182,8 +182,10 @@ def _with_state(layout: Layout, dry_run: bool) -> Iterator[Mended]:
 
 
 def _has_wrong_entries(bus: Bus) -> bool:
-    """Whether what is known of an archived segment is not what it has."""
-    whole = (each for each in bus.archive.segments() if bus.archive.state_of(each) == "ok")
+    """Whether the bus has a wrong entry about an archived segment."""
+    whole = (
+        candidate for candidate in bus.archive.segments() if bus.archive.state_of(candidate) == "ok"
+    )
     return not all(is_well(bus, segment) for segment in whole)
 
 
@@ -191,51 +193,53 @@ def _died(layout: Layout) -> str | None:
     return unfinished(layout) if os.path.isdir(layout.directory) else None
 
 
-def _with_file_of(layout: Layout, died: str, dry_run: bool) -> Iterator[Mended]:
+def _finish_dead_repair(layout: Layout, died: str, dry_run: bool) -> Iterator[Mended]:
     """Put the new file of a repair that died in its place."""
     if not dry_run:
         with alone(layout):
             refuse_openers(layout.database + ASIDE + died, THEN)
             finish(layout, died)
-    told = f"the message {REPAIRED} in it tells what was saved, and what was not"
-    yield Mended("file", f"the new bus.db of a repair that died is in its place; {told}")
+    hint = f"the message {REPAIRED} in it tells what was saved, and what was not"
+    yield Mended("file", f"the new bus.db of a repair that died is in its place; {hint}")
 
 
-def _with_new_file(
+def _replace_file(
     layout: Layout,
     saved: Bus | None,
     stamp: str,
     dry_run: bool,
 ) -> Iterator[Mended]:
-    with _held(layout, dry_run), _workshop(layout, dry_run) as workshop:
+    with _hold_bus(layout, dry_run), _workshop(layout, dry_run) as workshop:
         maker = DatabaseMaker(layout, saved)
         try:
-            told = list(maker.make(workshop.database))
+            mended = list(maker.make(workshop.database))
         except apsw.Error as error:
             where = workshop.directory
             raise BusUnusable(f"no new file can be made in {where}: {error}") from error
         _compare(layout, workshop, maker, only_messages=maker.is_later)
         with closing(_new_bus(workshop, layout)) as bus:
-            told += put_right(file_of(bus))  # what is known of segments, before they are read by it
-            told += _beside(bus, saved, stamp, dry_run)
+            mended += put_right(
+                file_of(bus)
+            )  # what is known of segments, before they are read by it
+            mended += _beside(bus, saved, stamp, dry_run)
             if maker.lacks_catalog:
                 Catalog.of(bus).recount(bus.log)
-            told += _chain(bus, maker.lossy)
-            told += put_right(file_of(bus))
-            told += mend_work(bus, maker.lossy)
-            told += mend_tasks(bus)
-            if told:
-                _tell_the_log(bus, told)
+            mended += _chain(bus, maker.lossy)
+            mended += put_right(file_of(bus))
+            mended += mend_work(bus, maker.lossy)
+            mended += mend_tasks(bus)
+            if mended:
+                _publish_report(bus, mended)
             file_of(bus).rows("PRAGMA wal_checkpoint(TRUNCATE)")
             _check(bus)
         _compare(layout, workshop, maker, only_messages=True)  # rules may have removed other rows
         if dry_run:
-            yield from told
+            yield from mended
             return
         aside = put_in_place(layout, workshop.database, stamp)
-    kept = f"; the damaged one is {os.path.basename(aside)}" if aside else ""
-    yield from told
-    yield Mended("file", f"a new bus.db is in its place, checked from end to end{kept}")
+    rest = f"; the damaged one is {os.path.basename(aside)}" if aside else ""
+    yield from mended
+    yield Mended("file", f"a new bus.db is in its place, checked from end to end{rest}")
 
 
 def _chain(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
@@ -250,8 +254,8 @@ def _chain(bus: Bus, lossy: Collection[str]) -> Iterator[Mended]:
 
 
 @contextmanager
-def _held(layout: Layout, dry_run: bool) -> Iterator[None]:
-    """Be alone with the bus; a dry run, which puts nothing in its place, only looks for others."""
+def _hold_bus(layout: Layout, dry_run: bool) -> Iterator[None]:
+    """Hold the bus alone; a dry run, which replaces nothing, only looks for other programs."""
     if dry_run:
         refuse_openers(layout.database, THEN)
         yield
@@ -262,7 +266,7 @@ def _held(layout: Layout, dry_run: bool) -> Iterator[None]:
 
 @contextmanager
 def _workshop(layout: Layout, dry_run: bool) -> Iterator[Layout]:
-    """Give a bus directory for the new file; of a dry run nothing is left."""
+    """Yield a bus directory for the new file; a dry run removes it."""
     if not dry_run:
         for name in (f"{_WORKSHOP}/", f"*{ASIDE}*", f"*{READY}*"):
             keep_out_of_git(layout, name)
@@ -287,11 +291,11 @@ def _new_bus(workshop: Layout, layout: Layout) -> Bus:
     return Bus(database)
 
 
-def _tell_the_log(bus: Bus, told: list[Mended]) -> None:
+def _publish_report(bus: Bus, mended: list[Mended]) -> None:
     """Publish a message to all about the losses, so that the newest seq has a message."""
     parts = [
-        {"part": each.part, "done": each.text} | ({"lost": each.lost} if each.lost else {})
-        for each in told
+        {"part": part.part, "done": part.text} | ({"lost": part.lost} if part.lost else {})
+        for part in mended
     ]
     record = Draft(REPAIRED, {"parts": parts}, from_agent=_DOCTOR)
     bus.log.append([record])

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ...schema.errors import Refused
-from ..repository import CommandFailed, GitFailed, OutOfTime
+from ..repository import GitCommandFailed, GitFailed, OutOfTime
 from .forecast import BY_OTHERS, OURS, merged_by
 from .merging import Merging, NotMerged
 from .repositories import NOBODY, NOBODY_EVER
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..repository import Repository
     from ..sealed import SealedRepository
-    from .repositories import Place
+    from .repositories import RepositoryPlace
 
     #: How a head becomes a candidate: a merge commit, its commits one by one, or as it is.
     Strategy = Literal["merge", "cherry-pick", "ff"]
@@ -57,25 +57,25 @@ def _id_of(repository: Repository, diff: bytes) -> str:
 
 def is_part(
     repository: Repository,
-    made: tuple[str, str],
+    change: tuple[str, str],
     approved: tuple[str, str],
     besides: Collection[str] = (),
 ) -> bool:
-    """Return whether a change has no line that another one has not, wherever in the files.
+    """Return whether every line of a change is also a line of the approved change, in any place.
 
-    It may have fewer: what the target has already. Git moves changes with a renamed file.
+    It may have fewer: the target may have some already. Git moves changes with a renamed file.
 
     Args:
         repository: where the commits are.
-        made, approved: each a commit before the change, and one after it.
+        change, approved: each a commit before the change, and one after it.
         besides: files that may have any change.
     """
     left_out = [f":(top,literal,exclude){file}" for file in besides]
     diff = (*_DIFF, "--find-renames", "-l0")
-    one, other = (
-        _lines(repository.run(*diff, *pair, "--", *left_out)) for pair in (made, approved)
+    changed_lines, approved_lines = (
+        _lines(repository.run(*diff, *pair, "--", *left_out)) for pair in (change, approved)
     )
-    return one <= other
+    return changed_lines <= approved_lines
 
 
 def _lines(diff: bytes) -> Counter[bytes]:
@@ -94,25 +94,25 @@ def merge_bases(repository: Repository, a: str, b: str) -> list[str]:
     """Return the merge bases of two commits; none where their histories are unrelated."""
     try:
         return repository.run("merge-base", "--all", a, b).decode().split()
-    except CommandFailed as error:
+    except GitCommandFailed as error:
         if error.code == 1:
             return []
         raise
 
 
 def contains(repository: Repository, commit: str, other: str) -> bool:
-    """Return whether a commit is another one, or comes after it."""
+    """Return whether a commit is `other`, or a descendant of it."""
     try:
         repository.run("merge-base", "--is-ancestor", other, commit)
-    except CommandFailed as error:
+    except GitCommandFailed as error:
         if error.code == 1:
             return False
         raise
     return True
 
 
-def has_elsewhere(place: Place, commit: str, branch: str) -> bool:
-    """Return whether another ref than a branch has a commit: of here, or as a remote had it."""
+def has_elsewhere(place: RepositoryPlace, commit: str, branch: str) -> bool:
+    """Return whether a ref other than the branch reaches a commit, here or as last fetched."""
     if place.git.commit(commit) is None:
         return False
     command = ("for-each-ref", "--count=2", "--format=%(refname)", f"--contains={commit}", *_KEPT)
@@ -124,12 +124,12 @@ def last_changes(
     repository: Repository, base: str, target: str, files: list[str]
 ) -> dict[str, str]:
     """Return for each file the commit that last changed it on the way from a base to a target."""
-    found = {}
+    commit_of = {}
     for file in files:
         options = ("--first-parent", "-1", f"{base}..{target}", "--", f":(literal,top){file}")
         if answer := repository.run("rev-list", *options).decode().strip():
-            found[file] = answer
-    return found
+            commit_of[file] = answer
+    return commit_of
 
 
 def way(repository: Repository, since: str, target: str) -> list[str]:
@@ -138,14 +138,14 @@ def way(repository: Repository, since: str, target: str) -> list[str]:
     return [since, *raw.decode().split()]
 
 
-def is_whole(git: Repository, commit: str, known: str) -> bool:
-    """Whether git has all that a commit has beyond another one: none is missing, or empty."""
+def is_whole(git: Repository, commit: str, base: str) -> bool:
+    """Whether git has every object of a commit that its base lacks: none is missing or empty."""
     try:
-        ids = git.run("rev-list", "--objects", "--no-object-names", commit, "--not", known)
-        told = git.run("cat-file", "--batch-check=%(objectsize)", stdin=ids)
-    except CommandFailed:
+        ids = git.run("rev-list", "--objects", "--no-object-names", commit, "--not", base)
+        sizes = git.run("cat-file", "--batch-check=%(objectsize)", stdin=ids)
+    except GitCommandFailed:
         return False
-    return all(size.isdigit() for size in told.splitlines())
+    return all(size.isdigit() for size in sizes.splitlines())
 
 
 STRATEGIES: tuple[Strategy, ...] = ("merge", "cherry-pick", "ff")
@@ -166,7 +166,7 @@ _NO_PROMPT: dict[str, str | None] = dict.fromkeys(
 
 
 class NotSigned(GitFailed):
-    """A commit is to be signed here, and the signer fails, or does not end; its words are told."""
+    """A commit must be signed here, and the signer failed or hung; the error quotes the signer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class Candidate:
     """A commit that contains a head, or its changes, and the commit that it was made onto.
 
     Attributes:
-        commit: its id; of what has nothing new, the commit that it was made onto.
+        commit: its id; that of `onto` where the head brings nothing new.
         tree: the id of its files.
         onto: the commit that it was made onto.
         by_drivers: the files that drivers merge which the user has configured.
@@ -187,14 +187,14 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class CandidateConflict:
     """The reason why there is no candidate.
 
     Attributes:
-        files: those that conflict; none where something else is in the way.
+        files: the conflicting files; empty where something else is in the way.
         reason: what is in the way, in words.
         is_conflict: whether another target could take the head.
-        is_known: False where one looks, and does not run the drivers that merge these files.
+        is_known: False in a look, which does not run the drivers that merge these files.
     """
 
     files: tuple[str, ...]
@@ -221,7 +221,7 @@ class Candidates:
 
     def __init__(
         self,
-        place: Place,
+        place: RepositoryPlace,
         *,
         looking: SealedRepository | None = None,
         check_out: Callable[[str], str] | None = None,
@@ -238,7 +238,7 @@ class Candidates:
         self._merging = Merging(self.git, drivers, check_out)
         try:
             self.git.run("var", "GIT_COMMITTER_IDENT")
-        except CommandFailed as error:
+        except GitCommandFailed as error:
             raise Refused(
                 f"git does not know who commits in {place.main}; tell it with 'git config user.name"
                 " NAME' and 'git config user.email ADDRESS'"
@@ -247,7 +247,7 @@ class Candidates:
 
     def make(
         self, head: str, onto: str, strategy: Strategy, words: str, target: str | None = None
-    ) -> Candidate | Conflict:
+    ) -> Candidate | CandidateConflict:
         """Return the candidate of a head.
 
         Args:
@@ -258,21 +258,21 @@ class Candidates:
                 that is `onto`.
 
         Raises:
-            NotSigned: it is to be signed, and can't be without a question to anybody.
+            NotSigned: it must be signed, which can't be done without asking a person.
             GitFailed: git failed, or an object is missing.
         """
         if contains(self.git, onto, head):
             return Candidate(onto, self._tree(onto), onto)
         if strategy == "ff":
             if not contains(self.git, head, onto):
-                return Conflict(
+                return CandidateConflict(
                     (), "it is no fast-forward: rebase it onto the target", is_conflict=True
                 )
             return Candidate(head, self._tree(head), onto)
         if strategy == "cherry-pick":
             return self._pick_all(head, onto, target or onto)
         tree = self._merged(onto, head, target or onto)
-        if isinstance(tree, Conflict):
+        if isinstance(tree, CandidateConflict):
             return tree
         commit = self._commit(tree, (onto, head), words.encode(), self._author(head))
         return self._made(commit, tree, onto, target or onto)
@@ -280,7 +280,7 @@ class Candidates:
     def _made(self, commit: str, tree: str, onto: str, target: str) -> Candidate:
         return Candidate(commit, tree, onto, self._merging.by_drivers(onto, tree, target))
 
-    def _pick_all(self, head: str, onto: str, target: str) -> Candidate | Conflict:
+    def _pick_all(self, head: str, onto: str, target: str) -> Candidate | CandidateConflict:
         answer = self.git.run(
             "rev-list", "--reverse", "--topo-order", "--parents", head, f"^{onto}"
         )
@@ -288,11 +288,11 @@ class Candidates:
         for line in answer.decode().splitlines():
             commit, *parents = line.split()
             if len(parents) != 1:
-                return Conflict(
+                return CandidateConflict(
                     (), f"{commit[:12]} is no commit with one parent, and can't be picked"
                 )
             files = self._picked(commit, parents[0], tree, target)
-            if isinstance(files, Conflict):
+            if isinstance(files, CandidateConflict):
                 return files
             if files != tree:
                 words = self.git.run("log", "-1", "--no-show-signature", "--format=%B", commit)
@@ -300,25 +300,25 @@ class Candidates:
                 tree = files
         return self._made(tip, tree, onto, target)
 
-    def _picked(self, commit: str, parent: str, tree: str, target: str) -> str | Conflict:
+    def _picked(self, commit: str, parent: str, tree: str, target: str) -> str | CandidateConflict:
         """Return the files of a tree with the change of a commit."""
         aside = self.git.with_variables(NOBODY_EVER)
         base = aside.run("commit-tree", tree, "-p", parent, "-m", "onto").decode().strip()
         return self._merged(base, commit, target)
 
-    def _merged(self, ours: str, theirs: str, target: str) -> str | Conflict:
+    def _merged(self, ours: str, theirs: str, target: str) -> str | CandidateConflict:
         """Return the files of a merge."""
         try:
             tree, files = self._merging.merge(ours, theirs, target)
         except NotMerged as error:
-            return Conflict((), str(error))
+            return CandidateConflict((), str(error))
         if not files:
             return tree
         if self._looking is not None:
             by = merged_by(self._looking, {target: files})[target]
             if foreign := by.ours | by.others:
-                return Conflict(tuple(sorted(foreign)), BY_OTHERS, is_known=False)
-        return Conflict(files, "it conflicts with the target", is_conflict=True)
+                return CandidateConflict(tuple(sorted(foreign)), BY_OTHERS, is_known=False)
+        return CandidateConflict(files, "it conflicts with the target", is_conflict=True)
 
     def _commit(
         self, tree: str, parents: tuple[str, ...], words: bytes, author: dict[str, str | None]
@@ -328,15 +328,15 @@ class Candidates:
         line = ("commit-tree", tree, *options, "-F", "-")
         if self._signs:
             try:
-                made = git.run(*line, "-S", stdin=words, limit_s=_SIGNING_S)
+                commit = git.run(*line, "-S", stdin=words, limit_s=_SIGNING_S)
             except OutOfTime as error:
                 raise NotSigned(f"the signer has not ended within {_SIGNING_S:g} s") from error
-            except CommandFailed as error:
+            except GitCommandFailed as error:
                 git.run(*line, "--no-gpg-sign", stdin=words)  # else it is not the signer's failure
                 raise NotSigned(f"it can't be signed: {_words_of(error)}") from error
         else:
-            made = git.run(*line, "--no-gpg-sign", stdin=words)
-        return made.decode().strip()
+            commit = git.run(*line, "--no-gpg-sign", stdin=words)
+        return commit.decode().strip()
 
     def _author(self, commit: str) -> dict[str, str | None]:
         form = "--format=%an%x00%ae%x00%ad"
@@ -353,14 +353,14 @@ class Candidates:
 
     def _is_to_sign(self) -> bool:
         try:
-            told = self.git.run("config", "--type=bool", "--get", "commit.gpgSign")
-        except CommandFailed:  # not set
+            setting = self.git.run("config", "--type=bool", "--get", "commit.gpgSign")
+        except GitCommandFailed:  # not set
             return False
-        return told.strip() == b"true"
+        return setting.strip() == b"true"
 
 
-def _words_of(error: CommandFailed) -> str:
+def _words_of(error: GitCommandFailed) -> str:
     """Return what a signer said, without what git adds at its end."""
-    lines = error.said.decode("utf-8", "replace").splitlines()
-    said = [line.strip() for line in lines if line.strip() and line != _NOT_WRITTEN]
-    return "; ".join(said)[:_SIGNER_CHARS] or error.reason
+    lines = error.stderr.decode("utf-8", "replace").splitlines()
+    sentences = [line.strip() for line in lines if line.strip() and line != _NOT_WRITTEN]
+    return "; ".join(sentences)[:_SIGNER_CHARS] or error.reason

@@ -20,8 +20,8 @@ from tempfile import TemporaryDirectory
 
 from ...schema.errors import InvalidInput
 from ..drivers import merge
-from ..limited import look_here, take_part
-from ..repository import CommandFailed, GitFailed, OutOfTime, Repository
+from ..limited import current_look, join_look
+from ..repository import GitCommandFailed, GitFailed, OutOfTime, Repository
 from ..sealed import own_folder
 
 TYPE_CHECKING = False
@@ -50,7 +50,7 @@ _NO_PLACE = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
 
 
 @dataclass(frozen=True, slots=True)
-class MergedBy:
+class MergeHandling:
     """The files of a commit that git does not merge by itself.
 
     Attributes:
@@ -63,45 +63,45 @@ class MergedBy:
 
 
 def merged_by(
-    repository: SealedRepository, wanted: Mapping[str, Collection[str]]
-) -> dict[str, MergedBy]:
+    repository: SealedRepository, files_at: Mapping[str, Collection[str]]
+) -> dict[str, MergeHandling]:
     """Return how files are merged at commits.
 
     Args:
         repository: where the commits are.
-        wanted: the files of each commit.
+        files_at: the files of each commit.
 
     Raises:
-        CommandFailed: an object is missing.
+        GitCommandFailed: an object is missing.
     """
-    files_of = attribute_files(repository, wanted)
+    files_of = attribute_files(repository, files_at)
     asked: dict[AttributeFiles, set[str]] = {}
-    for commit, files in wanted.items():
+    for commit, files in files_at.items():
         asked.setdefault(files_of[commit], set()).update(files)
     merging = repository.for_merging()
     answers = {attributes: _ask(merging, attributes, files) for attributes, files in asked.items()}
-    found = {}
-    for commit, files in wanted.items():
+    merged_by_commit = {}
+    for commit, files in files_at.items():
         answer = answers[files_of[commit]]
-        found[commit] = MergedBy(
+        merged_by_commit[commit] = MergeHandling(
             frozenset(answer.ours.intersection(files)), frozenset(answer.others.intersection(files))
         )
-    return found
+    return merged_by_commit
 
 
 def attribute_files(
-    repository: SealedRepository, wanted: Mapping[str, Collection[str]]
+    repository: SealedRepository, files_at: Mapping[str, Collection[str]]
 ) -> dict[str, AttributeFiles]:
-    """Return the files of attributes that may say something of files of each commit."""
+    """Return for each commit the `.gitattributes` files that may apply to its files."""
     asked = [
         (commit, folder + ATTRIBUTES)
-        for commit, files in wanted.items()
+        for commit, files in files_at.items()
         for folder in sorted({folder for file in files for folder in _folders(file)})
     ]
     stdin = b"".join(os.fsencode(f"{commit}:{path}") + b"\0" for commit, path in asked)
     raw = repository.run("cat-file", "--batch-check=%(objectname) %(objecttype)", "-z", stdin=stdin)
-    found: dict[str, set[tuple[str, str]]] = {commit: set() for commit in wanted}
-    # A missing one is named in a line of its own, with whatever bytes its path has.
+    blobs_at: dict[str, set[tuple[str, str]]] = {commit: set() for commit in files_at}
+    # Git prints the path of a missing object as it is, and the path may have newlines.
     lines = iter(raw.splitlines(keepends=True))
     for commit, path in asked:
         missing = os.fsencode(f"{commit}:{path}") + b" missing\n"
@@ -110,8 +110,8 @@ def attribute_files(
             line += next(lines)
         id, _, kind = line.decode("utf-8", "replace").rstrip("\n").partition(" ")
         if line != missing and kind == "blob":
-            found[commit].add((path, id))
-    return {commit: frozenset(files) for commit, files in found.items()}
+            blobs_at[commit].add((path, id))
+    return {commit: frozenset(files) for commit, files in blobs_at.items()}
 
 
 def _folders(file: str) -> Iterable[str]:
@@ -123,22 +123,22 @@ def _folders(file: str) -> Iterable[str]:
 
 
 def all_attribute_files(repository: Repository, commit: str) -> AttributeFiles:
-    """Return all files of attributes that a commit has."""
+    """Return all `.gitattributes` files of a commit."""
     raw = repository.run("ls-tree", "-r", "-z", "--full-tree", commit)
     name = ATTRIBUTES.encode()
-    found = set()
+    blobs = set()
     for entry in raw.split(b"\0"):
         if entry.endswith(name):
             about, _, path = entry.partition(b"\t")
             mode, _, id = about.split(b" ")
             if mode.startswith(b"100") and path.rpartition(b"/")[2] == name:
-                found.add((os.fsdecode(path), id.decode()))
-    return frozenset(found)
+                blobs.add((os.fsdecode(path), id.decode()))
+    return frozenset(blobs)
 
 
 @contextmanager
 def with_attributes(repository: Repository, files: AttributeFiles) -> Iterator[Repository]:
-    """Give a repository with a work tree that has files of attributes alone, for the block."""
+    """Yield a repository whose work tree has only `.gitattributes` files."""
     with TemporaryDirectory(prefix="attributes-", dir=own_folder()) as folder:
         ordered = sorted(files)
         contents = _contents(repository, [id for _, id in ordered])
@@ -152,7 +152,7 @@ def _contents(repository: Repository, ids: Sequence[str]) -> Iterator[bytes]:
     """Yield the contents of blobs, in order.
 
     Raises:
-        CommandFailed: one is missing.
+        GitCommandFailed: one is missing.
     """
     if not ids:
         return
@@ -162,14 +162,14 @@ def _contents(repository: Repository, ids: Sequence[str]) -> Iterator[bytes]:
     for id in ids:
         end = raw.index(b"\n", begin)
         if not raw[begin:end].isdigit():
-            raise CommandFailed("cat-file", f"fatal: the object {id} is missing".encode())
+            raise GitCommandFailed("cat-file", f"fatal: the object {id} is missing".encode())
         begin = end + 1 + int(raw[begin:end])
         yield raw[end + 1 : begin]
         begin += 1
 
 
 def _write(folder: str, path: str, content: bytes) -> None:
-    """Write a file of a tree, whose path anybody may have chosen, where git would take it."""
+    """Write a file of a tree where git reads it; the path is untrusted."""
     *above, name = path.split("/")
     if any(part.lower() in ("", ".", "..", ".git") for part in above):
         return
@@ -182,10 +182,10 @@ def _write(folder: str, path: str, content: bytes) -> None:
             raise
 
 
-def _ask(merging: Repository, attributes: AttributeFiles, files: Collection[str]) -> MergedBy:
-    """Return what files of attributes say of files, with what counts for the whole repository."""
+def _ask(merging: Repository, attributes: AttributeFiles, files: Collection[str]) -> MergeHandling:
+    """Return how attributes merge files; those of the whole repository count too."""
     if not files:
-        return MergedBy()
+        return MergeHandling()
     with TemporaryDirectory(prefix="attributes-", dir=own_folder()) as folder:
         git = merging.with_variables({"GIT_INDEX_FILE": os.path.join(folder, "index")})
         entries = (f"100644 {id}\t{path}\0" for path, id in sorted(attributes))
@@ -207,7 +207,7 @@ def _ask(merging: Repository, attributes: AttributeFiles, files: Collection[str]
         if file not in ours
         and (value["merge"] not in built_in or value["filter"] not in ("unspecified", "unset"))
     }
-    return MergedBy(frozenset(ours), frozenset(others))
+    return MergeHandling(frozenset(ours), frozenset(others))
 
 
 # The pairs of commits whose changes meet: all others merge, so that only these need to be tried.
@@ -226,7 +226,7 @@ _FOLDER = b"040000"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TreeDifference:
     """The change between two trees.
 
     Attributes:
@@ -243,10 +243,10 @@ class Change:
 def meeting(repository: Repository, pairs: Sequence[Pair]) -> list[frozenset[str] | None]:
     """Return for each pair of whole ids whose changes meet the files that both change, else None.
 
-    They are not known, and none, where a pair has not exactly one merge base.
+    The files are unknown, and none, where a pair has not exactly one merge base.
 
     Raises:
-        CommandFailed: a commit or tree is missing.
+        GitCommandFailed: a commit or tree is missing.
     """
     history = MergeBases(repository, sorted({id for pair in pairs for id in pair}))
     sides: list[tuple[Trees, Trees] | None] = []
@@ -257,7 +257,7 @@ def meeting(repository: Repository, pairs: Sequence[Pair]) -> list[frozenset[str
             sides.append(((base, history.trees[a]), (base, history.trees[b])))
         else:
             sides.append(None)
-    changes = _changes(repository, {each for both in sides if both for each in both})
+    changes = _changes(repository, {trees for both in sides if both for trees in both})
     return [_shared(*(changes[side] for side in both)) if both else frozenset() for both in sides]
 
 
@@ -267,7 +267,7 @@ def changed_files(repository: Repository, pairs: Sequence[Pair]) -> list[set[str
     Where they have several merge bases, one of them counts; where none, nothing does.
 
     Raises:
-        CommandFailed: a commit or tree is missing.
+        GitCommandFailed: a commit or tree is missing.
     """
     if not pairs:
         return []
@@ -276,7 +276,7 @@ def changed_files(repository: Repository, pairs: Sequence[Pair]) -> list[set[str
     for target, head in pairs:
         bases = history.bases(target, head)
         sides.append((history.trees[bases[0]], history.trees[head]) if bases else None)
-    changes = _changes(repository, {each for each in sides if each})
+    changes = _changes(repository, {trees for trees in sides if trees})
     return [changes[side].files if side else set() for side in sides]
 
 
@@ -300,19 +300,19 @@ class MergeBases:
         return [a] if a == b else self._bases.get(self._heads[a] | self._heads[b], [])
 
     def _note_bases(self, id: str, ways: set[int]) -> None:
-        """Note of which heads a commit is a merge base: of two that no child of it has in common.
+        """Record a commit as a merge base of two heads if no single child leads to both.
 
         Args:
             ways: the heads that each child leads to, and the commit itself, as bits.
         """
-        for one, other in combinations(ways, 2):
-            for a in _bits(one & ~other):
-                for b in _bits(other & ~one):
+        for first_ways, second_ways in combinations(ways, 2):
+            for a in _bits(first_ways & ~second_ways):
+                for b in _bits(second_ways & ~first_ways):
                     both = a | b
                     if not any(way & both == both for way in ways):
-                        found = self._bases.setdefault(both, [])
-                        if id not in found:
-                            found.append(id)
+                        bases = self._bases.setdefault(both, [])
+                        if id not in bases:
+                            bases.append(id)
 
 
 def _commits(repository: Repository, heads: Sequence[str]) -> Iterator[list[str]]:
@@ -320,33 +320,35 @@ def _commits(repository: Repository, heads: Sequence[str]) -> Iterator[list[str]
     try:
         # No commit behind this base of all heads is a base of two of them.
         end = repository.run("merge-base", "--octopus", *heads).decode().split()
-    except CommandFailed:
+    except GitCommandFailed:
         end = []  # they have no common base
-    given = [*heads, *(f"^{id}^@" for id in end)]
-    said = repository.run(
+    revisions = [*heads, *(f"^{id}^@" for id in end)]
+    output = repository.run(
         *("rev-list", "--topo-order", "--no-commit-header", "--format=%H %T %P", "--stdin"),
-        stdin="\n".join(given).encode(),
+        stdin="\n".join(revisions).encode(),
     )
-    return map(str.split, said.decode().splitlines())
+    return map(str.split, output.decode().splitlines())
 
 
-def _changes(repository: Repository, wanted: Iterable[Trees]) -> dict[Trees, Change]:
+def _changes(
+    repository: Repository, pairs_of_trees: Iterable[Trees]
+) -> dict[Trees, TreeDifference]:
     """Return what changed between trees."""
-    asked = b"".join(b"%s %s\n" % trees for trees in wanted)
+    asked = b"".join(b"%s %s\n" % trees for trees in pairs_of_trees)
     if not asked:
         return {}
-    found: dict[Trees, Change] = {}
-    said = repository.run(
+    change_of: dict[Trees, TreeDifference] = {}
+    output = repository.run(
         *("diff-tree", "--stdin", "-r", "-t", "-z", "--no-renames", "--ignore-submodules=none"),
         stdin=asked,
     )
-    words = iter(said.split(b"\0"))
-    change = Change()
+    words = iter(output.split(b"\0"))
+    change = TreeDifference()
     for word in words:
         *begun, entry = word.split(b"\n")  # of trees that differ in nothing there is no more
         for line in begun:
             before, after = line.split()
-            change = found[before, after] = Change()
+            change = change_of[before, after] = TreeDifference()
         if entry:
             path = os.fsdecode(next(words))
             modes = entry[1:7], entry[8:14]
@@ -354,18 +356,18 @@ def _changes(repository: Repository, wanted: Iterable[Trees]) -> dict[Trees, Cha
                 change.files.add(path)
             if modes != (_FOLDER, _FOLDER):
                 change.paths.add(path)
-    for change in found.values():
+    for change in change_of.values():
         change.above.update(change.paths)
         for path in change.paths:
             while (path := path.rpartition("/")[0]) and path not in change.above:
                 change.above.add(path)
-    return found
+    return change_of
 
 
-def _shared(one: Change, other: Change) -> frozenset[str] | None:
-    if one.paths.isdisjoint(other.above) and one.above.isdisjoint(other.paths):
+def _shared(ours: TreeDifference, theirs: TreeDifference) -> frozenset[str] | None:
+    if ours.paths.isdisjoint(theirs.above) and ours.above.isdisjoint(theirs.paths):
         return None
-    return frozenset(one.files & other.files)
+    return frozenset(ours.files & theirs.files)
 
 
 def _union(ways: Iterable[int]) -> int:
@@ -404,11 +406,11 @@ _MAX_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class NotKnown:
+class UnknownForecast:
     """A pair of commits of which it is not known whether it would merge.
 
     Attributes:
-        files: those that decide it; none where it is not one of them.
+        files: the files that decide it; empty where no file does.
         reason: why it is not known.
     """
 
@@ -418,7 +420,7 @@ class NotKnown:
 
 #: The forecast for a pair: the files that conflict, None where it would merge, or not known. No
 #: files: the commits have no common ancestor, or git fails at renamed folders.
-Forecast = tuple[str, ...] | NotKnown | None
+Forecast = tuple[str, ...] | UnknownForecast | None
 
 
 def conflicts(repository: SealedRepository, pairs: Sequence[Pair]) -> list[Forecast]:
@@ -435,9 +437,13 @@ def conflicts(repository: SealedRepository, pairs: Sequence[Pair]) -> list[Forec
         return []
     try:
         return _forecasts(repository, pairs)
-    except (CommandFailed, OutOfTime) as error:  # an object is missing, of one of them
+    except (GitCommandFailed, OutOfTime) as error:  # an object is missing, of one of them
         if len(pairs) == 1:
-            return [NotKnown((), error.reason if isinstance(error, CommandFailed) else str(error))]
+            return [
+                UnknownForecast(
+                    (), error.reason if isinstance(error, GitCommandFailed) else str(error)
+                )
+            ]
         half = len(pairs) // 2
         return [*conflicts(repository, pairs[:half]), *conflicts(repository, pairs[half:])]
 
@@ -449,38 +455,38 @@ def _forecasts(repository: SealedRepository, pairs: Sequence[Pair]) -> list[Fore
         if shared is not None
     }
     merged = _merge_all(repository, met)
-    wanted: dict[str, set[str]] = {}
+    files_at: dict[str, set[str]] = {}
     for pair, shared in met.items():
         for commit in pair:
-            wanted.setdefault(commit, set()).update(shared, merged[pair] or ())
-    by = merged_by(repository, wanted) if wanted else {}
+            files_at.setdefault(commit, set()).update(shared, merged[pair] or ())
+    by = merged_by(repository, files_at) if files_at else {}
     return [
-        _judged(repository, pair, met[pair], merged[pair], by) if pair in met else None
+        _forecast_for(repository, pair, met[pair], merged[pair], by) if pair in met else None
         for pair in pairs
     ]
 
 
-def _judged(
+def _forecast_for(
     repository: SealedRepository,
     pair: Pair,
     shared: frozenset[str],
     files: tuple[str, ...] | None,
-    by: dict[str, MergedBy],
+    by: dict[str, MergeHandling],
 ) -> Forecast:
     """Return the forecast for a pair, by the files that conflict where git merges all as text."""
     a, b = (by[commit] for commit in pair)
     foreign = (a.others | b.others) & {*shared, *(files or ())}
     if foreign:
-        return NotKnown(
+        return UnknownForecast(
             tuple(sorted(foreign)),
             BY_OTHERS,
         )
     if not files:
         return files
-    left = tuple(
+    conflicting = tuple(
         file for file in files if file not in a.ours & b.ours or not _unites(repository, pair, file)
     )
-    return left or None
+    return conflicting or None
 
 
 def _unites(repository: SealedRepository, pair: Pair, file: str) -> bool:
@@ -493,18 +499,18 @@ def _unites(repository: SealedRepository, pair: Pair, file: str) -> bool:
                 return False
             sides.append(repository.run("cat-file", "blob", name).splitlines(keepends=True))
         return not merge(*sides).conflicts
-    except (CommandFailed, InvalidInput):  # one side has none, or a line is no message
+    except (GitCommandFailed, InvalidInput):  # one side has none, or a line is no message
         return False
 
 
 def _merge_all(
     repository: SealedRepository, met: Mapping[Pair, frozenset[str]]
 ) -> dict[Pair, tuple[str, ...] | None]:
-    """Merge pairs, given with the files that both change; those of the same attributes at once."""
-    wanted: dict[str, set[str]] = {}
+    """Merge pairs, given with the files that both change; pairs with equal attributes together."""
+    files_at: dict[str, set[str]] = {}
     for pair, shared in met.items():
-        wanted.setdefault(pair[0], {ATTRIBUTES}).update(shared)
-    files_of = attribute_files(repository, wanted)
+        files_at.setdefault(pair[0], {ATTRIBUTES}).update(shared)
+    files_of = attribute_files(repository, files_at)
     alike: dict[AttributeFiles, list[Pair]] = {}
     for pair in met:
         alike.setdefault(files_of[pair[0]], []).append(pair)
@@ -517,9 +523,11 @@ def _merge_all(
             for files, pairs in alike.items()
             for batch in _batches(pairs)
         ]
-        processes = ThreadPoolExecutor(_PROCESSES, initializer=take_part, initargs=(look_here(),))
-        found = stack.enter_context(processes).map(lambda job: _merge(*job), jobs)
-        results = [files for batch in found for files in batch]
+        processes = ThreadPoolExecutor(
+            _PROCESSES, initializer=join_look, initargs=(current_look(),)
+        )
+        merges = stack.enter_context(processes).map(lambda job: _merge(*job), jobs)
+        results = [files for batch in merges for files in batch]
     return dict(zip((pair for _, batch in jobs for pair in batch), results, strict=True))
 
 
@@ -547,27 +555,27 @@ def _merge(repository: Repository, pairs: Sequence[Pair]) -> list[tuple[str, ...
     """Merge pairs in one process; where it fails, each half in one, down to the pair at fault."""
     try:
         asked = "".join(f"{a} {b}\n" for a, b in pairs)
-        said = repository.run(*_MERGE, stdin=asked.encode(), limit_s=_LIMIT_S)
-        return list(_results(said, pairs))
-    except CommandFailed as error:
+        output = repository.run(*_MERGE, stdin=asked.encode(), limit_s=_LIMIT_S)
+        return list(_results(output, pairs))
+    except GitCommandFailed as error:
         if "unknown option" in error.reason:
             raise GitFailed("a forecast needs git 2.39 or later: update git") from error
         if len(pairs) > 1:
             half = len(pairs) // 2
             return [
-                each for part in (pairs[:half], pairs[half:]) for each in _merge(repository, part)
+                files for part in (pairs[:half], pairs[half:]) for files in _merge(repository, part)
             ]
         if error.reason != UNRELATED and error.code not in CRASHES:
             raise
         return [()]
 
 
-def _results(said: bytes, pairs: Sequence[Pair]) -> Iterator[tuple[str, ...] | None]:
-    """Yield the files of each merge that git tells of.
+def _results(output: bytes, pairs: Sequence[Pair]) -> Iterator[tuple[str, ...] | None]:
+    """Parse git's output: yield the conflicting files of each merge, None for a clean one.
 
-    It tells 1 for clean, the tree, the files that conflict, and an empty word.
+    For a merge git prints 1 for clean, the tree, the conflicting files, and an empty word.
     """
-    words = iter(said.split(b"\0"))
+    words = iter(output.split(b"\0"))
     for pair in pairs:
         status, _ = next(words), next(words)
         files = list(iter(words.__next__, b""))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 
-from ..repository import CommandFailed, GitFailed, OutOfTime
+from ..repository import GitCommandFailed, GitFailed, OutOfTime
 from .forecast import CRASHES, UNRELATED, all_attribute_files, plain_name, with_attributes
 from .repositories import repository_at
 
@@ -53,8 +53,8 @@ class Merging:
 
         Args:
             ours, theirs: the commits.
-            target: the commit that says by its attributes how, and whose files drivers may run:
-                what has not landed has no say in what is started.
+            target: the commit whose attributes decide how, and whose files drivers may run: what
+                has not landed starts nothing.
 
         Raises:
             NotMerged: the commits can't be merged.
@@ -62,12 +62,12 @@ class Merging:
         """
         try:
             with self._at(target) as git:
-                said = git.run(*_MERGE, ours, theirs, accepted=(0, 1), limit_s=_LIMIT_S)
+                output = git.run(*_MERGE, ours, theirs, accepted=(0, 1), limit_s=_LIMIT_S)
         except OutOfTime as error:  # a merge driver of the repository
             raise NotMerged(str(error)) from error
-        except CommandFailed as error:
+        except GitCommandFailed as error:
             raise _reason(error) or error from error
-        words, *names = said.split(b"\0")[:-1]
+        words, *names = output.split(b"\0")[:-1]
         pair = (ours, theirs)
         files = {plain_name(os.fsdecode(name), pair) for name in names}
         # Drivers may have printed something to standard output, before the id.
@@ -103,12 +103,12 @@ class Merging:
             yield git
 
 
-def _reason(error: CommandFailed) -> Exception | None:
+def _reason(error: GitCommandFailed) -> Exception | None:
     if error.reason == UNRELATED:
         return NotMerged("it has no commit in common with the target")
     if error.code in CRASHES:
         return NotMerged("git fails at its renamed folders")
-    if _DRIVER_FAILED in error.said.decode("utf-8", "replace"):
+    if _DRIVER_FAILED in error.stderr.decode("utf-8", "replace"):
         return NotMerged(f"a merge driver failed: {error.reason}")
     if "unknown option" in error.reason or "usage:" in error.reason:
         return GitFailed("merging needs git 2.38 or later: update git")

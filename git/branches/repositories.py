@@ -9,7 +9,7 @@ from functools import cache, cached_property
 
 from ...schema.directory.layout import NoHome, expanded
 from ...schema.errors import InvalidInput, Refused, shown
-from ..repository import ALONE, CommandFailed, Repository, looks_bare
+from ..repository import ALONE, GitCommandFailed, Repository, looks_bare
 
 #: The author and committer of commits that no person makes.
 NOBODY: dict[str, str | None] = {
@@ -29,7 +29,7 @@ NOTHING = ""
 
 
 def repository_at(folder: str, extra: dict[str, str | None] | None = None) -> Repository:
-    """Return the repository of a folder, where no variable names another and nobody is asked."""
+    """Return the repository of a folder; variables can't redirect it, and git asks nobody."""
     return Repository(folder, ALONE | (extra or {}))
 
 
@@ -41,7 +41,7 @@ def _entrance(repository: Repository, folder: str, common_dir: str) -> str | Non
     try:
         git_dir = os.path.join(folder, repository.path("--absolute-git-dir"))
         tree = os.path.realpath(os.path.join(folder, repository.path("--show-toplevel")))
-    except CommandFailed:  # a bare one, or a folder inside of `.git`
+    except GitCommandFailed:  # a bare one, or a folder inside of `.git`
         return None
     return tree if os.path.realpath(git_dir) == common_dir else None
 
@@ -51,13 +51,13 @@ def _is_well_formed(ref: str) -> bool:
     """Whether git takes the name of a ref."""
     try:
         repository_at(os.sep).run("check-ref-format", ref)
-    except CommandFailed:
+    except GitCommandFailed:
         return False
     return True
 
 
 @dataclass(frozen=True)
-class Place:
+class RepositoryPlace:
     """A repository with all its work trees.
 
     Attributes:
@@ -72,12 +72,12 @@ class Place:
     entered_by: str | None = field(default=None, compare=False)
 
     @classmethod
-    def around(cls, folder: str) -> Place:
+    def around(cls, folder: str) -> RepositoryPlace:
         """Return the repository that a folder is in, be it main, linked or bare.
 
         Args:
-            folder: in it; a bare one must be named: in the working directory, `.`, it may be a
-                part of what somebody else has made.
+            folder: in it. A bare repository must be named: one that is found at `.` may have been
+                planted by somebody else.
 
         Raises:
             GitFailed: git is not installed, or there is no repository.
@@ -133,11 +133,11 @@ class Place:
     @cached_property
     def _settings(self) -> dict[str, list[str]]:
         """All settings of git here, each with its values, the last first."""
-        found: dict[str, list[str]] = {}
+        values_of: dict[str, list[str]] = {}
         for entry in os.fsdecode(self.git.run("config", "--null", "--list")).split("\0"):
             name, _, value = entry.partition("\n")
-            found.setdefault(name, []).insert(0, value)
-        return found
+            values_of.setdefault(name, []).insert(0, value)
+        return values_of
 
     def texts(self, name: str) -> list[str]:
         """Return all values of a setting of git, the last first."""
@@ -163,9 +163,9 @@ class Place:
         Raises:
             Refused: there is no such commit, or none at all yet.
         """
-        found = None if name.startswith("-") or "\0" in name else self.git.commit(name)
-        if found is not None:
-            return found
+        id = None if name.startswith("-") or "\0" in name else self.git.commit(name)
+        if id is not None:
+            return id
         if name == "HEAD":
             raise Refused(f"{self.main} has no commit at HEAD yet; make a first commit there")
         also = ", or a commit that a shallow clone left out" if self.is_shallow else ""
@@ -185,7 +185,7 @@ class Place:
         return ref
 
     def has_hook(self, name: str) -> bool:
-        """Whether there may be such a hook; where settings of git say more of hooks, it may."""
+        """Whether git may run such a hook; any setting about hooks counts as one."""
         if any(key == "core.hookspath" or key.startswith("hook.") for key in self._settings):
             return True
         return os.path.lexists(os.path.join(self.common_dir, "hooks", name))
@@ -194,7 +194,7 @@ class Place:
         """Return the branch of the main work tree, or None where it is on none."""
         try:
             answer = self.git.run("symbolic-ref", "--quiet", "--short", "HEAD")
-        except CommandFailed:
+        except GitCommandFailed:
             return None
         return os.fsdecode(answer).removesuffix("\n")
 
@@ -228,7 +228,7 @@ def start_of(git: Repository, target: str, head: str) -> str | None:
     """Return the commit at which a branch last had all of its target, or None."""
     try:
         answer = git.run("merge-base", f"refs/heads/{target}", head)
-    except CommandFailed:  # no such branch, or no common beginning
+    except GitCommandFailed:  # no such branch, or no common beginning
         return None
     return answer.decode().strip()
 
@@ -242,14 +242,14 @@ def counts_of(git: Repository, start: str, head: str) -> list[FileChange]:
     """Return the files that differ between two commits, with the counts of their lines."""
     raw = git.run("diff", *_PLAIN, "--numstat", "-z", start, head, "--")
     fields = iter(raw.split(b"\0")[:-1])
-    found = []
+    changes = []
     for counts in fields:
         added, removed, name = counts.split(b"\t", 2)
         if not name:  # renamed: the old name and the new one follow
             next(fields)
             name = next(fields)
-        found.append(FileChange(os.fsdecode(name), _count(added), _count(removed)))
-    return found
+        changes.append(FileChange(os.fsdecode(name), _count(added), _count(removed)))
+    return changes
 
 
 def _count(text: bytes) -> int | None:
@@ -279,7 +279,7 @@ def line_at(repository: Repository, commit: str, place: LinePlace) -> str | None
     """Return the text of a line at a commit; None where there is no such file or line."""
     try:
         content = repository.run("cat-file", "blob", f"{commit}:{place.file}")
-    except (CommandFailed, ValueError):  # a name with a NUL is none
+    except (GitCommandFailed, ValueError):  # a name with a NUL is none
         return None
     lines = content.split(b"\n")
     if lines[-1] == b"":
@@ -292,16 +292,16 @@ def line_at(repository: Repository, commit: str, place: LinePlace) -> str | None
 def place_now(
     repository: Repository, before: str, after: str, place: LinePlace
 ) -> LinePlace | None:
-    """Return the place at another commit of a line that is at one; None where it was changed.
+    """Return where a line of one commit is at a later one; None where the line was changed.
 
     A renamed file is followed, as far as git takes it for one.
 
     Raises:
-        CommandFailed: a commit is missing.
+        GitCommandFailed: a commit is missing.
     """
     options = ("--raw", "-r", "-z", "-M", "--no-abbrev", "--ignore-submodules=none")
     words = iter(repository.run("diff-tree", *options, before, after).split(b"\0"))
-    wanted = place.file.encode("utf-8", "surrogateescape")
+    wanted_file = place.file.encode("utf-8", "surrogateescape")
     for change in words:
         if not change:
             break
@@ -309,7 +309,7 @@ def place_now(
         file = target = next(words)
         if kind[:1] in (b"R", b"C"):
             target = next(words)
-        if file == wanted and kind[:1] != b"C":
+        if file == wanted_file and kind[:1] != b"C":
             if kind[:1] == b"D":
                 return None
             line = _line_now(repository, old.decode(), new.decode(), place.line)

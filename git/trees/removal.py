@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from ...schema.directory.layout import BUS_DIRECTORY
 from ...schema.errors import Refused, shown
-from ..repository import CommandFailed, GitFailed
+from ..repository import GitCommandFailed, GitFailed
 from ..sealed import sealed_around, sealed_tree
 from ..text_file import is_plain_file, read_small
-from .rescue import OPERATION_FILES, DoneHeads, Kept, Rescue, commits_in, history
+from .rescue import OPERATION_FILES, DoneHeads, KeptCommit, Rescue, commits_in, history
 from .tree_list import checked_out_at
 from .tree_state import (
     drop_dead_locks,
@@ -31,9 +31,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from ..branches.repositories import Place
+    from ..branches.repositories import RepositoryPlace
     from ..sealed import SealedRepository
-    from .tree_list import Tree
+    from .tree_list import LinkedTree
     from .tree_state import TreeState
     from .work_trees import WorkTrees
 
@@ -60,7 +60,7 @@ _OF_GIT = {"HEAD", "objects", "refs"}
 
 
 @dataclass(frozen=True, slots=True)
-class Inner:
+class InnerRepository:
     """A repository within a work tree.
 
     Attributes:
@@ -72,14 +72,16 @@ class Inner:
     git_dir: str
 
 
-def trees_within(tree: Tree, trees: list[Tree]) -> list[Tree]:
+def trees_within(tree: LinkedTree, trees: list[LinkedTree]) -> list[LinkedTree]:
     """Return the work trees of the same repository whose folders are in that of a tree."""
     top = os.path.realpath(tree.path) + os.sep
-    return [each for each in trees if os.path.realpath(each.path).startswith(top)]
+    return [other for other in trees if os.path.realpath(other.path).startswith(top)]
 
 
-def check_within(place: Place, tree: Tree, inner: Tree, *, keeps_files: bool) -> str | None:
-    """Return the head of a work tree within another whose files are to be kept; None: no need.
+def check_within(
+    place: RepositoryPlace, tree: LinkedTree, inner: LinkedTree, *, keeps_files: bool
+) -> str | None:
+    """Check a work tree within another; return its head if its files must be kept, else None.
 
     Raises:
         Refused: it has to stay.
@@ -99,19 +101,24 @@ def check_within(place: Place, tree: Tree, inner: Tree, *, keeps_files: bool) ->
     return state.head
 
 
-def repositories_within(tree: Tree, known: list[Tree]) -> list[Inner]:
+def repositories_within(
+    tree: LinkedTree, trees_within_it: list[LinkedTree]
+) -> list[InnerRepository]:
     """Return the repositories in the folder of a tree, but submodules that git keeps elsewhere.
 
     Args:
         tree: the tree.
-        known: the work trees within it that git knows.
+        trees_within_it: the work trees within it that git knows.
 
     Raises:
         Refused: something in it can't be looked at, or is of a repository elsewhere.
     """
     top = os.path.realpath(tree.path)
-    own = (os.path.realpath(tree.admin) + os.sep, *(os.path.realpath(t.admin) for t in known))
-    found = []
+    own = (
+        os.path.realpath(tree.admin) + os.sep,
+        *(os.path.realpath(t.admin) for t in trees_within_it),
+    )
+    repositories = []
     for inner in _search(tree.path):
         git_dir = os.path.realpath(inner.git_dir)
         if git_dir.startswith(own) or not os.path.isdir(git_dir):
@@ -121,11 +128,11 @@ def repositories_within(tree: Tree, known: list[Tree]) -> list[Inner]:
                 f"{inner.path}, in a tree that is to go, is a work tree of {git_dir}; move it first"
             )
         if os.path.isdir(os.path.join(git_dir, "objects")):
-            found.append(inner)
-    return found
+            repositories.append(inner)
+    return repositories
 
 
-def unpushed_of(inner: Inner) -> list[str]:
+def unpushed_of(inner: InnerRepository) -> list[str]:
     """Return the commits that would be lost with a repository, without their ancestors.
 
     Raises:
@@ -152,22 +159,22 @@ def unpushed_of(inner: Inner) -> list[str]:
 def tips_on_no_remote(git: SealedRepository) -> list[str]:
     """Return the commits of a repository that none of its remotes has, without their ancestors.
 
-    Those that its branches and its head once had are among them, and those of an operation.
+    They include former commits of its branches and its head, and those of an operation.
 
     Raises:
         GitFailed: it can't be looked into.
     """
-    once = list(dict.fromkeys(_once_had(git.common_dir)))
+    once = list(dict.fromkeys(_former_commits(git.common_dir)))
     there = [commit for commit in git.commits(once) if commit is not None]
-    given = "".join(f"{commit}\n" for commit in there).encode()
+    stdin = "".join(f"{commit}\n" for commit in there).encode()
     command = ("rev-list", "--parents", "--stdin", "--all", "--not", "--remotes")
-    lines = git.run(*command, stdin=given).decode().splitlines()
+    lines = git.run(*command, stdin=stdin).decode().splitlines()
     parents = {parent for line in lines for parent in line.split()[1:]}
     return [commit for line in lines if (commit := line.split()[0]) not in parents]
 
 
-def _once_had(git_dir: str) -> Iterator[str]:
-    """Yield the commits that files of a repository name beside its refs, as a view does not."""
+def _former_commits(git_dir: str) -> Iterator[str]:
+    """Yield the commits that files of a repository name, and that no view of it shows."""
     for name in OPERATION_FILES:
         if is_plain_file(file := os.path.join(git_dir, name)):
             yield from commits_in(file)
@@ -177,7 +184,7 @@ def _once_had(git_dir: str) -> Iterator[str]:
                 yield from history(file)
 
 
-def bring(place: Place, inner: Inner, commits: list[str]) -> None:
+def bring(place: RepositoryPlace, inner: InnerRepository, commits: list[str]) -> None:
     """Bring commits of a repository within a tree, with all that they need, to this one.
 
     Git hashes each object again on its way in, so that none can stand for another.
@@ -185,25 +192,25 @@ def bring(place: Place, inner: Inner, commits: list[str]) -> None:
     Raises:
         Refused: git can't.
     """
-    given = "".join(f"{commit}\n" for commit in commits).encode()
+    stdin = "".join(f"{commit}\n" for commit in commits).encode()
     try:
         options = ("--revs", "--stdout", "--quiet")
-        pack = _sealed(inner).run("pack-objects", *options, stdin=given, limit_s=_LIMIT_S)
+        pack = _sealed(inner).run("pack-objects", *options, stdin=stdin, limit_s=_LIMIT_S)
         place.git.run("index-pack", "--stdin", stdin=pack, limit_s=_LIMIT_S)
-    except CommandFailed as error:
+    except GitCommandFailed as error:
         raise Refused(
             f"commits of {inner.path}, a repository by itself, can't be kept here: {error.reason};"
             " push them, or move it"
         ) from error
 
 
-def _sealed(inner: Inner) -> SealedRepository:
+def _sealed(inner: InnerRepository) -> SealedRepository:
     if inner.path == inner.git_dir:
         return sealed_around(inner.path)
     return sealed_tree(inner.git_dir, inner.git_dir, inner.path)
 
 
-def _refuse_unbringable(inner: Inner) -> None:
+def _refuse_unbringable(inner: InnerRepository) -> None:
     """Refuse a repository whose commits can't be kept whole here."""
     shallow, linked = (os.path.join(inner.git_dir, name) for name in ("shallow", "worktrees"))
     why = None
@@ -227,29 +234,29 @@ def _bytes_of_objects(git_dir: str) -> int:
     )
 
 
-def _search(top: str) -> Iterator[Inner]:
+def _search(top: str) -> Iterator[InnerRepository]:
     """Yield all that looks like a repository below a folder; links are not followed.
 
     Raises:
         Refused: there is too much to look through, or a folder can't be read.
     """
-    left, folders = MAX_ENTRIES, [top]
+    entries_left, folders = MAX_ENTRIES, [top]
     while folders:
         here = folders.pop()
         entries = _entries(here)
-        left -= len(entries)
-        if left < 0:
+        entries_left -= len(entries)
+        if entries_left < 0:
             raise Refused(
                 f"{top} has more than {MAX_ENTRIES} files, too many to look for repositories in it;"
                 " delete what nobody needs"
             )
         is_git = {entry.name for entry in entries} >= _OF_GIT
         if is_git and here != top:
-            yield Inner(here, here)
+            yield InnerRepository(here, here)
         for entry in entries:
             if entry.name == ".git":
                 if here != top:
-                    yield Inner(here, _git_dir_of(entry))
+                    yield InnerRepository(here, _git_dir_of(entry))
                 if entry.is_dir(follow_symlinks=False):
                     folders += [os.path.join(entry.path, name) for name in _WITHIN_GIT]
             elif entry.is_dir(follow_symlinks=False) and (not is_git or entry.name in _WITHIN_GIT):
@@ -298,7 +305,7 @@ class Removed:
 
     path: str | None
     branch: str | None
-    kept: list[Kept]
+    kept: list[KeptCommit]
     reason: str | None = None
 
 
@@ -329,7 +336,7 @@ class Removal:
         """Remove the tree and the branch of a task. Safe to repeat.
 
         Args:
-            task: whose.
+            task: the task.
             branch: its branch, if it is to go too.
             landed: the heads of the branch that are known to have landed; ancestry says nothing.
             keeps_files: whether files that are not committed are kept at a ref; else they keep the
@@ -339,22 +346,24 @@ class Removal:
             Refused: the tree is not clean, or somebody is at work in it. Nothing was changed.
             GitFailed: git failed; a repetition goes on from there.
         """
-        with self._trees.locks.of_task(task) as held:
+        with self._trees.locks.of_task(task) as task_lock:
             tree = self._trees.of(task)
-            kept = []
+            rescued = []
             if tree is not None:
                 files = self._files(task, tree, keeps_files)
                 inner = self._within(tree)
                 lost = self._rescue.endangered(tree.admin, branch, landed)
                 lost += self._lost_within(task, tree, inner, keeps_files)
-                kept = self._rescue.keep(task, [*lost, *files])
-                self._remove_tree(task, tree, inner, files, held)
-            reason = self._remove_branch(task, branch, landed, kept) if branch else None
+                rescued = self._rescue.keep(task, [*lost, *files])
+                self._remove_tree(task, tree, inner, files, task_lock)
+            reason = self._remove_branch(task, branch, landed, rescued) if branch else None
             if branch and reason is None:
-                kept += self._let_go(task, landed)
+                rescued += self._drop_done_heads(task, landed)
             self._trees.locks.forget(task)
-        gone = branch if branch and not reason else None
-        return Removed(tree.path if tree else None, gone, list(dict.fromkeys(kept)), reason)
+        removed_branch = branch if branch and not reason else None
+        return Removed(
+            tree.path if tree else None, removed_branch, list(dict.fromkeys(rescued)), reason
+        )
 
     def check(self, task: str, *, keeps_files: bool = False) -> None:
         """Check that `remove` would remove the tree of a task. Changes and runs nothing.
@@ -370,18 +379,18 @@ class Removal:
             state = look_at_state(self.place.common_dir, tree)
             _refuse_dirt(tree, state, keeps_files)
             inner = self._within(tree)
-            for each in inner:
-                check_within(self.place, tree, each, keeps_files=keeps_files)
+            for inner_tree in inner:
+                check_within(self.place, tree, inner_tree, keeps_files=keeps_files)
             for repository in repositories_within(tree, inner):
                 unpushed_of(repository)
 
-    def _within(self, tree: Tree) -> list[Tree]:
+    def _within(self, tree: LinkedTree) -> list[LinkedTree]:
         """Return the work trees in the folder of a tree, the innermost first."""
         within = trees_within(tree, self._trees.read())
-        return sorted(within, key=lambda each: -len(each.path))
+        return sorted(within, key=lambda other: -len(other.path))
 
     def _lost_within(
-        self, task: str, tree: Tree, inner: list[Tree], keeps_files: bool
+        self, task: str, tree: LinkedTree, inner: list[LinkedTree], keeps_files: bool
     ) -> list[str]:
         """Return the commits that would be lost with what lies in the folder of a tree.
 
@@ -391,18 +400,19 @@ class Removal:
             Refused: the tree has to stay.
         """
         lost = []
-        for each in inner:
-            head = check_within(self.place, tree, each, keeps_files=keeps_files)
-            lost += self._rescue.endangered(each.admin, None)
-            lost += [] if head is None else [self._rescue.files_of(task, each, head)]
-        found = [(each, unpushed_of(each)) for each in repositories_within(tree, inner)]
-        for repository, commits in found:
+        for inner_tree in inner:
+            head = check_within(self.place, tree, inner_tree, keeps_files=keeps_files)
+            lost += self._rescue.endangered(inner_tree.admin, None)
+            lost += [] if head is None else [self._rescue.files_of(task, inner_tree, head)]
+        repositories = repositories_within(tree, inner)
+        unpushed = [(repository, unpushed_of(repository)) for repository in repositories]
+        for repository, commits in unpushed:
             if commits:
                 bring(self.place, repository, commits)
                 lost += commits
         return lost
 
-    def _files(self, task: str, tree: Tree, keeps_files: bool) -> list[str]:
+    def _files(self, task: str, tree: LinkedTree, keeps_files: bool) -> list[str]:
         """Return the commit that has what is not committed, if something is.
 
         Raises:
@@ -416,7 +426,7 @@ class Removal:
         head = _refuse_dirt(tree, read_state(tree), keeps_files)
         return [] if head is None else [self._rescue.files_of(task, tree, head)]
 
-    def _refuse_use(self, tree: Tree) -> None:
+    def _refuse_use(self, tree: LinkedTree) -> None:
         """Refuse a tree that a git works in, or that has a bus or unpushed commits of its own."""
         if os.path.lexists(lock := os.path.join(tree.admin, "index.lock")):
             raise Refused(
@@ -430,58 +440,58 @@ class Removal:
         _refuse_unpushed_submodules(tree)
 
     def _remove_tree(
-        self, task: str, tree: Tree, inner: list[Tree], files: list[str], held: int
+        self, task: str, tree: LinkedTree, inner: list[LinkedTree], files: list[str], task_lock: int
     ) -> None:
-        """Remove a tree, all of which is committed or kept, and first those within it."""
-        with self._trees.locks.of_all() as list_held:
+        """Remove a tree whose content is committed or kept, and the trees within it first."""
+        with self._trees.locks.of_all() as list_lock:
             if tree.lock is not None:
                 self.place.git.run("worktree", "unlock", tree.path)
             for commit in files:
                 self._refuse_changed(task, tree, commit)
-            for each in inner:  # all of it was looked at, and is kept where it would be lost
-                remove = ("worktree", "remove", "--force", each.path)
-                self.place.git.run(*remove, limit_s=_LIMIT_S, kept=(held, list_held))
+            for inner_tree in inner:  # all of it was looked at, and is kept where it would be lost
+                remove = ("worktree", "remove", "--force", inner_tree.path)
+                self.place.git.run(*remove, limit_s=_LIMIT_S, pass_fds=(task_lock, list_lock))
             # By force alone git removes one that has submodules, kept files, or no index yet.
             force = ("--force",) if files or _needs_force(tree) else ()
             command = ("worktree", "remove", *force, tree.path)
-            self.place.git.run(*command, limit_s=_LIMIT_S, kept=(held, list_held))
+            self.place.git.run(*command, limit_s=_LIMIT_S, pass_fds=(task_lock, list_lock))
 
-    def _refuse_changed(self, task: str, tree: Tree, commit: str) -> None:
-        """Refuse to delete files that are others by now than those that were kept."""
+    def _refuse_changed(self, task: str, tree: LinkedTree, commit: str) -> None:
+        """Refuse to delete files that changed since they were kept."""
         now = self._rescue.files_of(task, tree, f"{commit}^")
-        trees = [f"{each}^{{tree}}" for each in (commit, now)]
+        trees = [f"{state}^{{tree}}" for state in (commit, now)]
         if len(set(self.place.git.describe(*trees))) != 1:
             raise Refused(f"somebody is at work in {tree.path}: its files changed meanwhile")
 
     def _remove_branch(
-        self, task: str, branch: str, landed: Collection[str], kept: list[Kept]
+        self, task: str, branch: str, landed: Collection[str], rescued: list[KeptCommit]
     ) -> str | None:
-        """Delete a branch if it still is where it was looked at; return why it stays, or None."""
+        """Delete a branch unless it has moved since the look; return why it stays, or None."""
         ref = self.place.branch_ref(branch)
         head = self.place.git.commit(ref)
         if head is None:
             return None
         if (at := checked_out_at(self.place, branch, self._trees.read())) is not None:
             return f"it is checked out at {at}"
-        kept += self._rescue.keep(task, self._rescue.endangered(None, branch, landed))
+        rescued += self._rescue.keep(task, self._rescue.endangered(None, branch, landed))
         try:
             self.place.git.run("update-ref", "-d", ref, head, limit_s=_LIMIT_S)
-        except CommandFailed as error:
+        except GitCommandFailed as error:
             return f"it was moved meanwhile ({error.reason})"
-        with suppress(CommandFailed):  # most have no settings
+        with suppress(GitCommandFailed):  # most have no settings
             self.place.git.run("config", "--remove-section", f"branch.{branch}")
         return None
 
-    def _let_go(self, task: str, landed: Collection[str]) -> list[Kept]:
-        """Delete the refs of heads that were done, which are kept where they would be lost."""
+    def _drop_done_heads(self, task: str, landed: Collection[str]) -> list[KeptCommit]:
+        """Delete the refs of done heads; rescue the commits that nothing else has."""
         done = self._done.of_task(task)
-        commits = [each.commit for each in done]
-        kept = self._rescue.keep(task, self._rescue.endangered(None, None, landed, commits))
+        commits = [head.commit for head in done]
+        rescued = self._rescue.keep(task, self._rescue.endangered(None, None, landed, commits))
         self._done.drop(done)
-        return kept
+        return rescued
 
 
-def _refuse_dirt(tree: Tree, state: TreeState, keeps_files: bool) -> str | None:
+def _refuse_dirt(tree: LinkedTree, state: TreeState, keeps_files: bool) -> str | None:
     """Return the head of a tree whose files can be kept; None where all is committed.
 
     Raises:
@@ -497,12 +507,12 @@ def _refuse_dirt(tree: Tree, state: TreeState, keeps_files: bool) -> str | None:
     return state.head
 
 
-def is_begun(tree: Tree) -> bool:
-    """Whether the making of a tree was cut off before it had files: nobody was given it."""
+def is_begun(tree: LinkedTree) -> bool:
+    """Whether a tree is half-created, without files. It was never assigned."""
     return not tree.is_made and not os.path.exists(os.path.join(tree.admin, "index"))
 
 
-def _needs_force(tree: Tree) -> bool:
+def _needs_force(tree: LinkedTree) -> bool:
     """Whether git would refuse to remove a tree that has nothing to lose.
 
     Raises:
@@ -518,7 +528,7 @@ def _needs_force(tree: Tree) -> bool:
     return True
 
 
-def _refuse_unpushed_submodules(tree: Tree) -> None:
+def _refuse_unpushed_submodules(tree: LinkedTree) -> None:
     """Refuse a tree with submodules that have commits which no remote has.
 
     Git keeps their repositories in its folder of the tree, which goes with it, or in the tree.
@@ -532,7 +542,7 @@ def _refuse_unpushed_submodules(tree: Tree) -> None:
         _refuse_unpushed(sealed_around(os.path.join(tree.path, name)), name, tree)
 
 
-def _refuse_unpushed(git: SealedRepository, name: str, tree: Tree) -> None:
+def _refuse_unpushed(git: SealedRepository, name: str, tree: LinkedTree) -> None:
     if tips_on_no_remote(git):
         raise Refused(
             f"submodule {shown(name)} of {tree.path} has commits that no remote has; push them"

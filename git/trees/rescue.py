@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ...schema.bounded_read import read_plain_file
 from ...schema.errors import Refused
 from ..branches.repositories import NOBODY, NOBODY_EVER, NOTHING
-from ..repository import CommandFailed
+from ..repository import GitCommandFailed
 from .tree_list import safe_name
 from .tree_state import embedded_in, named, repository_of, stage_all
 
@@ -25,9 +25,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..branches.repositories import Place
+    from ..branches.repositories import RepositoryPlace
     from ..repository import Repository
-    from .tree_list import Tree
+    from .tree_list import LinkedTree
 
 #: Where the refs are.
 RESCUED = "refs/ackbus/rescue"
@@ -58,7 +58,7 @@ OPERATION_FILES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptCommit:
     """A ref that keeps a commit.
 
     Attributes:
@@ -77,36 +77,36 @@ class Rescue:
         place: the repository.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RepositoryPlace) -> None:
         self._place = place
 
-    def kept(self, task: str | None = None) -> list[Kept]:
+    def kept(self, task: str | None = None) -> list[KeptCommit]:
         """Return what is kept, of one task or of all."""
         below = RESCUED if task is None else f"{RESCUED}/{safe_name(task)}"
         lines = self._place.git.run("for-each-ref", "--format=%(refname) %(objectname)", below)
         pairs = (os.fsdecode(line).rsplit(" ", 1) for line in lines.splitlines())
-        return [Kept(ref, commit) for ref, commit in pairs]
+        return [KeptCommit(ref, commit) for ref, commit in pairs]
 
-    def keep(self, task: str, commits: Sequence[str]) -> list[Kept]:
+    def keep(self, task: str, commits: Sequence[str]) -> list[KeptCommit]:
         """Keep commits of a task. Safe to repeat."""
         if len(commits) > _REFS_EACH:
             commits = [self._gather(task, commits)]
-        kept = []
+        rescued = []
         for commit in commits:
             ref = f"{RESCUED}/{safe_name(task)}/{commit}"
             if self._place.git.commit(ref) != commit:
                 self._place.git.run("update-ref", ref, commit, NOTHING, limit_s=_LIMIT_S)
-            kept.append(Kept(ref, commit))
-        return kept
+            rescued.append(KeptCommit(ref, commit))
+        return rescued
 
     def _gather(self, task: str, commits: Sequence[str]) -> str:
-        """Return a commit that has all of them as its parents; the same for the same ones."""
+        """Return a commit whose parents are all these commits; the same for equal input."""
         parents = sorted(commits)
         git = self._place.git.with_variables(NOBODY_EVER)
         options = [word for parent in parents for word in ("-p", parent)]
         words = f"Commits of task {task} that no branch had\n".encode("utf-8", "surrogateescape")
-        made = git.run("commit-tree", f"{commits[0]}^{{tree}}", *options, "-F", "-", stdin=words)
-        return made.decode().strip()
+        commit = git.run("commit-tree", f"{commits[0]}^{{tree}}", *options, "-F", "-", stdin=words)
+        return commit.decode().strip()
 
     def endangered(
         self,
@@ -123,37 +123,37 @@ class Rescue:
             landed: heads that have landed, however: they and what they had before are no loss.
             others: commits besides that would be lost.
         """
-        own = {*others, *(self._of_tree(admin) if admin else ())}
+        own = {*others, *(self._commits_of_tree(admin) if admin else ())}
         if branch is not None:
-            own |= set(self._of_branch(branch))
+            own |= set(self._commits_of_branch(branch))
         starts = [commit for commit in sorted(own) if self._place.git.commit(commit)]
         if not starts:
             return []
-        known = [f"^{head}" for head in landed if self._place.git.commit(head)]
+        landed_heads = [f"^{head}" for head in landed if self._place.git.commit(head)]
         # A pattern for --branches has no refs/heads/ before it.
         safe = ("--not", *((f"--exclude={branch}",) if branch else ()), "--branches", "--tags")
         rescued = (f"--glob={RESCUED}/*",)
-        given = "".join(f"{line}\n" for line in (*starts, *known)).encode()
+        stdin = "".join(f"{line}\n" for line in (*starts, *landed_heads)).encode()
         command = ("rev-list", "--parents", "--stdin", *safe, *rescued)
-        lines = self._place.git.run(*command, stdin=given).decode().splitlines()
+        lines = self._place.git.run(*command, stdin=stdin).decode().splitlines()
         parents = {parent for line in lines for parent in line.split()[1:]}
         return [commit for line in lines if (commit := line.split()[0]) not in parents]
 
-    def _of_tree(self, admin: str) -> list[str]:
+    def _commits_of_tree(self, admin: str) -> list[str]:
         """Return the commits that a tree's own refs, files and history name."""
-        found = [
+        commits = [
             commit for name in OPERATION_FILES for commit in commits_in(os.path.join(admin, name))
         ]
         for folder, _, names in os.walk(os.path.join(admin, "refs")):
-            found += [each for name in names for each in commits_in(os.path.join(folder, name))]
-        return found + history(os.path.join(admin, "logs", "HEAD"))
+            commits += [id for name in names for id in commits_in(os.path.join(folder, name))]
+        return commits + history(os.path.join(admin, "logs", "HEAD"))
 
-    def _of_branch(self, branch: str) -> list[str]:
+    def _commits_of_branch(self, branch: str) -> list[str]:
         head = self._place.git.commit(f"refs/heads/{branch}")
         log = os.path.join(self._place.common_dir, "logs", "refs", "heads", branch)
         return [*([head] if head else []), *history(log)]
 
-    def has_staged(self, tree: Tree) -> bool:
+    def has_staged(self, tree: LinkedTree) -> bool:
         """Whether the index of a tree differs from its head: also where its files are gone."""
         with tempfile.TemporaryDirectory(prefix="ackbus-rescue-") as folder:
             index = os.path.join(folder, "index")
@@ -163,12 +163,12 @@ class Rescue:
             return os.path.exists(os.path.join(tree.admin, "index"))
         return git.run("rev-parse", f"{tree.head}^{{tree}}").decode().strip() != staged
 
-    def files_of(self, task: str, tree: Tree, head: str) -> str:
+    def files_of(self, task: str, tree: LinkedTree, head: str) -> str:
         """Return a commit that has all files of a tree that are not ignored; the tree stays as is.
 
         Of files that a sparse checkout leaves out it has what the head has.
 
-        Its parents are the head, and what was staged where that is something else again.
+        Its parents are the head, and a commit of the index where that differs from both.
 
         Raises:
             Refused: a folder is a repository by itself, whose commits this one would not have.
@@ -191,7 +191,7 @@ class Rescue:
             return _commit(git, files, parents, f"Files of task {task} that were not committed")
 
 
-def _leave_out(git: Repository, tree: Tree) -> None:
+def _leave_out(git: Repository, tree: LinkedTree) -> None:
     """Mark in an index the files that a sparse checkout leaves out: nobody has deleted them."""
     entries = repository_of(tree).run("ls-files", "-t", "-z").split(b"\0")
     left_out = [
@@ -202,8 +202,8 @@ def _leave_out(git: Repository, tree: Tree) -> None:
     ]
     if not left_out:
         return
-    known = set(git.run("ls-files", "-z").split(b"\0"))
-    names = b"".join(name + b"\0" for name in left_out if name in known)
+    indexed = set(git.run("ls-files", "-z").split(b"\0"))
+    names = b"".join(name + b"\0" for name in left_out if name in indexed)
     git.run("update-index", "--skip-worktree", "-z", "--stdin", stdin=names, limit_s=_LIMIT_S)
 
 
@@ -212,7 +212,7 @@ def _staged(git: Repository, admin: str, index: str) -> str | None:
     try:
         shutil.copyfile(os.path.join(admin, "index"), index)
         return git.run("write-tree").decode().strip()
-    except (FileNotFoundError, CommandFailed):  # nothing yet; or unmerged, of files of commits
+    except (FileNotFoundError, GitCommandFailed):  # nothing yet; or unmerged, of files of commits
         return None
 
 
@@ -222,14 +222,16 @@ def _commit(git: Repository, tree: str, parents: list[str], words: str) -> str:
 
 
 def _refuse_repositories(raw: bytes, path: str) -> None:
-    """Refuse folders that git would note as submodules, without what is in them."""
+    """Refuse nested repositories: git would store a link to each, without its files."""
     fields = raw.split(b"\0")
     pairs = zip(fields[::2], fields[1::2], strict=False)
-    found = [os.fsdecode(name) for what, name in pairs if what.split(b" ")[1:2] == [b"160000"]]
-    if found:
+    repositories = [
+        os.fsdecode(name) for what, name in pairs if what.split(b" ")[1:2] == [b"160000"]
+    ]
+    if repositories:
         raise Refused(
             f"in {path} there are repositories by themselves, which can't be kept here:"
-            f" {named(found)}; push or move what they have first"
+            f" {named(repositories)}; push or move what they have first"
         )
 
 
@@ -248,8 +250,8 @@ def history(log: str) -> list[str]:
     Raises:
         Refused: as for `commits_in`.
     """
-    found = (match for match in map(_MOVED.match, _content(log).splitlines()) if match)
-    return [commit.decode() for match in found for commit in match.groups() if commit.strip(b"0")]
+    moves = (match for match in map(_MOVED.match, _content(log).splitlines()) if match)
+    return [commit.decode() for match in moves for commit in match.groups() if commit.strip(b"0")]
 
 
 def _content(file: str) -> bytes:
@@ -269,7 +271,7 @@ def _content(file: str) -> bytes:
 #: Where the refs of tasks are, and those of branches without one.
 DONE, ASKED = "refs/ackbus/done", "refs/ackbus/asked"
 
-#: It stands for a target that nobody has named: no name of a branch is made to it.
+#: Stands for a target that nobody has named; no branch has this safe name.
 _NO_TARGET = "-"
 
 
@@ -280,21 +282,21 @@ class DoneHeads:
         place: the repository.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RepositoryPlace) -> None:
         self._git = place.git
 
-    def of_task(self, task: str) -> list[Kept]:
+    def of_task(self, task: str) -> list[KeptCommit]:
         """Return what is kept for a task."""
         below = f"{DONE}/{safe_name(task)}"
         lines = self._git.run("for-each-ref", "--format=%(refname) %(objectname)", below)
         pairs = (os.fsdecode(line).rsplit(" ", 1) for line in lines.splitlines())
-        return [Kept(ref, commit) for ref, commit in pairs]
+        return [KeptCommit(ref, commit) for ref, commit in pairs]
 
     def has(self, head: str) -> bool:
         """Whether the repository has a commit."""
         return self._git.commit(head) is not None
 
-    def keep(self, task: str, head: str) -> list[Kept]:
+    def keep(self, task: str, head: str) -> list[KeptCommit]:
         """Keep the head by which a task is about to be done. Safe to repeat.
 
         Returns:
@@ -303,19 +305,19 @@ class DoneHeads:
         Raises:
             GitFailed: git, or a hook of the repository, refuses the ref.
         """
-        earlier = [kept for kept in self.of_task(task) if kept.commit != head]
+        earlier = [done_head for done_head in self.of_task(task) if done_head.commit != head]
         self._put(_ref_of(task, "", head), head)
         return earlier
 
     def keep_missing(self, heads: Iterable[tuple[str, str]]) -> None:
-        """Keep the heads of tasks that have no ref, though they are done: each with its task.
+        """Keep the heads of done tasks that have no ref yet; each head comes with its task.
 
-        One that the repository does not have, or whose ref is refused, stays without.
+        A head that the repository lacks, or whose ref git refuses, is passed over.
         """
-        known = os.fsdecode(self._git.run("for-each-ref", "--format=%(refname)", DONE)).split()
+        refs = os.fsdecode(self._git.run("for-each-ref", "--format=%(refname)", DONE)).split()
         for task, head in heads:
-            if _ref_of(task, None, head) not in known and self.has(head):
-                with suppress(CommandFailed):
+            if _ref_of(task, None, head) not in refs and self.has(head):
+                with suppress(GitCommandFailed):
                     self.keep(task, head)
 
     def keep_asked(self, target: str | None, head: str) -> None:
@@ -330,24 +332,24 @@ class DoneHeads:
         """
         self._put(_ref_of(None, target, head), head)
 
-    def drop(self, kept: Iterable[Kept]) -> None:
+    def drop(self, heads: Iterable[KeptCommit]) -> None:
         """Delete refs. One that can't be deleted stays, for `bus task clean`."""
-        for each in kept:
-            with suppress(CommandFailed):  # it is gone, or a hook refuses that
-                self._git.run("update-ref", "-d", each.ref, each.commit, limit_s=_LIMIT_S)
+        for head in heads:
+            with suppress(GitCommandFailed):  # it is gone, or a hook refuses that
+                self._git.run("update-ref", "-d", head.ref, head.commit, limit_s=_LIMIT_S)
 
     def landed(self, task: str | None, target: str | None, head: str) -> None:
         """Drop the ref of a head that has landed.
 
         Args:
-            task: whose; None: of a branch without a task.
+            task: the task; None: the head is of a branch without one.
             target: where it has landed; None: nobody has named a target.
             head: the whole id of the commit.
         """
         refs = [_ref_of(task, target, head)]
         if task is None and target is not None:
             refs.append(_ref_of(None, None, head))
-        self.drop([Kept(ref, head) for ref in refs])
+        self.drop([KeptCommit(ref, head) for ref in refs])
 
     def _put(self, ref: str, head: str) -> None:
         if self._git.commit(ref) != head:

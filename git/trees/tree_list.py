@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..branches.repositories import Place
+    from ..branches.repositories import RepositoryPlace
 
 # Names that come of a task's: of a folder, of a ref, and the mark of its tree.
 
@@ -112,7 +112,7 @@ class TreeBusy(TimedOut):
 
 
 class NameTaken(Refused):
-    """A branch or a path is somebody else's: another try by the same name would end likewise."""
+    """A branch or a path belongs to somebody else: another try with the same name fails too."""
 
 
 class TreeLocks:
@@ -121,7 +121,7 @@ class TreeLocks:
     Args:
         common_dir: the folder that all its work trees share.
         wait_s: how long a lock is waited for.
-        is_looking: whether no lock is made: one that is not there is held by nobody.
+        is_looking: whether no lock file is made: a missing one is held by nobody.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class TreeLocks:
     def is_integrated(self, name: str) -> bool:
         """Whether somebody holds a branch that is integrated into, by its `safe_name`.
 
-        What is no file at its place, and a name that leads elsewhere, nobody can hold.
+        Something that is no plain file, or a name that leads elsewhere, can't be held.
         """
         if "/" in name or "\0" in name:
             return False
@@ -201,8 +201,8 @@ class TreeLocks:
         try:
             self._wait(descriptor, path, deadline)
             if _is_at(descriptor, path):
-                held, descriptor = descriptor, -1
-                return held
+                locked, descriptor = descriptor, -1
+                return locked
             return None
         finally:
             if descriptor >= 0:
@@ -229,7 +229,7 @@ class TreeLocks:
 
 
 def holders_of(path: str) -> str:
-    """Return who holds a lock, in words: a git may that was started by a process which is gone."""
+    """Return who holds a lock, in words; it may be a git whose starter has ended."""
     return ", ".join(map(str, holders(path))) or "another process, or a git that it started"
 
 
@@ -246,11 +246,11 @@ _NOTE = "ackbus.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class TreeNote:
     """Our note about a tree of ours.
 
     Attributes:
-        task: whose it is.
+        task: the task that has the tree.
         branch: its branch.
         base: the commit that the branch began at.
         is_made: whether all steps of making it are done.
@@ -265,7 +265,7 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class LinkedTree:
     """A linked work tree.
 
     Attributes:
@@ -282,7 +282,7 @@ class Tree:
     head: str | None
     branch: str | None
     lock: str | None
-    note: Note | None
+    note: TreeNote | None
 
     @property
     def is_ours(self) -> bool:
@@ -297,8 +297,8 @@ class Tree:
     def is_made(self) -> bool:
         """Whether all steps of making it are done, or must be taken for done.
 
-        Without a note the making had just begun, or the note was lost; files are only in the
-        second, and an index.
+        Without a note, either the making had just begun or the note was lost; only in the
+        second case there are files and an index.
         """
         if self.note is not None:
             return self.note.is_made
@@ -310,8 +310,8 @@ class Tree:
         return points_at(self.path, self.admin)
 
 
-def read_trees(place: Place) -> list[Tree]:
-    """Return the linked work trees of a repository, those included whose making was cut off."""
+def read_trees(place: RepositoryPlace) -> list[LinkedTree]:
+    """Return the linked work trees of a repository, half-created ones included."""
     admins = _admins(place.common_dir)
     raw = place.git.run("worktree", "list", "--porcelain", "-z")
     trees = []
@@ -323,16 +323,16 @@ def read_trees(place: Place) -> list[Tree]:
     return trees
 
 
-def checked_out_at(place: Place, branch: str, trees: list[Tree]) -> str | None:
+def checked_out_at(place: RepositoryPlace, branch: str, trees: list[LinkedTree]) -> str | None:
     """Return the work tree that a branch is checked out in, or None; the main one counts."""
     if not place.is_bare and place.default_branch() == branch:
         return place.main
     return next((tree.path for tree in trees if tree.branch == branch), None)
 
 
-def _tree(fields: dict[str, str], admin: str) -> Tree:
+def _tree(fields: dict[str, str], admin: str) -> LinkedTree:
     head = fields.get("HEAD", "")
-    return Tree(
+    return LinkedTree(
         path=fields["worktree"],
         admin=admin,
         head=head if head.strip("0") else None,
@@ -349,11 +349,11 @@ def _fields(record: bytes) -> dict[str, str]:
 
 def _admins(common_dir: str) -> dict[str, str]:
     """Return git's folder of each work tree, by the path of the tree."""
-    found = {}
+    admin_of_file = {}
     for admin in admin_folders(common_dir):
         with suppress(FileNotFoundError):
-            found[_read_path(os.path.join(admin, "gitdir"), admin)] = admin
-    return {path.removesuffix("/.git"): admin for path, admin in found.items()}
+            admin_of_file[_read_path(os.path.join(admin, "gitdir"), admin)] = admin
+    return {path.removesuffix("/.git"): admin for path, admin in admin_of_file.items()}
 
 
 def admin_folders(common_dir: str) -> list[str]:
@@ -393,10 +393,10 @@ def _read_path(file: str, relative_to: str) -> str:
     return os.path.normpath(os.path.join(relative_to, text))
 
 
-def read_note(admin: str) -> Note | None:
-    """Return what is noted about a tree; None where nothing is, or nothing that we wrote."""
+def read_note(admin: str) -> TreeNote | None:
+    """Return the note about a tree; None where there is none, or not one of ours."""
     try:
-        note = Note(**json.loads(read_small(os.path.join(admin, _NOTE))))
+        note = TreeNote(**json.loads(read_small(os.path.join(admin, _NOTE))))
     except (FileNotFoundError, ValueError, TypeError, RecursionError):
         return None
     texts = (note.task, note.branch, note.base)
@@ -404,21 +404,21 @@ def read_note(admin: str) -> Note | None:
     return note if is_of_ours else None
 
 
-def write_note(admin: str, note: Note) -> None:
-    """Note something about a tree."""
-    fields = {name: getattr(note, name) for name in Note.__slots__}
+def write_note(admin: str, note: TreeNote) -> None:
+    """Write the note about a tree."""
+    fields = {name: getattr(note, name) for name in TreeNote.__slots__}
     replace_text(os.path.join(admin, _NOTE), json.dumps(fields) + "\n", 0o644)
 
 
-# The room that work trees take on the disk.
+# The disk space that work trees take.
 
 #: The size of a block that `st_blocks` counts, in bytes.
 _BLOCK_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """The room that work trees take.
+class DiskUsage:
+    """The disk space that work trees take.
 
     Attributes:
         trees: how many there are.
@@ -429,25 +429,25 @@ class Usage:
     bytes: int
 
 
-def usage_of(trees: list[Tree]) -> Usage:
-    """Return the room that trees take; a file with several names counts once."""
-    seen: set[tuple[int, int]] = set()
-    taken = sum(_bytes_below(tree.path, seen) for tree in trees)
-    return Usage(len(trees), taken)
+def usage_of(trees: list[LinkedTree]) -> DiskUsage:
+    """Return the disk space that trees take; a file with several names counts once."""
+    counted: set[tuple[int, int]] = set()
+    taken = sum(_bytes_below(tree.path, counted) for tree in trees)
+    return DiskUsage(len(trees), taken)
 
 
-def _bytes_below(folder: str, seen: set[tuple[int, int]]) -> int:
+def _bytes_below(folder: str, counted: set[tuple[int, int]]) -> int:
     total = 0
     for entry in _entries(folder):
         try:
             stat = entry.stat(follow_symlinks=False)
         except FileNotFoundError:  # somebody is at work there
             continue
-        if stat.st_nlink == 1 or (stat.st_dev, stat.st_ino) not in seen:
-            seen.add((stat.st_dev, stat.st_ino))
+        if stat.st_nlink == 1 or (stat.st_dev, stat.st_ino) not in counted:
+            counted.add((stat.st_dev, stat.st_ino))
             total += stat.st_blocks * _BLOCK_BYTES
         if entry.is_dir(follow_symlinks=False):
-            total += _bytes_below(entry.path, seen)
+            total += _bytes_below(entry.path, counted)
     return total
 
 
@@ -463,12 +463,12 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def occupants_of(folder: str) -> list[int]:
-    """Return the processes whose working directory is in a folder; none where nobody tells."""
+    """Return the processes that work in a folder; none where the system does not tell."""
     inside = os.path.realpath(folder)
-    found = []
+    occupants = []
     for pid in process_ids():
         with suppress(OSError):  # it has ended, or is another user's
             where = os.readlink(f"/proc/{pid}/cwd")
             if where == inside or where.startswith(inside + os.sep):
-                found.append(pid)
-    return found
+                occupants.append(pid)
+    return occupants

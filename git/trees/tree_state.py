@@ -20,9 +20,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..branches.repositories import Place
+    from ..branches.repositories import RepositoryPlace
     from ..repository import Repository
-    from .tree_list import Tree
+    from .tree_list import LinkedTree
     from .work_trees import WorkTrees
 
 #: Files that git keeps in its folder of a tree while an operation is under way, and which one.
@@ -68,7 +68,7 @@ class TreeState:
         return not (self.changed or self.untracked or self.operation)
 
     def dirt(self) -> str:
-        """Return what keeps it from being clean, in words; at most ten files are named."""
+        """Return why the tree is not clean, in words; at most ten files are named."""
         parts = []
         if self.operation:
             parts.append(f"a {self.operation} is under way")
@@ -90,20 +90,20 @@ def _plain(file: str) -> str:
     return file if file.isprintable() and " " not in file else repr(file)
 
 
-def repository_of(tree: Tree, extra: dict[str, str | None] | None = None) -> Repository:
+def repository_of(tree: LinkedTree, extra: dict[str, str | None] | None = None) -> Repository:
     """Return git in a work tree, with the repository that lists the tree.
 
-    The `.git` in the tree says nothing here: whoever works there may have put another in its place.
+    The tree's own `.git` is not trusted: a program that works there may have replaced it.
     """
     return repository_at(
         tree.path, {"GIT_DIR": tree.admin, "GIT_WORK_TREE": tree.path, **(extra or {})}
     )
 
 
-def read_state(tree: Tree, base: str | None = None) -> TreeState:
+def read_state(tree: LinkedTree, base: str | None = None) -> TreeState:
     """Return the state of a work tree; nothing is changed there.
 
-    What is configured in a repository that lies in the tree by itself is not run.
+    Nothing that a nested repository configures is run.
 
     Args:
         tree: as its repository lists it.
@@ -119,7 +119,7 @@ def read_state(tree: Tree, base: str | None = None) -> TreeState:
     return replace(state, changed=[*state.changed, *dirty])
 
 
-def _is_dirty(tree: Tree, name: str) -> bool:
+def _is_dirty(tree: LinkedTree, name: str) -> bool:
     """Whether a repository by itself has something that is not committed, by a sealed view."""
     path = os.path.join(tree.path, name)
     git_dir = os.path.realpath(_git_dir_in(path) or os.path.join(path, ".git"))
@@ -127,7 +127,7 @@ def _is_dirty(tree: Tree, name: str) -> bool:
     return bool(sealed_tree(git_dir, git_dir, path).run("status", *options))
 
 
-def look_at_state(common_dir: str, tree: Tree, base: str | None = None) -> TreeState:
+def look_at_state(common_dir: str, tree: LinkedTree, base: str | None = None) -> TreeState:
     """Return the state of a work tree, as `read_state` does, and run nothing of the repository.
 
     A file with a filter of the repository counts as changed where git would store it otherwise. In
@@ -156,9 +156,9 @@ def _read(git: Repository, git_dir: str, base: str | None, ignored: str) -> Tree
     options = ("--porcelain=v2", "-z", "--branch", "--untracked-files=normal", "--no-renames")
     raw = git.run("status", *options, f"--ignore-submodules={ignored}")
     lines = [os.fsdecode(line) for line in raw.split(b"\0") if line]
-    told = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# "))
-    head = None if told["branch.oid"] == "(initial)" else told["branch.oid"]
-    branch = None if told["branch.head"] == "(detached)" else told["branch.head"]
+    headers = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# "))
+    head = None if headers["branch.oid"] == "(initial)" else headers["branch.oid"]
+    branch = None if headers["branch.head"] == "(detached)" else headers["branch.head"]
     return TreeState(
         head=head,
         branch=branch,
@@ -170,7 +170,7 @@ def _read(git: Repository, git_dir: str, base: str | None, ignored: str) -> Tree
     )
 
 
-def embedded_in(tree: Tree) -> list[str]:
+def embedded_in(tree: LinkedTree) -> list[str]:
     """Return the folders of a work tree that are repositories by themselves, and in its index.
 
     Git has only the id of their commit. The commit itself is in the folder, and goes with it; or in
@@ -184,8 +184,8 @@ def embedded_in(tree: Tree) -> list[str]:
 def stage_all(git: Repository, embedded: list[str], limit_s: float) -> None:
     """Stage all that is in a work tree and not ignored; of repositories by themselves the commit.
 
-    For what is not committed in one, `git add` would run another git there, which does what the
-    configuration of that says.
+    For uncommitted files in a nested one, `git add` would run a git there, with the
+    configuration of that repository.
 
     Args:
         git: in the tree, perhaps with another index, which tells what a sparse checkout leaves
@@ -200,16 +200,16 @@ def stage_all(git: Repository, embedded: list[str], limit_s: float) -> None:
         git.run("update-index", "--", *embedded, limit_s=limit_s)
 
 
-def _is_by_itself(tree: Tree, path: str) -> bool:
+def _is_by_itself(tree: LinkedTree, path: str) -> bool:
     if not os.path.lexists(os.path.join(path, ".git")):
         return False
     git_dir = _git_dir_in(path)
     common_dir = os.path.dirname(os.path.dirname(tree.admin))
-    kept = [
+    module_folders = [
         os.path.realpath(os.path.join(folder, "modules")) for folder in (tree.admin, common_dir)
     ]
     return git_dir is None or not os.path.realpath(git_dir).startswith(
-        tuple(f"{folder}{os.sep}" for folder in kept)
+        tuple(f"{folder}{os.sep}" for folder in module_folders)
     )
 
 
@@ -241,8 +241,8 @@ def _file(line: str) -> str:
     return line.split(" ", 10 if line[0] == "u" else 8)[-1]
 
 
-def _count(git: Repository, head: str, known: str) -> int:
-    answer = git.run("rev-list", "--count", head, "--not", known, "--")
+def _count(git: Repository, head: str, base: str) -> int:
+    answer = git.run("rev-list", "--count", head, "--not", base, "--")
     return int(answer)
 
 
@@ -264,7 +264,7 @@ PATIENT = (
 _NO_HEAD = "ref: refs/heads/.invalid"
 
 
-def mend(tree: Tree, base: str, limit_s: float) -> None:
+def mend(tree: LinkedTree, base: str, limit_s: float) -> None:
     """Give a tree all that git needs there; the caller holds its locks.
 
     Args:
@@ -291,7 +291,7 @@ def mend(tree: Tree, base: str, limit_s: float) -> None:
         repository_of(tree).run("checkout-index", "--all", "--quiet", limit_s=limit_s)
 
 
-def complete_begun(place: Place) -> None:
+def complete_begun(place: RepositoryPlace) -> None:
     """Complete the files that a killed git had begun to write for trees of ours.
 
     The caller holds the lock of all trees. With one of these empty, git lists no tree at all.
@@ -306,7 +306,7 @@ def complete_begun(place: Place) -> None:
             _write_missing(os.path.join(admin, "HEAD"), _NO_HEAD)
 
 
-def drop_stubs(place: Place, task: str) -> None:
+def drop_stubs(place: RepositoryPlace, task: str) -> None:
     """Remove folders of git's that a kill left before they had a path; the caller holds all locks.
 
     They have no files but the lock, with which git keeps them for good.
@@ -320,7 +320,7 @@ def drop_stubs(place: Place, task: str) -> None:
                 os.rmdir(admin)
 
 
-def drop_stump(place: Place, path: str) -> None:
+def drop_stump(place: RepositoryPlace, path: str) -> None:
     """Empty a folder of a tree that has nothing but a `.git`, whose folder of git's is gone.
 
     A git that fails removes that folder first, and may be killed before the other.
@@ -335,7 +335,7 @@ def drop_stump(place: Place, path: str) -> None:
             os.unlink(dot_git)
 
 
-def drop_dead_locks(tree: Tree) -> None:
+def drop_dead_locks(tree: LinkedTree) -> None:
     """Remove locks of git in an unfinished tree; the caller holds the lock of its task.
 
     No git but ours has been there, and each of ours has the task's lock as long as it runs. A lock
@@ -347,7 +347,7 @@ def drop_dead_locks(tree: Tree) -> None:
                 os.unlink(os.path.join(tree.admin, name))
 
 
-def drop_dead_branch_lock(place: Place, ref: str, base: str) -> bool:
+def drop_dead_branch_lock(place: RepositoryPlace, ref: str, base: str) -> bool:
     """Remove the lock of a branch that a killed making left; say whether there was one.
 
     It is for a branch that is not there yet, has at most the commit that we give it, and is older
@@ -367,7 +367,7 @@ def drop_dead_branch_lock(place: Place, ref: str, base: str) -> bool:
 
 
 def is_empty_folder(path: str) -> bool:
-    """Whether there is a folder without anything in it, and no link to one."""
+    """Whether a path is an empty folder, not a link to one."""
     return os.path.isdir(path) and not os.path.islink(path) and not os.listdir(path)
 
 
@@ -385,7 +385,7 @@ _PID = re.compile(r"\bpid[ :=]*([1-9][0-9]{0,9})\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Something that nobody may need any more.
+    """A remainder of work that is probably not needed any more.
 
     Attributes:
         kind: `folder`, `stub`, `unfinished`, `deleted`, `index_lock`, `dead_lock`,
@@ -403,23 +403,23 @@ class Leftover:
 
 def find_leftovers(trees: WorkTrees) -> list[Leftover]:
     """Return what was left in a repository, and in the folder of its trees."""
-    known = trees.read()
+    listed = trees.read()
     return [
-        *_strange_folders(trees.folder, {os.path.realpath(tree.path) for tree in known}),
+        *_strange_folders(trees.folder, {os.path.realpath(tree.path) for tree in listed}),
         *_stubs(trees.place.common_dir),
-        *(found for tree in known for found in _of_tree(tree)),
-        *_check_trees(trees, known),
+        *(leftover for tree in listed for leftover in _of_tree(tree)),
+        *_check_trees(trees, listed),
     ]
 
 
-def _strange_folders(folder: str, known: set[str]) -> Iterator[Leftover]:
+def _strange_folders(folder: str, tree_folders: set[str]) -> Iterator[Leftover]:
     try:
         names = sorted(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return
     for name in names:
         path = os.path.join(folder, name)
-        if name != ".gitignore" and os.path.realpath(path) not in known:
+        if name != ".gitignore" and os.path.realpath(path) not in tree_folders:
             says = f"{path} is no work tree that git knows; look at it, then delete it by hand"
             yield Leftover("folder", path, says)
 
@@ -431,15 +431,15 @@ def _stubs(common_dir: str) -> Iterator[Leftover]:
             yield Leftover("stub", admin, says)
 
 
-def _check_trees(trees: WorkTrees, known: list[Tree]) -> Iterator[Leftover]:
-    for tree in known:
+def _check_trees(trees: WorkTrees, listed: list[LinkedTree]) -> Iterator[Leftover]:
+    for tree in listed:
         reason = tree.lock or ""
         if is_check(reason) and not trees.locks.is_integrated(reason.removeprefix(CHECK_MARK)):
             says = f"{tree.path} was left by an integrator that was killed; the next one removes it"
             yield Leftover("check", tree.path, says)
 
 
-def _of_tree(tree: Tree) -> Iterator[Leftover]:
+def _of_tree(tree: LinkedTree) -> Iterator[Leftover]:
     task = tree.note.task if tree.note else None
     if not tree.is_ours:
         if (pid := _dead_process(tree.lock)) is not None:
@@ -458,7 +458,7 @@ def _of_tree(tree: Tree) -> Iterator[Leftover]:
 
 
 def _dead_process(reason: str | None) -> int | None:
-    """Return the process that a lock is for by its reason, if there is none of that id."""
+    """Return the process that a lock's reason names, if that process has ended."""
     match = _PID.search(reason or "")
     if match is None or is_running(int(match[1])):
         return None

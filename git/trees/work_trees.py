@@ -17,16 +17,16 @@ from functools import partial
 
 from ...schema.directory.enclosure import Enclosure
 from ...schema.errors import InvalidInput, Refused, shown
-from ..branches.repositories import NOTHING, Place, repository_at
+from ..branches.repositories import NOTHING, RepositoryPlace, repository_at
 from ..limited import ProgramNotStarted, run_guarded
-from ..repository import ALONE, CommandFailed, GitFailed, OutOfTime
+from ..repository import ALONE, GitCommandFailed, GitFailed, OutOfTime
 from ..text_file import is_missing, replace_text
 from .tree_list import (
     WAIT_S,
+    LinkedTree,
     NameTaken,
-    Note,
-    Tree,
     TreeLocks,
+    TreeNote,
     admin_of,
     checked_out_at,
     mark_of,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 # Files of a new work tree beside those of git: copies from the main one, a set-up command.
 #
-# Both come of the user. A file that is in the new tree already stays as it is.
+# Both come from the user. A file that is in the new tree already stays as it is.
 
 
 class SetupFailed(GitFailed):
@@ -87,8 +87,8 @@ def copy_files(main: str, tree: str, patterns: Sequence[str]) -> list[str]:
     check_copies(main, patterns)
     copied = []
     for pattern in patterns:
-        found = glob.glob(pattern, root_dir=main, recursive=True, include_hidden=True)
-        copied += [name for name in sorted(found) if _copy(main, tree, name)]
+        names = glob.glob(pattern, root_dir=main, recursive=True, include_hidden=True)
+        copied += [name for name in sorted(names) if _copy(main, tree, name)]
     return copied
 
 
@@ -100,9 +100,9 @@ def _copy(main: str, tree: str, name: str) -> bool:
     try:
         # The branch may have a link there: neither side of the copy leaves its work tree.
         with Enclosure(main).spot(name) as there, Enclosure(tree).spot(name, make=0o777) as spot:
-            found, data = there.look(), there.read()
-            if found is not None and data is not None:
-                spot.replace(data, mode=stat.S_IMODE(found.st_mode))
+            status, data = there.look(), there.read()
+            if status is not None and data is not None:
+                spot.replace(data, mode=stat.S_IMODE(status.st_mode))
     except OSError as error:
         raise Refused(f"{source} can't be copied to {tree}: {error.strerror}") from error
     return True
@@ -130,8 +130,8 @@ def run_setup(
     if ended is None:
         raise SetupFailed(f"set-up {shown(shell)} has not ended within {limit_s:g} s")
     if ended.code:
-        said = (ended.err or ended.out).decode("utf-8", "replace").strip().splitlines()
-        last = f": {said[-1]}" if said else ""
+        output = (ended.err or ended.out).decode("utf-8", "replace").strip().splitlines()
+        last = f": {output[-1]}" if output else ""
         raise SetupFailed(f"set-up {shown(shell)} failed with exit code {ended.code}{last}")
 
 
@@ -158,7 +158,7 @@ class NewTree:
     """A work tree to make.
 
     Attributes:
-        task: whose it is.
+        task: the task that gets the tree.
         branch: its branch, which is made.
         base: the id of the commit that the branch begins at.
         path: where it will be; None is the folder of all trees.
@@ -190,9 +190,9 @@ class NewTree:
     bus: str | None = None
     stop: StopSwitch | None = None
 
-    def note(self, *, is_made: bool) -> Note:
-        """Return what is noted about it."""
-        return Note(self.task, self.branch, self.base, is_made, self.bus)
+    def note(self, *, is_made: bool) -> TreeNote:
+        """Return the note about the tree."""
+        return TreeNote(self.task, self.branch, self.base, is_made, self.bus)
 
 
 class WorkTrees:
@@ -209,7 +209,9 @@ class WorkTrees:
         locks: its locks.
     """
 
-    def __init__(self, place: Place, wait_s: float = WAIT_S, *, is_looking: bool = False) -> None:
+    def __init__(
+        self, place: RepositoryPlace, wait_s: float = WAIT_S, *, is_looking: bool = False
+    ) -> None:
         self.place = place
         self.is_looking = is_looking
         self.locks = TreeLocks(place.common_dir, wait_s, is_looking=is_looking)
@@ -218,15 +220,15 @@ class WorkTrees:
     def folder(self) -> str:
         """The folder of all trees: beside the main one, or what `ackbus.trees` says."""
         main = self.place.main
-        given = self.place.setting(FOLDER_SETTING)
-        folder = os.path.join(main, given) if given else main.removesuffix(".git") + ".trees"
+        setting = self.place.setting(FOLDER_SETTING)
+        folder = os.path.join(main, setting) if setting else main.removesuffix(".git") + ".trees"
         return os.path.realpath(folder)
 
     def path_of(self, task: str) -> str:
         """Return where the tree of a task is made unless told otherwise."""
         return os.path.join(self.folder, safe_name(task))
 
-    def read(self) -> list[Tree]:
+    def read(self) -> list[LinkedTree]:
         """Return the linked trees of the repository, those of others included.
 
         Git can't list them while one is being added.
@@ -234,20 +236,20 @@ class WorkTrees:
         with self.locks.of_all():
             return self._read_held()
 
-    def _read_held(self) -> list[Tree]:
+    def _read_held(self) -> list[LinkedTree]:
         if not self.is_looking:
             complete_begun(self.place)
         return read_trees(self.place)
 
-    def all(self) -> list[Tree]:
+    def all(self) -> list[LinkedTree]:
         """Return the trees of all tasks, unfinished ones included."""
         return [tree for tree in self.read() if tree.is_ours]
 
-    def of(self, task: str) -> Tree | None:
+    def of(self, task: str) -> LinkedTree | None:
         """Return the tree of a task, or None."""
         return next((tree for tree in self.read() if tree.is_of(task)), None)
 
-    def make(self, new: NewTree) -> Tree:
+    def make(self, new: NewTree) -> LinkedTree:
         """Make the tree and the branch of a task. Safe to repeat: it is mended, or left as it is.
 
         Raises:
@@ -260,23 +262,23 @@ class WorkTrees:
         """
         self.place.branch_ref(new.branch)
         check_copies(self.place.main, new.copies)
-        with self.locks.of_task(new.task) as held:
-            tree = self._claim(new, held)
+        with self.locks.of_task(new.task) as task_lock:
+            tree = self._claim(new, task_lock)
             if not tree.is_made:
-                self._fill(tree, new, held)
+                self._fill(tree, new, task_lock)
             if tree.note is None or not tree.note.is_made:
                 write_note(tree.admin, new.note(is_made=True))
-            made = self.of(new.task)
-        assert made is not None, new.task
-        return made
+            made_tree = self.of(new.task)
+        assert made_tree is not None, new.task
+        return made_tree
 
-    def _claim(self, new: NewTree, held: int) -> Tree:
+    def _claim(self, new: NewTree, task_lock: int) -> LinkedTree:
         """Return the task's tree, known to git and on its branch."""
-        with self.locks.of_all() as list_held:
+        with self.locks.of_all() as list_lock:
             trees = self._read_held()
             tree = next((tree for tree in trees if tree.is_of(new.task)), None)
             if tree is None:
-                tree = self._add(new, trees, (held, list_held))
+                tree = self._add(new, trees, (task_lock, list_lock))
             elif tree.note is not None and tree.note.branch != new.branch:
                 raise Refused(
                     f"task {shown(new.task)} has its tree on branch {shown(tree.note.branch)},"
@@ -291,24 +293,26 @@ class WorkTrees:
                 write_note(tree.admin, new.note(is_made=False))
         return tree
 
-    def _add(self, new: NewTree, trees: list[Tree], held: tuple[int, ...]) -> Tree:
+    def _add(self, new: NewTree, trees: list[LinkedTree], locks: tuple[int, ...]) -> LinkedTree:
         folder, name = os.path.split(new.path or self.path_of(new.task))
         path = os.path.join(os.path.realpath(folder), name)
         drop_stump(self.place, path)
         head = self._head_of_branch(new)
         self._refuse_taken(new, head, path, trees)
         if head is None:
-            self._rehearse(new, held)
+            self._rehearse(new, locks)
         start = head if head is not None else new.base
         drop_stubs(self.place, new.task)
         self.make_folder(os.path.dirname(path))
         options = ("--quiet", "--detach", "--no-checkout", "--lock", "--reason", mark_of(new.task))
         command = (*_PATIENT, "worktree", "add", *options, path, start)
-        self.place.git.run(*command, limit_s=new.limit_s, kept=held)
+        self.place.git.run(*command, limit_s=new.limit_s, pass_fds=locks)
         admin = admin_of(path)
-        return Tree(path, admin, start, None, mark_of(new.task), None)
+        return LinkedTree(path, admin, start, None, mark_of(new.task), None)
 
-    def _refuse_taken(self, new: NewTree, head: str | None, path: str, trees: list[Tree]) -> None:
+    def _refuse_taken(
+        self, new: NewTree, head: str | None, path: str, trees: list[LinkedTree]
+    ) -> None:
         """Refuse what is somebody else's, and what git refuses, before anything is made."""
         if head is not None and not new.is_known:
             raise NameTaken(
@@ -322,8 +326,8 @@ class WorkTrees:
             raise NameTaken(f"{path} is there already and has something in it; name another path")
         self._refuse_too_many([tree for tree in trees if tree.is_ours])
 
-    def _rehearse(self, new: NewTree, held: tuple[int, ...]) -> None:
-        """Have git prepare the making of a branch, and leave it: it refuses now what it would then.
+    def _rehearse(self, new: NewTree, locks: tuple[int, ...]) -> None:
+        """Rehearse the making of a branch: git refuses now what it would refuse later.
 
         Raises:
             NameTaken: a branch has a name above or below that of the new one.
@@ -342,7 +346,7 @@ class WorkTrees:
                 )
         steps = f"start\ncreate {ref} {new.base}\nprepare\nabort\n"
         command = ("update-ref", "--stdin")
-        self._create(self.place.git, new, *command, stdin=os.fsencode(steps), kept=held)
+        self._create(self.place.git, new, *command, stdin=os.fsencode(steps), pass_fds=locks)
 
     def _create(
         self,
@@ -350,20 +354,22 @@ class WorkTrees:
         new: NewTree,
         *command: str,
         stdin: bytes = b"",
-        kept: tuple[int, ...] = (),
+        pass_fds: tuple[int, ...] = (),
     ) -> None:
-        """Run the git that makes the branch; a lock on it that a kill has left goes."""
-        run = partial(git.run, *_PATIENT, *command, stdin=stdin, limit_s=new.limit_s, kept=kept)
+        """Run the git that makes the branch; a lock that a kill left on the branch is removed."""
+        run = partial(
+            git.run, *_PATIENT, *command, stdin=stdin, limit_s=new.limit_s, pass_fds=pass_fds
+        )
         try:
             run()
-        except CommandFailed as error:
+        except GitCommandFailed as error:
             if drop_dead_branch_lock(self.place, self.place.branch_ref(new.branch), new.base):
                 run()
                 return
             raise GitFailed(f"branch {shown(new.branch)} can't be made: {error.reason}") from error
 
-    def _refuse_too_many(self, own: list[Tree]) -> None:
-        """Refuse another tree where those of tasks are as many, or as large, as they may be."""
+    def _refuse_too_many(self, own: list[LinkedTree]) -> None:
+        """Refuse a new tree at the limit of the number or the size of all trees."""
         most = self._limit(LIMIT_SETTING)
         if len(own) >= (MAX_TREES if most is None else most):
             raise Refused(
@@ -392,11 +398,11 @@ class WorkTrees:
 
     def make_folder(self, folder: str) -> None:
         """Make the folder of all trees; a work tree around it ignores what is in it."""
-        given = self.place.setting(FOLDER_SETTING)
+        setting = self.place.setting(FOLDER_SETTING)
         main = os.path.realpath(self.place.main)
-        if given and not os.path.isabs(given) and _leaves(main, given, self.folder):
+        if setting and not os.path.isabs(setting) and _leaves(main, setting, self.folder):
             raise Refused(
-                f"{os.path.join(main, given)} leads out of {main} by a link: put a folder in its"
+                f"{os.path.join(main, setting)} leads out of {main} by a link: put a folder in its"
                 f" place, or name another one with 'git config {FOLDER_SETTING} FOLDER'"
             )
         try:
@@ -410,10 +416,10 @@ class WorkTrees:
                 f" with 'git config {FOLDER_SETTING} FOLDER'"
             ) from error
 
-    def _lock(self, tree: Tree, task: str) -> None:
+    def _lock(self, tree: LinkedTree, task: str) -> None:
         self.place.git.run("worktree", "lock", "--reason", mark_of(task), tree.path)
 
-    def _attach(self, tree: Tree, new: NewTree) -> None:
+    def _attach(self, tree: LinkedTree, new: NewTree) -> None:
         """Put a new tree on its branch: first its head, which claims the name, then the branch."""
         there = self._head_of_branch(new)
         is_own = new.is_known or (tree.branch == new.branch and there == new.base)
@@ -426,14 +432,14 @@ class WorkTrees:
             return
         self._create(git, new, "update-ref", "-m", mark_of(new.task), ref, new.base, NOTHING)
 
-    def _fill(self, tree: Tree, new: NewTree, held: int) -> None:
-        """Take the steps that a user's programs may have a part in."""
+    def _fill(self, tree: LinkedTree, new: NewTree, task_lock: int) -> None:
+        """Fill a new tree; hooks and set-up, programs of the user, run here."""
         git = repository_at(tree.path, {} if new.has_large_files else {"GIT_LFS_SKIP_SMUDGE": "1"})
         reset = ("reset", "--hard", "--quiet", "--no-recurse-submodules")
         try:
-            git.run(*_PATIENT, *reset, limit_s=new.limit_s, kept=(held,))
-        except CommandFailed as error:
-            if b"git-lfs" in error.said and shutil.which("git-lfs") is None:
+            git.run(*_PATIENT, *reset, limit_s=new.limit_s, pass_fds=(task_lock,))
+        except GitCommandFailed as error:
+            if b"git-lfs" in error.stderr and shutil.which("git-lfs") is None:
                 raise GitFailed(
                     f"{self.place.main} has large files, and git-lfs is not installed; install it,"
                     " then try again"
@@ -447,15 +453,15 @@ class WorkTrees:
         if new.copies and not self.place.is_bare:
             copy_files(self.place.main, tree.path, new.copies)
         if new.setup:
-            kept = {key: value for key, value in os.environ.items() if key not in ALONE}
-            variables = {**kept, **new.environment}
+            inherited = {key: value for key, value in os.environ.items() if key not in ALONE}
+            variables = {**inherited, **new.environment}
             run_setup(new.setup, tree.path, variables, new.limit_s, new.stop)
 
 
-def _leaves(main: str, given: str, real: str) -> bool:
-    """Whether a folder that is given as one within a work tree is in truth elsewhere."""
+def _leaves(main: str, setting: str, real: str) -> bool:
+    """Whether a folder that is set within a work tree really lies elsewhere."""
     within = os.path.join(main, "")
-    return os.path.normpath(os.path.join(main, given)).startswith(within) and not real.startswith(
+    return os.path.normpath(os.path.join(main, setting)).startswith(within) and not real.startswith(
         within
     )
 
@@ -465,9 +471,9 @@ def _run_hook(git: Repository, new: NewTree) -> None:
     head = git.run("rev-parse", "HEAD").decode().strip()
     hook = ("hook", "run", "--ignore-missing", "post-checkout", "--")
     try:
-        given = ("0" * len(head), head, "1")
-        git.run_guarded(*hook, *given, limit_s=new.limit_s, stop=new.stop)
-    except CommandFailed as error:
+        arguments = ("0" * len(head), head, "1")
+        git.run_guarded(*hook, *arguments, limit_s=new.limit_s, stop=new.stop)
+    except GitCommandFailed as error:
         raise GitFailed(f"the hook post-checkout failed: {error.reason}") from error
     except OutOfTime as error:
         raise OutOfTime(f"the hook post-checkout has not ended within {new.limit_s:g} s") from error

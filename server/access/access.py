@@ -19,7 +19,7 @@ from ...bus.bus import Bus
 from ...bus.signing import sign_only_for
 from ...schema.errors import InvalidInput
 from ..problems import refusal
-from .table import Door, Row
+from .table import AccessRule, AccessTable
 from .tokens import LOCAL, Principal, Tokens, TooManyRequests, Unauthorized
 
 # A guard against requests that pages of other sites make without the user's knowledge.
@@ -156,7 +156,7 @@ def bearer(connection: HTTPConnection) -> str | None:
     return token.strip() if kind.lower() == "bearer" else None
 
 
-class Access:
+class BusAccess:
     """Finds the principal of a request by its token.
 
     A bus without tokens accepts every request that reaches the server, as the file is open to
@@ -187,13 +187,13 @@ class Access:
             Unauthorized: a token is needed, and the request shows no valid one.
             TooManyRequests: the principal's rate is exceeded.
         """
-        found = self.holder(connection)
+        principal = self.holder(connection)
         if self._max_rate is not None:
-            bucket = self._buckets.setdefault(found.name, Bucket(self._max_rate))
+            bucket = self._buckets.setdefault(principal.name, Bucket(self._max_rate))
             if wait_s := bucket.take():
-                text = f"{found.name} may ask {self._max_rate:g} times a second"
+                text = f"{principal.name} may ask {self._max_rate:g} times a second"
                 raise TooManyRequests(text, wait_s)
-        return found
+        return principal
 
     def holder(self, connection: HTTPConnection) -> Principal:
         """Return the principal of a request's token, without counting the request.
@@ -210,7 +210,7 @@ class Access:
         return LOCAL
 
 
-def known(connection: HTTPConnection) -> Principal:
+def principal_of(connection: HTTPConnection) -> Principal:
     """Return the principal of a request; the token is checked, and counted, once.
 
     Raises:
@@ -219,24 +219,24 @@ def known(connection: HTTPConnection) -> Principal:
     if _KNOWN not in connection.scope:
         access: Doorkeeper = connection.app.state.access
         connection.scope[_KNOWN] = access.principal(connection)
-    found: Principal = connection.scope[_KNOWN]
-    return found
+    principal: Principal = connection.scope[_KNOWN]
+    return principal
 
 
-def allowed(connection: HTTPConnection, row: Row) -> Principal:
+def authorize(connection: HTTPConnection, row: AccessRule) -> Principal:
     """Return the principal of a request to an operation, which may sign for its agent alone.
 
     Raises:
         Unauthorized, Forbidden, TooManyRequests: it may not be made.
     """
-    found = known(connection)
-    if row.under_claim is None or not found.may(row.under_claim):
-        found.require(*row.scopes or ())
-    sign_only_for(found.agent)
-    return found
+    principal = principal_of(connection)
+    if row.under_claim is None or not principal.may(row.under_claim):
+        principal.require(*row.scopes or ())
+    sign_only_for(principal.agent)
+    return principal
 
 
-def still_allowed(connection: HTTPConnection, row: Row) -> bool:
+def is_still_authorized(connection: HTTPConnection, row: AccessRule) -> bool:
     """Whether a stream that a request began may go on: its token is still valid, and has all."""
     access: Doorkeeper = connection.app.state.access
     try:
@@ -252,11 +252,11 @@ class _Needed(SecurityBase):
     scheme_name = "token"
     model = HTTPBearer(description="Made by `bus token create`. A bus without tokens needs none.")
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: AccessRule) -> None:
         self._row = row
 
     async def __call__(self, request: Request) -> Principal:
-        return allowed(request, self._row)
+        return authorize(request, self._row)
 
 
 class GuardedRouter(APIRouter):
@@ -267,7 +267,7 @@ class GuardedRouter(APIRouter):
         options: as for any router.
     """
 
-    def __init__(self, door: Door, **options: Any) -> None:
+    def __init__(self, door: AccessTable, **options: Any) -> None:
         super().__init__(**options)
         self._door = door
 
@@ -303,7 +303,7 @@ def plain(path: str) -> str:
 
 
 async def _the_client(request: Request) -> Principal:
-    return known(request)
+    return principal_of(request)
 
 
 #: The principal of a request, which the guard of its router has let in.

@@ -15,7 +15,7 @@ from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import QueueStats
 from ..access.access import TheClient
-from ..records import Given
+from ..records import RequestBody
 from .common import AgentName, QueueStatsRecord, TheBus, new_router, problems
 
 router = new_router("agents")
@@ -43,7 +43,7 @@ class AgentList(BaseModel):
     agents: list[AgentRecord]
 
 
-class BeatGiven(Given):
+class HeartbeatBody(RequestBody):
     """A heartbeat of an agent."""
 
     status: str = Field("idle", min_length=1, max_length=64, description="idle, working, …")
@@ -83,11 +83,11 @@ class ChainRecord(BaseModel):
 @router.get("/agents", response_model_exclude_none=True, responses=problems())
 def list_agents(bus: TheBus) -> AgentList:
     """List the agents that the bus knows, and whether they are alive."""
-    return AgentList(agents=[AgentRecord(**each) for each in agent_records(bus)])
+    return AgentList(agents=[AgentRecord(**record) for record in agent_records(bus)])
 
 
 @router.post("/agents/{agent:path}/heartbeat", status_code=204, responses=problems())
-def beat_heart(agent: AgentName, beat: BeatGiven, bus: TheBus, writer: TheClient) -> None:
+def beat_heart(agent: AgentName, beat: HeartbeatBody, bus: TheBus, writer: TheClient) -> None:
     """Record one heartbeat of an agent; repeat it every 10 s. `stopped` announces the end."""
     bus.heartbeats.beat(
         writer.act_as(agent),
@@ -102,12 +102,12 @@ def beat_heart(agent: AgentName, beat: BeatGiven, bus: TheBus, writer: TheClient
 @router.get("/stats", responses=problems())
 def count_messages(bus: TheBus) -> StatsRecord:
     """Count the messages by type and by sender."""
-    found = bus.stats()
+    stats = bus.stats()
     return StatsRecord(
-        messages=found.messages,
-        newest_seq=found.newest_seq,
-        by_type=found.by_type,
-        by_sender=found.by_sender,
+        messages=stats.messages,
+        newest_seq=stats.newest_seq,
+        by_type=stats.by_type,
+        by_sender=stats.by_sender,
     )
 
 
@@ -126,8 +126,8 @@ def show_status(
         "newest_seq": bus.log.newest_seq(),
         "agents": Counter(beat.liveness.value for beat in bus.heartbeats.list()),
         "parked": Deliveries.of(bus).count_parked(MAX_SEQ),
-        "dead": sum(each.dead for each in stats),
-        "queues": [stats_record(each) for each in stats],
+        "dead": sum(queue_stats.dead for queue_stats in stats),
+        "queues": [stats_record(queue_stats) for queue_stats in stats],
     }
 
 

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from ...blobs.store import BlobStore
 from ...schema.errors import InvalidInput
-from ..listening import Patience
+from ..listening import ClientTimeouts
 from ..waiting import in_thread, until_gone
 from .common import TheBus, has_tag, new_router, next_piece, problems
 
@@ -28,7 +28,7 @@ from .common import TheBus, has_tag, new_router, next_piece, problems
 _ONE = re.compile(r"bytes=(\d{1,18})?-(\d{1,18})?", re.ASCII)
 
 
-def part_of(wanted: str | None, size: int) -> range | None:
+def part_of(header: str | None, size: int) -> range | None:
     """Return which bytes a `Range` header asks for; None: all of them.
 
     A header with several ranges, or of another form, returns None, as the RFC allows.
@@ -36,20 +36,20 @@ def part_of(wanted: str | None, size: int) -> range | None:
     Raises:
         HTTPException: none of them is there.
     """
-    match = _ONE.fullmatch(wanted or "")
+    match = _ONE.fullmatch(header or "")
     if match is None or not any(match.groups()):
         return None
     if match[1] is None:
-        found = range(max(0, size - int(match[2])), size)
+        part = range(max(0, size - int(match[2])), size)
     else:
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             return None
-        found = range(first, min(last + 1, size) if match[2] else size)
-    if not found:
+        part = range(first, min(last + 1, size) if match[2] else size)
+    if not part:
         headers = {"Content-Range": f"bytes */{size}"}
         raise HTTPException(416, headers=headers) from InvalidInput(f"it has {size} bytes")
-    return found
+    return part
 
 
 #: How long the end of a connection may take once it was ended, in seconds.
@@ -76,7 +76,7 @@ class _Incoming(RawIOBase):
 
     def __init__(self, request: Request) -> None:
         self._chunks = request.stream()
-        self._patience: Patience = request.app.state.patience
+        self._patience: ClientTimeouts = request.app.state.patience
 
     def read(self, size: int = -1) -> bytes:
         """Return the next piece; empty at the end."""
@@ -166,7 +166,7 @@ class _Outgoing:
     """A response's body, for a thread that writes it."""
 
     def __init__(
-        self, send: Send, status: int, headers: list[tuple[bytes, bytes]], patience: Patience
+        self, send: Send, status: int, headers: list[tuple[bytes, bytes]], patience: ClientTimeouts
     ) -> None:
         self._send = send
         self._patience = patience
@@ -217,7 +217,7 @@ _PART: dict[int | str, dict[str, Any]] = {
 def read_blob(
     ref: BlobName,
     bus: TheBus,
-    wanted: Annotated[
+    range_header: Annotated[
         str | None, Header(alias="Range", description="`bytes=FIRST-LAST`, either left out.")
     ] = None,
     if_range: Annotated[str | None, Header(description="Else all of it.")] = None,
@@ -228,7 +228,7 @@ def read_blob(
     headers = _headers(ref)
     if has_tag(if_none_match, headers["ETag"]):
         return Response(status_code=304, headers=headers)
-    part = part_of(wanted, size) if if_range in (None, headers["ETag"]) else None
+    part = part_of(range_header, size) if if_range in (None, headers["ETag"]) else None
     return BlobResponse(bus.blobs, ref, size, part=part)
 
 

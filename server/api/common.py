@@ -23,11 +23,11 @@ from ...bus.bus import Bus
 from ...schema.errors import InvalidInput
 from ...schema.message.canonical_json import decode
 from ...schema.message.names import MAX_SEQ
-from ..access.access import GuardedRouter, TheClient, known
-from ..access.table import SERVER, Door
+from ..access.access import GuardedRouter, TheClient, principal_of
+from ..access.table import SERVER, AccessTable
 from ..problems import documented
-from ..records import HEADER, Key, MessageRecord
-from ..waiting import Waiter, Waiting
+from ..records import HEADER, IdempotencyKey, MessageRecord
+from ..waiting import Waiter, WaitingClients
 
 #: How many records a page has, unless the client says so; and at most.
 PAGE, MAX_PAGE = 100, 1000
@@ -78,7 +78,7 @@ class _StrictRoute(APIRoute):
     """
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Whether a path has as many parts as this one, and is it in all of them."""
+        """Whether a path has the same number of parts as this one, and matches each of them."""
         path: bytes = scope["raw_path"]
         if path.endswith(b"/") or path.count(b"/") != self.path.count("/"):
             return Match.NONE, {}
@@ -88,10 +88,10 @@ class _StrictRoute(APIRoute):
         handle = super().get_route_handler()
         names = _query_names(self.dependant)
         single = names - _query_names(self.dependant, of_lists=True)
-        takes_key = any(each.call is the_key for each in self.dependant.dependencies)
+        takes_key = any(dependency.call is the_key for dependency in self.dependant.dependencies)
 
         async def strictly(request: Request) -> Response:
-            known(request)
+            principal_of(request)
             unknown = sorted(request.query_params.keys() - names)
             if unknown:
                 takes = ", ".join(sorted(names)) or "none"
@@ -132,22 +132,22 @@ def _has_body(request: Request) -> bool:
 
 
 def _query_names(dependant: Dependant, *, of_lists: bool = False) -> set[str]:
-    """Return what an operation takes in a query, by itself and by what it depends on."""
-    found = {
-        each.alias
-        for each in dependant.query_params
-        if not of_lists or _is_list(each.field_info.annotation)
+    """Return the names of an operation's query parameters, those of its dependencies included."""
+    names = {
+        field.alias
+        for field in dependant.query_params
+        if not of_lists or _is_list(field.field_info.annotation)
     }
-    for each in dependant.dependencies:
-        found |= _query_names(each, of_lists=of_lists)
-    return found
+    for dependency in dependant.dependencies:
+        names |= _query_names(dependency, of_lists=of_lists)
+    return names
 
 
 def _is_list(kind: object) -> bool:
     return get_origin(kind) is list or any(map(_is_list, get_args(kind)))
 
 
-def new_router(tag: str, prefix: str = "/v1", door: Door = SERVER) -> APIRouter:
+def new_router(tag: str, prefix: str = "/v1", door: AccessTable = SERVER) -> APIRouter:
     """Return a router for the operations of one group, which need what their table says."""
     return GuardedRouter(door, prefix=prefix, tags=[tag], route_class=_StrictRoute)
 
@@ -174,7 +174,7 @@ WaitS = Annotated[
 
 async def the_key(
     client: TheClient,
-    given: Annotated[
+    header: Annotated[
         str | None,
         Header(
             alias=HEADER,
@@ -182,20 +182,20 @@ async def the_key(
             " same request under it publishes nothing twice.",
         ),
     ] = None,
-) -> Key:
+) -> IdempotencyKey:
     """Return the idempotency key of a request."""
-    return Key.parse(given, client.name)
+    return IdempotencyKey.parse(header, client.name)
 
 
 async def the_waiter(request: Request, wait_s: WaitS = 0) -> Waiter:
     """Return the waiter of a request, which waits up to `wait_s` seconds."""
-    waiting: Waiting = request.app.state.waiting
+    waiting: WaitingClients = request.app.state.waiting
     return Waiter(waiting, request, wait_s)
 
 
 TheBus = Annotated[Bus, Depends(the_bus)]
 TheWaiter = Annotated[Waiter, Depends(the_waiter)]
-TheKey = Annotated[Key, Depends(the_key)]
+TheKey = Annotated[IdempotencyKey, Depends(the_key)]
 TheTrace = Annotated[dict[str, str], Depends(the_trace)]
 
 After = Annotated[int, Query(ge=0, le=MAX_SEQ, description="Only what comes after this seq.")]
@@ -219,8 +219,8 @@ def problems(*more: int) -> dict[int | str, dict[str, Any]]:
 
 def has_tag(if_none_match: str | None, tag: str) -> bool:
     """Whether an `If-None-Match` header names an entity tag."""
-    known = (part.strip().removeprefix("W/") for part in (if_none_match or "").split(","))
-    return any(part in (tag, "*") for part in known)
+    tags = (part.strip().removeprefix("W/") for part in (if_none_match or "").split(","))
+    return any(part in (tag, "*") for part in tags)
 
 
 def json_response(
@@ -351,7 +351,7 @@ class ActRecord(BaseModel):
     detail: str | None = None
 
 
-class ClaimRecord(BaseModel):
+class AttemptRecord(BaseModel):
     """An attempt at a job."""
 
     token: int = Field(description="Its identity: a later claim has a larger one.")
@@ -377,11 +377,11 @@ class JobInFull(JobRecord):
     """A job with its message, every attempt at it, and the acts of people on it."""
 
     message: MessageRecord
-    attempts: list[ClaimRecord]
+    attempts: list[AttemptRecord]
     acts: list[ActRecord]
 
 
-class ClaimInFull(ClaimRecord):
+class ClaimInFull(AttemptRecord):
     """A claim with its message."""
 
     message: MessageRecord

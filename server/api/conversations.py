@@ -20,14 +20,14 @@ from ...subscribers.overview.trace import Trace, Work
 from ...subscribers.requests import Request
 from ..access.access import TheClient
 from ..access.tokens import Principal, Scope
-from ..records import MessageGiven, MessagePage, MessageRecord, Name, ReceiptRecord, Type
+from ..records import MessageBody, MessagePage, MessageRecord, Name, ReceiptRecord, Type
 from ..waiting import in_thread
 from .common import (
     MAX_PAGE,
     PAGE,
     ActRecord,
     After,
-    ClaimRecord,
+    AttemptRecord,
     JobRecord,
     Limit,
     TheBus,
@@ -58,7 +58,7 @@ ReadBy = Annotated[
 ]
 
 
-class RequestGiven(MessageGiven):
+class NewRequestBody(MessageBody):
     """A message that asks for an answer."""
 
     success_type: Type | None = Field(None, description="Of the answer. Of `x.request`: `x.done`.")
@@ -85,7 +85,7 @@ class AnswerRecord(BaseModel):
 class WorkRecord(JobRecord):
     """A message's job in one queue, with every claim."""
 
-    claims: list[ClaimRecord] = Field(description="Every attempt, the first first.")
+    claims: list[AttemptRecord] = Field(description="Every attempt, the first first.")
     acts: list[ActRecord] = Field(description="The acts of people on it.")
 
 
@@ -152,7 +152,7 @@ async def check_conversation(
         failure_type=failure_type,
         which=which,
     )
-    return await _handed_over(bus, call, await in_thread(look), reader)
+    return await _answer_response(bus, call, await in_thread(look), reader)
 
 
 @router.get("/trace/{key:path}", response_model=TraceRecord, responses=problems())
@@ -172,21 +172,21 @@ def trace(
     limit: Limit = MAX_PAGE,
 ) -> Response:
     """Return a message's trace: its causes, its consequences, and the jobs of each."""
-    found = Trace.of(bus, key)
+    traced = Trace.of(bus, key)
     end = skip + limit
     now_ms = bus.now_ms()
     messages = [
         {"depth": step.depth}
         | orjson.loads(step.message.to_line())
-        | {"jobs": [_work(each, now_ms) for each in step.work]}
-        for step in found.steps[skip:end]
+        | {"jobs": [_work(job, now_ms) for job in step.work]}
+        for step in traced.steps[skip:end]
     ]
     return json_of(
         {
-            "seq": found.seq,
-            "conversations": found.conversations,
+            "seq": traced.seq,
+            "conversations": traced.conversations,
             "messages": messages,
-            "more": end < len(found.steps),
+            "more": end < len(traced.steps),
         }
     )
 
@@ -205,7 +205,7 @@ def _work(work: Work, now_ms: int) -> dict[str, Any]:
     },
 )
 async def publish_request(
-    asked: RequestGiven,
+    asked: NewRequestBody,
     bus: TheBus,
     writer: TheClient,
     trace: TheTrace,
@@ -263,7 +263,7 @@ async def answer_of_request(
         lambda answer: answer.reply,
         lambda message: message.conversation == request.conversation,
     )
-    return await _handed_over(bus, call, answer, request.asker)
+    return await _answer_response(bus, call, answer, request.asker)
 
 
 def _request(
@@ -299,7 +299,7 @@ def _reader(principal: Principal, agent: str | None) -> str | None:
     return reader if principal.may(Scope.MESSAGES_RW) else None
 
 
-async def _handed_over(bus: Bus, call: Call, answer: Answer, reader: str | None) -> Response:
+async def _answer_response(bus: Bus, call: Call, answer: Answer, reader: str | None) -> Response:
     """Return the response with an answer, and note that its reader has it if that is still there.
 
     The note comes just before the response: what the client asks next finds the inbox without it.

@@ -26,7 +26,7 @@ from ...subscribers.queues.queues import Queues
 from ...subscribers.views import list_jobs
 from ..access.access import TheClient
 from ..access.tokens import Principal
-from ..records import Given, Seqs
+from ..records import RequestBody, Seqs
 from .common import (
     PAGE,
     JobInFull,
@@ -56,7 +56,7 @@ AfterInQueue = Annotated[
 _DEAD: Final = "dead"
 
 
-class JobsGiven(Given):
+class JobsBody(RequestBody):
     """The jobs of an operation that changes all of them, or none."""
 
     seqs: Seqs = Field(description="The seqs of their messages.")
@@ -82,10 +82,14 @@ def list_all_jobs(
     states = state or []
     queues = _queues(bus, queue)
     _check_page(queue, "before", before)
-    found = [job for each in queues for job in list_jobs(each, states, limit, before_seq=before)]
+    jobs = [
+        job
+        for open_queue in queues
+        for job in list_jobs(open_queue, states, limit, before_seq=before)
+    ]
     if before is not None or set(states) != {"queued"}:
-        found.sort(key=lambda job: -job.seq)
-    return _list(bus, found[:limit])
+        jobs.sort(key=lambda job: -job.seq)
+    return _list(bus, jobs[:limit])
 
 
 def _queues(bus: Bus, name: str | None) -> list[Queue]:
@@ -193,16 +197,16 @@ def list_dead_letters(
         TypePattern(type)  # refused where there is no queue, too
     _check_page(queue, "after", after)
     queues = _queues(bus, queue)
-    for each in queues:
-        each.fill()
-    found = (
+    for open_queue in queues:
+        open_queue.fill()
+    dead = (
         job
-        for each in queues
-        for job in DeadLetters(each).find(
+        for open_queue in queues
+        for job in DeadLetters(open_queue).find(
             (_DEAD,), type=type, since_ms=since_ms, after_seq=after or 0
         )
     )
-    return _list(bus, islice(found, limit))
+    return _list(bus, islice(dead, limit))
 
 
 @router.post(
@@ -212,7 +216,7 @@ def list_dead_letters(
     responses=problems(409),
 )
 def requeue_dead_letters(
-    queue: QueueName, chosen: JobsGiven, bus: TheBus, who: TheClient
+    queue: QueueName, chosen: JobsBody, bus: TheBus, who: TheClient
 ) -> dict[str, Any]:
     """Requeue dead letters from their first attempt: all that are named, or none."""
     control = _control(bus, queue, who)
@@ -226,7 +230,7 @@ def requeue_dead_letters(
     responses=problems(409),
 )
 def drop_dead_letters(
-    queue: QueueName, chosen: JobsGiven, bus: TheBus, who: TheClient
+    queue: QueueName, chosen: JobsBody, bus: TheBus, who: TheClient
 ) -> dict[str, Any]:
     """Drop dead letters: all that are named, or none. They end as cancelled, on record."""
     control = _control(bus, queue, who)

@@ -14,8 +14,8 @@ from ...schema.errors import BusBusy, LeaseLost
 from ...schema.message.names import MAX_SEQ
 from ...subscribers.overview.agents import holder_of
 from ..access.access import TheClient
-from ..access.tokens import Held, Principal, Reserved
-from ..records import MAX_NAMED, OR_BOUND, Given, Name
+from ..access.tokens import FilesReserved, LeaseHeld, Principal
+from ..records import MAX_NAMED, OR_BOUND, Name, RequestBody
 from .common import TheBus, new_router, problems
 
 router = new_router("leases")
@@ -30,7 +30,7 @@ LeaseToken = Annotated[
 ]
 
 
-class LeaseWanted(Given):
+class LeaseBody(RequestBody):
     """A lease to acquire."""
 
     name: LeaseName = Field(description="The name of the lease.")
@@ -38,7 +38,7 @@ class LeaseWanted(Given):
     lease_s: LeaseS = 60.0
 
 
-class Renewal(Given):
+class LeaseRenewalBody(RequestBody):
     """The new end of a lease."""
 
     lease_s: LeaseS = 60.0
@@ -62,27 +62,29 @@ class LeaseList(BaseModel):
 @router.get("/leases", responses=problems())
 def list_leases(bus: TheBus) -> LeaseList:
     """List the leases that are held now."""
-    return LeaseList(leases=[LeaseRecord(**each.record()) for each in bus.leases.list()])
+    return LeaseList(leases=[LeaseRecord(**lease.record()) for lease in bus.leases.list()])
 
 
 @router.post("/leases", status_code=201, responses=problems(409))
-def acquire_lease(wanted: LeaseWanted, bus: TheBus, holder: TheClient) -> LeaseRecord:
+def acquire_lease(options: LeaseBody, bus: TheBus, holder: TheClient) -> LeaseRecord:
     """Acquire a lease. A held lease is a conflict; the problem names its holder."""
-    holder.check_may_lease(wanted.name)
-    name = holder.act_as(wanted.holder, "holder")
-    lease = bus.leases.acquire(wanted.name, name, lease_s=wanted.lease_s)
+    holder.check_may_lease(options.name)
+    name = holder.act_as(options.holder, "holder")
+    lease = bus.leases.acquire(options.name, name, lease_s=options.lease_s)
     if lease is not None:
         return LeaseRecord(**lease.record())
-    held = bus.leases.get(wanted.name)
-    if held is None or held.until_ms <= bus.now_ms():
-        raise BusBusy(f"lease {wanted.name!r} was held, and has become free only now; try again")
-    record = LeaseRecord(**held.record())
-    text = f"lease {held.name!r} is held by {held.holder} until {record.until}"
-    raise Held(text, record.model_dump())
+    present = bus.leases.get(options.name)
+    if present is None or present.until_ms <= bus.now_ms():
+        raise BusBusy(f"lease {options.name!r} was held, and has become free only now; try again")
+    record = LeaseRecord(**present.record())
+    text = f"lease {present.name!r} is held by {present.holder} until {record.until}"
+    raise LeaseHeld(text, record.model_dump())
 
 
 @router.post("/leases/{token}/renew", responses=problems(409))
-def renew_lease(token: LeaseToken, renewal: Renewal, bus: TheBus, holder: TheClient) -> LeaseRecord:
+def renew_lease(
+    token: LeaseToken, renewal: LeaseRenewalBody, bus: TheBus, holder: TheClient
+) -> LeaseRecord:
     """Extend a lease to `lease_s` from now. Safe to repeat. A lost lease is a conflict."""
     renewed = bus.leases.renew(_held(bus, token, holder), lease_s=renewal.lease_s)
     return LeaseRecord(**renewed.record())
@@ -96,7 +98,7 @@ def release_lease(token: LeaseToken, bus: TheBus, holder: TheClient) -> None:
 
 def _held(bus: Bus, token: int, holder: Principal) -> Lease:
     """Return the lease of a token, which is of an agent that the principal may act as."""
-    lease = next((each for each in bus.leases.list() if each.token == token), None)
+    lease = next((candidate for candidate in bus.leases.list() if candidate.token == token), None)
     if lease is None:
         raise LeaseLost(f"no lease has the token {token} now; acquire it again")
     holder.check_may_lease(lease.name)
@@ -107,7 +109,7 @@ def _held(bus: Bus, token: int, holder: Principal) -> Lease:
 # Reservations of files -------------------------------------------------------------------------
 
 
-class ReservationsWanted(Given):
+class ReservationsBody(RequestBody):
     """Files to reserve."""
 
     paths: list[FilePath] = Field(
@@ -121,7 +123,7 @@ class ReservationsWanted(Given):
     reason: str | None = Field(None, min_length=1, max_length=255, description="For people.")
 
 
-class ReservationRenewal(Given):
+class ReservationRenewalBody(RequestBody):
     """The new end of a reservation."""
 
     lease_s: LeaseS = DEFAULT_RESERVATION_S
@@ -159,37 +161,37 @@ def list_reservations(
 
 
 @router.post("/reservations", status_code=201, responses=problems(409))
-def reserve_files(wanted: ReservationsWanted, bus: TheBus, editor: TheClient) -> ReservationList:
+def reserve_files(options: ReservationsBody, bus: TheBus, editor: TheClient) -> ReservationList:
     """Reserve files for editing: all of the paths, or none.
 
     Reservations of others that share a file with them are a conflict; the problem lists them all.
     """
-    found = bus.reservations.reserve(
-        wanted.paths,
-        editor.act_as(wanted.agent),
-        shared=wanted.shared,
-        lease_s=wanted.lease_s,
-        reason=wanted.reason,
+    outcome = bus.reservations.reserve(
+        options.paths,
+        editor.act_as(options.agent),
+        shared=options.shared,
+        lease_s=options.lease_s,
+        reason=options.reason,
     )
-    if found.granted:
-        return _list(found.reservations)
+    if outcome.granted:
+        return _list(outcome.reservations)
     conflicts = [
         {
-            "path": each.path,
-            "held": each.held.record(),
-            "holder": holder_of(bus, each.held).record(),
+            "path": conflict.path,
+            "held": conflict.held.record(),
+            "holder": holder_of(bus, conflict.held).record(),
         }
-        for each in found.conflicts
+        for conflict in outcome.conflicts
     ]
-    first = found.conflicts[0]
+    first = outcome.conflicts[0]
     about = holder_of(bus, first.held)
     text = f"{first.path} is reserved by {first.held.agent} as {first.held.path} ({about})"
-    raise Reserved(f"{text}; nothing was reserved", conflicts)
+    raise FilesReserved(f"{text}; nothing was reserved", conflicts)
 
 
 @router.post("/reservations/{token}/renew", responses=problems(409))
 def renew_reservation(
-    token: LeaseToken, renewal: ReservationRenewal, bus: TheBus, editor: TheClient
+    token: LeaseToken, renewal: ReservationRenewalBody, bus: TheBus, editor: TheClient
 ) -> ReservationRecord:
     """Extend a reservation to `lease_s` from now. Safe to repeat. A lost one is a conflict."""
     agent = _editor_of(bus, token, editor)
@@ -205,11 +207,15 @@ def release_reservation(token: LeaseToken, bus: TheBus, editor: TheClient) -> No
 
 def _editor_of(bus: Bus, token: int, editor: Principal) -> str:
     """Return the agent that has a reservation, and that the principal may act as."""
-    held = next((each for each in bus.reservations.list() if each.token == token), None)
-    if held is None:
+    reservation = next(
+        (candidate for candidate in bus.reservations.list() if candidate.token == token), None
+    )
+    if reservation is None:
         raise LeaseLost(f"no reservation has the token {token} now; reserve again what you need")
-    return editor.act_as(held.agent)
+    return editor.act_as(reservation.agent)
 
 
-def _list(found: list[Reservation]) -> ReservationList:
-    return ReservationList(reservations=[ReservationRecord(**each.record()) for each in found])
+def _list(reservations: list[Reservation]) -> ReservationList:
+    return ReservationList(
+        reservations=[ReservationRecord(**reservation.record()) for reservation in reservations]
+    )

@@ -29,11 +29,11 @@ from ..access.access import TheClient
 from ..records import (
     MAX_BATCH,
     FoundList,
-    MessageGiven,
+    MessageBody,
     MessageList,
     MessagePage,
     MessageRecord,
-    MessagesGiven,
+    MessagesBody,
     ReceiptList,
     ReceiptRecord,
 )
@@ -169,7 +169,7 @@ Strict = Annotated[bool, Query(description="Refuse a recipient that was never se
     },
 )
 async def publish(
-    message: MessageGiven,
+    message: MessageBody,
     bus: TheBus,
     writer: TheClient,
     trace: TheTrace,
@@ -200,7 +200,7 @@ async def publish(
     },
 )
 async def publish_batch(
-    batch: MessagesGiven,
+    batch: MessagesBody,
     bus: TheBus,
     writer: TheClient,
     trace: TheTrace,
@@ -249,11 +249,11 @@ def page_of(bus: Bus, after: int, limit: int, **filters: Any) -> Response:
     begin_after(bus, after, None)
     newest = bus.log.newest_seq()
     read = bus.log.read(after_seq=after, upto_seq=newest, **filters)
-    found = list(islice(read, limit))
-    more = len(found) == limit
+    messages = list(islice(read, limit))
+    more = len(messages) == limit
     body = b'{"messages":%b,"after":%d,"more":%b,"newest_seq":%d}' % (
-        _lines(found),
-        found[-1].seq if more else newest,
+        _lines(messages),
+        messages[-1].seq if more else newest,
         b"true" if more else b"false",
         newest,
     )
@@ -270,10 +270,10 @@ def newest_messages(
     conversation: OfConversation = None,
 ) -> Response:
     """Read the newest messages, or the newest before a seq, the oldest of them first."""
-    found = bus.log.newest(
+    messages = bus.log.newest(
         limit, before_seq=before, type=type, agent=agent, conversation=conversation
     )
-    return json_response(b'{"messages":%b}' % _lines(found))
+    return json_response(b'{"messages":%b}' % _lines(messages))
 
 
 def _lines(messages: list[Message]) -> bytes:
@@ -307,7 +307,7 @@ def search_messages(
     if words is None:
         raise InvalidInput("words is missing: give the words to look for, words=disk&words=full")
     upto, skip = _search_cursor(cursor) or (bus.log.newest_seq(), 0)
-    found = Search(bus).find(
+    hits = Search(bus).find(
         words,
         limit=limit + 1,
         skip=skip,
@@ -318,13 +318,13 @@ def search_messages(
     )
     records = [
         {
-            "message": orjson.Fragment(each.message.to_line()),
-            "snippet": each.snippet,
-            "marks": each.marks,
+            "message": orjson.Fragment(hit.message.to_line()),
+            "snippet": hit.snippet,
+            "marks": hit.marks,
         }
-        for each in found[:limit]
+        for hit in hits[:limit]
     ]
-    following = f"{upto}+{skip + limit}" if len(found) > limit else None
+    following = f"{upto}+{skip + limit}" if len(hits) > limit else None
     return json_of({"messages": records, "next_cursor": following})
 
 
@@ -344,8 +344,10 @@ def list_receipts(
     bus: TheBus,
 ) -> ReceiptOfReaderList:
     """List the state of a message at each of its readers: inboxes by name, then queues."""
-    found = [ReceiptOfReader.model_validate(each.record()) for each in read_receipts(bus, key)]
-    return ReceiptOfReaderList(receipts=found)
+    receipts = [
+        ReceiptOfReader.model_validate(receipt.record()) for receipt in read_receipts(bus, key)
+    ]
+    return ReceiptOfReaderList(receipts=receipts)
 
 
 @router.get(

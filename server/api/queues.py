@@ -15,7 +15,7 @@ from ...subscribers.queues.queue_changes import change_policy
 from ...subscribers.queues.queues import Queues
 from ...subscribers.queues.statistics import DEFAULT_WINDOW_S, QueueStats
 from ..access.access import TheClient
-from ..records import Given, Seq
+from ..records import RequestBody, Seq
 from .common import (
     QueueName,
     QueueRecord,
@@ -41,7 +41,7 @@ def _leave_defaults_out(schema: dict[str, Any]) -> None:
         rule.pop("default", None)
 
 
-class PolicyGiven(Given):
+class PolicyBody(RequestBody):
     """Rules of a queue; those left out stay as they are."""
 
     model_config = ConfigDict(json_schema_extra=_leave_defaults_out)
@@ -63,7 +63,7 @@ class PolicyGiven(Given):
         return self.model_dump(exclude_unset=True)
 
 
-class QueueGiven(Given):
+class QueueBody(RequestBody):
     """A queue to be made."""
 
     type: str | None = Field(
@@ -72,7 +72,7 @@ class QueueGiven(Given):
     start: Literal["beginning", "now"] | Seq = Field(
         "beginning", description="Where it begins in the log."
     )
-    policy: PolicyGiven = Field(default_factory=PolicyGiven)
+    policy: PolicyBody = Field(default_factory=PolicyBody)
 
 
 class Cancelled(BaseModel):
@@ -106,7 +106,7 @@ def list_queues(bus: TheBus, window_s: WindowS = DEFAULT_WINDOW_S) -> dict[str, 
     """List the queues with their statistics."""
     queues = [Queue(bus, info) for info in Queues(bus).list()]
     stats = [QueueStats.of(queue, window_s=window_s) for queue in queues]
-    return {"queues": [stats_record(each) for each in stats]}
+    return {"queues": [stats_record(queue_stats) for queue_stats in stats]}
 
 
 @router.post(
@@ -173,7 +173,7 @@ def show_queue(
     },
 )
 def create_queue(
-    queue: QueueName, wanted: QueueGiven, bus: TheBus, who: TheClient, response: Response
+    queue: QueueName, options: QueueBody, bus: TheBus, who: TheClient, response: Response
 ) -> dict[str, Any]:
     """Create a queue, unless it exists.
 
@@ -181,14 +181,16 @@ def create_queue(
     beginning is not compared. Claiming shows messages, so creating a queue needs the scope to
     read them, and one of messages to an agent is made by that agent.
     """
-    who.check_may_change(queue, wanted.type or queue)
-    if wanted.policy.addressed is not None:
-        who.work_as(wanted.policy.addressed)
+    who.check_may_change(queue, options.type or queue)
+    if options.policy.addressed is not None:
+        who.work_as(options.policy.addressed)
     with bus.transaction():
         if all(info.name != queue for info in Queues(bus).list()):
             response.status_code = 201
-        made = Queue.create(bus, queue, wanted.type, start=wanted.start, **wanted.policy.rules())
-    return queue_record(made.info)
+        created = Queue.create(
+            bus, queue, options.type, start=options.start, **options.policy.rules()
+        )
+    return queue_record(created.info)
 
 
 @router.patch(
@@ -197,9 +199,7 @@ def create_queue(
     response_model_exclude_unset=True,
     responses=problems(),
 )
-def set_policy(
-    queue: QueueName, policy: PolicyGiven, bus: TheBus, who: TheClient
-) -> dict[str, Any]:
+def set_policy(queue: QueueName, policy: PolicyBody, bus: TheBus, who: TheClient) -> dict[str, Any]:
     """Change rules of a queue. They apply from the next claim on."""
     return queue_record(change_policy(bus, queue, by=who.doer(), **policy.rules()))
 
@@ -222,38 +222,38 @@ class LimitList(BaseModel):
     limits: list[LimitRecord]
 
 
-class LimitGiven(Given):
+class LimitBody(RequestBody):
     """A new limit."""
 
     max_waiting: Count
 
 
 Kind = Literal["queue", "inbox"]
-Place = Annotated[str, Path(min_length=1, max_length=255, description="The queue or agent.")]
+LimitedName = Annotated[str, Path(min_length=1, max_length=255, description="The queue or agent.")]
 
 
 @router.get("/limits", response_model=LimitList, responses=problems())
 def list_limits(bus: TheBus) -> dict[str, Any]:
     """List the limits, and how many messages wait there now."""
-    return {"limits": [asdict(each) for each in bus.limits.list()]}
+    return {"limits": [asdict(limit) for limit in bus.limits.list()]}
 
 
 @router.put("/limits/{kind}/{name:path}", response_model=LimitRecord, responses=problems(409))
 def set_limit(
-    kind: Kind, name: Place, wanted: LimitGiven, bus: TheBus, admin: TheClient
+    kind: Kind, name: LimitedName, options: LimitBody, bus: TheBus, admin: TheClient
 ) -> dict[str, Any]:
     """Limit how many messages may wait in a queue or an inbox. Waiting messages stay."""
     if kind == "queue":
-        JobControl(Queue.open(bus, name), by=admin.doer()).limit(wanted.max_waiting)
+        JobControl(Queue.open(bus, name), by=admin.doer()).limit(options.max_waiting)
     else:
-        bus.limits.set_for_inbox(name, wanted.max_waiting)
+        bus.limits.set_for_inbox(name, options.max_waiting)
     return next(
-        asdict(each) for each in bus.limits.list() if (each.kind, each.name) == (kind, name)
+        asdict(limit) for limit in bus.limits.list() if (limit.kind, limit.name) == (kind, name)
     )
 
 
 @router.delete("/limits/{kind}/{name:path}", status_code=204, responses=problems())
-def clear_limit(kind: Kind, name: Place, bus: TheBus, admin: TheClient) -> None:
+def clear_limit(kind: Kind, name: LimitedName, bus: TheBus, admin: TheClient) -> None:
     """Remove a limit."""
     if kind == "queue":
         JobControl(Queue.open(bus, name), by=admin.doer()).clear_limit()

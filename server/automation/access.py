@@ -25,7 +25,7 @@ from ..access.table import AUTOMATION
 from ..access.tokens import Principal, Scope, Tokens, Unauthorized
 from ..api.common import new_router
 from ..problems import documented
-from ..records import Given
+from ..records import RequestBody
 
 # Tokens of a configuration, and the principals that show them.
 
@@ -54,22 +54,22 @@ class ConfigTokens:
         ]
 
     def holder(self, token: bytes) -> Principal | None:
-        """Return the principal that shows a token, None where it is none of these.
+        """Return the principal that shows a token, None where the token is unknown.
 
         It takes as long for every text: all tokens are compared, each in constant time.
         """
-        digest, found = _digest(token), None
-        for known, principal in self._principals:
-            if hmac.compare_digest(digest, known):
-                found = principal
-        return found
+        digest, shown = _digest(token), None
+        for known_digest, principal in self._principals:
+            if hmac.compare_digest(digest, known_digest):
+                shown = principal
+        return shown
 
 
 def _digest(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()
 
 
-# The configuration in force, as the API goes by it: its tokens, pipelines and router.
+# The configuration in force as the API uses it: its tokens, pipelines and router.
 
 _log = logging.getLogger("ackbus.automation.api")
 
@@ -82,11 +82,11 @@ class RunningService(Protocol):
         """The configuration in force."""
 
 
-class InForce:
-    """A configuration in force, and what is made of it. Any thread may use it.
+class ServedConfig:
+    """A configuration in force, with its index and router. Any thread may use it.
 
     Args:
-        bus: whose events its pipelines begin with.
+        bus: the bus whose events begin its pipelines.
         snapshot: the configuration.
     """
 
@@ -109,10 +109,10 @@ class InForce:
         Raises:
             NotFound: there is none of this name.
         """
-        found = self.plugins.get(name)
-        if found is None:
+        plugin = self.plugins.get(name)
+        if plugin is None:
             raise NotFound(f"there is no plugin {name[:100]!a}")
-        return found
+        return plugin
 
     @cached_property
     def index(self) -> Index:
@@ -125,8 +125,8 @@ class InForce:
         return Router(self._bus, self.config, self.plugins)
 
 
-class Current:
-    """Follows a service from one configuration to the next.
+class ConfigFollower:
+    """Holds what the API derives from a service's configuration, and renews it after a reload.
 
     Args:
         bus: of the service.
@@ -136,20 +136,20 @@ class Current:
     def __init__(self, bus: Bus, service: RunningService) -> None:
         self._bus = bus
         self.service = service
-        self._held: InForce | None = None
+        self._held: ServedConfig | None = None
 
-    def get(self) -> InForce:
+    def get(self) -> ServedConfig:
         """Return the configuration that is in force now."""
-        snapshot, held = self.service.snapshot, self._held
-        if held is None or held.snapshot is not snapshot:
-            self._held = InForce(self._bus, snapshot)
-            if held is not None and held.door != self._held.door:
+        snapshot, before = self.service.snapshot, self._held
+        if before is None or before.snapshot is not snapshot:
+            self._held = ServedConfig(self._bus, snapshot)
+            if before is not None and before.door != self._held.door:
                 _log.warning("api.enabled and api.listen count from the next start on")
             return self._held
-        return held
+        return before
 
 
-#: The one answer to all that is no good token: it tells nothing more.
+#: The only answer to an invalid token, whatever is wrong with it.
 _REFUSED = "show a valid token: Authorization: Bearer <token>"
 
 
@@ -161,7 +161,7 @@ class ServiceAccess:
         current: the configuration in force: a token that a reload removes is good no more.
     """
 
-    def __init__(self, bus: Bus, current: Current) -> None:
+    def __init__(self, bus: Bus, current: ConfigFollower) -> None:
         self._tokens = Tokens.of(bus)
         self._current = current
 
@@ -207,16 +207,16 @@ def open_router(tag: str) -> APIRouter:
     return GuardedRouter(AUTOMATION, tags=[tag])
 
 
-async def in_force(request: Request) -> InForce:
+async def in_force(request: Request) -> ServedConfig:
     """Return the configuration in force: one for the whole request."""
-    current: Current = request.app.state.current
+    current: ConfigFollower = request.app.state.current
     return current.get()
 
 
-TheConfig = Annotated[InForce, Depends(in_force)]
+TheConfig = Annotated[ServedConfig, Depends(in_force)]
 
 
-class PayloadGiven(Given):
+class PayloadBody(RequestBody):
     """The body of a trigger."""
 
     payload: dict[str, Any] | None = Field(None, description="What is handed over; none is {}.")

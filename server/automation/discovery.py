@@ -20,14 +20,22 @@ from ..api.common import TheBus, json_of
 from ..health import CHECK_S, Readiness, not_answering
 from ..problems import Problem, documented
 from ..waiting import in_thread
-from .access import Current, InForce, PluginName, TheConfig, guarded_router, open_router, problems
+from .access import (
+    ConfigFollower,
+    PluginName,
+    ServedConfig,
+    TheConfig,
+    guarded_router,
+    open_router,
+    problems,
+)
 
 # Whether the service and its bus work, for everybody who can reach the listener.
 
 health_router = open_router("health")
 
 
-class Health(BaseModel):
+class AutomationHealth(BaseModel):
     """The answer of a service that works, by a bus that can be read and written."""
 
     ok: bool
@@ -42,17 +50,17 @@ class Health(BaseModel):
     protocolVersion: str = Field(description="Of PushPals' forms, for readers of its health.")
 
 
-@health_router.head("/healthz", response_model=Health, include_in_schema=False)
-@health_router.get("/healthz", response_model=Health, responses=documented(503))
+@health_router.head("/healthz", response_model=AutomationHealth, include_in_schema=False)
+@health_router.get("/healthz", response_model=AutomationHealth, responses=documented(503))
 async def healthz(request: Request, bus: TheBus, config: TheConfig) -> dict[str, Any] | Response:
     """Whether the service works, and its bus can be read and written."""
     readiness: Readiness = request.app.state.readiness
     with anyio.move_on_after(CHECK_S):
         await readiness.check()
-        found = await in_thread(lambda: health_of(bus, len(config.plugins), uptime_s(request)))
+        health = await in_thread(lambda: health_of(bus, len(config.plugins), uptime_s(request)))
         return (
             {"ok": True}
-            | found
+            | health
             | {
                 "config_path": str(config.config.directory),
                 "binary_path": sys.argv[0],
@@ -113,7 +121,7 @@ async def ai_plugin(config: TheConfig) -> dict[str, Any]:
 @open_routes.get("/plugins")
 async def list_plugins(config: TheConfig) -> dict[str, Any]:
     """List the plugins with the names of their commands."""
-    return {"plugins": [_summary(each) for each in config.plugins.values()]}
+    return {"plugins": [_summary(running) for running in config.plugins.values()]}
 
 
 @open_routes.get("/skills")
@@ -130,9 +138,11 @@ async def list_skills(config: TheConfig) -> Response:
 @router.get("/plugin/{plugin}", responses=problems(404))
 async def show_plugin(plugin: PluginName, config: TheConfig) -> Response:
     """Show a plugin, and what each of its commands takes and gives."""
-    found = config.plugin(plugin)
-    commands = [_command(each) for each in found.manifest.commands.values()]
-    return json_of(_summary(found) | {"protocol": found.manifest.protocol, "commands": commands})
+    running = config.plugin(plugin)
+    commands = [_command(command) for command in running.manifest.commands.values()]
+    return json_of(
+        _summary(running) | {"protocol": running.manifest.protocol, "commands": commands}
+    )
 
 
 def _summary(plugin: Plugin) -> dict[str, Any]:
@@ -167,21 +177,21 @@ def _skill(plugin: Plugin, command: Command) -> dict[str, Any]:
     }
 
 
-def _pipelines(config: InForce) -> list[dict[str, Any]]:
-    pipelines = [each.pipeline for each in config.index.pipelines.values()]
+def _pipelines(config: ServedConfig) -> list[dict[str, Any]]:
+    pipelines = [entry.pipeline for entry in config.index.pipelines.values()]
     return [
         {
-            "name": f"pipeline.{each.name}",
+            "name": f"pipeline.{pipeline.name}",
             "kind": "pipeline",
-            "endpoint": f"/pipeline/{each.name}",
-            "pipeline": each.name,
-            "trigger": each.on or each.on_hook,
+            "endpoint": f"/pipeline/{pipeline.name}",
+            "pipeline": pipeline.name,
+            "trigger": pipeline.on or pipeline.on_hook,
             "execution_mode": (
-                "synchronous" if each.execution_mode == "synchronous" else "asynchronous"
+                "synchronous" if pipeline.execution_mode == "synchronous" else "asynchronous"
             ),
-            "timeout_secs": round(each.timeout_s),
+            "timeout_secs": round(pipeline.timeout_s),
         }
-        for each in pipelines
+        for pipeline in pipelines
     ]
 
 
@@ -203,12 +213,12 @@ _SECURITY = {
 @documents_router.get("/plugin/{plugin}/openapi.json", responses=documented(400, 404))
 async def describe_plugin(plugin: PluginName, config: TheConfig) -> Response:
     """Describe the commands of one plugin, as OpenAPI."""
-    found = config.plugin(plugin)
+    running = config.plugin(plugin)
     return json_of(
         {
             "openapi": "3.1.0",
-            "info": {"title": found.name, "version": found.manifest.version},
-            "paths": _paths(found),
+            "info": {"title": running.name, "version": running.manifest.version},
+            "paths": _paths(running),
             "components": {"securitySchemes": _SECURITY, "schemas": _schemas()},
         }
     )
@@ -216,26 +226,26 @@ async def describe_plugin(plugin: PluginName, config: TheConfig) -> Response:
 
 def describe(app: FastAPI) -> None:
     """Have the document of an application describe each command of each plugin in force, too."""
-    made = app.openapi()
-    for operations in made["paths"].values():
+    base = app.openapi()
+    for operations in base["paths"].values():
         for operation in operations.values():
             operation["responses"].pop("422", None)  # here wrong input is a bad request
             if "security" in operation:
-                scopes = [scope for each in operation["security"] for scope in each["token"]]
+                scopes = [scope for need in operation["security"] for scope in need["token"]]
                 operation["security"] = [{_SCHEME: scopes}]
-    schemas = made["components"]["schemas"]
+    schemas = base["components"]["schemas"]
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
-    made["components"] = {
+    base["components"] = {
         "schemas": schemas | _schemas(),
         "securitySchemes": _SECURITY,
     }
 
     def document() -> dict[str, Any]:
-        current: Current = app.state.current
+        current: ConfigFollower = app.state.current
         plugins = current.get().plugins.values()
         commands = {path: item for plugin in plugins for path, item in _paths(plugin).items()}
-        return made | {"paths": made["paths"] | commands}
+        return base | {"paths": base["paths"] | commands}
 
     app.openapi = document  # type: ignore[method-assign]
 
@@ -258,7 +268,7 @@ def _operation(plugin: Plugin, command: Command) -> dict[str, Any]:
         "tags": [plugin.name],
         "responses": {
             "202": {"description": "Job queued"},
-            **{str(status): told for status, told in documented(400, 401, 403).items()},
+            **{str(status): response for status, response in documented(400, 401, 403).items()},
         },
         "security": [{_SCHEME: [Scope.PLUGIN_RO if command.type == "read" else Scope.PLUGIN_RW]}],
     }

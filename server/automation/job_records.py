@@ -1,4 +1,4 @@
-"""Jobs as the API tells of them: one with what its plugin answered, and lists of many."""
+"""The JSON of jobs: of one with the answer of its plugin, and of lists."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from ...subscribers.views import Views, list_jobs
 #: The words of a run's jobs, where the API has others.
 _NAMES = {"error": "last_error"}
 #: The states that the API has another word for.
-_TOLD_STATES = {CANCELLED: DEAD}
+_SHOWN_STATES = {CANCELLED: DEAD}
 
-#: The words by which a job's state may be asked for.
+#: The words by which a client may filter by state.
 Status = Literal[
     "queued",
     "running",
@@ -60,7 +60,7 @@ _STATES: dict[str, tuple[str, ...]] = {
 }
 #: How many jobs are looked at, at most, to tell how many there are.
 MAX_COUNTED = 10_000
-#: Among how many of the newest of a queue they are counted, where no message is read for that.
+#: How many of the newest jobs of a queue are counted where that reads no message.
 _WALKED = 100_000
 #: How many jobs of a queue are read at once.
 _PAGE = 200
@@ -76,7 +76,7 @@ def job_of(bus: Bus, job_id: str) -> RunJob:
     if message is None or not is_job(message):
         raise NotFound(f"there is no job {job_id[:100]!a}")
     queue = queue_of(plugin_of(message))
-    waits = _is_to_be_looked_at(bus, queue, message.seq)  # first: it may be, meanwhile
+    waits = _is_to_be_looked_at(bus, queue, message.seq)  # first: it may change meanwhile
     jobs = Jobs.of(bus).named([(queue, message.seq)])
     if not (jobs or waits or JobLog.of(bus).of_job(message.id)):
         raise NotFound(f"no queue has a job {job_id[:100]!a}; it may have left it, long ago")
@@ -90,18 +90,18 @@ def _is_to_be_looked_at(bus: Bus, queue: str, seq: int) -> bool:
         return False
 
 
-def told_of(job: RunJob) -> dict[str, Any]:
+def job_summary(job: RunJob) -> dict[str, Any]:
     """Return a job as JSON, without what is absent and without its result."""
     record = {_NAMES.get(name, name): value for name, value in job.record().items()}
     del record["depth"]
-    record["status"] = _TOLD_STATES.get(job.state, job.state)
+    record["status"] = _SHOWN_STATES.get(job.state, job.state)
     record["submitted_by"] = job.message.headers.get("submitted_by")
     return _present(record)
 
 
 def record_of(bus: Bus, job: RunJob) -> dict[str, Any]:
     """Return a job as JSON, without what is absent: its result stands there once it is over."""
-    record, log = told_of(job), JobLog.of(bus).of_job(job.message.id)
+    record, log = job_summary(job), JobLog.of(bus).of_job(job.message.id)
     if not log or not (job.job is None or job.is_over):
         return record
     last = log[-1]
@@ -120,7 +120,7 @@ class JobFilter:
     """The jobs that are wanted; None is any.
 
     Attributes:
-        plugin, command: whose they are.
+        plugin, command: the plugin and the command that they run.
         status: their state.
     """
 
@@ -129,22 +129,22 @@ class JobFilter:
     status: Status | None = None
 
 
-def jobs_list(bus: Bus, wanted: JobFilter, limit: int) -> dict[str, Any]:
+def jobs_list(bus: Bus, filters: JobFilter, limit: int) -> dict[str, Any]:
     """Return the newest jobs as JSON, and how many there are.
 
-    A command stands in the messages alone: it is looked for in the newest of them.
+    Only the messages have the command, so the newest of them are searched for it.
     """
-    names = [info for info in queues_of_plugins(bus) if _is_of(info.name, wanted.plugin)]
-    walks = [_walk(Queue(bus, info), wanted.status) for info in names]
-    found: Iterator[RunJob] = heapq.merge(*walks, key=lambda job: -job.message.seq)
-    if wanted.command is None:
-        page = list(islice(found, limit))
-        states = () if wanted.status is None else _STATES[wanted.status]
+    names = [info for info in queues_of_plugins(bus) if _is_of(info.name, filters.plugin)]
+    walks = [_walk(Queue(bus, info), filters.status) for info in names]
+    newest: Iterator[RunJob] = heapq.merge(*walks, key=lambda job: -job.message.seq)
+    if filters.command is None:
+        page = list(islice(newest, limit))
+        states = () if filters.status is None else _STATES[filters.status]
         total = sum(Views.of(bus).count(info, states, _WALKED) for info in names)
     else:
-        jobs = [job for job in islice(found, MAX_COUNTED) if job.command == wanted.command]
+        jobs = [job for job in islice(newest, MAX_COUNTED) if job.command == filters.command]
         page, total = jobs[:limit], len(jobs)
-    return {"jobs": [told_of(job) for job in page], "total": min(total, MAX_COUNTED)}
+    return {"jobs": [job_summary(job) for job in page], "total": min(total, MAX_COUNTED)}
 
 
 def _is_of(queue: str, plugin: str | None) -> bool:
@@ -167,11 +167,11 @@ def _job(bus: Bus, job: Job) -> RunJob | None:
     return None if message is None else RunJob(message, 0, job)
 
 
-def logs_list(bus: Bus, wanted: LogFilter, limit: int, *, include_result: bool) -> dict[str, Any]:
+def logs_list(bus: Bus, filters: LogFilter, limit: int, *, include_result: bool) -> dict[str, Any]:
     """Return the attempts that ended last as JSON, and how many there are."""
     log = JobLog.of(bus)
     entries = []
-    for entry in log.find(wanted, limit):
+    for entry in log.find(filters, limit):
         record = asdict(entry)
         record["log_id"] = record.pop("id")
         record["job_id"] = entry.id.rpartition("-")[0]
@@ -179,9 +179,9 @@ def logs_list(bus: Bus, wanted: LogFilter, limit: int, *, include_result: bool) 
         if include_result:
             record["result"] = entry.answer
         entries.append({name: value for name, value in record.items() if value is not None})
-    return {"logs": entries, "total": log.count(wanted, MAX_COUNTED)}
+    return {"logs": entries, "total": log.count(filters, MAX_COUNTED)}
 
 
 def log_statuses(status: Status | None) -> tuple[str, ...]:
-    """Return the states of attempts that a word asks for; none for all."""
+    """Return the states of attempts that a word stands for; empty for all."""
     return () if status is None else _STATES[status]

@@ -24,7 +24,7 @@ from ..api.common import After, TheBus, json_of
 from ..live.streams import STREAM, EventStream, LastEventId, stream_of
 from ..problems import documented, refusal
 from ..waiting import in_thread
-from .access import InForce, PluginName, TheConfig, guarded_router, problems
+from .access import PluginName, ServedConfig, TheConfig, guarded_router, problems
 from .job_records import MAX_COUNTED
 
 router = guarded_router("operations")
@@ -137,8 +137,8 @@ async def follow_events(
     Without `after` it begins with new ones. The id of an event is its message's seq, its data the
     message. A client that comes back with the last id that it has misses nothing.
     """
-    wanted = Wanted(_TYPES, None, None)
-    return stream_of(request, bus, wanted, after, last_event_id, row=AUTOMATION["GET /events"])
+    filters = Wanted(_TYPES, None, None)
+    return stream_of(request, bus, filters, after, last_event_id, row=AUTOMATION["GET /events"])
 
 
 # Schedules: when each is due, and acts by hand.
@@ -154,9 +154,9 @@ _MODES = (("every_s", "every"), ("cron", "cron"), ("at_ms", "at"), ("after_s", "
 @schedules_router.get("/scheduler/jobs", responses=problems())
 def list_schedules(bus: TheBus, config: TheConfig) -> Response:
     """List the schedules, and when each is due next."""
-    known = {(each.plugin, each.id): each for each in Schedules.of(bus).all()}
+    schedules = {(schedule.plugin, schedule.id): schedule for schedule in Schedules.of(bus).all()}
     entries = config.config.schedules().items()
-    return json_of({"jobs": [_record(entry, known.get(key)) for key, entry in entries]})
+    return json_of({"jobs": [_record(entry, schedules.get(key)) for key, entry in entries]})
 
 
 @schedules_router.post("/scheduler/jobs/{plugin}/{schedule}/pause", responses=problems(404))
@@ -193,25 +193,25 @@ def run_schedule(
     }
 
 
-def _by_hand(bus: Bus, config: InForce) -> SchedulesByHand:
+def _by_hand(bus: Bus, config: ServedConfig) -> SchedulesByHand:
     return SchedulesByHand(bus, Submission(bus), config.config)
 
 
-def _record(entry: ScheduleEntry, known: Schedule | None) -> dict[str, Any]:
-    due_ms = None if known is None else known.due_ms
+def _record(entry: ScheduleEntry, schedule: Schedule | None) -> dict[str, Any]:
+    due_ms = None if schedule is None else schedule.due_ms
     record = {
         "plugin": entry.plugin,
         "schedule_id": entry.id,
         "command": entry.command,
         "mode": next(name for field, name in _MODES if getattr(entry, field) is not None),
-        "status": _status(known),
+        "status": _status(schedule),
         "timezone": entry.timezone,
         "next_run_at": None if due_ms is None else format_ts(due_ms),
     }
     return {name: value for name, value in record.items() if value is not None}
 
 
-def _status(known: Schedule | None) -> Literal["active", "paused", "exhausted"]:
-    if known is not None and known.paused_at_ms is not None:
+def _status(schedule: Schedule | None) -> Literal["active", "paused", "exhausted"]:
+    if schedule is not None and schedule.paused_at_ms is not None:
         return "paused"
-    return "exhausted" if known is not None and known.due_ms is None else "active"
+    return "exhausted" if schedule is not None and schedule.due_ms is None else "active"

@@ -1,4 +1,4 @@
-"""Triggers: a command of a plugin or a pipeline; and the bridge for callers that wait."""
+"""Triggers: a command of a plugin or a pipeline; and the callers that wait for their end."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from ..access.access import TheClient
 from ..access.tokens import Scope, TooManyRequests
 from ..api.common import TheBus, json_of
 from ..waiting import in_thread, until_gone
-from .access import PayloadGiven, PluginName, TheConfig, guarded_router, problems
+from .access import PayloadBody, PluginName, TheConfig, guarded_router, problems
 from .job_records import record_of
-from .jobs import JobRecord
+from .jobs import AutomationJobRecord
 
-# The guarded bridge: callers that wait for a run, a bounded number of them, each for a time.
+# Callers that wait for a run: a bounded number of them, each for a bounded time.
 
 #: When a caller that finds no place may try again, in seconds.
 _RETRY_S = 1.0
 
 
-class Bridge:
+class WaitingCallers:
     """The callers that wait. Used from the event loop alone, but for `close`.
 
     Args:
-        bus: whose runs they wait for.
+        bus: the bus of the runs.
     """
 
     def __init__(self, bus: Bus) -> None:
@@ -68,7 +68,7 @@ class Bridge:
     async def wait(self, request: Request, root: str, timeout_s: float) -> Tree:
         """Wait for a run, as long as the client does, and return its tree as it is then.
 
-        Each waits in a thread of its own, as there is a place for each.
+        Each waits in a thread of its own: their number is bounded.
 
         Raises:
             AckbusError: the bus can't be read.
@@ -85,15 +85,17 @@ class Bridge:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(leave_with_client)
             waiting = partial(wait, self._bus, root, timeout_s, is_wanted)
-            found: Tree | AckbusError
+            outcome: Tree | AckbusError
             try:
-                found = await anyio.to_thread.run_sync(waiting, limiter=anyio.CapacityLimiter(1))
-            except AckbusError as error:  # out of the group it would come as a group of errors
-                found = error
+                outcome = await anyio.to_thread.run_sync(waiting, limiter=anyio.CapacityLimiter(1))
+            except (
+                AckbusError
+            ) as error:  # raised in the task group, it would become an ExceptionGroup
+                outcome = error
             tasks.cancel_scope.cancel()
-        if isinstance(found, AckbusError):
-            raise found
-        return found
+        if isinstance(outcome, AckbusError):
+            raise outcome
+        return outcome
 
     def close(self) -> None:
         """End all waiting, from any thread: what they wait for runs on."""
@@ -104,7 +106,7 @@ router = guarded_router("triggers")
 
 CommandName = Annotated[str, Path(min_length=1, max_length=128, description="Its command.")]
 
-#: The type of the event that a `handle` is told of.
+#: The type of the event that a triggered `handle` gets.
 _TRIGGER = "api.trigger"
 PipelineName = Annotated[str, Path(min_length=1, max_length=128, description="A pipeline.")]
 IsAsync = Annotated[bool, Query(alias="async", description="Don't wait for the run.")]
@@ -112,7 +114,7 @@ IsAsync = Annotated[bool, Query(alias="async", description="Don't wait for the r
 _RUNS_ON = "Pipeline still running after timeout."
 
 
-class Accepted(BaseModel):
+class AcceptedJob(BaseModel):
     """The job of a trigger, which waits for its turn."""
 
     job_id: str = Field(description="Its id, for `/job/{job_id}`.")
@@ -124,7 +126,7 @@ class Accepted(BaseModel):
 @router.post(
     "/plugin/{plugin}/{command}",
     status_code=202,
-    response_model=Accepted,
+    response_model=AcceptedJob,
     responses=problems(404, 408, 413, 415, 429),
 )
 def trigger(
@@ -133,19 +135,19 @@ def trigger(
     bus: TheBus,
     config: TheConfig,
     who: TheClient,
-    given: PayloadGiven | None = None,
+    body: PayloadBody | None = None,
 ) -> dict[str, Any]:
     """Run a command of a plugin: exactly one job, whose events no route or pipeline follows.
 
     A command of the type `read` asks for `plugin:ro`, any other one for `plugin:rw`.
     """
-    found = config.plugins.get(plugin)
-    known = None if found is None else found.manifest.commands.get(command)
-    if known is None:
+    running = config.plugins.get(plugin)
+    declared = None if running is None else running.manifest.commands.get(command)
+    if declared is None:
         raise NotFound(f"there is no command {command!a} of a plugin {plugin!a}")
-    if known.type != "read":
+    if declared.type != "read":
         who.require(Scope.PLUGIN_RW)
-    payload = (given.payload if given else None) or {}
+    payload = (body.payload if body else None) or {}
     event = {"type": _TRIGGER} if command == HANDLE else None
     request = JobRequest(
         plugin=plugin, command=command, payload=payload, submitted_by="api", event=event
@@ -179,7 +181,7 @@ class RunEnded(BaseModel):
         " answers by the ids of their steps.",
     )
     root: str
-    tree: list[JobRecord]
+    tree: list[AutomationJobRecord]
 
 
 @router.post(
@@ -195,25 +197,25 @@ async def run_pipeline(
     bus: TheBus,
     config: TheConfig,
     is_async: IsAsync = False,
-    given: PayloadGiven | None = None,
+    body: PayloadBody | None = None,
 ) -> Response:
     """Begin a run. A synchronous pipeline is waited for, as long as it and `api` allow."""
-    found = config.index.pipeline(pipeline)
+    entry = config.index.pipeline(pipeline)
     settings = config.config.api or ApiConfig()
-    waits = found.pipeline.execution_mode == "synchronous" and not is_async
-    payload = (given.payload if given else None) or {}
-    bridge: Bridge = request.app.state.bridge
+    waits = entry.pipeline.execution_mode == "synchronous" and not is_async
+    payload = (body.payload if body else None) or {}
+    bridge: WaitingCallers = request.app.state.bridge
     begin = partial(begin_run, bus, config.router, pipeline, payload, submitted_by="api")
     with bridge.place(settings.max_concurrent_sync) if waits else nullcontext():
         began = time.monotonic()
         run = await in_thread(partial(begin, one_job=waits))
         if not waits:
             return json_of(_begun(run, pipeline), 202)
-        tree = await bridge.wait(request, run.root, _timeout_s(found.pipeline, settings))
+        tree = await bridge.wait(request, run.root, _timeout_s(entry.pipeline, settings))
         if not tree.is_over:
             return json_of(_running(run), 202)
         lasted_s = time.monotonic() - began
-        return json_of(await in_thread(partial(_ended, bus, run, found, tree, lasted_s)))
+        return json_of(await in_thread(partial(_ended, bus, run, entry, tree, lasted_s)))
 
 
 def _timeout_s(pipeline: Pipeline, settings: ApiConfig) -> float:
@@ -221,13 +223,13 @@ def _timeout_s(pipeline: Pipeline, settings: ApiConfig) -> float:
 
 
 def _begun(run: Run, pipeline: str) -> dict[str, Any]:
-    told = {"status": "queued", "plugin": "pipeline", "command": pipeline}
-    return {"job_id": run.jobs[0]} | told | {"root": run.root, "job_ids": run.jobs}
+    facts = {"status": "queued", "plugin": "pipeline", "command": pipeline}
+    return {"job_id": run.jobs[0]} | facts | {"root": run.root, "job_ids": run.jobs}
 
 
 def _running(run: Run) -> dict[str, Any]:
-    told = {"status": "running", "timeout_exceeded": True, "message": _RUNS_ON}
-    return {"job_id": run.jobs[0]} | told | {"root": run.root, "job_ids": run.jobs}
+    facts = {"status": "running", "timeout_exceeded": True, "message": _RUNS_ON}
+    return {"job_id": run.jobs[0]} | facts | {"root": run.root, "job_ids": run.jobs}
 
 
 def _ended(

@@ -78,24 +78,24 @@ class Front:
 
     def _result(self, method: str, params: Json) -> Json | None:
         if method == "initialize":
-            return self._hello(params) if self.opening is None else None
+            return self._introduction(params) if self.opening is None else None
         meta = params.get("_meta", {})
         if params.keys() - {"_meta"} or type(meta) is not dict:
             return None
         if type(meta.pop("progressToken", 0)) not in (int, str):
             return None
-        found: Json | None = self._answers_for(meta).get(method)
-        return found
+        answer: Json | None = self._answers_for(meta).get(method)
+        return answer
 
-    def _hello(self, params: Json) -> Json | None:
+    def _introduction(self, params: Json) -> Json | None:
         if params.keys() != {"protocolVersion", "capabilities", "clientInfo"}:
             return None
         version = params["protocolVersion"]
         introduces = _is_able(params["capabilities"]) and _is_client(params["clientInfo"])
         if type(version) is not str or not introduces:
             return None
-        found: Json | None = self._stored["initialize"].get(version)
-        return found
+        answer: Json | None = self._stored["initialize"].get(version)
+        return answer
 
     def _answers_for(self, meta: Json) -> Json:
         """Return the answers, by method, to requests with these metadata; most have none."""
@@ -115,7 +115,7 @@ def _read(line: bytes) -> Json:
     if brackets > _MAX_BRACKETS or b"\\u" in line:  # an escape may stand for half a character
         return {}
     try:
-        message = json.loads(line.decode(), object_pairs_hook=_once)
+        message = json.loads(line.decode(), object_pairs_hook=_unique_members)
     except (ValueError, RecursionError):
         return {}
     if type(message) is not dict or message.keys() - {"jsonrpc", "id", "method", "params"}:
@@ -123,12 +123,12 @@ def _read(line: bytes) -> Json:
     return message if message.get("jsonrpc") == "2.0" else {}
 
 
-def _once(members: list[tuple[str, Any]]) -> Json:
+def _unique_members(members: list[tuple[str, Any]]) -> Json:
     """Return an object whose names are all different."""
-    made = dict(members)
-    if len(made) != len(members):
+    members_by_name = dict(members)
+    if len(members_by_name) != len(members):
         raise ValueError("a name stands twice")
-    return made
+    return members_by_name
 
 
 def _is_client(info: object) -> bool:
@@ -143,9 +143,13 @@ def _is_client(info: object) -> bool:
 def _is_able(capabilities: object) -> bool:
     """Whether these are capabilities of a client in the protocol's form."""
     return type(capabilities) is dict and all(
-        type(each) is dict
-        and (all(type(v) is dict for v in each.values()) if name in _OPEN else _are_flags(each))
-        for name, each in capabilities.items()
+        type(capability) is dict
+        and (
+            all(type(v) is dict for v in capability.values())
+            if name in _OPEN
+            else _are_flags(capability)
+        )
+        for name, capability in capabilities.items()
     )
 
 

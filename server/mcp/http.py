@@ -36,12 +36,12 @@ from ...bus.bus import Bus
 from ...bus.presence.session_name import by_connection
 from ...schema.errors import AckbusError, InvalidInput
 from ...schema.process_table import process
-from ..access.access import allowed, known
-from ..access.table import Row
+from ..access.access import authorize, principal_of
+from ..access.table import AccessRule
 from ..access.tokens import Principal
 from ..waiting import WRITE_TIMEOUT_S, until_gone
 from .protocol import Protocol
-from .session import IDLE_S, Home, Session
+from .session import IDLE_S, BusHandle, McpSession
 from .tools.profiles import DEFAULT, PROFILES
 from .tools.resources import JSON
 
@@ -84,57 +84,57 @@ def while_there(app: ASGIApp) -> ASGIApp:
     return watched
 
 
-# Texts of a client as messages of JSON-RPC. To one that is none the SDK says too little.
+# Texts of a client as messages of JSON-RPC. For malformed ones the SDK's errors say too little.
 
 #: The method of a call of a tool.
 _CALL = "tools/call"
 
 
 class Unreadable(Exception):
-    """A text is no message, or no call of a tool, and its client may wait for an answer.
+    """A text is no message or no call of a tool, and its client may be waiting for an answer.
 
     Args:
         code: of the error.
         why: what is wrong, and what to do.
-        given: the text as JSON, as far as it is any.
+        parsed: the text as JSON, or None where it is not JSON.
 
     Attributes:
         answer: the answer to it, a line.
     """
 
-    def __init__(self, code: int, why: str, given: Any) -> None:
+    def __init__(self, code: int, why: str, parsed: Any) -> None:
         super().__init__(why)
-        id = given.get("id") if type(given) is dict else None
+        id = parsed.get("id") if type(parsed) is dict else None
         about = {"code": code, "message": f"{why}. Nothing was done."}
         answer = {"jsonrpc": "2.0", "id": id if type(id) in (int, str) else None, "error": about}
         self.answer = json.dumps(answer) + "\n"
 
 
 def read_message(text: bytes) -> JSONRPCMessage | None:
-    """Return the message of a text; None: it is blank, or an answer that nothing can be made of.
+    """Return the message of a text; None: it is blank, or a malformed answer.
 
     Raises:
-        Unreadable: it is none, and must be answered.
+        Unreadable: it is no message, and needs an answer.
     """
     try:
         message = jsonrpc_message_adapter.validate_json(text, by_name=False)
     except ValidationError as error:
-        given = _given(text)
-        if not text.strip() or _is_answer(given):
+        parsed = _given(text)
+        if not text.strip() or _is_answer(parsed):
             return None
-        raise _unreadable(error, given) from error
-    # Otherwise the SDK takes a request whose id is of another kind for a notification.
+        raise _unreadable(error, parsed) from error
+    # The SDK would take a request whose id has another type for a notification.
     if isinstance(message, JSONRPCNotification) and b'"id"' in text:
-        given = _given(text)
-        if "id" in given:
-            raise Unreadable(INVALID_REQUEST, "id must be text or an integer", given)
+        parsed = _given(text)
+        if "id" in parsed:
+            raise Unreadable(INVALID_REQUEST, "id must be text or an integer", parsed)
     if isinstance(message, JSONRPCRequest) and message.method == _CALL:
         _check_call(message)
     return message
 
 
 def _check_call(request: JSONRPCRequest) -> None:
-    """Refuse a call of a tool whose parts are of other kinds: the SDK would not say which."""
+    """Refuse a call of a tool with parts of wrong types: the SDK would not say which part."""
     params = request.params or {}
     wrong = []
     if type(params.get("name")) is not str:
@@ -152,25 +152,27 @@ def _given(text: bytes) -> Any:
         return None
 
 
-def _is_answer(given: Any) -> bool:
-    """Whether an error may not be sent: two that send errors for errors would never end."""
+def _is_answer(parsed: Any) -> bool:
+    """Whether a text is an answer; errors for answers could go back and forth for ever."""
     return (
-        type(given) is dict and "method" not in given and bool(given.keys() & {"result", "error"})
+        type(parsed) is dict
+        and "method" not in parsed
+        and bool(parsed.keys() & {"result", "error"})
     )
 
 
-def _unreadable(error: ValidationError, given: Any) -> Unreadable:
+def _unreadable(error: ValidationError, parsed: Any) -> Unreadable:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        return Unreadable(PARSE_ERROR, f"no JSON: {first['ctx']['error']}", given)
-    if type(given) is list:
+        return Unreadable(PARSE_ERROR, f"no JSON: {first['ctx']['error']}", parsed)
+    if type(parsed) is list:
         why = "no batches are taken: send each message by itself"
     else:
         why = (
             "no message of JSON-RPC 2.0: a request has jsonrpc, id (text or an integer), method,"
             " and params (an object)"
         )
-    return Unreadable(INVALID_REQUEST, why, given)
+    return Unreadable(INVALID_REQUEST, why, parsed)
 
 
 #: How often idle agents are looked for, in seconds.
@@ -192,11 +194,11 @@ class HttpDoor:
     """
 
     def __init__(self, directory: str, max_body_bytes: int) -> None:
-        self._home = Home(lambda: Bus.open(directory, write_timeout_s=WRITE_TIMEOUT_S))
+        self._home = BusHandle(lambda: Bus.open(directory, write_timeout_s=WRITE_TIMEOUT_S))
         # The session of each client that speaks a protocol with sessions, and its last call; those
         # that have been silent longest come first.
-        self._sessions: dict[str, tuple[Session, float]] = {}
-        self._over: list[Session] = []
+        self._sessions: dict[str, tuple[McpSession, float]] = {}
+        self._over: list[McpSession] = []
         self._manager = StreamableHTTPSessionManager(
             Protocol(self._session_of, _profile_of, _check).server(),
             json_response=True,
@@ -227,7 +229,7 @@ class HttpDoor:
             AckbusError: there is no such profile, or the token is not good for this.
         """
         request = Request(connection, receive)
-        principal = known(request)
+        principal = principal_of(request)
         profile = request.query_params.get("profile", DEFAULT)
         if profile not in PROFILES:
             raise InvalidInput(f"profile must be {' or '.join(PROFILES)}, not {profile[:40]!a}")
@@ -246,7 +248,7 @@ class HttpDoor:
         if request.method == "DELETE":  # before the answer: after that the name is free
             await self._end_of(request.headers.get(_SESSION_ID, ""), principal)
         handle = self._manager.handle_request
-        # Where there are sessions, a client that is gone may have meant no such thing.
+        # With sessions, a client may disconnect without meaning to cancel its call.
         stands_alone = request.headers.get(_VERSION) not in (None, *HANDSHAKE_PROTOCOL_VERSIONS)
         await (while_there(handle) if stands_alone else handle)(connection, receive, send)
 
@@ -258,14 +260,14 @@ class HttpDoor:
             self._over.append(session)
             await anyio.to_thread.run_sync(self._end_sessions)
 
-    def _session_of(self, context: Any) -> Session:
+    def _session_of(self, context: Any) -> McpSession:
         request: Request = context.request
-        principal = known(request)
+        principal = principal_of(request)
         bound_to = principal.own(request.query_params.get("agent") or None)
         # Only there is an id one that the SDK gave out, and that shows the token of its owner.
         has_session = context.protocol_version in HANDSHAKE_PROTOCOL_VERSIONS
         if not has_session:
-            return Session(self._home, bound_to, remembers=False, principal=principal)
+            return McpSession(self._home, bound_to, remembers=False, principal=principal)
         id = request.headers[_SESSION_ID]
         session, _ = self._sessions.pop(id, (None, 0.0))
         if session is not None and session.bound_to != bound_to:
@@ -275,7 +277,7 @@ class HttpDoor:
             own = process(os.getpid())
             holder = None if own is None else by_connection(str(own), id)
             # At least half of it is left after a call, and the sweep ends the session before.
-            session = Session(self._home, bound_to, holder=holder, lease_s=2 * IDLE_S)
+            session = McpSession(self._home, bound_to, holder=holder, lease_s=2 * IDLE_S)
         session.principal = principal  # of this call: a token of that name may have lost a right
         self._sessions[id] = session, time.monotonic()
         if len(self._sessions) > _MAX_SESSIONS:  # clients end sessions without a word to us
@@ -316,5 +318,5 @@ def _profile_of(context: Any) -> str:
     return profile
 
 
-def _check(context: Any, row: Row) -> None:
-    allowed(context.request, row)
+def _check(context: Any, row: AccessRule) -> None:
+    authorize(context.request, row)

@@ -24,16 +24,16 @@ from ...subscribers.jobs.errors import UnservedRequestWarning
 from .front import Front
 from .http import Unreadable, read_message
 from .protocol import Protocol
-from .session import Home, Session
+from .session import BusHandle, McpSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .stdio import Source
+    from .stdio import StdinReader
 
 #: The notification that a client sends when it has the answer to its first request.
 _INITIALIZED = '{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
 
-#: The notification that a client wants no answer to a request any more.
+#: The notification that a client cancels a request.
 _CANCELLED = "notifications/cancelled"
 
 #: How long the last answers may take after the end of the lines, in seconds.
@@ -41,9 +41,9 @@ _LAST_ANSWERS_S = 10.0
 
 
 def go_on(
-    home: Home,
+    home: BusHandle,
     front: Front,
-    streams: tuple[Input, BinaryIO],
+    streams: tuple[ReplayedInput, BinaryIO],
     *,
     agent: str | None,
     holder: str | None,
@@ -55,15 +55,15 @@ def go_on(
         home: the bus.
         front: has answered until now.
         streams: stdin, and stdout.
-        agent, holder: as for `Session`.
+        agent, holder: as for `McpSession`.
         profile: which tools it is offered.
     """
-    # The result says it, and the client would show it to nobody.
+    # The result has the warning, and the client would show the log to nobody.
     warnings.simplefilter("ignore", AnsweredAgainWarning)
     warnings.simplefilter("ignore", UnknownRecipientWarning)
     warnings.simplefilter("ignore", NotActedUponWarning)
     warnings.simplefilter("ignore", UnservedRequestWarning)
-    session = Session(home, agent, holder=holder, root=_root)
+    session = McpSession(home, agent, holder=holder, root=_root)
     protocol = Protocol(lambda context: session, lambda context: profile)
     source, sink = streams
     lines = io.BufferedReader(source)
@@ -94,7 +94,7 @@ async def serve_streams(protocol: Protocol, streams: Any) -> None:
 class ResumedStreams:
     """The streams of a connection that the front has opened, on which each request is answered.
 
-    The server first hears of the opening; its answer is dropped, since the client has one. The end
+    The server first gets the opening; its answer is dropped, since the client has one. The end
     of the lines is kept from it until it has answered: it would break off what it has begun.
 
     Args:
@@ -128,14 +128,14 @@ class ResumedStreams:
             self._is_open.set()
         else:
             yield self._front.opening.decode()
-            await self._is_open.wait()  # else another answer might be the first
+            await self._is_open.wait()  # the answer to the opening must come first
         if self._front.is_ready:
             yield _INITIALIZED
         async for line in self._lines:
             try:
                 message = read_message(line)
             except Unreadable as error:
-                if line.endswith(b"\n"):  # else the end of the lines cut it, and nobody waits
+                if line.endswith(b"\n"):  # else stdin ended within the line, and nobody waits
                     await self._send(error.answer)
                 continue
             if message is not None:
@@ -165,9 +165,9 @@ class ResumedStreams:
             self._is_open.set()
             return
         await self._send(text)
-        told = json.loads(text)
-        if "method" not in told:
-            self._settle(told.get("id"))
+        message = json.loads(text)
+        if "method" not in message:
+            self._settle(message.get("id"))
 
     async def _send(self, text: str) -> None:
         async with self._writing:
@@ -178,10 +178,10 @@ class ResumedStreams:
         """Do nothing: each line is sent at once."""
 
 
-class Input(io.RawIOBase):
+class ReplayedInput(io.RawIOBase):
     """The bytes that a client writes, and before them those that were read already."""
 
-    def __init__(self, read: bytes, source: Source) -> None:
+    def __init__(self, read: bytes, source: StdinReader) -> None:
         self._read = memoryview(read)
         self._source = source
 

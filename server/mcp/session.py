@@ -25,9 +25,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-# The room that a result has: what an agent's program hands on to its model without a cut.
+# The room for a result: how much an agent's program passes to its model uncut.
 #
-# A program that cuts the middle out of a result tells nobody, and what was cut would count as
+# A program cuts the middle out of a longer result silently, and the cut part would count as
 # shown.
 
 #: The most bytes of a result as it is sent, text and structured output together. Codex cuts results
@@ -47,7 +47,7 @@ _ENVELOPE_BYTES = 200
 
 
 @dataclass(frozen=True)
-class Room:
+class ResultRoom:
     """The room that results have for one program.
 
     Attributes:
@@ -59,7 +59,7 @@ class Room:
     reads_both: bool = False
 
     @classmethod
-    def of(cls, program: str | None) -> Room:
+    def of(cls, program: str | None) -> ResultRoom:
         """Return the room of a program, by the name with which it introduces itself, if any."""
         return cls(_BYTES.get(program or "", DEFAULT_BYTES), program in READ_BOTH)
 
@@ -85,7 +85,7 @@ def as_sent(record: BaseModel) -> dict[str, Any]:
 IDLE_S = 1800.0
 
 
-class Home:
+class BusHandle:
     """An open bus, opened when it is first needed, and again when its file was replaced.
 
     Args:
@@ -100,7 +100,7 @@ class Home:
         self._hearts: Hearts | None = None
         # When each agent whose heart beats made its last call, by the monotonic clock.
         self._called: dict[str, float] = {}
-        # The last beat of each agent before its first one here, until it is told of.
+        # The last beat of each agent before its first one here, until it was reported.
         self._before: dict[str, Heartbeat] = {}
         #: Whether `end_waiting` was called.
         self.is_ending = False
@@ -113,7 +113,7 @@ class Home:
         """
         with self._lock:
             if self._bus is not None and _file_of(self._bus) != self._file:
-                self._close()  # what is written to a deleted file, nobody ever reads
+                self._close()  # nobody would ever read what is written to a deleted file
             if self._bus is None:
                 bus = self._open()
                 self._bus, self._file = bus, _file_of(bus)
@@ -154,7 +154,7 @@ class Home:
         """Stop the hearts of the agents that have made no call for `idle_s` seconds."""
         before = time.monotonic() - idle_s
         with self._lock:
-            for agent in [each for each, at in self._called.items() if at <= before]:
+            for agent in [name for name, at in self._called.items() if at <= before]:
                 del self._called[agent]
                 self._before.pop(agent, None)
                 if self._hearts is not None:
@@ -190,17 +190,17 @@ class Home:
 def _file_of(bus: Bus) -> tuple[int, int] | None:
     """Return the identity of the bus file in a bus's directory, or None when there is none."""
     try:
-        found = os.stat(bus.layout.database)
+        status = os.stat(bus.layout.database)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 #: The argument by which each call names the agent where no session remembers it.
 NAMES = "as_agent"
 
 
-class Session:
+class McpSession:
     """One connection of an agent.
 
     Args:
@@ -216,7 +216,7 @@ class Session:
 
     def __init__(
         self,
-        home: Home,
+        home: BusHandle,
         bound_to: str | None = None,
         *,
         holder: str | None = None,
@@ -234,7 +234,7 @@ class Session:
         self._remembers = remembers
         self.principal = principal
         #: The room of results, as the client of the present call has said.
-        self.room = Room()
+        self.room = ResultRoom()
         self._root = root
 
     @property
@@ -244,20 +244,20 @@ class Session:
 
     @property
     def process(self) -> str | None:
-        """The program of its agent, with which its reservations end; None: nobody here sees it."""
+        """The process of its agent, with which its reservations end; None: unknown here."""
         own = self._holder
         return own if own is not None and process_of(own) == own else None
 
     @property
     def base(self) -> str | None:
-        """The base name of its agent: that which was set up, or by which it joined."""
+        """The base name of its agent, from the set-up or from `bus_join`."""
         return self._joined
 
     def join(self, name: str | None) -> str:
         """Set the agent of this session, and return the name that the session has.
 
         Raises:
-            InvalidInput: there is no name, it is none, or it is not to be chosen.
+            InvalidInput: no name is given, it breaks a rule, or this session may not choose it.
         """
         name = name or self._joined
         if name is None:
@@ -267,7 +267,7 @@ class Session:
         session = SessionNames.of(self.bus).named(name)
         is_own = session is not None and session.holder == self._holder
         if not is_own and self._holder is not None and self.bound_to not in (None, name):
-            # Its hooks would go on under the name that it has.
+            # Its hooks would keep the old name.
             raise InvalidInput(f"{name!r} is another session: call bus_join without a name")
         self._joined = session.base if session is not None and is_own else name
         return self._session_name(self._joined)
@@ -315,14 +315,14 @@ class Session:
         try:
             taken = SessionNames.of(self.bus).take(base, self._holder, lease_s=self._lease_s)
         except (BusUnusable, Refused):
-            return base  # nothing can be written, so nothing is taken from another session
+            return base  # the bus can't be written, so no other session loses its name
         if self._name not in (None, taken.name):
             self._stop_heart(self._name, self._holder)
         self._name = taken.name
         return taken.name
 
     def _stop_heart(self, name: str, holder: str) -> None:
-        """Stop the heart of a name that this had, unless another session of its server has it."""
+        """Stop the heart of a former name, unless another session of this server uses the name."""
         last = SessionNames.of(self.bus).named(name)
         if last is None or last.holder == holder or last.process != process_of(holder):
             self.home.leave(name)
@@ -336,13 +336,14 @@ class Session:
             self._stop_heart(self._name, self._holder)
 
     def reader(self) -> str | None:
-        """Return the agent whose mail is read by what is shown to it; None: nobody's."""
+        """Return the agent whose mail counts as read once it is shown; None: nobody's."""
         if self._joined is None or not self.principal.may(Scope.MESSAGES_RW):
             return None
         if self._holder is None:
             return self._joined
-        found = SessionNames.of(self.bus).find(self._joined, self._holder)
-        return None if found is None else found.name  # not the base name, which may be another's
+        session_name = SessionNames.of(self.bus).find(self._joined, self._holder)
+        # Not the base name, which may be another's.
+        return None if session_name is None else session_name.name
 
     def root(self) -> str:
         """Return the folder from which paths count."""

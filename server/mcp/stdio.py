@@ -11,7 +11,7 @@ import os
 import select
 
 from .front import Front
-from .presence import Presence
+from .presence import PresenceThread
 from .tools.profiles import DEFAULT
 
 TYPE_CHECKING = False
@@ -51,23 +51,23 @@ def serve_stdio(
         prepare: is called before the first use of the bus, once.
     """
     stdin, sink = _take_stdin(), _take_stdout()
-    source = Source(stdin, sink.fileno())
-    presence = Presence(open_bus, agent, holder, prepare)
+    source = StdinReader(stdin, sink.fileno())
+    presence = PresenceThread(open_bus, agent, holder, prepare)
     presence.end_by_signals()
     front = Front(profile)
     try:
-        left = _converse(front, source, sink, presence.begin)
+        unanswered = _converse(front, source, sink, presence.begin)
         presence.begin()
-        if left:
+        if unanswered:
             home = presence.home()
-            # Hundreds of classes are made, and stay: to look again and again whether they are
-            # garbage takes a sixth of the time.
+            # The import makes hundreds of lasting classes: checking them again and again for
+            # garbage would take a sixth of the time.
             gc.disable()
-            from .sdk_server import Input, go_on
+            from .sdk_server import ReplayedInput, go_on
 
             gc.freeze()
             gc.enable()
-            streams = Input(left, source), sink
+            streams = ReplayedInput(unanswered, source), sink
             go_on(home, front, streams, agent=agent, holder=holder, profile=profile)
     except* BrokenPipeError:
         pass  # the agent's program is gone
@@ -75,7 +75,7 @@ def serve_stdio(
         presence.close()
 
 
-class Source:
+class StdinReader:
     """The bytes that a client writes; they end as well when the client reads no more.
 
     Args:
@@ -86,7 +86,7 @@ class Source:
         self._stdin = stdin
         self._both = select.poll()
         self._both.register(stdin, select.POLLIN)
-        self._both.register(stdout, 0)  # an error, or the end, is told unasked
+        self._both.register(stdout, 0)  # poll reports errors and the end without a mask
 
     def is_quiet(self, for_ms: int) -> bool:
         """Wait for something to read, and say whether nothing came."""
@@ -95,14 +95,14 @@ class Source:
     def read(self, size: int) -> bytes:
         """Return up to `size` bytes as soon as there are any; nothing at the end."""
         if self._stdin not in dict(self._both.poll()):
-            return b""  # what it wrote before is read first
+            return b""  # the end comes after the bytes that were written before
         return os.read(self._stdin, size)
 
 
 def _converse(
-    front: Front, source: Source, sink: BinaryIO, when_quiet: Callable[[], None]
+    front: Front, source: StdinReader, sink: BinaryIO, when_quiet: Callable[[], None]
 ) -> bytes:
-    """Answer lines until one is for the SDK, and return it with all that was read after it.
+    """Answer lines until one needs the SDK; return it with all bytes that were read after it.
 
     Returns nothing when the client has ended.
     """

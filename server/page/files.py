@@ -59,12 +59,12 @@ def is_served_at(bus: Bus, host: str, port: int) -> bool:
     connection = HTTPConnection(host, port, timeout=_PATIENCE_S)
     try:
         connection.request("GET", _PATH)
-        found: Any = json.loads(connection.getresponse().read(1000))
+        answer: Any = json.loads(connection.getresponse().read(1000))
     except (OSError, HTTPException, ValueError):
         return False
     finally:
         connection.close()
-    return isinstance(found, dict) and found.get("bus") == identity(bus)
+    return isinstance(answer, dict) and answer.get("bus") == identity(bus)
 
 
 _ROOT = Path(__file__).with_name("static")
@@ -102,15 +102,15 @@ _HEADERS = {
 
 
 @dataclass(frozen=True)
-class _File:
+class _StaticFile:
     body: bytes
     media_type: str
     tag: str
 
 
-def _read(path: Path) -> _File:
+def _read(path: Path) -> _StaticFile:
     body = path.read_bytes()
-    return _File(body, _TYPES[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    return _StaticFile(body, _TYPES[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
 
 
 #: The files by name. No other file can be requested, whatever its name looks like.

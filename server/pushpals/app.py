@@ -12,7 +12,7 @@ from ...bus.bus import Bus
 from ...schema.errors import AckbusError
 from ...tasks.control.jobs import JobQueue, Sweep
 from ...tasks.control.sessions import PROTOCOL_VERSION, Sessions
-from ..access.access import Access
+from ..access.access import BusAccess
 from .common import refused
 from .completions import router as completions
 from .jobs import router as jobs
@@ -38,7 +38,7 @@ FAMILIES = frozenset(
 )
 
 
-class Door(Mount):
+class PushPalsMount(Mount):
     """The application at the paths of PushPals alone: all others are the server's own."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -48,7 +48,7 @@ class Door(Mount):
         return super().matches(scope)
 
 
-def create_door(bus: Bus, access: Access) -> FastAPI:
+def create_door(bus: Bus, access: BusAccess) -> FastAPI:
     """Return the application, which shares the life of the server's.
 
     Args:
@@ -75,4 +75,4 @@ def add_door(app: FastAPI, door: FastAPI) -> None:
         setattr(door.state, shared, getattr(app.state, shared))
     door.state.hang_up = lambda client: app.state.hang_up(client)
     app.state.protocol = PROTOCOL_VERSION
-    app.router.routes.append(Door("/", app=door))
+    app.router.routes.append(PushPalsMount("/", app=door))

@@ -42,10 +42,10 @@ async def the_bus(request: Request) -> Bus:
 async def the_body(request: Request) -> dict[str, Any]:
     """Return the object that a request carries; {} for anything else, as PushPals reads it."""
     try:
-        found = decode(await request.body(), "the body")
+        body = decode(await request.body(), "the body")
     except InvalidInput:
         return {}
-    return found if isinstance(found, dict) else {}
+    return body if isinstance(body, dict) else {}
 
 
 async def the_trace(request: Request) -> dict[str, str]:
@@ -54,13 +54,13 @@ async def the_trace(request: Request) -> dict[str, str]:
 
 
 async def the_sweep(request: Request) -> Sweep:
-    """Return what looks after stale jobs."""
+    """Return the sweep of stale jobs."""
     sweep: Sweep = request.app.state.sweep
     return sweep
 
 
 async def the_teller(request: Request) -> Tell:
-    """Return what tells sessions of things."""
+    """Return the publisher of session events."""
     tell: Tell = request.app.state.tell
     return tell
 
@@ -97,8 +97,8 @@ def answer(
     body: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return a response with a JSON object."""
-    kept = {"Cache-Control": "no-store", **(headers or {})}
-    return Response(orjson.dumps(body), status, kept, media_type="application/json")
+    all_headers = {"Cache-Control": "no-store", **(headers or {})}
+    return Response(orjson.dumps(body), status, all_headers, media_type="application/json")
 
 
 def ok(status: int = 200, /, **fields: Any) -> Response:
@@ -107,14 +107,14 @@ def ok(status: int = 200, /, **fields: Any) -> Response:
 
 
 def none_left(what: str) -> Response:
-    """Return the response that nothing waits for whoever asks."""
+    """Return the response that nothing waits for this client."""
     return answer({"ok": False, "message": f"No pending {what}"}, 404)
 
 
 def name_in(body: Mapping[str, Any], field: str) -> str | None:
     """Return the agent that a field of a body names, or None."""
-    found = body.get(field)
-    return found.strip() or None if isinstance(found, str) else None
+    name = body.get(field)
+    return name.strip() or None if isinstance(name, str) else None
 
 
 def worker_in(body: Mapping[str, Any], field: str, principal: Principal) -> str:
@@ -167,7 +167,7 @@ def check_own_claim(
 
 
 def ender_in(body: Mapping[str, Any], field: str, principal: Principal) -> str | None:
-    """Return the agent that says that it has an entry; None where nobody does.
+    """Return the agent that claims to hold an entry; None where the request names none.
 
     Raises:
         Forbidden: the token is bound to another.
@@ -178,12 +178,12 @@ def ender_in(body: Mapping[str, Any], field: str, principal: Principal) -> str |
 
 def status_asked(text: str | None) -> str | None:
     """Return the status that a client asks for; None for all."""
-    wanted = (text or "all").strip().lower()
-    return None if wanted == "all" else wanted
+    status = (text or "all").strip().lower()
+    return None if status == "all" else status
 
 
 def ms_of(text: str | None, default: int) -> int:
-    """Return how many milliseconds a client asks for; what is no positive number is the default."""
+    """Return the milliseconds that a client asks for; the default unless that is positive."""
     asked = whole_number(text) or 0
     return min(asked, _MAX_MS) if asked > 0 else default
 
@@ -227,5 +227,5 @@ def _status(error: AckbusError) -> HTTPStatus:
 
 
 def _first(error: RequestValidationError) -> str:
-    found: dict[str, Any] = error.errors()[0]
-    return f"{'.'.join(map(str, found['loc']))}: {found['msg']}"
+    first: dict[str, Any] = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

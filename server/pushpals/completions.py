@@ -43,10 +43,10 @@ def enqueue(
 @router.post("/claim")
 def claim(body: TheBody, bus: TheBus, pusher: TheClient) -> Response:
     """Claim the oldest completion."""
-    found = Completions(bus).claim(worker_in(body, "pusherId", pusher))
-    if found is None:
+    claimed = Completions(bus).claim(worker_in(body, "pusherId", pusher))
+    if claimed is None:
         return none_left("completions")
-    return ok(completion=found[0], claimToken=found[1])
+    return ok(completion=claimed[0], claimToken=claimed[1])
 
 
 @router.post("/{id}/processed")
@@ -67,5 +67,5 @@ def fail(id: str, body: TheBody, bus: TheBus, pusher: TheClient) -> Response:
 def list_completions(bus: TheBus, status: str | None = None, limit: str | None = None) -> Response:
     """List completions, with how many there are."""
     entries = Completions(bus).entries
-    found = entries.list(status_asked(status), limit_of(limit))
-    return ok(completions=[completion_row(entry) for entry in found], counts=entries.counts()[0])
+    page = entries.list(status_asked(status), limit_of(limit))
+    return ok(completions=[completion_row(entry) for entry in page], counts=entries.counts()[0])

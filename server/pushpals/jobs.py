@@ -58,10 +58,10 @@ def enqueue(
 def claim(body: TheBody, jobs: TheJobs, sweep: TheSweep, worker: TheClient) -> Response:
     """Claim a job: the worker's own first, then the first in line."""
     sweep.when_due()
-    found = jobs.claim(worker_in(body, "workerId", worker), client=client_of(worker))
-    if found is None:
+    claimed = jobs.claim(worker_in(body, "workerId", worker), client=client_of(worker))
+    if claimed is None:
         return none_left("jobs")
-    return ok(job=found[0], queueWaitMs=found[1], claimToken=found[2])
+    return ok(job=claimed[0], queueWaitMs=claimed[1], claimToken=claimed[2])
 
 
 @router.post("/{id}/complete")
@@ -123,10 +123,10 @@ def list_jobs(
 ) -> Response:
     """List jobs, with how many there are, what is next, and how it went."""
     sweep.when_due()
-    found = jobs.entries.list(status_asked(status), limit_of(limit))
+    page = jobs.entries.list(status_asked(status), limit_of(limit))
     by_status, by_priority = jobs.entries.counts()
     return ok(
-        jobs=[jobs.row(entry) for entry in found],
+        jobs=[jobs.row(entry) for entry in page],
         counts=by_status,
         priorityCounts=by_priority,
         pendingSnapshot=jobs.entries.in_line(),

@@ -35,10 +35,10 @@ def enqueue(body: TheBody, requests: TheRequests, trace: TheTrace, client: TheCl
 @router.post("/claim")
 def claim(body: TheBody, requests: TheRequests, planner: TheClient) -> Response:
     """Claim the first request in line."""
-    found = requests.claim(worker_in(body, "agentId", planner), client=client_of(planner))
-    if found is None:
+    claimed = requests.claim(worker_in(body, "agentId", planner), client=client_of(planner))
+    if claimed is None:
         return none_left("requests")
-    return ok(request=found[0], queueWaitMs=found[1], claimToken=found[2])
+    return ok(request=claimed[0], queueWaitMs=claimed[1], claimToken=claimed[2])
 
 
 @router.post("/{id}/complete")
@@ -62,10 +62,10 @@ def list_requests(
     requests: TheRequests, status: str | None = None, limit: str | None = None
 ) -> Response:
     """List requests, with how many there are, what is next, and how it went."""
-    found = requests.entries.list(status_asked(status), limit_of(limit))
+    page = requests.entries.list(status_asked(status), limit_of(limit))
     by_status, by_priority = requests.entries.counts()
     return ok(
-        requests=[row(entry) for entry in found],
+        requests=[row(entry) for entry in page],
         counts=by_status,
         priorityCounts=by_priority,
         pendingSnapshot=requests.entries.in_line(),

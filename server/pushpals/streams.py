@@ -26,13 +26,12 @@ from ...schema.sqlite.rules.damaged_rows import damage_behind
 from ...tasks.control.entries import whole_number
 from ...tasks.control.ingress import CLIENT, DECISIONS, Ingress, Posts
 from ...tasks.control.sessions import PROTOCOL_VERSION, Event, Page, SessionNotFound, Sessions
-from ..access.access import GuardedRouter, TheClient, allowed
+from ..access.access import GuardedRouter, TheClient, authorize
 from ..access.table import PUSHPALS
 from ..access.tokens import Scope
-from ..listening import Patience
-from ..live.feed import BATCH_BYTES, Batch, Client, Feed
-from ..live.feed import Event as LiveEvent
-from ..live.streams import EventStream, Frames
+from ..listening import ClientTimeouts
+from ..live.feed import BATCH_BYTES, Batch, FeedEvent, LiveFeed, StreamClient
+from ..live.streams import EventStream, WebSocketTransport
 from ..waiting import in_thread
 from .common import (
     UNKNOWN,
@@ -72,14 +71,14 @@ class _Batch(Batch):
     """Events of a session, each with its cursor."""
 
     def __init__(self, framed: Sequence[_Framed], upto: int) -> None:
-        super().__init__(cast("Sequence[LiveEvent]", framed), upto)
+        super().__init__(cast("Sequence[FeedEvent]", framed), upto)
 
     @cached_property
     def sse(self) -> bytes:
         """The events as server-sent events; a comment when there are none."""
         if not self.events:
             return b": keepalive\n\n"
-        return b"".join(b"id: %d\ndata: %b\n\n" % (each.seq, each.line) for each in self.events)
+        return b"".join(b"id: %d\ndata: %b\n\n" % (event.seq, event.line) for event in self.events)
 
 
 @router.get("/sessions/{id}/events", response_class=EventStream)
@@ -101,13 +100,13 @@ async def follow_by_socket(socket: WebSocket, id: str) -> None:
     sessions: Sessions = socket.app.state.sessions
     row = PUSHPALS["WS /sessions/{id}/ws"]
     try:
-        allowed(socket, row)
+        authorize(socket, row)
         batches = await _events(socket, sessions, id, socket.query_params.get("after"))
     except AckbusError as error:
         await socket.send_denial_response(refusal(error))
         return
     await socket.accept()
-    await Client(socket, "websocket", Frames(socket), row).follow(batches)
+    await StreamClient(socket, "websocket", WebSocketTransport(socket), row).follow(batches)
 
 
 async def _events(
@@ -125,12 +124,12 @@ async def _batches(
 
     Yields an empty batch when nothing came for a while.
     """
-    feed: Feed = connection.app.state.server.state.feed
-    patience: Patience = connection.app.state.patience
+    feed: LiveFeed = connection.app.state.server.state.feed
+    patience: ClientTimeouts = connection.app.state.patience
     loop = asyncio.get_running_loop()
     spoke = loop.time()
     while not feed.is_over:
-        seen = feed.newest_seq  # asked first: of what is stored while we read, the feed tells
+        newest_seq = feed.newest_seq  # before the read: the feed announces what is stored after it
         read = partial(sessions.page, session, after, _AT_ONCE)
         page = await anyio.to_thread.run_sync(read, limiter=_readers)
         for batch in _cut(page):
@@ -141,14 +140,14 @@ async def _batches(
             continue
         after = page.upto
         left_s = spoke + patience.keep_alive_s - loop.time()
-        if left_s <= 0 or not await _hear(feed, seen, left_s):
+        if left_s <= 0 or not await _hear(feed, newest_seq, left_s):
             yield _Batch((), after)
             spoke = loop.time()
 
 
-async def _hear(feed: Feed, seen: int, timeout_s: float) -> bool:
+async def _hear(feed: LiveFeed, after_seq: int, timeout_s: float) -> bool:
     """Wait for an event of any session after a seq; return False when the time is over."""
-    async with aclosing(feed.stream(seen, Wanted(_TYPES), keep_alive_s=timeout_s)) as batches:
+    async with aclosing(feed.stream(after_seq, Wanted(_TYPES), keep_alive_s=timeout_s)) as batches:
         async for batch in batches:
             return bool(batch.events)
     return True  # the feed is over
@@ -170,7 +169,7 @@ def _cut(page: Page) -> Iterator[_Batch]:
 
 
 def _cursor(text: str | None) -> int:
-    """Return the cursor that a client names; what begins with no number is 0."""
+    """Return the cursor that a client names; a text that begins with no number is 0."""
     return min(max(0, whole_number(text) or 0), MAX_SEQ)
 
 
@@ -211,8 +210,8 @@ def command(
     except SessionNotFound as error:
         return answer({"ok": False, "message": str(error)}, 400)
     if event.wrong:
-        told = f"Failed to validate event: {'; '.join(event.wrong)}"
-        return answer({"ok": False, "message": told[:1000], "eventId": event.id}, 400)
+        sentence = f"Failed to validate event: {'; '.join(event.wrong)}"
+        return answer({"ok": False, "message": sentence[:1000], "eventId": event.id}, 400)
     return ok(eventId=event.id)
 
 

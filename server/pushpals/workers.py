@@ -1,4 +1,4 @@
-"""Workers: their heartbeats, and who is there."""
+"""Workers: their heartbeats, and a list of them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ router = GuardedRouter(PUSHPALS, prefix="/workers")
 def heartbeat(body: TheBody, bus: TheBus, jobs: TheJobs, worker: TheClient) -> Response:
     """Write a beat of a worker."""
     named = name_in(body, "workerId") or worker.agent
-    told = body if named is None else {**body, "workerId": worker.work_as(named)}
-    WorkerTable(bus, jobs.entries).heartbeat(told)
+    beat = body if named is None else {**body, "workerId": worker.work_as(named)}
+    WorkerTable(bus, jobs.entries).heartbeat(beat)
     return ok()
 
 
@@ -78,21 +78,21 @@ _MAX_ID_CHARS = 128
 def acquire(body: TheBody, bus: TheBus) -> Response:
     """Acquire the dispatch lock; 409 while another run holds it."""
     session, run = _owner(body)
-    is_mine, held = DispatchLock.of(bus).acquire(
+    is_mine, lock = DispatchLock.of(bus).acquire(
         session,
         run,
         ttl_ms=_ms(body.get("ttlMs")),
         stale_after_ms=_ms(body.get("staleAfterMs")),
     )
-    return _locked(held) if is_mine else _held_by(held)
+    return _locked(lock) if is_mine else _held_by(lock)
 
 
 @autonomy_router.post("/lock/renew")
 def renew(body: TheBody, bus: TheBus) -> Response:
     """Extend the dispatch lock; 409 where this run does not hold it."""
     session, run = _owner(body)
-    is_mine, held = DispatchLock.of(bus).renew(session, run, ttl_ms=_ms(body.get("ttlMs")))
-    return _locked(held) if is_mine and held is not None else _held_by(held)
+    is_mine, lock = DispatchLock.of(bus).renew(session, run, ttl_ms=_ms(body.get("ttlMs")))
+    return _locked(lock) if is_mine and lock is not None else _held_by(lock)
 
 
 @autonomy_router.post("/lock/release")
@@ -124,17 +124,17 @@ def snapshot(
             "is_merge_in_progress": isMergeInProgress.lower() == "true",
         },
     }
-    made = Autonomy.of(bus).add_snapshot(_id(sessionId), _id(runId), payload)
-    return ok(snapshot=_record(made))
+    stored = Autonomy.of(bus).add_snapshot(_id(sessionId), _id(runId), payload)
+    return ok(snapshot=_record(stored))
 
 
 @autonomy_router.get("/snapshots/{id}")
 def show_snapshot(id: str, bus: TheBus) -> Response:
     """Show a snapshot that was made before."""
-    found = Autonomy.of(bus).snapshot(id)
-    if found is None:
+    stored = Autonomy.of(bus).snapshot(id)
+    if stored is None:
         raise NotFound(f"there is no snapshot {id[:100]!a}")
-    return ok(snapshot=_record(found))
+    return ok(snapshot=_record(stored))
 
 
 @autonomy_router.post("/state")
@@ -168,34 +168,34 @@ def _id(text: str) -> str:
     return " ".join(text.split())[:_MAX_ID_CHARS]
 
 
-def _locked(held: Held) -> Response:
-    return ok(lockUntil=format_ts(held.expires_at_ms))
+def _locked(lock: Held) -> Response:
+    return ok(lockUntil=format_ts(lock.expires_at_ms))
 
 
-def _held_by(held: Held | None) -> Response:
-    if held is None:
+def _held_by(lock: Held | None) -> Response:
+    if lock is None:
         return answer({"ok": False, "message": "nobody holds the lock: acquire it"}, 409)
     return answer(
         {
             "ok": False,
-            "message": f"run {held.run} of session {held.session} holds the lock",
-            "ownerSessionId": held.session,
-            "ownerRunId": held.run,
-            "lockUntil": format_ts(held.expires_at_ms),
+            "message": f"run {lock.run} of session {lock.session} holds the lock",
+            "ownerSessionId": lock.session,
+            "ownerRunId": lock.run,
+            "lockUntil": format_ts(lock.expires_at_ms),
         },
         409,
     )
 
 
-def _record(made: Snapshot) -> dict[str, Any]:
+def _record(stored: Snapshot) -> dict[str, Any]:
     return {
-        "snapshotId": made.id,
-        "sessionId": made.session,
-        "runId": made.run,
-        "createdAt": format_ts(made.created_at_ms),
-        "ttlMs": made.ttl_ms,
-        "dispatchLockHeld": made.dispatch_lock_held,
-        **made.payload,
+        "snapshotId": stored.id,
+        "sessionId": stored.session,
+        "runId": stored.run,
+        "createdAt": format_ts(stored.created_at_ms),
+        "ttlMs": stored.ttl_ms,
+        "dispatchLockHeld": stored.dispatch_lock_held,
+        **stored.payload,
     }
 
 

@@ -7,12 +7,12 @@ import pytest
 
 from ackbus.git.branches.forecast import (
     Forecast,
-    NotKnown,
+    UnknownForecast,
     attribute_files,
     conflicts,
     with_attributes,
 )
-from ackbus.git.repository import CommandFailed
+from ackbus.git.repository import GitCommandFailed
 from ackbus.git.sealed import sealed_around
 
 from .plain_git import git
@@ -60,7 +60,7 @@ def _commit(branch: str, mark: int, files: dict[str, str]) -> str:
 def word(forecast: Forecast) -> str:
     if forecast is None:
         return "merges"
-    return "not known" if isinstance(forecast, NotKnown) else "clashes"
+    return "not known" if isinstance(forecast, UnknownForecast) else "clashes"
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_attributes_whose_object_is_missing_leave_it_unknown(repository: Path) -
     write_commits(repository, "f0 merge=union\n")
     sealed = sealed_around(str(repository))
     with (
-        pytest.raises(CommandFailed, match="is missing"),
+        pytest.raises(GitCommandFailed, match="is missing"),
         with_attributes(sealed, frozenset({(".gitattributes", "1" * 40)})),
     ):
         pass

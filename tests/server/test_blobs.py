@@ -15,9 +15,9 @@ from fastapi import FastAPI
 from starlette.types import Message
 
 from ackbus import Bus
-from ackbus.server.access.access import Access
+from ackbus.server.access.access import BusAccess
 from ackbus.server.api.blobs import BlobResponse
-from ackbus.server.listening import Patience
+from ackbus.server.listening import ClientTimeouts
 from ackbus.server.running import create_app
 
 from ..conftest import wait_until
@@ -175,7 +175,7 @@ def test_client_that_goes_while_it_sends_is_no_defect(
         pass
 
     async def run() -> None:
-        app = create_app(bus, Access(bus))
+        app = create_app(bus, BusAccess(bus))
         async with app.router.lifespan_context(app):
             await app(scope, receive, send)
 
@@ -231,7 +231,7 @@ def test_download_ends_with_its_client(bus: Bus) -> None:
     response = BlobResponse(bus.blobs, ref, 50_000_000)
     sent: list[Message] = []
     app = FastAPI()
-    app.state.patience, app.state.hang_up = Patience(), lambda client: None
+    app.state.patience, app.state.hang_up = ClientTimeouts(), lambda client: None
     app.state.downloads = None
 
     async def receive() -> Message:

@@ -17,8 +17,8 @@ from ackbus import Bus, Queue
 from ackbus.errors import NotActedUponWarning
 from ackbus.schema.message.names import MAX_SEQ
 from ackbus.schema.message.patterns import ACTED_TYPES
-from ackbus.server.access.access import Access, plain
-from ackbus.server.access.table import AUTOMATION, PUSHPALS, SERVER, TOOLS, Row
+from ackbus.server.access.access import BusAccess, plain
+from ackbus.server.access.table import AUTOMATION, PUSHPALS, SERVER, TOOLS, AccessRule
 from ackbus.server.access.tokens import Principal, Scope, Tokens
 from ackbus.server.automation.app import ROUTERS as AUTOMATION_ROUTERS
 from ackbus.server.mcp.tools.catalog import tools_of
@@ -56,7 +56,7 @@ VALUES |= dict.fromkeys(("name", "queue", "key", "conversation", "id", "session"
 DOORS = SERVER | PUSHPALS
 
 
-def operations() -> Iterator[tuple[str, str, Row]]:
+def operations() -> Iterator[tuple[str, str, AccessRule]]:
     """Every operation: its method, a path that fits, and its row."""
     for operation, row in DOORS.items():
         method, path = operation.split(" ")
@@ -84,7 +84,7 @@ def status_of(client: httpx.Client, method: str, path: str, headers: dict[str, s
 
 def test_no_operation_is_missing_in_the_table_and_none_is_too_many(bus: Bus) -> None:
     """A new one fails here, and where it is added, until the table says what it needs."""
-    app, access = create_app(bus, Access(bus)), Access(bus)
+    app, access = create_app(bus, BusAccess(bus)), BusAccess(bus)
     served = set(routed(app)) - {"WS /{path}", "GET /v1", "GET /mcp", "GET /v1/openapi.json"}
     assert served == SERVER.keys()
     assert set(routed(create_door(bus, access))) == PUSHPALS.keys()

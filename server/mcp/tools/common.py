@@ -22,8 +22,8 @@ from ....schema.message.message import Message
 from ....subscribers.inboxes.mail import Pace
 from ....subscribers.inboxes.seen_mail import Shown
 from ....subscribers.inboxes.session import inbox_of
-from ..session import Room, Session, as_sent
-from .tool import NOTICE, FramedMessage, Reply, Result, body_of, named, shown, text_of
+from ..session import McpSession, ResultRoom, as_sent
+from .tool import NOTICE, FramedMessage, Reply, ToolResult, body_of, named, shown, text_of
 
 # Results of a bounded size: pages of messages, and the cursor that leads to the next one.
 
@@ -67,17 +67,17 @@ class Cursor:
         """
         if text is None:
             return cls()
-        found = _CURSOR.fullmatch(text)
-        if found is None:
+        match = _CURSOR.fullmatch(text)
+        if match is None:
             raise InvalidInput(f"cursor {text[:40]!a} is invalid: pass next_cursor back unchanged")
-        return cls(int(found[1]), int(found[2] or 0))
+        return cls(int(match[1]), int(match[2] or 0))
 
     def __str__(self) -> str:
         return f"{self.after}+{self.skip}" if self.skip else str(self.after)
 
 
 @dataclass(frozen=True)
-class Paged:
+class PageContent:
     """The messages of a page.
 
     Attributes:
@@ -107,12 +107,14 @@ class Pager:
         frame: adds to a framed message.
     """
 
-    room: Room
-    make: Callable[[Paged], Reply]
+    room: ResultRoom
+    make: Callable[[PageContent], Reply]
     read_on: Callable[[int, str], str]
     frame: Callable[[FramedMessage], FramedMessage] = lambda message: message
 
-    def page(self, messages: Iterable[Message], begin: Cursor, limit: int) -> tuple[Reply, Paged]:
+    def page(
+        self, messages: Iterable[Message], begin: Cursor, limit: int
+    ) -> tuple[Reply, PageContent]:
         """Return the result with the first messages, and the page that is in it.
 
         A message that fits is never cut. Of one that is longer than a page its head is shown, and
@@ -124,62 +126,67 @@ class Pager:
             limit: how many at most.
         """
         read, has_more = _read(messages, limit)
-        left = self.room.bytes - _FRAME_BYTES
+        bytes_left = self.room.bytes - _FRAME_BYTES
         while True:
-            page = self._filled(read, has_more, begin, left)
+            page = self._filled(read, has_more, begin, bytes_left)
             reply = self.make(page)
             excess = self.room.size(reply.text, reply.record) - self.room.bytes
-            if excess <= 0 or left <= 0:
+            if excess <= 0 or bytes_left <= 0:
                 return reply, page
-            left -= max(excess, 100)
+            bytes_left -= max(excess, 100)
 
-    def _filled(self, read: Sequence[_Text], has_more: bool, begin: Cursor, room: int) -> Paged:
+    def _filled(
+        self, read: Sequence[_LoadedMessage], has_more: bool, begin: Cursor, room: int
+    ) -> PageContent:
         framed: list[FramedMessage] = []
         spans: list[Span] = []
-        after, left = begin.after, room
-        for each in read:
-            seq = each.message.seq
+        after, bytes_left = begin.after, room
+        for entry in read:
+            seq = entry.message.seq
             skip = begin.skip if seq == begin.after + 1 else 0
-            shown, end, cost = self._shown(each, skip, left, room)
-            if framed and cost > left:
+            shown, end, cost = self._shown(entry, skip, bytes_left, room)
+            if framed and cost > bytes_left:
                 break
             framed.append(shown)
             spans.append((seq, skip, end))
             if skip and end is not None:
-                return Paged(framed, str(Cursor(seq - 1, end)), spans)
-            after, left = seq, left - cost
+                return PageContent(framed, str(Cursor(seq - 1, end)), spans)
+            after, bytes_left = seq, bytes_left - cost
         goes_on = has_more or len(read) > len(framed)
-        return Paged(framed, str(Cursor(after)) if goes_on else None, spans)
+        return PageContent(framed, str(Cursor(after)) if goes_on else None, spans)
 
     def _shown(
-        self, each: _Text, skip: int, left: int, room: int
+        self, entry: _LoadedMessage, skip: int, bytes_left: int, room: int
     ) -> tuple[FramedMessage, int | None, int]:
         """Return a message, up to which character (None: all of it), and the bytes that it takes.
 
         It is cut only if a page of its own would not hold it.
         """
-        if len(each.text) - skip <= room:
-            whole = self._whole(each, skip)
+        if len(entry.text) - skip <= room:
+            whole = self._whole(entry, skip)
             cost = self._cost(whole)
             if cost <= room:
                 return whole, None, cost
-        most = min(len(each.text) - skip - 1, room, room if skip else HEAD_CHARS)
-        number = most_that(
-            lambda n: self._cost(self._part(each, skip, skip + n)) <= (left if skip else room), most
+        most = min(len(entry.text) - skip - 1, room, room if skip else HEAD_CHARS)
+        number = largest_fitting(
+            lambda n: (
+                self._cost(self._part(entry, skip, skip + n)) <= (bytes_left if skip else room)
+            ),
+            most,
         )
-        cut = self._part(each, skip, skip + number)
+        cut = self._part(entry, skip, skip + number)
         return cut, skip + number, self._cost(cut)
 
-    def _whole(self, each: _Text, skip: int) -> FramedMessage:
+    def _whole(self, entry: _LoadedMessage, skip: int) -> FramedMessage:
         if skip:
-            return self._part(each, skip, len(each.text))
-        return self.frame(FramedMessage.of(each.message, each.body))
+            return self._part(entry, skip, len(entry.text))
+        return self.frame(FramedMessage.of(entry.message, entry.body))
 
-    def _part(self, each: _Text, begin: int, end: int) -> FramedMessage:
-        part = f"characters {begin + 1} to {end} of {len(each.text)}"
-        shown = FramedMessage.of(each.message, each.text[begin:end], part)
-        if end < len(each.text):
-            seq = each.message.seq
+    def _part(self, entry: _LoadedMessage, begin: int, end: int) -> FramedMessage:
+        part = f"characters {begin + 1} to {end} of {len(entry.text)}"
+        shown = FramedMessage.of(entry.message, entry.text[begin:end], part)
+        if end < len(entry.text):
+            seq = entry.message.seq
             shown.more = self.read_on(seq, str(Cursor(seq - 1, end)))
         return self.frame(shown)
 
@@ -190,7 +197,7 @@ class Pager:
 
 
 @dataclass(frozen=True)
-class _Text:
+class _LoadedMessage:
     """A message that was read, its body, and that as text."""
 
     message: Message
@@ -198,47 +205,47 @@ class _Text:
     text: str
 
 
-def _read(messages: Iterable[Message], limit: int) -> tuple[list[_Text], bool]:
+def _read(messages: Iterable[Message], limit: int) -> tuple[list[_LoadedMessage], bool]:
     """Return the first messages, and whether there are others behind them."""
-    read: list[_Text] = []
+    read: list[_LoadedMessage] = []
     chars = 0
     for message in messages:
         if len(read) == limit or chars > _READ_CHARS:
             return read, True
         body = body_of(message)
-        read.append(_Text(message, body, text_of(body)))
+        read.append(_LoadedMessage(message, body, text_of(body)))
         chars += len(read[-1].text)
     return read, False
 
 
-def most_that(fits: Callable[[int], bool], count: int) -> int:
-    """Return the largest number up to `count` that fits, where all below it do; at least 1."""
+def largest_fitting(fits: Callable[[int], bool], count: int) -> int:
+    """Return the largest number up to `count` that fits; at least 1. All smaller ones must fit."""
     return max(1, bisect_left(range(1, count + 1), True, key=lambda number: not fits(number)))
 
 
-def fitted(count: int, make: Callable[[int], Reply], room: Room) -> tuple[Reply, int]:
-    """Return the result of as many things as there is room for, and how many these are."""
+def fitted(count: int, make: Callable[[int], Reply], room: ResultRoom) -> tuple[Reply, int]:
+    """Return the longest result that fits, and the number of entries in it."""
 
     def fits(number: int) -> bool:
         reply = make(number)
         return room.size(reply.text, reply.record) <= room.bytes
 
-    number = count if count == 0 or fits(count) else most_that(fits, count)
+    number = count if count == 0 or fits(count) else largest_fitting(fits, count)
     return make(number), number
 
 
 def next_page(cursor: str | None) -> str | None:
-    """Return what leads to the next page, or None where there is none."""
+    """Return the hint that leads to the next page, or None at the end."""
     return None if cursor is None else f"There is more: call again with cursor {cursor!r}."
 
 
 def by_the_same_call(seq: int, cursor: str) -> str:
-    """Return what reads on in a message, for tools with a cursor."""
+    """Return the hint how to read on in a message, for tools with a cursor."""
     return f"[{seq}] goes on: call again with cursor {cursor!r}."
 
 
 def by_thread(seq: int, cursor: str) -> str:
-    """Return what reads on in a message, for other tools."""
+    """Return the hint how to read on in a message, for other tools."""
     return f"The rest: bus_thread(conversation={str(seq)!r}, cursor={cursor!r})."
 
 
@@ -248,10 +255,10 @@ MAX_WAIT_S = 25
 #: How long a call may go on that was cancelled, in seconds.
 _NOTICE_S = 0.5
 
-#: How many unread messages are counted: more tell an agent nothing more.
+#: How many unread messages are counted: the exact number of more is of no use.
 MAX_COUNTED = 100
 
-#: The advice to an agent for whom something waits.
+#: The advice to an agent with unread mail.
 READ_IT = "bus_inbox shows what waits."
 
 #: Names of nothing: a client that writes one for an absent recipient means no agent of that name.
@@ -270,16 +277,16 @@ Payload = Annotated[Any, Field(description="Text or any JSON.")]
 T = TypeVar("T")
 
 
-class Page(Result):
+class MessagesResult(ToolResult):
     """Messages, and how to go on."""
 
     messages: list[FramedMessage]
     next_cursor: str | None = None
 
     @classmethod
-    def of(cls, page: Paged, *, advice: str | None = None, **facts: Any) -> Self:
+    def of(cls, page: PageContent, *, advice: str | None = None, **facts: Any) -> Self:
         """Return a page, with the advice for what is on it, and what leads to the next one."""
-        steps = " ".join(each for each in (advice, next_page(page.cursor)) if each)
+        steps = " ".join(step for step in (advice, next_page(page.cursor)) if step)
         notice = NOTICE if page.messages else None
         return cls(
             messages=page.messages,
@@ -291,11 +298,11 @@ class Page(Result):
 
     def reply(self, head: str) -> Reply:
         """Return the result, with a text under a head line of the bus."""
-        return Reply(self, self.lines(head, *(each.text() for each in self.messages)))
+        return Reply(self, self.lines(head, *(message.text() for message in self.messages)))
 
 
 def wait_for(
-    session: Session, look: Callable[[], T], is_there: Callable[[T], object], wait_s: float
+    session: McpSession, look: Callable[[], T], is_there: Callable[[T], object], wait_s: float
 ) -> T:
     """Repeat a look until it finds something or the time is over; a cancelled call ends.
 
@@ -313,16 +320,16 @@ def wait_for(
     deadline, pace = time.monotonic() + wait_s, Pace(idle_s=_NOTICE_S)
     with listen(session.bus) as listener:  # before the look: what comes after it is heard
         while True:
-            found = look()
-            left = deadline - time.monotonic()
-            if is_there(found) or left <= 0 or session.home.is_ending:
-                return found
-            listener.wait(min(pace.next(), left))
-            check_cancelled()  # else its thread would wait on, and those of others beside it
+            outcome = look()
+            left_s = deadline - time.monotonic()
+            if is_there(outcome) or left_s <= 0 or session.home.is_ending:
+                return outcome
+            listener.wait(min(pace.next(), left_s))
+            check_cancelled()  # else its thread would stay occupied until the time is over
 
 
 def note_shown(
-    session: Session, spans: Sequence[Span], *, upto: int = 0, older: int | None = None
+    session: McpSession, spans: Sequence[Span], *, upto: int = 0, older: int | None = None
 ) -> None:
     """Note parts of messages as shown to the agent of a call that is still wanted.
 
@@ -342,23 +349,23 @@ def stranger(bus: Bus, *recipients: str | None, me: str) -> str | None:
     """Return a warning if the bus has never seen a recipient, with the agents that are there.
 
     Raises:
-        InvalidInput: one is no name.
-        UnknownRecipient: one means several, such as "all", or nobody, such as "null".
+        InvalidInput: a recipient is no valid name.
+        UnknownRecipient: a recipient means several, such as "all", or nobody, such as "null".
     """
-    named_ones = [each for each in recipients if each is not None]
-    unknown = [each for each in map(bus.agents.check_recipient, named_ones) if each is not None]
+    named_ones = [name for name in recipients if name is not None]
+    unknown = [error for error in map(bus.agents.check_recipient, named_ones) if error is not None]
     if not unknown:
         return None
-    for each in unknown:
-        if each.agent.casefold() in _NOBODY:
-            raise each
+    for error in unknown:
+        if error.agent.casefold() in _NOBODY:
+            raise error
     beats = bus.heartbeats.list()
-    there = [each.agent for each in beats if each.liveness is Liveness.ALIVE and each.agent != me]
+    there = [beat.agent for beat in beats if beat.liveness is Liveness.ALIVE and beat.agent != me]
     more = f" and {len(there) - _NAMED} more" if len(there) > _NAMED else ""
     alive = f"alive now: {', '.join(map(named, there[:_NAMED]))}{more}"
     others = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
-    told = "; ".join(map(str, unknown[:_NAMED])) + others
-    return shown(f"{told}; {alive if there else 'no other agent is alive'}")
+    problems = "; ".join(map(str, unknown[:_NAMED])) + others
+    return shown(f"{problems}; {alive if there else 'no other agent is alive'}")
 
 
 def message_of(bus: Bus, key: str) -> Message:

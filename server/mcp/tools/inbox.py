@@ -20,15 +20,15 @@ from ....subscribers.inboxes.first_look import FirstLook
 from ....subscribers.inboxes.inbox import Inbox
 from ....subscribers.inboxes.seen_mail import Shown, Unseen
 from ....subscribers.inboxes.session import inbox_of
-from ..session import Session
+from ..session import McpSession
 from .common import (
     PAGE,
     READ_IT,
     Cursor,
     Limit,
+    MessagesResult,
     Next,
-    Page,
-    Paged,
+    PageContent,
     Pager,
     Wait,
     by_the_same_call,
@@ -37,7 +37,7 @@ from .common import (
     unread_of,
     wait_for,
 )
-from .tool import Arguments, FramedMessage, Reply, Result, Tool, named
+from .tool import Arguments, FramedMessage, Reply, Tool, ToolResult, named
 
 #: How many messages are read at a time.
 _READ = PAGE + 1
@@ -51,7 +51,7 @@ _NAMED = 3
 # bus_inbox -----------------------------------------------------------------------------------
 
 
-class Read(Arguments):
+class InboxArguments(Arguments):
     """The arguments of `bus_inbox`."""
 
     type: Annotated[str | None, Field(description="Pattern, like task.*; hides others.")] = None
@@ -61,51 +61,53 @@ class Read(Arguments):
     cursor: Next = None
 
 
-class InboxPage(Page):
+class InboxResult(MessagesResult):
     """The result of `bus_inbox`."""
 
     unread: int
 
 
-def _inbox(session: Session, given: Read) -> Reply:
-    begin = Cursor.parse(given.cursor)
-    pattern = None if given.type is None else _pattern(given.type)
+def _inbox(session: McpSession, arguments: InboxArguments) -> Reply:
+    begin = Cursor.parse(arguments.cursor)
+    pattern = None if arguments.type is None else _pattern(arguments.type)
 
-    def look() -> tuple[FirstLook, Reply, Paged]:
-        # At each look, since a base name that has become free is claimed by that.
+    def look() -> tuple[FirstLook, Reply, PageContent]:
+        # At each look, because the look claims a base name that has become free.
         first = FirstLook(
-            session.bus, session.agent(), with_work=given.with_work, cursor=given.cursor
+            session.bus, session.agent(), with_work=arguments.with_work, cursor=arguments.cursor
         )
         reply = partial(_page, first, begin, pattern, unread_of(session.bus, first.inbox.agent))
         pager = Pager(session.room, reply, by_the_same_call, _with_answers(first.inbox))
-        return first, *pager.page(waiting(first.inbox, begin, pattern), begin, given.limit)
+        return first, *pager.page(waiting(first.inbox, begin, pattern), begin, arguments.limit)
 
-    first, reply, page = wait_for(session, look, lambda seen: seen[2].messages, given.wait_s)
+    first, reply, page = wait_for(
+        session, look, lambda outcome: outcome[2].messages, arguments.wait_s
+    )
     if page.messages:
         # Where a type hides mail, the hook after this tool may still have to announce that.
         upto = 0 if pattern else page.messages[-1].seq
-        older = first.first_seq if given.cursor in (None, "0") else None
+        older = first.first_seq if arguments.cursor in (None, "0") else None
         note_shown(session, page.spans, upto=upto, older=older)
     return reply
 
 
 def _page(
-    first: FirstLook, begin: Cursor, pattern: TypePattern | None, unread: int, page: Paged
+    first: FirstLook, begin: Cursor, pattern: TypePattern | None, unread: int, page: PageContent
 ) -> Reply:
     """Return the result of a page."""
     inbox = first.inbox
     if page.messages:
-        steps = (_what_to_acknowledge(inbox, begin, page, pattern), first.told())
+        steps = (_acknowledgements_for(inbox, begin, page, pattern), first.told())
         advice = " ".join(step for step in steps if step)
         head = f"{counted(unread)} unread for {named(inbox.agent)}."
-        return InboxPage.of(page, advice=advice, unread=unread).reply(head)
+        return InboxResult.of(page, advice=advice, unread=unread).reply(head)
     more = f", but {counted(unread)} of other types" if pattern and unread else ""
     head = f"Nothing waits for {named(inbox.agent)}{more}."
-    return InboxPage.of(page, advice=first.told(), unread=unread).reply(head)
+    return InboxResult.of(page, advice=first.told(), unread=unread).reply(head)
 
 
 def _with_answers(inbox: Inbox) -> Callable[[FramedMessage], FramedMessage]:
-    """Return what adds to a message how it is answered, or as what its reader has answered it."""
+    """Return a function that adds to a message how to answer it, or the answer that was given."""
 
     @cache  # a page that must be cut is framed again and again
     def answered_as(seq: int) -> int | None:
@@ -125,13 +127,15 @@ def _pattern(text: str) -> TypePattern:
     return TypePattern(text)
 
 
-def _what_to_acknowledge(
-    inbox: Inbox, begin: Cursor, page: Paged, pattern: TypePattern | None
+def _acknowledgements_for(
+    inbox: Inbox, begin: Cursor, page: PageContent, pattern: TypePattern | None
 ) -> str:
     """Return the acknowledgements that cover the shown messages, and no others."""
-    seqs = [each.seq for each in page.messages]
+    seqs = [message.seq for message in page.messages]
     if pattern is not None:
-        hidden = (each for each in waiting(inbox, begin, None) if not pattern.matches(each.type))
+        hidden = (
+            message for message in waiting(inbox, begin, None) if not pattern.matches(message.type)
+        )
         first = next(hidden, None)
         if first is not None and first.seq < seqs[-1]:
             return (
@@ -154,7 +158,7 @@ def _what_to_acknowledge(
 
 def waiting(inbox: Inbox, begin: Cursor, pattern: TypePattern | None) -> Iterator[Message]:
     """Yield the unread messages of an inbox, from a cursor on."""
-    for message in dropwhile(lambda each: each.seq <= begin.after, _all_waiting(inbox, begin)):
+    for message in dropwhile(lambda unread: unread.seq <= begin.after, _all_waiting(inbox, begin)):
         if pattern is None or pattern.matches(message.type):
             yield message
 
@@ -166,35 +170,35 @@ def _all_waiting(inbox: Inbox, begin: Cursor) -> Iterator[Message]:
         yield from looked
         position = max(position, looked[-1].seq) if looked else position
     after = max(begin.after, position)
-    for found in pages(lambda seq: inbox.poll_after(seq, _READ), after, place=seq_of, what="mail"):
-        yield from found
+    for page in pages(lambda seq: inbox.poll_after(seq, _READ), after, place=seq_of, what="mail"):
+        yield from page
 
 
 # bus_ack -------------------------------------------------------------------------------------
 
 
-class Ack(Arguments):
+class AckArguments(Arguments):
     """The arguments of `bus_ack`."""
 
     seq: Annotated[int, Field(ge=1, description="The last that is handled.")]
     skip: Annotated[bool, Field(description="Put a long one aside.")] = False
 
 
-class Acked(Result):
+class AckResult(ToolResult):
     """The result of `bus_ack`."""
 
     acknowledged: int
     unread: int
 
 
-def _ack(session: Session, given: Ack) -> Reply:
+def _ack(session: McpSession, arguments: AckArguments) -> Reply:
     bus, agent = session.bus, session.agent()
-    if given.skip:
-        return _skip(session, agent, given.seq)
+    if arguments.skip:
+        return _skip(session, agent, arguments.seq)
     with bus.transaction():  # so that nothing comes between the look and the step
-        if given.seq <= bus.log.newest_seq():
-            _refuse_what_was_not_shown(bus, agent, given.seq)
-        position = inbox_of(bus, agent).ack(given.seq)
+        if arguments.seq <= bus.log.newest_seq():
+            _refuse_what_was_not_shown(bus, agent, arguments.seq)
+        position = inbox_of(bus, agent).ack(arguments.seq)
     return _acknowledged(bus, agent, position)
 
 
@@ -202,12 +206,12 @@ def _acknowledged(
     bus: Bus, agent: str, position: int, *, skipped: str = "", warning: str | None = None
 ) -> Reply:
     unread = unread_of(bus, agent)
-    steps = " ".join(each for each in (skipped, READ_IT if unread else "") if each)
-    record = Acked(acknowledged=position, unread=unread, next=steps or None, warning=warning)
+    steps = " ".join(step for step in (skipped, READ_IT if unread else "") if step)
+    record = AckResult(acknowledged=position, unread=unread, next=steps or None, warning=warning)
     return Reply(record, record.lines(f"Acknowledged up to {position}; {counted(unread)} unread."))
 
 
-def _skip(session: Session, agent: str, seq: int) -> Reply:
+def _skip(session: McpSession, agent: str, seq: int) -> Reply:
     """Park a message of which the agent was shown the beginning, and tell its sender."""
     bus = session.bus
     with bus.transaction():
@@ -222,16 +226,16 @@ def _skip(session: Session, agent: str, seq: int) -> Reply:
             )
         _refuse_what_was_not_shown(bus, agent, seq, besides=seq)
         position = inbox.park(message, f"{agent} read its beginning, and skipped it")
-        warning = _tell_of_skipping(session, message, agent)
-    told = "its sender was told" if warning is None else "its sender was not told"
-    skipped = f"[{seq}] is put aside, and {told}; a person can have it delivered again."
+        warning = _notify_sender(session, message, agent)
+    outcome = "its sender was told" if warning is None else "its sender was not told"
+    skipped = f"[{seq}] is put aside, and {outcome}; a person can have it delivered again."
     return _acknowledged(bus, agent, position, skipped=skipped, warning=warning)
 
 
-def _tell_of_skipping(session: Session, message: Message, agent: str) -> str | None:
+def _notify_sender(session: McpSession, message: Message, agent: str) -> str | None:
     """Tell the sender of a message that it was put aside; return why not, or None."""
-    said = f"{agent} read the beginning of your message {message.seq}, and put it aside unread: it"
-    text = f"{said} is too long. Send a short one, or the path of a file."
+    fact = f"{agent} read the beginning of your message {message.seq}, and put it aside unread: it"
+    text = f"{fact} is too long. Send a short one, or the path of a file."
     try:
         with session.bus.transaction():
             session.bus.publish(
@@ -263,11 +267,11 @@ TOOLS = (
     Tool(
         "bus_inbox",
         "Read what waits for you. Changes nothing: bus_ack does.",
-        Read,
-        InboxPage,
+        InboxArguments,
+        InboxResult,
         _inbox,
         only_reads=True,
         spells=(FramedMessage,),
     ),
-    Tool("bus_ack", "Acknowledge a message and all before it.", Ack, Acked, _ack),
+    Tool("bus_ack", "Acknowledge a message and all before it.", AckArguments, AckResult, _ack),
 )

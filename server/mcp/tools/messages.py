@@ -26,16 +26,16 @@ from ....subscribers.inboxes.seen_mail import Shown
 from ....subscribers.overview.trace import read_receipts
 from ....subscribers.requests import Request
 from ...records import Recipients
-from ..session import Session
+from ..session import McpSession
 from .common import (
     MAX_PAGE,
     PAGE,
     Conversation,
     Cursor,
     Limit,
+    MessagesResult,
     Next,
-    Page,
-    Paged,
+    PageContent,
     Pager,
     Payload,
     Type,
@@ -54,8 +54,8 @@ from .tool import (
     Arguments,
     FramedMessage,
     Reply,
-    Result,
     Tool,
+    ToolResult,
     body_of,
     exact,
     named,
@@ -70,7 +70,7 @@ from .tool import (
 MAX_SENT = 20
 
 
-class Send(Arguments):
+class SendArguments(Arguments):
     """The arguments of `bus_send`."""
 
     meant = frozenset({"payload", "to"})
@@ -87,7 +87,7 @@ class Send(Arguments):
     again: Annotated[bool, Field(description="Answer once more.")] = False
 
 
-class Sent(Result):
+class SendResult(ToolResult):
     """The result of `bus_send`."""
 
     seq: int
@@ -106,43 +106,43 @@ class Sent(Result):
         return self.lines(f"{done}: {where}, id {exact(self.id)}{within}.")
 
 
-def _send(session: Session, given: Send) -> Reply:
+def _send(session: McpSession, arguments: SendArguments) -> Reply:
     bus, agent = session.bus, session.agent()
-    session.principal.check_may_send(given.type)
-    parent = None if given.in_reply_to is None else message_of(bus, given.in_reply_to)
+    session.principal.check_may_send(arguments.type)
+    parent = None if arguments.in_reply_to is None else message_of(bus, arguments.in_reply_to)
     draft = Draft(
-        given.type,
-        given.payload if "payload" in given.model_fields_set else ABSENT,
+        arguments.type,
+        arguments.payload if "payload" in arguments.model_fields_set else ABSENT,
         from_agent=agent,
         in_reply_to=parent.id if parent else None,
-        priority=parse_priority(given.priority),
-        id=given.id,
+        priority=parse_priority(arguments.priority),
+        id=arguments.id,
         headers=tracing.child_trace(parent.headers) if parent else None,
     )
-    to = parent.from_agent if given.to is None and parent else given.to
+    to = parent.from_agent if arguments.to is None and parent else arguments.to
     drafts = [draft] if to is None else draft.to_each([to] if isinstance(to, str) else to)
-    warning = stranger(bus, *(each.to_agent for each in drafts), me=agent)
-    warning = not_acted_upon(given.type) or warning
+    warning = stranger(bus, *(addressed.to_agent for addressed in drafts), me=agent)
+    warning = not_acted_upon(arguments.type) or warning
     with bus.transaction():  # so that no other answer comes between the look and this one
-        if not given.again:
+        if not arguments.again:
             _refuse_second_answer(bus, drafts, parent)
         receipts = bus.log.append(drafts)
     stored = bus.get(receipts[0].seq)
     pairs = zip(drafts, receipts, strict=True)
-    seqs = {str(each.to_agent): receipt.seq for each, receipt in pairs}
+    seqs = {str(addressed.to_agent): receipt.seq for addressed, receipt in pairs}
     within = stored.conversation if stored and stored.conversation != stored.id else None
 
     def reply(number: int) -> Reply:
-        left = len(seqs) - number
-        not_named = f"it went to {left} more, who are not named here" if left else None
-        sent = Sent(
+        unnamed = len(seqs) - number
+        not_named = f"it went to {unnamed} more, who are not named here" if unnamed else None
+        sent = SendResult(
             seq=receipts[0].seq,
             id=receipts[0].id,
             to=drafts[0].to_agent if len(drafts) == 1 else None,
             seqs=dict(islice(seqs.items(), number)) if len(drafts) > 1 else None,
             conversation=within,
             duplicate=all(receipt.duplicate for receipt in receipts),
-            warning="; ".join(each for each in (warning, not_named) if each) or None,
+            warning="; ".join(sentence for sentence in (warning, not_named) if sentence) or None,
         )
         return Reply(sent, sent.text())
 
@@ -161,7 +161,7 @@ def _refuse_second_answer(bus: Bus, drafts: Sequence[Draft], parent: Message | N
 # bus_thread ----------------------------------------------------------------------------------
 
 
-class Thread(Arguments):
+class ThreadArguments(Arguments):
     """The arguments of `bus_thread`."""
 
     conversation: Conversation
@@ -169,19 +169,21 @@ class Thread(Arguments):
     cursor: Next = None
 
 
-class ThreadPage(Page):
+class ThreadResult(MessagesResult):
     """The result of `bus_thread`."""
 
     conversation: str
 
 
-def _thread(session: Session, given: Thread) -> Reply:
-    reply, page = thread(session, given.conversation, given.limit, given.cursor)
+def _thread(session: McpSession, arguments: ThreadArguments) -> Reply:
+    reply, page = thread(session, arguments.conversation, arguments.limit, arguments.cursor)
     note_shown(session, page.spans)
     return reply
 
 
-def thread(session: Session, key: str, limit: int, cursor: str | None) -> tuple[Reply, Paged]:
+def thread(
+    session: McpSession, key: str, limit: int, cursor: str | None
+) -> tuple[Reply, PageContent]:
     """Return a page of a conversation, as a result and by itself.
 
     Raises:
@@ -190,19 +192,19 @@ def thread(session: Session, key: str, limit: int, cursor: str | None) -> tuple[
     bus, begin = session.bus, Cursor.parse(cursor)
     conversation = conversation_of(bus, key)
 
-    def reply(page: Paged) -> Reply:
+    def reply(page: PageContent) -> Reply:
         head = f"{len(page.messages)} messages of {exact(conversation)}, oldest first."
-        return ThreadPage.of(page, conversation=conversation).reply(head)
+        return ThreadResult.of(page, conversation=conversation).reply(head)
 
-    pager = Pager(session.room, reply, by_the_same_call, FramedMessage.within)
-    found = bus.read(conversation=conversation, after_seq=begin.after)
-    return pager.page(found, begin, limit)
+    pager = Pager(session.room, reply, by_the_same_call, FramedMessage.without_conversation)
+    messages = bus.read(conversation=conversation, after_seq=begin.after)
+    return pager.page(messages, begin, limit)
 
 
 # bus_search ----------------------------------------------------------------------------------
 
 
-class Search(Arguments):
+class SearchArguments(Arguments):
     """The arguments of `bus_search`."""
 
     words: Annotated[str, Field(description='All must be there; "a phrase", begin*')]
@@ -216,38 +218,40 @@ class Search(Arguments):
 _MAX_HITS = 1000
 
 
-def _search(session: Session, given: Search) -> Reply:
-    start = Cursor.parse(given.cursor).after
-    wanted = min(start + given.limit, _MAX_HITS)
-    if given.type is not None:
-        check_pattern(given.type)
+def _search(session: McpSession, arguments: SearchArguments) -> Reply:
+    start = Cursor.parse(arguments.cursor).after
+    upto = min(start + arguments.limit, _MAX_HITS)
+    if arguments.type is not None:
+        check_pattern(arguments.type)
     hits = session.bus.search(
-        *_words(given.words), type=given.type, agent=given.agent, limit=wanted + 1
+        *_words(arguments.words), type=arguments.type, agent=arguments.agent, limit=upto + 1
     )
-    found = [FramedMessage.of(hit.message, hit.snippet, "snippet") for hit in hits[start:wanted]]
+    snippets = [FramedMessage.of(hit.message, hit.snippet, "snippet") for hit in hits[start:upto]]
 
     def reply(number: int) -> Reply:
         end = start + number
         more = end < len(hits) and end < _MAX_HITS
         head = f"{number} found, the best first." if number else "Nothing found."
-        return Page.of(Paged(found[:number], str(end) if more else None)).reply(head)
+        return MessagesResult.of(PageContent(snippets[:number], str(end) if more else None)).reply(
+            head
+        )
 
-    made, number = fitted(len(found), reply, session.room)
+    page_of_hits, number = fitted(len(snippets), reply, session.room)
     whole = [(hit.message.seq, 0, None) for hit in hits[start : start + number] if _is_whole(hit)]
     note_shown(session, whole)
-    return made
+    return page_of_hits
 
 
 # bus_receipts --------------------------------------------------------------------------------
 
 
-class Which(Arguments):
+class ReceiptsArguments(Arguments):
     """The arguments of `bus_receipts`."""
 
     seq: Annotated[int, Field(ge=1)]
 
 
-class ReadBy(BaseModel):
+class ReaderState(BaseModel):
     """The state of a message at one reader."""
 
     kind: str
@@ -255,23 +259,23 @@ class ReadBy(BaseModel):
     state: str
 
 
-class Receipts(Result):
+class ReceiptsResult(ToolResult):
     """The result of `bus_receipts`."""
 
-    receipts: list[ReadBy]
+    receipts: list[ReaderState]
 
 
-def _receipts(session: Session, given: Which) -> Reply:
-    found = read_receipts(session.bus, str(given.seq))
-    readers = [ReadBy(**each.record()) for each in found[:MAX_PAGE]]
+def _receipts(session: McpSession, arguments: ReceiptsArguments) -> Reply:
+    receipts = read_receipts(session.bus, str(arguments.seq))
+    readers = [ReaderState(**receipt.record()) for receipt in receipts[:MAX_PAGE]]
 
     def reply(number: int) -> Reply:
-        left = len(found) - number
-        record = Receipts(
-            receipts=readers[:number], warning=f"{left} more are left out" if left else None
+        omitted = len(receipts) - number
+        record = ReceiptsResult(
+            receipts=readers[:number], warning=f"{omitted} more are left out" if omitted else None
         )
         states = "; ".join(
-            f"{each.kind} {named(each.name)}: {each.state}" for each in record.receipts
+            f"{reader.kind} {named(reader.name)}: {reader.state}" for reader in record.receipts
         )
         return Reply(record, record.lines(f"{states or 'It is in no inbox, and in no queue'}."))
 
@@ -296,25 +300,25 @@ _MESSAGE_TOOLS = (
     Tool(
         "bus_receipts",
         "See who acknowledged a message.",
-        Which,
-        Receipts,
+        ReceiptsArguments,
+        ReceiptsResult,
         _receipts,
         only_reads=True,
     ),
-    Tool("bus_send", "Send a message to an agent or to all.", Send, Sent, _send),
+    Tool("bus_send", "Send a message to an agent or to all.", SendArguments, SendResult, _send),
     Tool(
         "bus_thread",
         "Read a conversation.",
-        Thread,
-        ThreadPage,
+        ThreadArguments,
+        ThreadResult,
         _thread,
         only_reads=True,
     ),
     Tool(
         "bus_search",
         "Search all messages by words.",
-        Search,
-        Page,
+        SearchArguments,
+        MessagesResult,
         _search,
         only_reads=True,
     ),
@@ -327,7 +331,7 @@ WAIT_S = 20
 
 
 def _one(to: Any) -> Any:
-    """Refuse several agents, with the tools that are for that, and what is no name."""
+    """Refuse several recipients, naming the tools for these, and anything that is no name."""
     if isinstance(to, list):
         raise PydanticCustomError(
             "one", "a request waits for one answer: bus_send asks several, bus_check(seq) each"
@@ -337,7 +341,7 @@ def _one(to: Any) -> Any:
     return to
 
 
-class Ask(Arguments):
+class RequestArguments(Arguments):
     """The arguments of `bus_request`."""
 
     meant = frozenset({"payload", "to"})
@@ -351,13 +355,13 @@ class Ask(Arguments):
     wait_s: Wait = WAIT_S
 
 
-class Check(Arguments):
+class CheckArguments(Arguments):
     """The arguments of `bus_check`."""
 
     conversation: Conversation
 
 
-class State(Result):
+class AnswerResult(ToolResult):
     """The state of a request."""
 
     state: str
@@ -365,43 +369,45 @@ class State(Result):
     reply: FramedMessage | None = None
 
 
-def _request(session: Session, given: Ask) -> Reply:
+def _request(session: McpSession, arguments: RequestArguments) -> Reply:
     bus, agent = session.bus, session.agent()
-    session.principal.check_may_send(given.type)
-    reply_types = ReplyTypes.of(given.type)
+    session.principal.check_may_send(arguments.type)
+    reply_types = ReplyTypes.of(arguments.type)
     if not reply_types.all():
-        raise InvalidInput(f"type {given.type[:80]!a} asks for nothing: end it in .request")
-    warning = stranger(bus, given.to, me=agent)
-    payload = given.payload if "payload" in given.model_fields_set else ABSENT
-    priority = parse_priority(given.priority)
+        raise InvalidInput(f"type {arguments.type[:80]!a} asks for nothing: end it in .request")
+    warning = stranger(bus, arguments.to, me=agent)
+    payload = arguments.payload if "payload" in arguments.model_fields_set else ABSENT
+    priority = parse_priority(arguments.priority)
     receipt = bus.publish(
-        given.type, payload, from_agent=agent, to_agent=given.to, priority=priority
+        arguments.type, payload, from_agent=agent, to_agent=arguments.to, priority=priority
     )
     sent = Request.published(bus, receipt.seq, reply_types, is_new=not receipt.duplicate)
-    answer = wait_for(session, sent.check, lambda seen: seen.reply, given.wait_s)
-    return _handed_over(session, answer, sent.asker, warning or sent.unserved)
+    answer = wait_for(session, sent.check, lambda latest: latest.reply, arguments.wait_s)
+    return _answer_reply(session, answer, sent.asker, warning or sent.unserved)
 
 
-def _check(session: Session, given: Check) -> Reply:
+def _check(session: McpSession, arguments: CheckArguments) -> Reply:
     bus = session.bus
-    conversation = conversation_named(bus, given.conversation)
+    conversation = conversation_named(bus, arguments.conversation)
     if conversation is None:
-        raise NotFound(f"there is no message {given.conversation[:80]!a}: give its seq or its id")
+        raise NotFound(
+            f"there is no message {arguments.conversation[:80]!a}: give its seq or its id"
+        )
     try:
         answer = check(bus, conversation)
     except InvalidInput as error:  # its advice is for callers that can give types
         raise InvalidInput(
             "this conversation began with no request; bus_thread shows what came of it"
         ) from error
-    several = [each.reply.seq for each in double_answers(bus, conversation) if each.reply]
+    several = [double.reply.seq for double in double_answers(bus, conversation) if double.reply]
     warning = f"it was answered twice: all answers are {several[:MAX_PAGE]}" if several else None
-    return _handed_over(session, answer, session.reader(), warning)
+    return _answer_reply(session, answer, session.reader(), warning)
 
 
-def _handed_over(
-    session: Session, answer: Answer, reader: str | None, warning: str | None = None
+def _answer_reply(
+    session: McpSession, answer: Answer, reader: str | None, warning: str | None = None
 ) -> Reply:
-    """Return the reply to a call that is still wanted, whose reader has the answer by that."""
+    """Return the reply of a call, unless it was cancelled; note that the reader has the answer."""
     notes = None if reader is None else Shown(session.bus, reader).read()
     was_shown = bool(notes and answer.reply and answer.reply.seq in notes)
     reply, page = _reply(session, answer, warning, was_shown=was_shown)
@@ -412,18 +418,20 @@ def _handed_over(
 
 
 def _reply(
-    session: Session, answer: Answer, warning: str | None, *, was_shown: bool
-) -> tuple[Reply, Paged]:
+    session: McpSession, answer: Answer, warning: str | None, *, was_shown: bool
+) -> tuple[Reply, PageContent]:
     """Return the result of a wait for an answer, which names one that was shown before."""
     conversation = answer.conversation
     if answer.reply is None:
         later = f"Later: bus_check(conversation={shown(conversation)!r})."
-        record = State(state=answer.state, conversation=conversation, warning=warning, next=later)
-        return Reply(record, record.lines(f"{answer.state}: no answer yet.")), Paged()
+        record = AnswerResult(
+            state=answer.state, conversation=conversation, warning=warning, next=later
+        )
+        return Reply(record, record.lines(f"{answer.state}: no answer yet.")), PageContent()
 
-    def reply(page: Paged) -> Reply:
+    def reply(page: PageContent) -> Reply:
         (message,) = page.messages
-        record = State(
+        record = AnswerResult(
             state=answer.state,
             conversation=conversation,
             reply=message,
@@ -434,10 +442,12 @@ def _reply(
         return Reply(record, record.lines(head, message.text()))
 
     if was_shown:
-        known = FramedMessage.of(answer.reply, ABSENT).within()
-        known.more = f"You were shown it: bus_thread(conversation={str(known.seq)!r}) has it."
-        return reply(Paged([known])), Paged()
-    pager = Pager(session.room, reply, by_thread, FramedMessage.within)
+        shown_before = FramedMessage.of(answer.reply, ABSENT).without_conversation()
+        shown_before.more = (
+            f"You were shown it: bus_thread(conversation={str(shown_before.seq)!r}) has it."
+        )
+        return reply(PageContent([shown_before])), PageContent()
+    pager = Pager(session.room, reply, by_thread, FramedMessage.without_conversation)
     return pager.page([answer.reply], Cursor(answer.reply.seq - 1), 1)
 
 
@@ -445,16 +455,16 @@ _REQUEST_TOOLS = (
     Tool(
         "bus_check",
         "See whether a request was answered.",
-        Check,
-        State,
+        CheckArguments,
+        AnswerResult,
         _check,
         only_reads=True,
     ),
     Tool(
         "bus_request",
         "Ask, and wait for the answer.",
-        Ask,
-        State,
+        RequestArguments,
+        AnswerResult,
         _request,
         gives_as="bus_check",
     ),

@@ -17,9 +17,9 @@ from ....bus.reservations.reservations import (
 )
 from ....schema.errors import InvalidInput
 from ....subscribers.overview.agents import holder_of, take_over
-from ..session import Session
+from ..session import McpSession
 from .common import fitted
-from .tool import NOTICE, Arguments, Reply, Result, Tool, barred, exact, named
+from .tool import NOTICE, Arguments, Reply, Tool, ToolResult, barred, exact, named
 
 #: How many conflicts are shown.
 MAX_CONFLICTS = 10
@@ -33,7 +33,7 @@ WAIT = "Do not edit them now: work on something else, ask the holder with bus_se
 TAKE = "From a holder that is dead or silent for 5 min: mode='take-over', with a reason."
 
 
-class Reserve(Arguments):
+class ReserveArguments(Arguments):
     """The arguments of `bus_reserve`."""
 
     paths: Annotated[
@@ -57,13 +57,13 @@ class ReservedFile(BaseModel):
 
     def text(self) -> str:
         """Return what conflicts with a wanted path, with its holder's reason behind a bar."""
-        wanted = f"{exact(self.wanted)}: " if self.wanted else ""
+        prefix = f"{exact(self.wanted)}: " if self.wanted else ""
         about = f" ({self.holder})" if self.holder else ""
-        head = f"{wanted}{named(self.agent)} has {exact(self.path)} until {self.until}{about}"
+        head = f"{prefix}{named(self.agent)} has {exact(self.path)} until {self.until}{about}"
         return f"{head}\n{barred(self.reason)}" if self.reason else head
 
 
-class ReservedFiles(Result):
+class ReservationsResult(ToolResult):
     """The result of `bus_reserve`: the agent's reservations, or the conflicts with others."""
 
     granted: bool
@@ -72,69 +72,69 @@ class ReservedFiles(Result):
 
     def listed(self) -> str:
         """Return the agent's reservations as text."""
-        return ", ".join(f"{exact(each.path)} until {each.until}" for each in self.reservations)
+        return ", ".join(f"{exact(file.path)} until {file.until}" for file in self.reservations)
 
 
-def _reserve(session: Session, given: Reserve) -> Reply:
+def _reserve(session: McpSession, arguments: ReserveArguments) -> Reply:
     bus, agent = session.bus, session.agent()
-    paths = [each for path in given.paths for each in _from_root(path, session)]
-    if given.mode == "release":
+    paths = [file for path in arguments.paths for file in _from_root(path, session)]
+    if arguments.mode == "release":
         return _release(session, agent, paths)
     reserve = bus.reservations.reserve
-    if given.mode == "take-over":
-        if given.reason is None:
+    if arguments.mode == "take-over":
+        if arguments.reason is None:
             raise InvalidInput("say in reason why you take over: the holder is told")
         reserve = partial(take_over, bus)
-    found = reserve(
+    outcome = reserve(
         paths,
         agent,
-        shared=given.mode == "shared",
-        lease_s=given.minutes * 60,
-        reason=given.reason,
+        shared=arguments.mode == "shared",
+        lease_s=arguments.minutes * 60,
+        reason=arguments.reason,
         session=session.process,
     )
-    if not found.granted:
-        return _refused(session, found.conflicts)
+    if not outcome.granted:
+        return _refused(session, outcome.conflicts)
 
     def granted(number: int) -> Reply:
-        left = len(found.reservations) - number
-        record = ReservedFiles(
+        unnamed = len(outcome.reservations) - number
+        record = ReservationsResult(
             granted=True,
-            reservations=_files(found.reservations[:number]),
+            reservations=_files(outcome.reservations[:number]),
             conflicts=[],
-            warning=f"{left} more are reserved, and not named here" if left else None,
+            warning=f"{unnamed} more are reserved, and not named here" if unnamed else None,
             next=RELEASE,
         )
         return Reply(record, record.lines(f"Reserved for {named(agent)}: {record.listed()}."))
 
-    return fitted(len(found.reservations), granted, session.room)[0]
+    return fitted(len(outcome.reservations), granted, session.room)[0]
 
 
-def _from_root(path: str, session: Session) -> list[str]:
+def _from_root(path: str, session: McpSession) -> list[str]:
     if path.split("/")[0] in (".", ".."):
         raise InvalidInput(f"path {path!r}: give it from the root of the project, or absolute")
     return paths_from_root(path, session.root())
 
 
-def _files(held: Sequence[Reservation]) -> list[ReservedFile]:
-    return [ReservedFile(**each.record()) for each in held]
+def _files(reservations: Sequence[Reservation]) -> list[ReservedFile]:
+    return [ReservedFile(**reservation.record()) for reservation in reservations]
 
 
-def _refused(session: Session, conflicts: Sequence[Conflict]) -> Reply:
-    holders = [holder_of(session.bus, each.held) for each in conflicts[:MAX_CONFLICTS]]
+def _refused(session: McpSession, conflicts: Sequence[Conflict]) -> Reply:
+    holders = [holder_of(session.bus, conflict.held) for conflict in conflicts[:MAX_CONFLICTS]]
     against = [
         ReservedFile(
-            **each.held.record(),
-            wanted=None if each.path == each.held.path else each.path,
+            **conflict.held.record(),
+            wanted=None if conflict.path == conflict.held.path else conflict.path,
             holder=str(holder),
         )
-        for each, holder in zip(conflicts, holders, strict=False)
+        for conflict, holder in zip(conflicts, holders, strict=False)
     ]
-    may_follow = any(each.may_be_followed for each in holders)
+    may_follow = any(holder.may_be_followed for holder in holders)
 
     def refused(number: int) -> Reply:
         more = len(conflicts) - number
-        record = ReservedFiles(
+        record = ReservationsResult(
             granted=False,
             reservations=[],
             conflicts=against[:number],
@@ -142,35 +142,41 @@ def _refused(session: Session, conflicts: Sequence[Conflict]) -> Reply:
             next=f"{WAIT} {TAKE}" if may_follow else WAIT,
             notice=NOTICE,
         )
-        texts = (each.text() for each in record.conflicts)
+        texts = (conflict.text() for conflict in record.conflicts)
         return Reply(record, record.lines("NOT reserved, none of them.", *texts), refused=True)
 
     return fitted(len(against), refused, session.room)[0]
 
 
-def _release(session: Session, agent: str, paths: Sequence[str]) -> Reply:
+def _release(session: McpSession, agent: str, paths: Sequence[str]) -> Reply:
     bus, meant = session.bus, set(paths)
     with bus.transaction():
-        own = [each for each in bus.reservations.list(agent=agent) if each.path in meant]
-        for each in own:
-            bus.reservations.release(each.token, agent)
-    held = bus.reservations.list(agent=agent)
+        own = [
+            reservation
+            for reservation in bus.reservations.list(agent=agent)
+            if reservation.path in meant
+        ]
+        for reservation in own:
+            bus.reservations.release(reservation.token, agent)
+    remaining = bus.reservations.list(agent=agent)
 
     def released(number: int) -> Reply:
-        left = len(held) - number
-        more = f"{left} more are reserved, and not named here" if left else None
+        unnamed = len(remaining) - number
+        more = f"{unnamed} more are reserved, and not named here" if unnamed else None
         none = None if own else "you had none of these: nothing was given back"
-        record = ReservedFiles(
+        record = ReservationsResult(
             granted=True,
-            reservations=_files(held[:number]),
+            reservations=_files(remaining[:number]),
             conflicts=[],
-            warning="; ".join(each for each in (none, more) if each) or None,
+            warning="; ".join(sentence for sentence in (none, more) if sentence) or None,
         )
-        back = f"Given back: {first_of([each.path for each in own])}." if own else ""
+        back = f"Given back: {first_of([reservation.path for reservation in own])}." if own else ""
         left_ones = f"Reserved for {named(agent)}: {record.listed() or 'nothing'}."
-        return Reply(record, record.lines(" ".join(each for each in (back, left_ones) if each)))
+        return Reply(
+            record, record.lines(" ".join(sentence for sentence in (back, left_ones) if sentence))
+        )
 
-    return fitted(len(held), released, session.room)[0]
+    return fitted(len(remaining), released, session.room)[0]
 
 
 def first_of(paths: Sequence[str]) -> str:
@@ -185,8 +191,8 @@ TOOLS = (
     Tool(
         "bus_reserve",
         "Reserve files before you edit: all or none. Release when done.",
-        Reserve,
-        ReservedFiles,
+        ReserveArguments,
+        ReservationsResult,
         _reserve,
     ),
 )

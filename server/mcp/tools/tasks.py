@@ -16,9 +16,9 @@ from ....tasks.finish import finish_task
 from ....tasks.records.task import Blocked, Task
 from ....tasks.steps.tasks import Tasks
 from ...access.tokens import Scope
-from ..session import Session
+from ..session import McpSession
 from .common import HEAD_CHARS, MAX_PAGE, fitted
-from .tool import NOTICE, Arguments, Reply, Result, Tool, barred, exact, named, shown, text_of
+from .tool import NOTICE, Arguments, Reply, Tool, ToolResult, barred, exact, named, shown, text_of
 
 Action = Literal[
     "list",
@@ -35,7 +35,7 @@ Action = Literal[
 ]
 
 
-#: The actions that are a person's word: what comes of them is landed, or done again.
+#: The actions that decide for a person: they lead to a landing, or to another attempt.
 _DECISIONS: tuple[Action, ...] = ("answer", "approve", "reject")
 
 
@@ -43,7 +43,7 @@ _DECISIONS: tuple[Action, ...] = ("answer", "approve", "reject")
 MAX_PROMPT_CHARS, MAX_WARNINGS = 2_000, 10
 
 
-class Act(Arguments):
+class TaskArguments(Arguments):
     """The arguments of `bus_task`."""
 
     action: Action = "list"
@@ -53,75 +53,80 @@ class Act(Arguments):
     token: Annotated[int | None, Field(ge=1)] = None
 
 
-class Shown(Result):
+class TasksResult(ToolResult):
     """The result of `bus_task`: tasks, with the words of others in them."""
 
     tasks: list[dict[str, Any]]
     seq: int | None = None
 
 
-def _act(session: Session, given: Act) -> Reply:
+def _act(session: McpSession, arguments: TaskArguments) -> Reply:
     bus, agent = session.bus, session.principal.work_as(session.agent())
-    if given.action == "list":
+    if arguments.action == "list":
         return _listed(session, _of(bus, agent), agent)
-    if given.task is None:
+    if arguments.task is None:
         raise InvalidInput("name the task")
     tasks = Tasks(bus)
-    if given.action == "show":
-        return _shown(session, tasks.get(given.task), agent)
-    if given.action == "comment":
-        if given.line is None:
+    if arguments.action == "show":
+        return _shown(session, tasks.get(arguments.task), agent)
+    if arguments.action == "comment":
+        if arguments.line is None:
             raise InvalidInput("give the line, like src/app.py:12")
-        made = comment(bus, given.task, place_in(given.line), _text(given), agent=agent)
-        told = Shown(tasks=[], seq=made.seq)
-        return Reply(
-            told, told.lines(f"Seq {made.seq} tells the worker, about {exact(made.text)}.")
+        new_comment = comment(
+            bus, arguments.task, place_in(arguments.line), _text(arguments), agent=agent
         )
-    if given.action == "done":
-        task = finish_task(bus, given.task, agent=agent, token=_token(given))
+        reply = TasksResult(tasks=[], seq=new_comment.seq)
+        return Reply(
+            reply,
+            reply.lines(
+                f"Seq {new_comment.seq} tells the worker, about {exact(new_comment.text)}."
+            ),
+        )
+    if arguments.action == "done":
+        task = finish_task(bus, arguments.task, agent=agent, token=_token(arguments))
         return _done(session, task, agent)
-    if given.action in _DECISIONS:
-        session.principal.require(Scope.TASKS_RW, why=f"to {given.action} a task: ")
-    return _listed(session, [_step(tasks, given, given.task, agent)], agent)
+    if arguments.action in _DECISIONS:
+        session.principal.require(Scope.TASKS_RW, why=f"to {arguments.action} a task: ")
+    return _listed(session, [_step(tasks, arguments, arguments.task, agent)], agent)
 
 
-def _step(tasks: Tasks, given: Act, name: str, agent: str) -> Task:
-    if given.action == "start":
-        return tasks.start(name, agent=agent, token=given.token)
-    if given.action == "answer":
-        return tasks.answer(name, agent=agent, words=_text(given))
-    if given.action == "approve":
-        return tasks.approve(name, agent=agent, words=given.text)
-    if given.action == "reject":
-        return tasks.reject(name, agent=agent, words=_text(given))
-    token = _token(given)
-    if given.action == "heartbeat":
+def _step(tasks: Tasks, arguments: TaskArguments, name: str, agent: str) -> Task:
+    if arguments.action == "start":
+        return tasks.start(name, agent=agent, token=arguments.token)
+    if arguments.action == "answer":
+        return tasks.answer(name, agent=agent, words=_text(arguments))
+    if arguments.action == "approve":
+        return tasks.approve(name, agent=agent, words=arguments.text)
+    if arguments.action == "reject":
+        return tasks.reject(name, agent=agent, words=_text(arguments))
+    token = _token(arguments)
+    if arguments.action == "heartbeat":
         return tasks.heartbeat(name, agent=agent, token=token)
-    if given.action == "block":
-        return tasks.block(name, agent=agent, token=token, question=_text(given))
-    return tasks.fail(name, agent=agent, token=token, reason=_text(given))
+    if arguments.action == "block":
+        return tasks.block(name, agent=agent, token=token, question=_text(arguments))
+    return tasks.fail(name, agent=agent, token=token, reason=_text(arguments))
 
 
-def _done(session: Session, task: Task, agent: str) -> Reply:
+def _done(session: McpSession, task: Task, agent: str) -> Reply:
     """Return a task that is done, with the changed files that others have reserved."""
     lines = []
     for file in reserved_by_others(session.bus, [task])[:MAX_WARNINGS]:
-        held = file.conflict.held
-        holder = f"{named(held.agent)} ({holder_of(session.bus, held)})"
+        reservation = file.conflict.held
+        holder = f"{named(reservation.agent)} ({holder_of(session.bus, reservation)})"
         lines.append(f"{exact(file.conflict.path)} is reserved by {holder}: tell it")
     return _listed(session, [task], agent, warning="; ".join(lines) or None)
 
 
-def _token(given: Act) -> int:
-    if given.token is None:
+def _token(arguments: TaskArguments) -> int:
+    if arguments.token is None:
         raise InvalidInput("give the token that start gave")
-    return given.token
+    return arguments.token
 
 
-def _text(given: Act) -> str:
-    if not given.text:
-        raise InvalidInput(f"{given.action} needs a text")
-    return given.text
+def _text(arguments: TaskArguments) -> str:
+    if not arguments.text:
+        raise InvalidInput(f"{arguments.action} needs a text")
+    return arguments.text
 
 
 def _of(bus: Bus, agent: str) -> list[Task]:
@@ -136,17 +141,17 @@ def _of(bus: Bus, agent: str) -> list[Task]:
 
 
 def _listed(
-    session: Session, tasks: list[Task], agent: str, *, warning: str | None = None
+    session: McpSession, tasks: list[Task], agent: str, *, warning: str | None = None
 ) -> Reply:
     if not tasks:
-        none = Shown(tasks=[], next="No live task is yours, or waits for you.")
+        none = TasksResult(tasks=[], next="No live task is yours, or waits for you.")
         return Reply(none, none.lines(""))
 
     def reply(number: int) -> Reply:
-        left = len(tasks) - number
-        record = Shown(
+        omitted = len(tasks) - number
+        record = TasksResult(
             tasks=[_record(task, agent) for task in tasks[:number]],
-            warning=f"{left} more are not shown" if left else warning,
+            warning=f"{omitted} more are not shown" if omitted else warning,
             notice=NOTICE,
         )
         return Reply(record, record.lines("", *(_lines(task, agent) for task in tasks[:number])))
@@ -154,35 +159,35 @@ def _listed(
     return fitted(min(len(tasks), MAX_PAGE), reply, session.room)[0]
 
 
-def _shown(session: Session, task: Task, agent: str) -> Reply:
+def _shown(session: McpSession, task: Task, agent: str) -> Reply:
     """Return a task with its prompt and its comments: of many the last, of long ones the heads."""
-    said = comments(session.bus, task.task)[-MAX_PAGE:]
+    task_comments = comments(session.bus, task.task)[-MAX_PAGE:]
 
     def reply(number: int) -> Reply:
-        left = len(said) - number
-        shown = said[left:]
-        words = [_said(each) for each in shown]
+        earlier = len(task_comments) - number
+        shown = task_comments[earlier:]
+        words = [_said(shown_comment) for shown_comment in shown]
         facts: dict[str, Any] = {"base": task.base, "comments": words}
         lines = [_lines(task, agent), f"base {task.base}"]
         if task.prompt is not None:
             facts["prompt"] = head_of(text_of(task.prompt), MAX_PROMPT_CHARS)
             lines.append(f"Its prompt:\n{barred(facts['prompt'])}")
-        lines += [_comment(each) for each in shown]
-        record = Shown(
+        lines += [_comment(shown_comment) for shown_comment in shown]
+        record = TasksResult(
             tasks=[_record(task, agent) | facts],
-            warning=f"{left} earlier comments are not shown" if left else None,
+            warning=f"{earlier} earlier comments are not shown" if earlier else None,
             notice=NOTICE,
         )
         return Reply(record, record.lines("", *lines))
 
-    return fitted(len(said), reply, session.room)[0]
+    return fitted(len(task_comments), reply, session.room)[0]
 
 
-def _comment(each: Comment) -> str:
-    now = "changed since" if each.now is None else f"now {each.now.file}:{each.now.line}"
-    where = f"{exact(f'{each.place.file}:{each.place.line}')} ({exact(now)})"
-    head = f"{named(each.by)} on {where}, {exact(each.text)}, {format_ts(each.at_ms)}:"
-    return f"{head}\n{barred(head_of(each.words))}"
+def _comment(entry: Comment) -> str:
+    now = "changed since" if entry.now is None else f"now {entry.now.file}:{entry.now.line}"
+    where = f"{exact(f'{entry.place.file}:{entry.place.line}')} ({exact(now)})"
+    head = f"{named(entry.by)} on {where}, {exact(entry.text)}, {format_ts(entry.at_ms)}:"
+    return f"{head}\n{barred(head_of(entry.words))}"
 
 
 def head_of(text: str, chars: int = HEAD_CHARS) -> str:
@@ -196,9 +201,9 @@ _FACTS = ("task", "attempt", "max_attempts", "state", "worker", "branch", "path"
 
 def _said(comment: Comment) -> dict[str, Any]:
     whole = comment.record()
-    wanted = ("by", "at", "file", "line", "text", "comment", "now")
+    fields = ("by", "at", "file", "line", "text", "comment", "now")
     words = {"comment": head_of(whole["comment"])}
-    return _present({name: whole[name] for name in wanted} | words)
+    return _present({name: whole[name] for name in fields} | words)
 
 
 def _record(task: Task, agent: str) -> dict[str, Any]:
@@ -210,7 +215,10 @@ def _record(task: Task, agent: str) -> dict[str, Any]:
 
 
 def _heads(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: head_of(each) if isinstance(each, str) else each for name, each in fields.items()}
+    return {
+        name: head_of(content) if isinstance(content, str) else content
+        for name, content in fields.items()
+    }
 
 
 def _present(fields: dict[str, Any]) -> dict[str, Any]:
@@ -238,10 +246,10 @@ def _lines(task: Task, agent: str) -> str:
         f" {named(task.worker)} on {exact(task.branch)} for {exact(task.target)},"
         f" in {exact(task.path)}, token {task.token}{f'. Next: {step}' if step else ''}"
     )
-    said = [task.reason]
+    sentences = [task.reason]
     if task.blocked is not None:
-        said += [f"Asks: {head_of(task.blocked.question)}", task.blocked.reason]
-    return "\n".join([head, *(barred(head_of(each)) for each in said if each)])
+        sentences += [f"Asks: {head_of(task.blocked.question)}", task.blocked.reason]
+    return "\n".join([head, *(barred(head_of(sentence)) for sentence in sentences if sentence)])
 
 
 def _blocked(blocked: Blocked | None) -> str:
@@ -255,8 +263,8 @@ TOOLS = (
     Tool(
         "bus_task",
         "Your tasks on git branches, and those that wait for you.",
-        Act,
-        Shown,
+        TaskArguments,
+        TasksResult,
         _act,
     ),
 )

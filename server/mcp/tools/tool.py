@@ -49,7 +49,7 @@ from ....schema.message.times import format_ts
 from ....subscribers.jobs.errors import ClaimLost, ClaimNotFound, QueueNotFound
 from ....tasks.steps.messages import TaskNotFound
 from ...access.tokens import Forbidden
-from ..session import Session
+from ..session import McpSession
 
 # Messages as an agent is given them: data from a named sender, never instructions.
 #
@@ -107,8 +107,8 @@ class FramedMessage(BaseModel):
             **fields,
         )
 
-    def within(self) -> FramedMessage:
-        """Return this message as it stands within its conversation, which is named once for all."""
+    def without_conversation(self) -> FramedMessage:
+        """Return this message without its conversation, which the page names once."""
         return self.model_copy(update={"conversation": None})
 
     def to_be_answered(self, answered_as: int | None) -> FramedMessage:
@@ -130,8 +130,8 @@ class FramedMessage(BaseModel):
     @model_serializer(mode="wrap")
     def _with_null(self, others: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]
         """Keep a payload of null, while other null fields are left out."""
-        made = others(self)
-        return made | {"payload": self.payload} if "payload" in self.model_fields_set else made
+        fields = others(self)
+        return fields | {"payload": self.payload} if "payload" in self.model_fields_set else fields
 
     def text(self) -> str:
         """Return the message as text: one line of the bus, and the body behind bars."""
@@ -221,10 +221,10 @@ class Arguments(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_absent(cls, given: dict[str, Any]) -> dict[str, Any]:
+    def _without_absent(cls, arguments: dict[str, Any]) -> dict[str, Any]:
         return {
             name: value
-            for name, value in given.items()
+            for name, value in arguments.items()
             if name not in cls.model_fields or not cls._is_absent(name, value)
         }
 
@@ -280,14 +280,14 @@ def kinds_of(takes: type[Arguments], name: str) -> frozenset[Any]:
 def _kinds(declared: Any) -> Iterator[Any]:
     origin = get_origin(declared)
     if origin in (Union, UnionType):
-        for each in get_args(declared):
-            yield from _kinds(each)
+        for member in get_args(declared):
+            yield from _kinds(member)
     elif declared is not NoneType:
         yield origin or declared
 
 
 def _wrong(kinds: Collection[Any]) -> PydanticCustomError:
-    what = " or ".join(said for kind, said in _MUST_BE.items() if kind in kinds)
+    what = " or ".join(phrase for kind, phrase in _MUST_BE.items() if kind in kinds)
     return PydanticCustomError("kind", "it must be {what}", {"what": what or "of another kind"})
 
 
@@ -295,13 +295,13 @@ def listed(text: str) -> list[Any]:
     """Return the list that a text holds as JSON, or a list of the text."""
     if text.lstrip().startswith("["):
         with suppress(ValueError):
-            held = orjson.loads(text)
-            if type(held) is list:
-                return held
+            parsed = orjson.loads(text)
+            if type(parsed) is list:
+                return parsed
     return [text]
 
 
-class Result(BaseModel):
+class ToolResult(BaseModel):
     """The structured output of a tool: all that its text says, since many agents see one of both.
 
     Attributes:
@@ -323,8 +323,8 @@ class Result(BaseModel):
         """
         warning = f"Warning: {self.warning}." if self.warning else None
         notice = QUOTED if self.notice else None
-        said = [each for each in (head, warning, self.next, notice) if each]
-        return "\n".join([" ".join(said), *quoted])
+        sentences = [sentence for sentence in (head, warning, self.next, notice) if sentence]
+        return "\n".join([" ".join(sentences), *quoted])
 
 
 @dataclass(frozen=True)
@@ -337,7 +337,7 @@ class Reply:
         refused: whether the call was refused.
     """
 
-    record: Result
+    record: ToolResult
     text: str
     refused: bool = False
 
@@ -358,8 +358,8 @@ class Tool:
     name: str
     about: str
     takes: type[Arguments]
-    gives: type[Result]
-    act: Callable[[Session, Any], Reply]
+    gives: type[ToolResult]
+    act: Callable[[McpSession, Any], Reply]
     only_reads: bool = False
     spells: tuple[type[BaseModel], ...] = ()
     gives_as: str | None = None
@@ -377,8 +377,8 @@ class Tool:
         schema = self.gives.model_json_schema(mode="serialization")
         if FramedMessage not in self.spells and "FramedMessage" in schema.get("$defs", {}):
             schema["$defs"]["FramedMessage"] = {"type": "object"}
-        if Result not in self.spells:
-            for name in Result.model_fields:
+        if ToolResult not in self.spells:
+            for name in ToolResult.model_fields:
                 del schema["properties"][name]
         return compact(schema, noise=(*_NOISE, "required"))
 
@@ -402,22 +402,26 @@ def _compact(
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return _compact(defined.pop(name, {"type": "object"}), defined, noise)
-    made: dict[str, Any] = {}
+    reduced: dict[str, Any] = {}
     for key, value in schema.items():
         if key == "properties":
-            made[key] = {name: _compact(inner, defined, noise) for name, inner in value.items()}
+            reduced[key] = {name: _compact(inner, defined, noise) for name, inner in value.items()}
         elif key == "items":
-            made[key] = _compact(value, defined, noise)
+            reduced[key] = _compact(value, defined, noise)
         elif key == "anyOf":
-            left = [_compact(each, defined, noise) for each in value if each != {"type": "null"}]
-            made |= left[0] if len(left) == 1 else {"anyOf": left}
+            variants = [
+                _compact(variant, defined, noise)
+                for variant in value
+                if variant != {"type": "null"}
+            ]
+            reduced |= variants[0] if len(variants) == 1 else {"anyOf": variants}
         elif not (key in noise or (key == "default" and not value)):
-            made[key] = value
-    if "const" in made or "enum" in made:
-        made.pop("type", None)
-    if "properties" in made:
-        made.pop("description", None)  # the docstring of the class
-    return made
+            reduced[key] = value
+    if "const" in reduced or "enum" in reduced:
+        reduced.pop("type", None)
+    if "properties" in reduced:
+        reduced.pop("description", None)  # the docstring of the class
+    return reduced
 
 
 # Errors as an agent reads them: what happened, and what to do next.
@@ -504,8 +508,8 @@ def explain(tool: str, error: Exception, takes: Collection[str] = ()) -> str:
         what = str(error)
         if isinstance(error, BusUnusable):  # how to go on without lost data is for people to read
             what = what.partition(", or ")[0]
-        for command, told in _COMMANDS:
-            what = command.sub(told, what)
+        for command, advised in _COMMANDS:
+            what = command.sub(advised, what)
         advice = next((text for kind, text in _NEXT if isinstance(error, kind)), "")
         return f"{tool}: {_short(what)}. {advice.format(error=error)}".rstrip()
     _log.error("%s failed", tool, exc_info=error)
@@ -519,15 +523,15 @@ def _short(what: str) -> str:
 
 
 def _refused(error: ValidationError, takes: Collection[str]) -> str:
-    """Return what is wrong with arguments: those that are none, then those that are amiss."""
+    """Return what is wrong with arguments: unknown ones first, then wrong values."""
     unknown, amiss = [], []
-    for each in error.errors():
-        if each["type"] == "extra_forbidden":
-            unknown.append(str(each["loc"][0])[:80])
+    for mistake in error.errors():
+        if mistake["type"] == "extra_forbidden":
+            unknown.append(str(mistake["loc"][0])[:80])
         else:
-            amiss.append(_amiss(each))
-    said = [_unknown(unknown, takes)] if unknown else []
-    return " ".join(said + ([f"{'; '.join(amiss)}."] if amiss else []))
+            amiss.append(_wrong_argument(mistake))
+    sentences = [_unknown(unknown, takes)] if unknown else []
+    return " ".join(sentences + ([f"{'; '.join(amiss)}."] if amiss else []))
 
 
 def _unknown(names: list[str], takes: Collection[str]) -> str:
@@ -541,24 +545,24 @@ def _unknown(names: list[str], takes: Collection[str]) -> str:
     return f"{none} It takes {', '.join(takes) or 'none'}."
 
 
-def _amiss(error: ErrorDetails) -> str:
+def _wrong_argument(error: ErrorDetails) -> str:
     """Return what is wrong with one argument."""
     name = ".".join(map(str, error["loc"]))
     kind, facts = error["type"], error.get("ctx", {})
     if kind == "missing":
         return f"{name}: it is missing"
-    said = _WORDS.get(kind)
-    if said is None:
+    phrase = _WORDS.get(kind)
+    if phrase is None:
         what = error["msg"] if kind in OWN_KINDS else "it has a wrong form"
     else:
-        what = f"it must be {said.format(**facts)}"
+        what = f"it must be {phrase.format(**facts)}"
     return f"{name}: {what}" if kind == ONE else f"{name}: {what}, not {_value(error['input'])}"
 
 
-def _value(given: object) -> str:
+def _value(content: object) -> str:
     """Return a wrong value: a text in quotes, and cut; of others that hold values, the kind."""
-    if isinstance(given, list | dict):
-        return f"{'a list' if isinstance(given, list) else 'an object'} of {len(given)}"
-    text = given if isinstance(given, str) else ascii(given)
+    if isinstance(content, list | dict):
+        return f"{'a list' if isinstance(content, list) else 'an object'} of {len(content)}"
+    text = content if isinstance(content, str) else ascii(content)
     cut = text if len(text) <= _GIVEN_CHARS else f"{text[:_GIVEN_CHARS]}…"
-    return quoted(cut) if isinstance(given, str) else cut
+    return quoted(cut) if isinstance(content, str) else cut
