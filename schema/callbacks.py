@@ -125,7 +125,7 @@ def check_coroutine_function(callback: object, what: str, *, instead: str) -> No
 
     if not callable(callback):
         raise InvalidInput(f"{what} takes a coroutine function, not {shown(callback)}")
-    kind = _kind_of(inspect.unwrap(callback, stop=lambda each: _kind_of(each) is not None))
+    kind = _kind_of(inspect.unwrap(callback, stop=lambda wrapped: _kind_of(wrapped) is not None))
     if kind != COROUTINE:
         named = f"{_name(callback)}, {kind or 'a plain function'}"
         raise InvalidInput(f"{what} takes a coroutine function, not {named}: {instead}")
@@ -193,11 +193,11 @@ def _kind_of(callback: object) -> str | None:
 
     while isinstance(callback, partial):
         callback = callback.func
-    for each in (callback, type(callback).__call__ if callable(callback) else None):
-        if inspect.iscoroutinefunction(each):
+    for function in (callback, type(callback).__call__ if callable(callback) else None):
+        if inspect.iscoroutinefunction(function):
             return COROUTINE
-        if inspect.isasyncgenfunction(each):
+        if inspect.isasyncgenfunction(function):
             return ASYNC_GENERATOR
-        if inspect.isgeneratorfunction(each):
+        if inspect.isgeneratorfunction(function):
             return GENERATOR
     return None

@@ -11,11 +11,11 @@ from __future__ import annotations
 SHOWN_CHARS = 80
 
 
-def shown(given: object) -> str:
+def shown(value: object) -> str:
     """Return what an error shows of a value: quoted as Python does it, and cut where it is long."""
-    text = given if isinstance(given, str) else repr(given)
+    text = value if isinstance(value, str) else repr(value)
     cut = text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…"
-    return repr(cut) if isinstance(given, str) else cut
+    return repr(cut) if isinstance(value, str) else cut
 
 
 class AckbusError(Exception):
@@ -129,10 +129,10 @@ class ReadOnlyBackup(Refused):
         made_at_ms: when it was made, in epoch milliseconds.
     """
 
-    def __init__(self, directory: str, made_at_ms: int, made: str) -> None:
+    def __init__(self, directory: str, made_at_ms: int, age: str) -> None:
         self.directory, self.made_at_ms = directory, made_at_ms
         super().__init__(
-            f"{directory} is a backup, {made}, and read-only; 'bus restore' takes it into use"
+            f"{directory} is a backup, {age}, and read-only; 'bus restore' takes it into use"
         )
 
 

@@ -75,9 +75,9 @@ def examine(checks: Mapping[str, Check]) -> Iterator[Finding]:
     """
     for name, check in checks.items():
         try:
-            found = check()
+            finding = check()
         except (AckbusError, OSError) as error:
-            found = bad(str(error), "see what else is bad")
+            finding = bad(str(error), "see what else is bad")
         except Exception:
-            found = bad("what is stored is not what belongs there", "see what else is bad")
-        yield replace(found, check=name)
+            finding = bad("what is stored is not what belongs there", "see what else is bad")
+        yield replace(finding, check=name)

@@ -77,11 +77,11 @@ def ancestors() -> Iterator[Process]:
     """Yield the parent of this process, its parent, and so on, as far as they can be seen."""
     pid = os.getppid()
     for _ in range(_MAX_DEPTH):
-        found = process(pid) if pid > 0 else None
-        if found is None:
+        ancestor = process(pid) if pid > 0 else None
+        if ancestor is None:
             return
-        yield found
-        pid = found.parent
+        yield ancestor
+        pid = ancestor.parent
 
 
 def program() -> Process | None:
@@ -93,14 +93,14 @@ def program() -> Process | None:
     above the shell of a terminal is that terminal.
     """
     nearest = None
-    for each in ancestors():
-        if each.name in _REAPERS:
+    for ancestor in ancestors():
+        if ancestor.name in _REAPERS:
             return nearest or process(os.getpid())
-        if each.leads and each.name in _SHELLS:
+        if ancestor.leads and ancestor.name in _SHELLS:
             return nearest
-        nearest = nearest or each
-        if each.name not in _SHELLS:
-            return each
+        nearest = nearest or ancestor
+        if ancestor.name not in _SHELLS:
+            return ancestor
     return nearest
 
 
@@ -120,10 +120,10 @@ def runs(text: str) -> bool | None:
         return False
     if namespace != ours:
         return None
-    found = process(int(pid))
-    if found is None:
+    entry = process(int(pid))
+    if entry is None:
         return None if is_running(int(pid)) else False
-    return found.started == began
+    return entry.started == began
 
 
 def system() -> str:
@@ -179,7 +179,7 @@ def _asked(pid: int) -> Process | None:
     import subprocess
 
     columns = ("ppid=", "stat=", "tty=", "lstart=", "comm=")
-    words = ["ps", *(word for each in columns for word in ("-o", each)), "-p", str(pid)]
+    words = ["ps", *(word for column in columns for word in ("-o", column)), "-p", str(pid)]
     plain = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
     try:
         done = subprocess.run(words, capture_output=True, env=plain, check=False)

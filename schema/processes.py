@@ -46,11 +46,11 @@ def raise_open_files() -> None:
     import resource  # few processes need it
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    limit = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= limit:
         return
     with suppress(OSError, ValueError):  # some systems have a lower limit than they tell
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def leave_signals() -> set[int | Signals]:
@@ -79,7 +79,7 @@ def has_run_for(pid: int, age_s: float) -> bool:
 
 def _lived_s(pid: int) -> float | None:
     """Return the age of a process in seconds, by a clock that nobody sets; None if unknown."""
-    found = process(pid)  # counted since the system's start, with the time that it slept
-    if found is None or not found.started.isdigit():
+    entry = process(pid)  # counted since the system's start, with the time that it slept
+    if entry is None or not entry.started.isdigit():
         return None
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(found.started) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(entry.started) / os.sysconf("SC_CLK_TCK")

@@ -90,7 +90,7 @@ def end_by(number: int) -> NoReturn:
 def obeyed(stop: Handler, *numbers: int) -> Iterator[None]:
     """Obey signals within the block, which may be a part of another program."""
     global _pipe
-    before = {each: signal.getsignal(each) for each in numbers}
+    before = {caught: signal.getsignal(caught) for caught in numbers}
     obey(stop, *numbers)
     try:
         yield

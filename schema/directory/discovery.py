@@ -128,11 +128,11 @@ def _unknown_tree(links: Sequence[str]) -> str | None:
         admin = os.path.dirname(pointer)
         try:
             common = os.path.realpath(os.path.join(admin, _read(admin, "commondir")))
-            known = os.path.realpath(os.path.join(admin, _read(admin, "gitdir")))
+            own_link = os.path.realpath(os.path.join(admin, _read(admin, "gitdir")))
         except (OSError, ValueError):
             return link
         place = os.path.dirname(os.path.realpath(admin))
-        if place != os.path.join(common, "worktrees") or known != os.path.realpath(link):
+        if place != os.path.join(common, "worktrees") or own_link != os.path.realpath(link):
             return link
     return None
 
@@ -156,12 +156,12 @@ def _searched_from(folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     The folders above both come last: otherwise a bus there would win over the one that they share.
     With each folder come the files of git that led to it.
     """
-    seen: set[str] = set()  # the root is above itself, and links may lead in a circle
+    searched: set[str] = set()  # the root is above itself, and links may lead in a circle
     ahead: list[tuple[str, tuple[str, ...]]] = [(folder, ())]
     while ahead:
         folder, links = ahead.pop()
-        if folder not in seen:
-            seen.add(folder)
+        if folder not in searched:
+            searched.add(folder)
             yield folder, links
             ahead.append((os.path.dirname(folder), links))
             main = _main_work_tree(folder)
@@ -204,12 +204,12 @@ def require_bus(layout: Layout) -> None:
     """
     try:
         layout.files.check("bus.db")
-        found = layout.files.look("bus.db")
+        status = layout.files.look("bus.db")
     except Obstructed:
         raise
     except OSError as error:
         raise unreachable(layout.directory, error) from error
-    if found is None or found.st_size == 0:
+    if status is None or status.st_size == 0:
         raise _no_bus(layout)
     refuse_place(layout)
 

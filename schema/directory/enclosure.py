@@ -81,12 +81,12 @@ class Spot:
             Refused: it is no ordinary file.
         """
         try:
-            found = os.stat(self.name, dir_fd=self._folder, follow_symlinks=False)
+            status = os.stat(self.name, dir_fd=self._folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise Refused(f"{self.path} is no ordinary file; it is left as it is")
-        return found
+        return status
 
     def read(self) -> bytes | None:
         """Return what is in the file, or None when it is not there.
@@ -150,8 +150,8 @@ class Spot:
             OSError: the system refuses it.
         """
         with suppress(FileNotFoundError):
-            found = os.stat(self.name, dir_fd=self._folder, follow_symlinks=False)
-            if stat.S_ISLNK(found.st_mode):
+            status = os.stat(self.name, dir_fd=self._folder, follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
                 os.unlink(self.name, dir_fd=self._folder)
 
     @property
@@ -262,18 +262,18 @@ class _Walk:
             is_followed: whether the last one is followed where it is a link.
         """
         path = os.path.join(self._enclosure.root, *parts)
-        left = parts[::-1]
-        while left and not self._is_missing:
-            part = left.pop()
+        ahead = parts[::-1]
+        while ahead and not self._is_missing:
+            part = ahead.pop()
             if part in ("", os.curdir):
                 continue
             if part == os.pardir:
                 self._go_up()
                 continue
-            if (left or is_followed) and self._is_link(part, len(left)):
-                left += self._below(self._links[-1][1]).split(os.sep)[::-1]
-            elif left:
-                self._enter(part, len(left))
+            if (ahead or is_followed) and self._is_link(part, len(ahead)):
+                ahead += self._below(self._links[-1][1]).split(os.sep)[::-1]
+            elif ahead:
+                self._enter(part, len(ahead))
             else:
                 self._refuse_dangling(part, 0)
                 self._refuse_private(part)

@@ -59,16 +59,18 @@ class Owners:
 
     def of(self, *paths: str | os.PathLike[str]) -> Owners:
         """Return these, and the owners of what this user has named; links count as well."""
-        found = []
+        ids = []
         for path in paths:
             for look in (os.lstat, os.stat):
                 with suppress(OSError):  # whoever opens it is told
-                    found.append(look(path).st_uid)
-        return Owners((*self._ids, *found), self._listed)
+                    ids.append(look(path).st_uid)
+        return Owners((*self._ids, *ids), self._listed)
 
     def around(self, real: str) -> _Around:
         """Return these as they count on the way to a path without links."""
-        return _Around(self._ids, [each for each in self._listed if is_within(real, each)])
+        return _Around(
+            self._ids, [directory for directory in self._listed if is_within(real, directory)]
+        )
 
 
 class _Around:
@@ -76,14 +78,14 @@ class _Around:
 
     def __init__(self, ids: frozenset[int], listed: list[str]) -> None:
         above = set()  # whoever may exchange all of a trusted directory is trusted with it
-        for each in listed:
+        for directory in listed:
             with suppress(OSError):
-                above.add(os.stat(each).st_uid)
+                above.add(os.stat(directory).st_uid)
         self._ids, self._listed = ids | above, listed
 
     def has(self, path: str, owner: int) -> bool:
         """Whether a thing with this path and owner counts as the user's own."""
-        return owner in self._ids or any(is_within(path, each) for each in self._listed)
+        return owner in self._ids or any(is_within(path, directory) for directory in self._listed)
 
 
 def is_within(path: str, directory: str) -> bool:
@@ -132,13 +134,13 @@ def _checked(path: str, owners: Owners, *, lists: bool = False) -> tuple[str, os
     steps = list(_steps(path))
     real, last = steps[-1]
     around, top = owners.around(real), steps[0][1].st_uid
-    for at, found in steps:
+    for at, status in steps:
         # Where the system's root is not seen as root (a container), its folders belong to it.
-        is_systems = found is not last and stat.S_ISDIR(found.st_mode) and found.st_uid == top
-        if not is_systems and not around.has(at, found.st_uid):
-            raise Distrusted(at, f"{at} belongs to {user_name(found.st_uid)}; {_HOW}")
-        if not stat.S_ISLNK(found.st_mode):
-            _refuse_writers(at, found, is_way=found is not last, lists=lists)
+        is_systems = status is not last and stat.S_ISDIR(status.st_mode) and status.st_uid == top
+        if not is_systems and not around.has(at, status.st_uid):
+            raise Distrusted(at, f"{at} belongs to {user_name(status.st_uid)}; {_HOW}")
+        if not stat.S_ISLNK(status.st_mode):
+            _refuse_writers(at, status, is_way=status is not last, lists=lists)
     return real, last
 
 
@@ -158,9 +160,9 @@ def _steps(path: str) -> Iterator[tuple[str, os.stat_result]]:
             at = os.path.dirname(at)
             continue
         below = os.path.join(at, name)
-        found = os.lstat(below)
-        yield below, found
-        if not stat.S_ISLNK(found.st_mode):
+        status = os.lstat(below)
+        yield below, status
+        if not stat.S_ISLNK(status.st_mode):
             at = below
             continue
         links += 1
@@ -171,10 +173,10 @@ def _steps(path: str) -> Iterator[tuple[str, os.stat_result]]:
         ahead += target.split("/")[::-1]
 
 
-def _refuse_writers(at: str, found: os.stat_result, *, is_way: bool, lists: bool) -> None:
+def _refuse_writers(at: str, status: os.stat_result, *, is_way: bool, lists: bool) -> None:
     """Raise where others can write to a file, or exchange what is in a folder."""
-    mode = found.st_mode
-    who, bits = _writers(at, found)
+    mode = status.st_mode
+    who, bits = _writers(at, status)
     if not who:
         return
     if stat.S_ISDIR(mode):
@@ -184,15 +186,15 @@ def _refuse_writers(at: str, found: os.stat_result, *, is_way: bool, lists: bool
     raise Distrusted(at, f"{who} can write to {at}; chmod {bits} it")
 
 
-def _writers(at: str, found: os.stat_result) -> tuple[str, str]:
+def _writers(at: str, status: os.stat_result) -> tuple[str, str]:
     """Return who else may write, and the bits that let them; "" where nobody may."""
-    if not found.st_mode & _GROUP_AND_OTHERS:
+    if not status.st_mode & _GROUP_AND_OTHERS:
         return "", ""
-    if found.st_mode & stat.S_IWOTH:
+    if status.st_mode & stat.S_IWOTH:
         return "everybody", "o-w"
     if _has_access_list(at):
         return "whoever its access list names", "g-w"
-    is_private = _is_private(found.st_gid, found.st_uid)
+    is_private = _is_private(status.st_gid, status.st_uid)
     return ("", "") if is_private else ("its group", "g-w")
 
 
@@ -206,7 +208,7 @@ def _is_private(group: int, owner: int) -> bool:
         members = {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(group).gr_mem}
     except KeyError:  # whose it is can't be told
         return False
-    own = {each.pw_uid for each in pwd.getpwall() if each.pw_gid == group}
+    own = {user.pw_uid for user in pwd.getpwall() if user.pw_gid == group}
     return bool(own & users) and own | members <= {0, *users}
 
 

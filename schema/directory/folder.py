@@ -71,10 +71,10 @@ class Place:
 def _identity(path: str) -> tuple[int, int] | None:
     """Return what tells a file from any other; None when there is none."""
     try:
-        found = os.stat(path, follow_symlinks=False)
+        status = os.stat(path, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 #: No link is followed, no pipe or device waited for, no terminal taken, no child given it.
@@ -242,8 +242,8 @@ class Folder:
                 self.rename(name, also)
 
     def _are_one(self, name: str, other: str) -> bool:
-        found, also = self.look(name), self.look(other)
-        return found is not None and also is not None and os.path.samestat(found, also)
+        status, also = self.look(name), self.look(other)
+        return status is not None and also is not None and os.path.samestat(status, also)
 
     def remove(self, name: str) -> bool:
         """Remove a file, or a link itself; say whether there was one.
@@ -275,10 +275,10 @@ class Folder:
     def has(self, name: str) -> bool:
         """Whether an ordinary file has this name."""
         try:
-            found = self.look(name)
+            status = self.look(name)
         except OSError:
             return False
-        return found is not None and stat.S_ISREG(found.st_mode)
+        return status is not None and stat.S_ISREG(status.st_mode)
 
     def set_times(self, name: str, *, used_ns: int, changed_ns: int) -> None:
         """Set when a file was last read and changed, in epoch nanoseconds."""
@@ -294,9 +294,9 @@ class Folder:
             Obstructed: one is no ordinary file, or has another name, too.
         """
         for name in names:
-            found = self.look(name)
-            if found is not None:
-                self._check(name, found, is_written=True)
+            status = self.look(name)
+            if status is not None:
+                self._check(name, status, is_written=True)
 
     # The folder itself -----------------------------------------------------------------------
 
@@ -339,8 +339,8 @@ class Folder:
 
     def remove_with_contents(self, name: str) -> None:
         """Remove a file or a link, or a folder with its contents; nothing where there is none."""
-        found = self.look(name)
-        if found is None or not stat.S_ISDIR(found.st_mode):
+        status = self.look(name)
+        if status is None or not stat.S_ISDIR(status.st_mode):
             self.remove(name)
             return
         import shutil  # slow to load, and hardly ever needed
@@ -356,17 +356,17 @@ class Folder:
     def _entered(self) -> Iterator[int]:
         """Give a descriptor of the folder."""
         if self._within is None:
-            held = self._held
-            if held is None:
-                held = self._held = Descriptor(os.open(self.path, _TO_ENTER))
-            yield held.fd
+            descriptor = self._held
+            if descriptor is None:
+                descriptor = self._held = Descriptor(os.open(self.path, _TO_ENTER))
+            yield descriptor.fd
             return
         name = os.path.basename(self.path)
         with self._within._entered() as above:
             try:
                 fd = os.open(name, _TO_ENTER | os.O_NOFOLLOW, dir_fd=above)
             except OSError as error:
-                self._within._explain(name, error, wanted=stat.S_IFDIR)
+                self._within._explain(name, error, expected=stat.S_IFDIR)
                 raise
         try:
             yield fd
@@ -388,26 +388,26 @@ class Folder:
             raise
         return fd
 
-    def _check(self, name: str, found: os.stat_result, *, is_written: bool) -> None:
-        if not stat.S_ISREG(found.st_mode):
-            raise self._obstructed(name, found)
-        if is_written and found.st_nlink > 1:
+    def _check(self, name: str, status: os.stat_result, *, is_written: bool) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            raise self._obstructed(name, status)
+        if is_written and status.st_nlink > 1:
             what = "has another name elsewhere (a hard link), which would be written to as well"
             raise Obstructed(self.path_of(name), f"{what}; put a copy in its place")
 
-    def _explain(self, name: str, error: OSError, wanted: int = stat.S_IFREG) -> None:
+    def _explain(self, name: str, error: OSError, expected: int = stat.S_IFREG) -> None:
         """Raise `Obstructed` where an error comes from another kind of thing under a name."""
-        found = None
+        status = None
         with suppress(OSError):
-            found = self.look(name)
-        if found is not None and stat.S_IFMT(found.st_mode) != wanted:
-            raise self._obstructed(name, found, wanted) from error
+            status = self.look(name)
+        if status is not None and stat.S_IFMT(status.st_mode) != expected:
+            raise self._obstructed(name, status, expected) from error
 
     def _obstructed(
-        self, name: str, found: os.stat_result, wanted: int = stat.S_IFREG
+        self, name: str, status: os.stat_result, expected: int = stat.S_IFREG
     ) -> Obstructed:
-        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
-        needed = _KINDS[wanted]
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+        needed = _KINDS[expected]
         what = f"is {kind}, where the bus needs {needed}; move it away, then try again"
         return Obstructed(self.path_of(name), what)
 

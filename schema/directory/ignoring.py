@@ -66,8 +66,8 @@ def restore_ignoring(layout: Layout) -> None:
     Where that can't be, the writer goes on: its message is worth more, and the doctor tells.
     """
     try:
-        found = layout.files.look(IGNORING)
-        if found is None or found.st_size == 0:
+        status = layout.files.look(IGNORING)
+        if status is None or status.st_size == 0:
             write_ignoring(layout, sync=False)
     except OSError:
         return
@@ -90,7 +90,9 @@ def default_text(layout: Layout) -> str:
 
 def lacking_patterns(layout: Layout, lines: Collection[str]) -> list[str]:
     """Return the patterns that a file with these lines lacks to leave out all that lives."""
-    return [] if ALL in lines else [each for each in _patterns(layout) if each not in lines]
+    return (
+        [] if ALL in lines else [pattern for pattern in _patterns(layout) if pattern not in lines]
+    )
 
 
 def _patterns(layout: Layout) -> tuple[str, ...]:

@@ -95,13 +95,13 @@ def without_file(layout: Layout) -> str | None:
     Its log and its archive tell: a clone of git brings neither, and there a new bus is right.
     """
     log = os.path.basename(layout.database) + "-wal"
-    left = [log] if os.path.exists(os.path.join(layout.directory, log)) else []
+    remains = [log] if os.path.exists(os.path.join(layout.directory, log)) else []
     if os.path.isdir(layout.archive) and os.listdir(layout.archive):
-        left.append("archive/")
-    if not left:
+        remains.append("archive/")
+    if not remains:
         return None
     return (
-        f"bus.db is missing or empty in {layout.directory}, and of that bus {' and '.join(left)}"
+        f"bus.db is missing or empty in {layout.directory}, and of that bus {' and '.join(remains)}"
         " is there; put bus.db back, or 'bus doctor --repair'; for a new bus, move that away"
     )
 
@@ -143,10 +143,10 @@ def expanded(path: str) -> str:
     """
     if not path.startswith("~"):
         return path
-    found = os.path.expanduser(path)
-    if not os.path.isabs(found):
+    whole_path = os.path.expanduser(path)
+    if not os.path.isabs(whole_path):
         raise NoHome(f"no home directory is known for {path!a}; set HOME, or name a whole path")
-    return found
+    return whole_path
 
 
 def of_platform(path: Callable[[], str]) -> str:

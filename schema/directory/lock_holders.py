@@ -86,27 +86,27 @@ def _in_transaction(database: str, marks: range) -> list[Holder]:
 def _locks_on(path: str) -> list[tuple[int, str, int]]:
     """Return the process, the kind and the first byte of each lock that is held on a file."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
         with open(_LOCKS, encoding="ascii") as lines:
             fields = [line.split() for line in lines]
     except OSError:  # there is no such file, or the system does not tell
         return []
-    name = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    name = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     # `1: FLOCK ADVISORY WRITE 4711 fe:00:1234 0 EOF`; one who waits has `->` for a second field.
     return [(int(line[4]), line[1], int(line[6])) for line in fields if line[5:6] == [name]]
 
 
 def _inheritors(path: str) -> set[int]:
     """Return the processes that have a file open through which its lock is held."""
-    found = set()
-    wanted = os.stat(path)
+    pids = set()
+    lock_file = os.stat(path)
     for pid in process_ids():
         with suppress(OSError):  # it has ended, or is another user's
             for number in os.listdir(f"/proc/{pid}/fd"):
-                is_same = os.path.samestat(os.stat(f"/proc/{pid}/fd/{number}"), wanted)
+                is_same = os.path.samestat(os.stat(f"/proc/{pid}/fd/{number}"), lock_file)
                 if is_same and "FLOCK" in read_proc(pid, f"fdinfo/{number}"):
-                    found.add(pid)
-    return found
+                    pids.add(pid)
+    return pids
 
 
 def holder(pid: int) -> Holder:
@@ -119,8 +119,8 @@ def holder(pid: int) -> Holder:
 
 def started(pid: int) -> str:
     """Return when a process started, in the kernel's own count; "" when it has ended."""
-    found = process(pid)
-    return "" if found is None else found.started
+    entry = process(pid)
+    return "" if entry is None else entry.started
 
 
 # Signals to the process that holds a lock: the kernel says which it is, never a file.
@@ -134,7 +134,7 @@ def holding_process(path: str) -> int | None:
     None where nobody holds it, or the holder can't be seen from here: it is another user's, or in
     another container.
     """
-    near = [each.pid for each in holders(path)]
+    near = [lock_holder.pid for lock_holder in holders(path)]
     # Some filesystems have other numbers in the kernel's table: then every process is asked.
     for pid in (*near, *process_ids()):
         if pid > 0 and _is_ours(pid) and _holds(pid, path):
@@ -195,25 +195,25 @@ def _is_ours(pid: int) -> bool:
     """Whether all of a process's user ids are this user's, or root's."""
     for line in read_proc(pid, "status").splitlines():
         if line.startswith("Uid:"):
-            return {int(each) for each in line.split()[1:4]} <= own_ids()
+            return {int(user_id) for user_id in line.split()[1:4]} <= own_ids()
     return False
 
 
 def _holds(pid: int, path: str) -> bool:
     """Whether a process has a file open through which the file's lock is held."""
     with suppress(OSError):  # it has ended, or is another user's
-        wanted = os.stat(path)
+        lock_file = os.stat(path)
         for number in os.listdir(f"/proc/{pid}/fd"):
             with suppress(OSError):
-                is_same = os.path.samestat(os.stat(f"/proc/{pid}/fd/{number}"), wanted)
+                is_same = os.path.samestat(os.stat(f"/proc/{pid}/fd/{number}"), lock_file)
                 if is_same and _has_lock(read_proc(pid, f"fdinfo/{number}")):
                     return True
     return False
 
 
-def _has_lock(told: str) -> bool:
+def _has_lock(fd_info: str) -> bool:
     # `lock:	1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`; who looks has READ for a moment.
-    return any("FLOCK" in line and "WRITE" in line for line in told.splitlines())
+    return any("FLOCK" in line and "WRITE" in line for line in fd_info.splitlines())
 
 
 # The check that no other process has a bus open, for work that must be alone with the file.

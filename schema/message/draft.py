@@ -51,14 +51,14 @@ def for_each(draft: Draft, recipients: Iterable[str]) -> list[Draft]:
         raise InvalidInput("a message has a recipient, or several, not both")
     first_id = draft.id or new_id()
     drafts = [copy(draft) for _ in names]
-    for each, name in zip(drafts, names, strict=True):
-        each.to_agent = name
-        if each is drafts[0]:
-            each.id = first_id
+    for copied, name in zip(drafts, names, strict=True):
+        copied.to_agent = name
+        if copied is drafts[0]:
+            copied.id = first_id
             continue
-        each.id = draft.id and f"{draft.id}:{name}"
+        copied.id = draft.id and f"{draft.id}:{name}"
         if draft.in_reply_to is None:
-            each.correlation_id = draft.correlation_id or first_id
+            copied.correlation_id = draft.correlation_id or first_id
     return drafts
 
 
@@ -340,13 +340,13 @@ def _content_of(headers: str | None) -> str:
     return json.encode(fields).decode()
 
 
-def _same_json(one: str | None, other: str | None) -> bool:
-    if one == other:
+def _same_json(text: str | None, other: str | None) -> bool:
+    if text == other:
         return True
-    if one is None or other is None:
+    if text is None or other is None:
         return False
     try:
         # Text written by another program may have other spacing and the same meaning.
-        return json.encode(orjson.loads(one)) == json.encode(orjson.loads(other))
+        return json.encode(orjson.loads(text)) == json.encode(orjson.loads(other))
     except orjson.JSONDecodeError:
         return False

@@ -38,10 +38,10 @@ class TypePattern:
 
     def matches(self, type: str) -> bool:
         """Say whether a message type fits."""
-        known = self._known.get(type)
-        if known is None:
-            known = self._known[type] = self._match(type.split("."))
-        return known
+        is_match = self._known.get(type)
+        if is_match is None:
+            is_match = self._known[type] = self._match(type.split("."))
+        return is_match
 
     def overlaps(self, other: TypePattern) -> bool:
         """Say whether some type would fit both patterns."""

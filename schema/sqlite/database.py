@@ -291,14 +291,14 @@ class Database:
             self.durability = "full"
             self.connection.execute("PRAGMA synchronous = FULL")
         if "backup_made_at_ms" in settings:
-            made = str(settings["backup_made_at_ms"])
-            is_time = made.isascii() and made.isdecimal() and len(made) < 16
-            self.backup_made_at_ms = int(made) if is_time else 0
+            text = str(settings["backup_made_at_ms"])
+            is_time = text.isascii() and text.isdecimal() and len(text) < 16
+            self.backup_made_at_ms = int(text) if is_time else 0
 
     def is_upgraded(self, connection: apsw.Connection) -> bool:
         """Whether a newer ackbus has upgraded the file since it was opened here."""
-        found = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").get
-        return str(found).isdecimal() and int(found) > SCHEMA_VERSION
+        version = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").get
+        return str(version).isdecimal() and int(version) > SCHEMA_VERSION
 
     def close_thread(self) -> None:
         """Close this thread's connection, if it has one; a later use opens another."""
@@ -379,13 +379,13 @@ class Database:
 
     def _check_tables(self, any_version: bool) -> None:
         settings = self._settings()
-        found = self._version_in(settings)
+        version = self._version_in(settings)
         if any_version:
             return
-        if found != SCHEMA_VERSION:
+        if version != SCHEMA_VERSION:
             from .versions import other_version
 
-            raise other_version(self.layout, found, SCHEMA_VERSION)
+            raise other_version(self.layout, version, SCHEMA_VERSION)
         self.refuses_strangers = True
         self._thread().refuse_strangers()
         self._adopt(settings)

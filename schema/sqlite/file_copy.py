@@ -53,15 +53,15 @@ def copy_database(
         with_progress = on_progress or (lambda done: None)
         mark = None if backup_made_at_ms is None else str(backup_made_at_ms)
         _copy_file(source, path, mark, lambda pages: with_progress(pages * page_bytes))
-        found = _examine(path)
+        damage = _examine(path)
     except apsw.Error as error:
         is_full = isinstance(error, apsw.FullError)  # it is the copy's disk that is written to
         where = Layout(os.path.dirname(path)) if is_full else database.layout
         raise translate(error, where) from error
     finally:
         source.close()
-    if found != "ok":
-        raise BusUnusable(f"the file {database.layout.database} is damaged: {found}")
+    if damage != "ok":
+        raise BusUnusable(f"the file {database.layout.database} is damaged: {damage}")
 
 
 def _copy_file(

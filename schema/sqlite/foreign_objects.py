@@ -62,11 +62,11 @@ def strangers_in(connection: apsw.Connection) -> Strangers:
     """Return how a file differs from a new bus."""
     rows = _rows(connection, _PARTS)
     texts = {text for _, _, text in rows}
-    wanted = {_name(text): text for text in our_texts()}
+    expected = {_name(text): text for text in our_texts()}
     there = {(str(kind), str(name)) for kind, name, _ in rows}
     refused = [
         f"{' '.join(part)} is {'altered' if part in there else 'missing'}"
-        for part, text in wanted.items()
+        for part, text in expected.items()
         if text not in texts
     ]
     reported = []
@@ -76,7 +76,7 @@ def strangers_in(connection: apsw.Connection) -> Strangers:
         part = _told(str(kind), str(name))
         if not text.startswith(_INERT):
             refused.append(f"{part} is not of ackbus")
-        elif (kind, name) not in wanted:
+        elif (kind, name) not in expected:
             reported.append(part)
     refused += _rules(connection)
     return Strangers(sorted(refused), sorted(reported))
@@ -157,4 +157,4 @@ def restate(connection: apsw.Connection) -> None:
 
 def _tokens(text: bytes | None) -> tuple[bytes, ...]:
     """Return the tokens of a statement, without comments and white space."""
-    return tuple(found[0] for found in _TOKENS.finditer(text or b"") if not found[1])
+    return tuple(match[0] for match in _TOKENS.finditer(text or b"") if not match[1])

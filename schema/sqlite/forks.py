@@ -85,7 +85,7 @@ def let_go(database: str) -> None:
     if not _inherited:
         return
     path = os.path.realpath(database)
-    for connection in [each for each in _inherited if _file_of(each) == path]:
+    for connection in [inherited for inherited in _inherited if _file_of(inherited) == path]:
         if connection.in_transaction:
             raise WrongProcess(
                 f"this process was forked inside a transaction on {database}, and can't use it;"

@@ -86,5 +86,5 @@ def age_of_backup(made_at_ms: int, now_ms: int) -> str:
 def refusal_of_backup(database: Database) -> ReadOnlyBackup:
     """Return the error for a write into a backup."""
     made_at_ms = database.backup_made_at_ms or 0
-    made = age_of_backup(made_at_ms, database.now_ms())
-    return ReadOnlyBackup(database.layout.directory, made_at_ms, made)
+    age_text = age_of_backup(made_at_ms, database.now_ms())
+    return ReadOnlyBackup(database.layout.directory, made_at_ms, age_text)

@@ -81,10 +81,10 @@ def upgrade(
     """
     layout = Layout(directory)
     with closing(_open(layout, write_timeout_s)) as database:
-        found = database.schema_version()
-    if found == SCHEMA_VERSION:
-        return Upgrade(layout.directory, found, found, None)
-    _scripts_from(found, layout)  # before it waits for anybody
+        version = database.schema_version()
+    if version == SCHEMA_VERSION:
+        return Upgrade(layout.directory, version, version, None)
+    _scripts_from(version, layout)  # before it waits for anybody
     lock = FileLock(layout.upgrade_lock)  # first: an upgrade that waits has no file open
     try:
         lock.acquire(write_timeout_s)
@@ -105,11 +105,11 @@ def _upgrade(database: Database) -> Upgrade:
     refuse_openers(layout.database, _THEN, patience_s=_PATIENCE_S)
     connection = database.connection
     with database.write():
-        found = database.schema_version()
-        if found == SCHEMA_VERSION:
-            return Upgrade(layout.directory, found, found, None)
-        scripts = _scripts_from(found, layout)
-        backup = _back_up(database, found)
+        version = database.schema_version()
+        if version == SCHEMA_VERSION:
+            return Upgrade(layout.directory, version, version, None)
+        scripts = _scripts_from(version, layout)
+        backup = _back_up(database, version)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)  # it changes a table's text
         with without_triggers(connection):  # somebody else's may be among them
             for script in scripts:
@@ -118,7 +118,7 @@ def _upgrade(database: Database) -> Upgrade:
         mended = tuple(put_right(database))
         _check_references(database)
         refuse_openers(layout.database, _THEN)  # one that came meanwhile has read the old version
-    return Upgrade(layout.directory, found, SCHEMA_VERSION, backup, mended)
+    return Upgrade(layout.directory, version, SCHEMA_VERSION, backup, mended)
 
 
 def _scripts_from(version: int, layout: Layout) -> list[str]:

@@ -41,7 +41,6 @@ NOT_MENDED = {
     "doctor",
     "export",
     "git",
-    "schema",
     "server",
     "setup",
     "subscribers",

@@ -327,8 +327,8 @@ def _check_patterns(text: str) -> None:
 
 
 def _check_texts(text: str) -> None:
-    for each in _list_in(text, str):
-        check_line(each, "text", MAX_PATH_CHARS)
+    for line in _list_in(text, str):
+        check_line(line, "text", MAX_PATH_CHARS)
 
 
 def _check_imports(text: str) -> None:
@@ -338,10 +338,10 @@ def _check_imports(text: str) -> None:
 
 
 def _list_in(text: str, kind: type) -> list[Any]:
-    found = orjson.loads(text)
-    if type(found) is not list or any(type(each) is not kind for each in found):
+    elements = orjson.loads(text)
+    if type(elements) is not list or any(type(element) is not kind for element in elements):
         raise TypeError(text)
-    return found
+    return elements
 
 
 _CHECKS: dict[str, Callable[..., object]] = {

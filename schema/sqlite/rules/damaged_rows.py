@@ -89,8 +89,8 @@ def damage_behind(error: Exception) -> RowDamaged | None:
     if not _looking.acquire(blocking=False):
         return None
     try:
-        found = map(first_damaged_row, [*opened_last])
-        return next((damaged for damaged in found if damaged is not None), None)
+        damaged_rows = map(first_damaged_row, [*opened_last])
+        return next((damaged for damaged in damaged_rows if damaged is not None), None)
     finally:
         _looking.release()
 
@@ -116,13 +116,13 @@ def _first_in(connection: apsw.Connection, directory: str) -> RowDamaged | None:
     connection.create_scalar_function("is_utf8", is_utf8, 1, deterministic=True)
     for table, text in sorted(our_table_texts().items()):
         try:
-            found = _first_of_table(connection, table, text)
+            damage = _first_of_table(connection, table, text)
         except apsw.InterruptError:
             return None
         except (apsw.Error, UnicodeError):  # a table that can't be read has other checks
             continue
-        if found is not None:
-            return RowDamaged(directory, table, *found)
+        if damage is not None:
+            return RowDamaged(directory, table, *damage)
     return None
 
 
@@ -145,9 +145,9 @@ def _first_of_table(
     conditions = [fault.condition for fault in faults]
     kinds = [f"typeof({fault.column})" for fault in faults]
     keys = [name for _, name, _, _, _, place in columns if place]
-    told = [*conditions, *kinds, *(f"CAST({name} AS BLOB)" for name in keys)]
+    selected = [*conditions, *kinds, *(f"CAST({name} AS BLOB)" for name in keys)]
     row: Any = connection.execute(
-        f"SELECT {', '.join(told)} FROM {table} WHERE {' OR '.join(conditions)} LIMIT 1"
+        f"SELECT {', '.join(selected)} FROM {table} WHERE {' OR '.join(conditions)} LIMIT 1"
     ).fetchone()
     if row is None:
         return None
@@ -183,7 +183,7 @@ def _told_value(name: str, value: bytes | None) -> str:
 
 def checks_in(text: str) -> list[str]:
     """Return the expressions of the CHECKs in the statement that makes a table of ours."""
-    return [_enclosed(text, found.end()) for found in re.finditer(r"\bCHECK \(", text)]
+    return [_enclosed(text, match.end()) for match in re.finditer(r"\bCHECK \(", text)]
 
 
 def _enclosed(text: str, begin: int) -> str:

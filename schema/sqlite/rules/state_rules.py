@@ -151,9 +151,9 @@ def check_state(database: Database, *, full: bool = False) -> Finding:
         database: an open bus.
         full: look at the rows of tables that grow with the log, too.
     """
-    found = broken_state(database, full=full)
-    if found:
-        return bad("; ".join(found), REPAIR)
+    broken = broken_state(database, full=full)
+    if broken:
+        return bad("; ".join(broken), REPAIR)
     more = "" if full else "; --full looks at those of ended jobs, too"
     return ok(f"every row keeps the rules of its table{more}")
 
