@@ -334,11 +334,11 @@ class Bus:
         after = self.log.newest_seq() if after_seq is None else after_seq
         return self._follow(after, Wanted(**filters))
 
-    def _follow(self, after: int, wanted: Wanted) -> Iterator[Message]:
+    def _follow(self, after: int, criteria: Wanted) -> Iterator[Message]:
         with listen(self) as listener:
             while True:
                 newest = self.log.newest_seq()
-                yield from self.log.find(wanted, after_seq=after, upto_seq=newest)
+                yield from self.log.find(criteria, after_seq=after, upto_seq=newest)
                 after = max(after, newest)
                 listener.wait(RECHECK_S)
 

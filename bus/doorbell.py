@@ -123,10 +123,10 @@ class Listener:
             if version != self._version or _drain(self._wake_reader):
                 self._version = version
                 return True
-            left = deadline - time.monotonic()
-            if left <= 0:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
                 return False
-            time.sleep(min(FALLBACK_POLL_S, left))
+            time.sleep(min(FALLBACK_POLL_S, left_s))
 
 
 class _Watch:

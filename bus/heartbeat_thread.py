@@ -96,8 +96,8 @@ class Hearts:
         """Wait for what agents say, of several things the last, and whether it is the end."""
         news: dict[str, Says] = {}
         try:
-            while (said := self._said.get(timeout=max(0.0, patience_s))) is not None:
-                news[said[0]] = said[1]
+            while (update := self._said.get(timeout=max(0.0, patience_s))) is not None:
+                news[update[0]] = update[1]
                 patience_s = 0.0
         except Empty:
             return news, False

@@ -52,14 +52,14 @@ async def in_thread(call: Callable[[], T], *, stop: Callable[[], object] | None 
 
 
 async def follow(
-    log: Log, listener: Listener, after: int, wanted: Wanted, recheck_s: float
+    log: Log, listener: Listener, after: int, criteria: Wanted, recheck_s: float
 ) -> AsyncIterator[Message]:
     """Yield messages as `Bus.follow` does, and close the listener at the end."""
     with listener:
         while True:
             newest = await in_thread(log.newest_seq)
-            found = log.find(wanted, after_seq=after, upto_seq=newest)
-            while page := await in_thread(lambda found=found: [*islice(found, _PAGE)]):  # type: ignore[misc]
+            matching = log.find(criteria, after_seq=after, upto_seq=newest)
+            while page := await in_thread(lambda messages=matching: [*islice(messages, _PAGE)]):  # type: ignore[misc]
                 for message in page:
                     yield message
             after = max(after, newest)

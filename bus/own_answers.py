@@ -47,8 +47,10 @@ def own_answer(bus: Bus, request: Message, agent: str) -> Message | None:
     words: list[Message] = []
     for name in _names_of(bus.leases, request, agent):
         is_first = True
-        said = bus.read(conversation=request.conversation, after_seq=request.seq, from_agent=name)
-        for message in said:
+        replies = bus.read(
+            conversation=request.conversation, after_seq=request.seq, from_agent=name
+        )
+        for message in replies:
             if is_answer(bus, request, message):
                 endings.append(message)
                 break
@@ -129,8 +131,8 @@ def is_asked(leases: Leases, request: Message, agent: str) -> bool:
     """Whether a request names an agent, or the base name of its session, as its recipient."""
     if request.to_agent is None or agent == request.to_agent:
         return agent == request.to_agent
-    had = [each for each in _sessions(leases, spans_of(agent)) if each.name == agent]
-    last = max(had, key=lambda each: each.until_ms, default=None)
+    sessions = [session for session in _sessions(leases, spans_of(agent)) if session.name == agent]
+    last = max(sessions, key=lambda session: session.until_ms, default=None)
     return last is not None and last.base == request.to_agent
 
 
@@ -143,16 +145,16 @@ def _names_of(leases: Leases, request: Message, agent: str) -> set[str]:
     if base is None or not is_asked(leases, request, agent):
         return {agent}
     sessions = _sessions(leases, [ALL])
-    return {agent, base, *(each.name for each in sessions if each.base == base)}
+    return {agent, base, *(session.name for session in sessions if session.base == base)}
 
 
 def _sessions(leases: Leases, spans: Iterable[Span]) -> Iterator[SessionName]:
     """Yield the sessions that have names between others, or had them last."""
     for span in spans:
         for lease in leases.between(*span):
-            found = SessionName.parse(lease.name, lease.holder, lease.token, lease.until_ms)
-            if found is not None:
-                yield found
+            session = SessionName.parse(lease.name, lease.holder, lease.token, lease.until_ms)
+            if session is not None:
+                yield session
 
 
 def _is_word_to(request: Message, message: Message) -> bool:

@@ -200,7 +200,7 @@ class Keyring:
         try:
             if record["agent"] != agent:  # of a filesystem that takes Alice and alice for one
                 return []
-            return [_key(each) for each in record["keys"]]
+            return [_key(key) for key in record["keys"]]
         except (LookupError, TypeError, ValueError) as error:
             raise _no_key_file(path, agent) from error
 

@@ -319,8 +319,8 @@ class ChainCheck:
             last = self._next
             self._go_on(last)
         if first is not self._next and first is not None and last is not None:
-            gone = range_of(first.seq, last.seq)
-            yield Problem("missing", first.seq, f"{gone} gone: the chain was there")
+            absent = range_of(first.seq, last.seq)
+            yield Problem("missing", first.seq, f"{absent} gone: the chain was there")
 
     def skip_to(self, seq: int) -> None:
         """Skip messages that can't be read, up to and with a seq."""
@@ -385,7 +385,9 @@ class Verification:
         self.head = self._chain.head() if chain else None
         # Asked after the head, so that all that is in the chain is read.
         self.newest_seq = bus.log.newest_seq()
-        self.discarded = [each for each in bus.archive.discarded() if each.last_seq >= from_seq]
+        self.discarded = [
+            discarded for discarded in bus.archive.discarded() if discarded.last_seq >= from_seq
+        ]
         self._signatures = (
             None
             if keyring is None
@@ -410,10 +412,10 @@ class Verification:
             yield from self._unexpected(self._expected)
         chain = self._chain_check()
         last = self._from_seq - 1
-        for each in self.discarded:
-            chain.skip_to(each.last_seq)
-            last = max(last, each.last_seq)
-            self.counts.discarded += each.messages
+        for discarded in self.discarded:
+            chain.skip_to(discarded.last_seq)
+            last = max(last, discarded.last_seq)
+            self.counts.discarded += discarded.messages
         blobs: set[str] = set()
         for item in self._messages():
             if isinstance(item, SegmentMissing):
@@ -430,8 +432,8 @@ class Verification:
         yield from chain.missing_below(MAX_SEQ)
         last = max(last, self.head.seq if self.head else 0)
         if last < self.newest_seq:
-            gone = range_of(last + 1, self.newest_seq)
-            yield Problem("missing", last + 1, f"{gone} gone: the log once ended there")
+            absent = range_of(last + 1, self.newest_seq)
+            yield Problem("missing", last + 1, f"{absent} gone: the log once ended there")
 
     def _chain_check(self) -> ChainCheck:
         if self.head is None:
@@ -480,11 +482,11 @@ class Verification:
             return str(error)
         return None
 
-    def _unexpected(self, kept: Link) -> Iterator[Problem]:
-        found = self._chain.head(kept.seq)
-        if found == kept:
+    def _unexpected(self, expected: Link) -> Iterator[Problem]:
+        link = self._chain.head(expected.seq)
+        if link == expected:
             return
-        is_there = found is not None and found.seq == kept.seq
-        what = f"is {found.digest.hex()}" if found and is_there else "is not there"
-        text = f"the digest of message {kept.seq} {what}: the log up to it is not what it was"
-        yield Problem("head", kept.seq, text)
+        is_there = link is not None and link.seq == expected.seq
+        what = f"is {link.digest.hex()}" if link and is_there else "is not there"
+        text = f"the digest of message {expected.seq} {what}: the log up to it is not what it was"
+        yield Problem("head", expected.seq, text)

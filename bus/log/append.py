@@ -73,7 +73,7 @@ class Imports(Table):
 
     def _ranges(self) -> list[Range]:
         text = self._engine.value(SQL["imports"])
-        return [] if text is None else [tuple(each) for each in orjson.loads(text)]
+        return [] if text is None else [tuple(pair) for pair in orjson.loads(text)]
 
 
 #: After how long a publisher looks again whether it signs, and the log is chained, in milliseconds.
@@ -285,8 +285,8 @@ class Appender:
     def _receipt_of_refused(self, row: Row, error: RowRefused) -> Receipt:
         try:
             stored = self._find(row.id)
-        except MessageDiscarded as gone:  # it was stored once: nothing is left to compare with
-            return Receipt(gone.seq, row.id, duplicate=True)
+        except MessageDiscarded as discarded:  # it was stored once: nothing is left to compare with
+            return Receipt(discarded.seq, row.id, duplicate=True)
         if stored is None:
             from ..waiting_limits import WaitingLimits
 

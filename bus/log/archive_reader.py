@@ -118,13 +118,13 @@ class Archive:
         """Return the ranges that were discarded, one after the other from the first message on."""
         from .archive_records import Discarded
 
-        found: list[Discarded] = []
+        ranges: list[Discarded] = []
         for first_seq, last_seq, messages, at_ms in self._engine.rows(SQL["discarded_segments"]):
-            if found and found[-1].at_ms == at_ms:  # by the same command
-                last = found.pop()
+            if ranges and ranges[-1].at_ms == at_ms:  # by the same command
+                last = ranges.pop()
                 first_seq, messages = last.first_seq, last.messages + messages
-            found.append(Discarded(first_seq, last_seq, messages, at_ms))
-        return found
+            ranges.append(Discarded(first_seq, last_seq, messages, at_ms))
+        return ranges
 
     def discarded_files(self) -> list[str]:
         """Return the names of files that are left of discarded segments: a deletion died."""
@@ -157,9 +157,9 @@ class Archive:
         """
         message = next(self.read(seq - 1, seq), None)
         if message is None and 1 <= seq <= self.upto():
-            for each in self.discarded():
-                if each.first_seq <= seq <= each.last_seq:
-                    raise MessageDiscarded(seq, each)
+            for discarded in self.discarded():
+                if discarded.first_seq <= seq <= discarded.last_seq:
+                    raise MessageDiscarded(seq, discarded)
         return message
 
     def read(self, after_seq: int, upto_seq: int, holding: bytes = b"") -> Iterator[Message]:
@@ -295,14 +295,14 @@ class Archive:
         """Return the state of a segment by the name and the size of its file; nothing is read."""
         name = segment_name(segment.first_seq)
         try:
-            found = self._folder.look(name)
+            status = self._folder.look(name)
         except OSError:
             return "unreadable"
-        if found is None:
+        if status is None:
             return "missing"
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             return "unreadable"
-        return "ok" if found.st_size == segment.bytes else "altered"
+        return "ok" if status.st_size == segment.bytes else "altered"
 
     # Writing -----------------------------------------------------------------------------------
 

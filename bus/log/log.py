@@ -226,8 +226,8 @@ class Log:
 
     def is_work(self, seq: int) -> bool | None:
         """Whether a message is work; None for one that is not in the file any more, or was not."""
-        found = self._engine.row(SQL["is_work"], (seq,))
-        return None if found is None else bool(found[0])
+        row = self._engine.row(SQL["is_work"], (seq,))
+        return None if row is None else bool(row[0])
 
     def work_between(self, after_seq: int, upto_seq: int) -> set[str]:
         """Return the types of the messages in a range that are work; a walk over the range."""
@@ -258,19 +258,19 @@ class Log:
             after_seq: only messages above this seq.
             filters: `ReadFilters`.
         """
-        wanted = Wanted(**filters)
+        criteria = Wanted(**filters)
         last = self.newest_seq() if before_seq is None else min(before_seq - 1, self.newest_seq())
-        if wanted.conversation is not None:  # an index has them; it is shorter than the log
-            found = self.find(wanted, after_seq=after_seq, upto_seq=last)
-            return list(deque(found, maxlen=count))
+        if criteria.conversation is not None:  # an index has them; it is shorter than the log
+            messages = self.find(criteria, after_seq=after_seq, upto_seq=last)
+            return list(deque(messages, maxlen=count))
         size = min(count, PAGE_MESSAGES)
-        if wanted.to_agent is not None:  # an index has these, too
-            found = self._backwards(after_seq, last, size, "newest_sent_to", wanted.to_agent)
+        if criteria.to_agent is not None:  # an index has these, too
+            messages = self._backwards(after_seq, last, size, "newest_sent_to", criteria.to_agent)
         else:
-            spans = list(self._spans(after_seq, last, wanted, wanted.from_agent))
-            each = (self._backwards(start, end, size) for start, end in reversed(spans))
-            found = chain.from_iterable(each)
-        return list(islice(filter(wanted.fits, found), count))[::-1]
+            spans = list(self._spans(after_seq, last, criteria, criteria.from_agent))
+            parts = (self._backwards(start, end, size) for start, end in reversed(spans))
+            messages = chain.from_iterable(parts)
+        return list(islice(filter(criteria.fits, messages), count))[::-1]
 
     def _backwards(
         self, after: int, last: int, size: int, walk: str = "newest_in_span", *key: str
@@ -312,7 +312,7 @@ class Log:
         messages = [message_of(row, self._blobs) for row in rows if row[0] > archived]
         if archived > after_seq:
             messages = [*self._archive.read(after_seq, min(upto_seq, archived)), *messages]
-        return [each for each in messages if pattern is None or pattern.matches(each.type)]
+        return [message for message in messages if pattern is None or pattern.matches(message.type)]
 
     def named_blobs(self) -> Iterator[str]:
         """Yield the names of the blobs that messages name, archived ones too, in their order."""
@@ -362,53 +362,53 @@ class Log:
         return self.find(Wanted(**filters), after_seq=after_seq, upto_seq=upto_seq)
 
     def find(
-        self, wanted: Wanted, *, after_seq: int = 0, upto_seq: int | None = None
+        self, criteria: Wanted, *, after_seq: int = 0, upto_seq: int | None = None
     ) -> Iterator[Message]:
         """Yield the wanted messages, as `read` does."""
         last = self.newest_seq() if upto_seq is None else min(upto_seq, self.newest_seq())
         while True:
             try:
-                for message in self._matching(after_seq, last, wanted):
+                for message in self._matching(after_seq, last, criteria):
                     after_seq = message.seq
                     yield message
                 return
             except _HasLeft:
                 continue  # from where the reader is: what has left is in the archive now
 
-    def _matching(self, after: int, last: int, wanted: Wanted) -> Iterator[Message]:
+    def _matching(self, after: int, last: int, criteria: Wanted) -> Iterator[Message]:
         archived = self._archive.upto()
         if after < archived:
-            holding = orjson.dumps(wanted.conversation or "")[1:-1]  # as it stands in a line
-            for start, end in self._spans(after, min(last, archived), wanted):
-                yield from filter(wanted.fits, self._archive.read(start, end, holding))
+            holding = orjson.dumps(criteria.conversation or "")[1:-1]  # as it stands in a line
+            for start, end in self._spans(after, min(last, archived), criteria):
+                yield from filter(criteria.fits, self._archive.read(start, end, holding))
             after = archived
         if last > archived or not archived:
-            for row in self._rows(after, last, wanted):
+            for row in self._rows(after, last, criteria):
                 message = message_of(row, self._blobs)
-                if wanted.fits(message):
+                if criteria.fits(message):
                     yield message
 
-    def _rows(self, after: int, last: int, wanted: Wanted) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, after: int, last: int, criteria: Wanted) -> Iterator[tuple[Any, ...]]:
         """Yield rows with all wanted messages, by the cheapest walk; some may not match."""
-        if wanted.conversation is not None:
-            yield from self._walk("in_conversation", (wanted.conversation,), after, last)
-        elif wanted.agent is not None:
+        if criteria.conversation is not None:
+            yield from self._walk("in_conversation", (criteria.conversation,), after, last)
+        elif criteria.agent is not None:
             import heapq  # no poll or publication reads by an agent
 
-            sent = self._in_spans(self._spans(after, last, wanted, wanted.agent))
-            received = self._walk("sent_to", (wanted.agent,), after, last)
+            sent = self._in_spans(self._spans(after, last, criteria, criteria.agent))
+            received = self._walk("sent_to", (criteria.agent,), after, last)
             yield from _distinct(heapq.merge(sent, received))
-        elif wanted.to_agent is not None:
-            yield from self._walk("sent_to", (wanted.to_agent,), after, last)
+        elif criteria.to_agent is not None:
+            yield from self._walk("sent_to", (criteria.to_agent,), after, last)
         else:
-            pattern = wanted.pattern
-            spans = self._spans(after, last, wanted, wanted.from_agent)
+            pattern = criteria.pattern
+            spans = self._spans(after, last, criteria, criteria.from_agent)
             yield from self._in_spans(spans, None if pattern is None else pattern.glob)
 
     def _spans(
-        self, after: int, last: int, wanted: Wanted, sender: str | None = None
+        self, after: int, last: int, criteria: Wanted, sender: str | None = None
     ) -> Iterator[tuple[int, int]]:
-        return self._catalog.spans(after, last, wanted.pattern, sender, wanted.since_ms)
+        return self._catalog.spans(after, last, criteria.pattern, sender, criteria.since_ms)
 
     def _in_spans(
         self, spans: Iterable[tuple[int, int]], glob: str | None = None

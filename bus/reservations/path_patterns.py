@@ -95,12 +95,12 @@ def part_of(text: str) -> str | Glob:
     return plain if len(plain) == len(tokens) else Glob(tokens)
 
 
-def _begin_alike(one: str, other: str) -> bool:
-    return one.startswith(other) or other.startswith(one)
+def _begin_alike(text: str, other: str) -> bool:
+    return text.startswith(other) or other.startswith(text)
 
 
-def _end_alike(one: str, other: str) -> bool:
-    return one.endswith(other) or other.endswith(one)
+def _end_alike(text: str, other: str) -> bool:
+    return text.endswith(other) or other.endswith(text)
 
 
 def _share_a_text(ours: Sequence[Token], theirs: Sequence[Token]) -> bool:
@@ -130,11 +130,11 @@ def _share_a_text(ours: Sequence[Token], theirs: Sequence[Token]) -> bool:
 
 def _places_allowing(token: Ranges, places: Mapping[Token, int]) -> int:
     """Return the places of tokens that allow a character which this one allows too."""
-    found = 0
+    allowing = 0
     for other, at in places.items():
         if other and any(a <= d and c <= b for a, b in token for c, d in other):
-            found |= at
-    return found
+            allowing |= at
+    return allowing
 
 
 def _tokens(text: str) -> Iterator[Token]:
@@ -195,15 +195,15 @@ def _escaped(text: str, at: int) -> tuple[str, int]:
 
 def _without(ranges: Sequence[tuple[int, int]], cut: Sequence[tuple[int, int]]) -> Ranges:
     """Return ranges in order, without the code points of others."""
-    left = sorted(ranges)
+    remaining = sorted(ranges)
     for low, high in cut:
-        left = [
+        remaining = [
             piece
-            for a, b in left
+            for a, b in remaining
             for piece in ((a, min(b, low - 1)), (max(a, high + 1), b))
             if piece[0] <= piece[1]
         ]
-    return tuple(left)
+    return tuple(remaining)
 
 
 def _plain_beginning(tokens: Sequence[Token]) -> Iterator[str]:
@@ -352,17 +352,17 @@ class PathIndex(Generic[T]):
             parts: the path or pattern to look for.
             and_below: whether it stands for everything below it too.
         """
-        found: set[_Node[T]] = set()
-        seen = set()
+        yielded: set[_Node[T]] = set()
+        visited = set()
         states = [(self._root, 0)]
         while states:
             state = states.pop()
-            if state in seen:
+            if state in visited:
                 continue
-            seen.add(state)
+            visited.add(state)
             node, at = state
-            if node.values and node not in found:
-                found.add(node)
+            if node.values and node not in yielded:
+                yielded.add(node)
                 yield from node.values
             if at < len(parts):
                 states += node.next_states(parts[at], at)

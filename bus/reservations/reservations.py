@@ -91,8 +91,8 @@ def paths_from_root(text: str, root: str) -> list[str]:
         files.insert(0, os.path.join(os.path.realpath(folder), name))
     below = [path.split("/") for path in (_below(root, file) for file in files) if path is not None]
     return [
-        parse_pattern("/".join([*map(escape_path, found), *parts[there:]])).text
-        for found in below or [parts[:there]]
+        parse_pattern("/".join([*map(escape_path, names), *parts[there:]])).text
+        for names in below or [parts[:there]]
     ]
 
 
@@ -150,13 +150,13 @@ def tie(leases: Leases, token: int, session: str | None, lease_s: float) -> None
         lease_s: how long the reservation lasts from now, in seconds.
     """
     name = f"{_LEASE}{token}"
-    held = leases.get(name)
-    if held is not None:
+    lease = leases.get(name)
+    if lease is not None:
         with suppress(LeaseLost):  # it has ended
-            if held.holder == session:
-                leases.renew(held, lease_s=lease_s)
+            if lease.holder == session:
+                leases.renew(lease, lease_s=lease_s)
                 return
-            leases.release(held)
+            leases.release(lease)
     if session is not None:
         leases.acquire(name, session, lease_s=lease_s)
 
@@ -168,12 +168,12 @@ def forget_ended(leases: Leases) -> None:
 
 def ended_sessions() -> Callable[[str | None], bool]:
     """Return a function that says whether a session is over, and asks the kernel once for each."""
-    known: dict[str | None, bool] = {None: False}
+    verdicts: dict[str | None, bool] = {None: False}
 
     def is_over(session: str | None) -> bool:
-        if session not in known:
-            known[session] = runs(str(session)) is False
-        return known[session]
+        if session not in verdicts:
+            verdicts[session] = runs(str(session)) is False
+        return verdicts[session]
 
     return is_over
 
@@ -287,31 +287,35 @@ class Reservations(Table):
             InvalidInput: an argument breaks a rule.
             BusBusy: other writers kept the bus for too long; nothing was reserved.
         """
-        wanted = list({each.text: each for each in map(parse_pattern, paths)}.values())
-        if not 1 <= len(wanted) <= MAX_PATHS:
-            raise InvalidInput(f"1 to {MAX_PATHS} paths can be reserved at once, not {len(wanted)}")
+        patterns = list({pattern.text: pattern for pattern in map(parse_pattern, paths)}.values())
+        if not 1 <= len(patterns) <= MAX_PATHS:
+            raise InvalidInput(
+                f"1 to {MAX_PATHS} paths can be reserved at once, not {len(patterns)}"
+            )
         check_agent(agent)
         if reason is not None:
             check_line(reason, "a reason", MAX_REASON_CHARS)
         duration_ms = duration_of(lease_s)
         mode = SHARED if shared else EXCLUSIVE
         before = self._live(now_ms := self._engine.now_ms())
-        if any(each.reserved_at_ms > now_ms for each in before):
+        if any(live.reserved_at_ms > now_ms for live in before):
             self.follow_clock_back()
             before = self._live(now_ms)
-        if conflicts := _conflicts(wanted, agent, mode, before):
+        if conflicts := _conflicts(patterns, agent, mode, before):
             return ReserveResult(False, [], conflicts)
         with self._engine.write():
             now_ms = self._engine.now_ms()
             self._engine.rows(SQL["end_expired_reservations"], (now_ms,))
             forget_ended(self._leases)
-            known = {_key(each) for each in before}
-            since = [each for each in self._live(now_ms) if _key(each) not in known]
-            if conflicts := _conflicts(wanted, agent, mode, since):
+            keys = {_key(live) for live in before}
+            since = [live for live in self._live(now_ms) if _key(live) not in keys]
+            if conflicts := _conflicts(patterns, agent, mode, since):
                 return ReserveResult(False, [], conflicts)
             grants = [
-                self._grant((each.text, agent, mode, now_ms + duration_ms, reason), now_ms, session)
-                for each in wanted
+                self._grant(
+                    (pattern.text, agent, mode, now_ms + duration_ms, reason), now_ms, session
+                )
+                for pattern in patterns
             ]
         return ReserveResult(True, grants, [])
 
@@ -326,13 +330,13 @@ class Reservations(Table):
         duration_ms = duration_of(lease_s)
         with self._engine.write():
             now_ms = self._engine.now_ms()  # here: waiting for the lock must not shorten it
-            held = self._of_token(token)
+            reservation = self._of_token(token)
             key = (now_ms + duration_ms, token, agent, now_ms)
-            is_over = held is not None and ended_sessions()(held.session)
+            is_over = reservation is not None and ended_sessions()(reservation.session)
             if is_over or not self._engine.rows(SQL["renew_reservation"], key):
                 raise self._lost(token, agent, now_ms)
-            if held is not None and held.session is not None:
-                tie(self._leases, token, held.session, lease_s)
+            if reservation is not None and reservation.session is not None:
+                tie(self._leases, token, reservation.session, lease_s)
             return Reservation(*self._engine.rows(SQL["reservation_of_token"], (token,))[0])
 
     def release(self, token: int, agent: str) -> None:
@@ -357,13 +361,13 @@ class Reservations(Table):
             agent: the agent that edited them; None: one without a reservation.
         """
         live = self._live(self._engine.now_ms())
-        others = _index(each for each in live if each.agent != agent)
-        own = _index(each for each in live if each.agent == agent)
+        others = _index(other for other in live if other.agent != agent)
+        own = _index(mine for mine in live if mine.agent == agent)
         return [
-            Conflict(file, held)
+            Conflict(file, reservation)
             for file in files
-            for held in others.matching(file)
-            if held.mode == EXCLUSIVE or not own.matching(file)
+            for reservation in others.matching(file)
+            if reservation.mode == EXCLUSIVE or not own.matching(file)
         ]
 
     def list(self, *, agent: str | None = None, path: str | None = None) -> list[Reservation]:
@@ -376,8 +380,8 @@ class Reservations(Table):
         live = self._live(self._engine.now_ms())
         if path is not None:
             meeting = set(_index(live).meeting(parse_pattern(path)))
-            live = [each for each in live if each in meeting]
-        return [each for each in live if agent in (None, each.agent)]
+            live = [reservation for reservation in live if reservation in meeting]
+        return [reservation for reservation in live if agent in (None, reservation.agent)]
 
     def ended_with_sessions(self, agent: str) -> Sequence[Reservation]:
         """Return an agent's reservations that ended before their time, with their session.
@@ -385,9 +389,13 @@ class Reservations(Table):
         Each is there until its time is over, or the agent reserves its path again.
         """
         rows = self._engine.rows(SQL["live_reservations"], (self._engine.now_ms(),))
-        own = (held for held in (Reservation(*row) for row in rows) if held.agent == agent)
+        own = (
+            reservation
+            for reservation in (Reservation(*row) for row in rows)
+            if reservation.agent == agent
+        )
         is_over = ended_sessions()
-        return [held for held in own if is_over(held.session)]
+        return [reservation for reservation in own if is_over(reservation.session)]
 
     def follow_clock_back(self) -> None:
         """Have what was reserved by a clock that was ahead be reserved now; safe to repeat."""
@@ -396,11 +404,11 @@ class Reservations(Table):
             self._engine.rows(SQL["bring_reservations_nearer"], (now_ms,))
             self._leases.follow_clock_back(now_ms)  # of the sessions that they are tied to
 
-    def end(self, held: Reservation) -> None:
+    def end(self, reservation: Reservation) -> None:
         """End a reservation, whoever has it: its token counts no more. Safe to repeat."""
         with self._engine.write():
-            self._engine.rows(SQL["drop_reservation"], (held.path, held.agent))
-            tie(self._leases, held.token, None, 0)
+            self._engine.rows(SQL["drop_reservation"], (reservation.path, reservation.agent))
+            tie(self._leases, reservation.token, None, 0)
 
     @property
     def _leases(self) -> Leases:
@@ -410,7 +418,11 @@ class Reservations(Table):
         """Return the reservations that hold: in time, and of no session that is over."""
         rows = self._engine.rows(SQL["live_reservations"], (now_ms,))
         is_over = ended_sessions()
-        return [held for held in (Reservation(*row) for row in rows) if not is_over(held.session)]
+        return [
+            reservation
+            for reservation in (Reservation(*row) for row in rows)
+            if not is_over(reservation.session)
+        ]
 
     def _of_token(self, token: int) -> Reservation | None:
         row = self._engine.row(SQL["reservation_of_token"], (token,))
@@ -420,30 +432,30 @@ class Reservations(Table):
         self, grant: tuple[str, str, str, int, str | None], now_ms: int, session: str | None
     ) -> Reservation:
         row = self._engine.row(SQL["reservation"], grant[:2])
-        held = None if row is None else Reservation(*row)
-        is_over = held is not None and ended_sessions()(held.session)
+        existing = None if row is None else Reservation(*row)
+        is_over = existing is not None and ended_sessions()(existing.session)
         if is_over or not self._engine.rows(SQL["extend_reservation"], grant):
-            if held is not None:  # it has ended, or is of the other mode
-                self.end(held)
-            held = None
+            if existing is not None:  # it has ended, or is of the other mode
+                self.end(existing)
+            existing = None
             self._engine.rows(SQL["grant_reservation"], (*grant, now_ms))
-        made = Reservation(*self._engine.rows(SQL["reservation"], grant[:2])[0])
-        if held is None or held.session is not None:
-            bound = session if held is None or held.session == session else None
-            tie(self._leases, made.token, bound, (made.until_ms - now_ms) / 1000)
-            made = replace(made, session=bound)
-        return made
+        granted = Reservation(*self._engine.rows(SQL["reservation"], grant[:2])[0])
+        if existing is None or existing.session is not None:
+            bound = session if existing is None or existing.session == session else None
+            tie(self._leases, granted.token, bound, (granted.until_ms - now_ms) / 1000)
+            granted = replace(granted, session=bound)
+        return granted
 
     def _lost(self, token: int, agent: str, now_ms: int) -> LeaseLost:
-        held = self._of_token(token)
-        if held is None:
+        reservation = self._of_token(token)
+        if reservation is None:
             state = "it was released, has expired, or was never granted"
-        elif ended_sessions()(held.session):
-            state = f"the one for {held.path} has ended with the session that made it"
-        elif held.agent != agent:
-            state = f"it is {held.agent}'s, for {held.path}"
+        elif ended_sessions()(reservation.session):
+            state = f"the one for {reservation.path} has ended with the session that made it"
+        elif reservation.agent != agent:
+            state = f"it is {reservation.agent}'s, for {reservation.path}"
         else:
-            state = f"the one for {held.path} has expired"
+            state = f"the one for {reservation.path} has expired"
         return LeaseLost(
             f"{agent} has no reservation with token {token}: {state};"
             " see 'bus reservations', and reserve again what you need"
@@ -451,26 +463,31 @@ class Reservations(Table):
 
 
 def _conflicts(
-    wanted: Sequence[PathPattern], agent: str, mode: str, live: Sequence[Reservation]
+    patterns: Sequence[PathPattern], agent: str, mode: str, live: Sequence[Reservation]
 ) -> list[Conflict]:
     """Return the conflicts of wanted patterns, up to `MAX_CONFLICTS`."""
-    others = _index(each for each in live if each.agent != agent and EXCLUSIVE in (mode, each.mode))
-    found: list[Conflict] = []
-    for pattern in wanted:
-        met = islice(others.meeting(pattern), MAX_CONFLICTS - len(found))
-        found += [Conflict(pattern.text, held) for held in sorted(met, key=lambda each: each.token)]
-    return found
+    others = _index(
+        other for other in live if other.agent != agent and EXCLUSIVE in (mode, other.mode)
+    )
+    conflicts: list[Conflict] = []
+    for pattern in patterns:
+        met = islice(others.meeting(pattern), MAX_CONFLICTS - len(conflicts))
+        conflicts += [
+            Conflict(pattern.text, reservation)
+            for reservation in sorted(met, key=lambda reservation: reservation.token)
+        ]
+    return conflicts
 
 
-def _key(held: Reservation) -> tuple[str, str, str, int]:
+def _key(reservation: Reservation) -> tuple[str, str, str, int]:
     """Return the identity of a reservation for conflicts; a new grant has a new token."""
-    return held.path, held.agent, held.mode, held.token
+    return reservation.path, reservation.agent, reservation.mode, reservation.token
 
 
 def _index(reservations: Iterable[Reservation]) -> PathIndex[Reservation]:
     index: PathIndex[Reservation] = PathIndex()
-    for each in reservations:
-        index.add(_pattern_of(each.path), each)
+    for reservation in reservations:
+        index.add(_pattern_of(reservation.path), reservation)
     return index
 
 

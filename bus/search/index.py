@@ -218,8 +218,8 @@ class SearchIndex:
                 if not full:
                     connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
                     return ""
-                found = str(connection.execute("PRAGMA integrity_check(1)").get)
-                return "" if found == "ok" else found
+                problem = str(connection.execute("PRAGMA integrity_check(1)").get)
+                return "" if problem == "ok" else problem
         except apsw.Error as error:
             return str(error)
 
@@ -281,8 +281,8 @@ class SearchIndex:
             if seq == after + 1 and rows and rows[0][1] is None:
                 return  # a blob that is still missing
             with connection:
-                gone = connection.execute(_DELETE_LACKING, (seq, after)).fetchall()
-                if not gone:
+                deleted = connection.execute(_DELETE_LACKING, (seq, after)).fetchall()
+                if not deleted:
                     return  # another process has made up for it
                 _add(connection, rows)
                 if upto < seq:

@@ -108,7 +108,7 @@ class Search:
             raise InvalidInput(f"limit must be at least 1, not {limit}")
         check_progress(on_progress)
         asked = Words.of(words)
-        wanted = Wanted(**filters)
+        criteria = Wanted(**filters)
         with self._searched() as index:
             lacking = index.catch_up(on_progress)
             if lacking:
@@ -116,13 +116,13 @@ class Search:
                 _log.warning(text, lacking, _SEE)
             messages = (
                 message
-                for seq in self._seqs(index, asked, wanted, upto_seq, by_age)
-                if (message := self._message(seq)) is not None and wanted.fits(message)
+                for seq in self._seqs(index, asked, criteria, upto_seq, by_age)
+                if (message := self._message(seq)) is not None and criteria.fits(message)
             )
             chosen = islice(messages, skip, skip + min(limit, MAX_COUNT))
             return [
-                Found(each, *asked.snippet(payload_text(each, self._blobs) or ""))
-                for each in chosen
+                Found(match, *asked.snippet(payload_text(match, self._blobs) or ""))
+                for match in chosen
             ]
 
     @contextmanager
@@ -144,14 +144,14 @@ class Search:
         self,
         index: SearchIndex,
         words: Words,
-        wanted: Wanted,
+        criteria: Wanted,
         upto_seq: int | None,
         by_age: bool,
     ) -> Iterator[int]:
         """Yield the matches: the best of the newest first, then the best of those before them."""
-        after = self._first_since(wanted.since_ms)
+        after = self._first_since(criteria.since_ms)
         phrases = [f"text : {phrase}" for phrase in words.as_phrases()]
-        filters = _filters(wanted)
+        filters = _filters(criteria)
         before = (self._log.newest_seq() if upto_seq is None else upto_seq) + 1
         while True:
             rated = index.newest(phrases, filters, after, before, RATED)
@@ -188,9 +188,13 @@ def _newest_first(rated: tuple[int, float]) -> int:
     return -rated[0]
 
 
-def _filters(wanted: Wanted) -> list[str]:
+def _filters(criteria: Wanted) -> list[str]:
     """Return the filters as expressions of words; inexact ones are checked again later."""
-    type = re.split("[*>]", wanted.pattern.text)[0] if wanted.pattern else None  # up to a wildcard
-    filters = [("type", type), ("conversation", wanted.conversation)]
-    filters += [("agents", name) for name in (wanted.agent, wanted.from_agent, wanted.to_agent)]
+    type = (
+        re.split("[*>]", criteria.pattern.text)[0] if criteria.pattern else None
+    )  # up to a wildcard
+    filters = [("type", type), ("conversation", criteria.conversation)]
+    filters += [
+        ("agents", name) for name in (criteria.agent, criteria.from_agent, criteria.to_agent)
+    ]
     return [f"{column} : {as_phrase(text)}" for column, text in filters if text and has_words(text)]

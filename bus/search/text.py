@@ -92,15 +92,15 @@ def spread_part(text: str) -> tuple[str, bool]:
         in the text that is searched: its last character stands there alone only if it does not.
     """
     text = _in_usual_widths(text)
-    found = words(text)
-    if not found or not is_run(found[-1][0]):
+    matches = words(text)
+    if not matches or not is_run(matches[-1][0]):
         return spread(text), False
-    before, last = text[: found[-1].start()], found[-1][0]
+    before, last = text[: matches[-1].start()], matches[-1][0]
     return f"{spread(before)} {_pairs(last, inner=True)}", len(last) == 1
 
 
 def _in_usual_widths(text: str) -> str:
-    return _OTHER_WIDTHS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
+    return _OTHER_WIDTHS.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
 
 
 def _pairs(run: str, *, inner: bool = False) -> str:
@@ -224,8 +224,8 @@ class Words:
         passage = re.sub(r"\s", " ", text[start:end])  # one for one: places stay what they are
         before, after = "…" if start else "", "…" if end < len(text) else ""
         marks = [
-            (found.start() + len(before), found.end() + len(before))
-            for found in pattern.finditer(passage)
+            (match.start() + len(before), match.end() + len(before))
+            for match in pattern.finditer(passage)
         ]
         return before + passage + after, marks
 

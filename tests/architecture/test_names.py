@@ -35,7 +35,6 @@ VAGUE = {
 NOT_MENDED = {
     "automation",
     "blobs",
-    "bus",
     "cli",
     "demo",
     "doctor",
