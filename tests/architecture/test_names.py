@@ -34,7 +34,6 @@ VAGUE = {
 #: Rooms whose names are still to be mended.
 NOT_MENDED = {
     "automation",
-    "blobs",
     "cli",
     "demo",
     "doctor",
