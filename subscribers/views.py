@@ -117,7 +117,7 @@ class Views(Table):
 
 
 def list_jobs(
-    queue: Queue, found: Collection[str], limit: int, *, before_seq: int | None = None
+    queue: Queue, job_states: Collection[str], limit: int, *, before_seq: int | None = None
 ) -> list[Job]:
     """Return up to `limit` jobs of a queue, the newest first. Fills the queue first.
 
@@ -126,25 +126,27 @@ def list_jobs(
 
     Args:
         queue: the queue.
-        found: states of jobs; none for all.
+        job_states: states of jobs; none for all.
         limit: how many at most.
         before_seq: only jobs of messages before this one, the newest first in any case.
 
     Raises:
         InvalidInput: there is no such state.
     """
-    unknown = sorted(set(found) - set(states.STATES))
+    unknown = sorted(set(job_states) - set(states.STATES))
     if unknown:
         raise InvalidInput(
             f"jobs have no state {shown(unknown[0])}; the states are {', '.join(states.STATES)}"
         )
     queue.fill()
-    if before_seq is None and set(found) == {states.QUEUED}:
+    if before_seq is None and set(job_states) == {states.QUEUED}:
         return _rows(queue, "jobs_in_line", limit)
     upto_seq = MAX_SEQ if before_seq is None else before_seq - 1
-    if not found:
+    if not job_states:
         return _rows(queue, "jobs_newest", limit, upto_seq)
-    jobs = [job for state in dict.fromkeys(found) for job in _newest(queue, state, limit, upto_seq)]
+    jobs = [
+        job for state in dict.fromkeys(job_states) for job in _newest(queue, state, limit, upto_seq)
+    ]
     return sorted(jobs, key=lambda job: -job.seq)[:limit]
 
 

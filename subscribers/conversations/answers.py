@@ -164,9 +164,9 @@ def double_answers(
     reply_types = ReplyTypes.of(asked.type, success_type, failure_type)
     reply_types.require(asked.type)
     every = _answers_and_words(bus, asked.conversation, asked.seq, reply_types)
-    found = [(answer, answer.reply) for answer, _ in every if answer.reply is not None]
-    kinds = {(reply.from_agent, answer.failed) for answer, reply in found}
-    return [answer for answer, _ in found] if len(kinds) < len(found) else []
+    replies = [(answer, answer.reply) for answer, _ in every if answer.reply is not None]
+    kinds = {(reply.from_agent, answer.failed) for answer, reply in replies}
+    return [answer for answer, _ in replies] if len(kinds) < len(replies) else []
 
 
 def named(bus: Bus, key: str) -> str | None:
@@ -217,18 +217,18 @@ def answered(bus: Bus, requests: Iterable[Message]) -> set[int]:
     alike: dict[tuple[str, str], list[Message]] = {}
     for request in requests:
         alike.setdefault((request.conversation, request.type), []).append(request)
-    found: set[int] = set()
+    seqs: set[int] = set()
     asked = Asked.of(bus)
     for (conversation, type), together in alike.items():
-        reply_types, first = ReplyTypes.of(type), min(each.seq for each in together)
+        reply_types, first = ReplyTypes.of(type), min(asking.seq for asking in together)
         for message in bus.read(conversation=conversation, after_seq=first):
             if _state_by(message, reply_types) is None:
-                found.update(each.seq for each in together if asked.said(each, message))
+                seqs.update(asking.seq for asking in together if asked.said(asking, message))
             else:
                 meant = request_meant(bus, message, type)
-                before = (each.seq for each in together if each.seq < message.seq)
-                found.update(seq for seq in before if meant in (None, seq))
-    return found
+                before = (asking.seq for asking in together if asking.seq < message.seq)
+                seqs.update(seq for seq in before if meant in (None, seq))
+    return seqs
 
 
 def _request_of(bus: Bus, conversation: str) -> Message | None:

@@ -169,8 +169,8 @@ class Rules:
             yield wait
             if wait.rung:
                 return
-            known, self._version = self._version, engine_of(self.inbox.bus).version()
-            if self._version != known:  # or it was not known before the last look
+            before, self._version = self._version, engine_of(self.inbox.bus).version()
+            if self._version != before:  # or it was not known before the last look
                 return
 
     def _deliver(

@@ -304,12 +304,12 @@ class Cursors(Table):
 
     def wants(self, agent: str) -> list[str] | None:
         """Return the patterns of the broadcasts that an agent wants; None for all."""
-        wanted: str | None = self._engine.value(SQL["wants"], (agent,))
-        if wanted is None:
+        text: str | None = self._engine.value(SQL["wants"], (agent,))
+        if text is None:
             return None
         import orjson  # a prompt counts what is unread without it
 
-        patterns: list[str] = orjson.loads(wanted)
+        patterns: list[str] = orjson.loads(text)
         return patterns
 
     def set_wants(self, agent: str, patterns: Sequence[str] | None) -> None:
@@ -325,8 +325,8 @@ class Cursors(Table):
         for pattern in patterns or ():
             check_pattern(pattern)
             TypePattern(pattern).as_glob()
-        wanted = None if patterns is None else orjson.dumps(list(patterns)).decode()
-        self._engine.change(SQL["set_wants"], (agent, self._engine.now_ms(), wanted))
+        text = None if patterns is None else orjson.dumps(list(patterns)).decode()
+        self._engine.change(SQL["set_wants"], (agent, self._engine.now_ms(), text))
 
     def receive(self, agent: str, seq: int, timeout_s: float | None = None) -> None:
         """Note that an agent has a message by waiting for it, so that it leaves the inbox.

@@ -128,25 +128,25 @@ class Inbox:
         """
         if limit < 1:
             raise InvalidInput(f"limit must be at least 1, not {limit}")
-        wanted = None if type is None else TypePattern(type)
-        found = self._mail.look(limit, wanted).messages
-        return found if found or wait_s <= 0 else self._wait(limit, wanted, wait_s)
+        pattern = None if type is None else TypePattern(type)
+        messages = self._mail.look(limit, pattern).messages
+        return messages if messages or wait_s <= 0 else self._wait(limit, pattern, wait_s)
 
-    def _wait(self, limit: int, wanted: TypePattern | None, wait_s: float) -> list[Message]:
+    def _wait(self, limit: int, pattern: TypePattern | None, wait_s: float) -> list[Message]:
         """Look at each ring of the doorbell, and now and then, until there is a message."""
         deadline = monotonic() + wait_s
         pace = Pace()
         with listen(self.bus) as listener:  # before the look: what comes after it is heard
-            while not (found := self._mail.look(limit, wanted).messages):
+            while not (messages := self._mail.look(limit, pattern).messages):
                 left_s = deadline - monotonic()
                 if left_s <= 0:
                     break
                 listener.wait(min(pace.next(), left_s))
-        return found
+        return messages
 
-    def _look(self, limit: int = POLL_LIMIT, wanted: TypePattern | None = None) -> Look:
+    def _look(self, limit: int = POLL_LIMIT, pattern: TypePattern | None = None) -> Look:
         """Return the messages that `poll` returns, and the state of the inbox."""
-        return self._mail.look(limit, wanted)
+        return self._mail.look(limit, pattern)
 
     def poll_after(self, after_seq: int, limit: int = POLL_LIMIT) -> list[Message]:
         """Return up to `limit` messages that wait after a seq, without requeued ones."""
@@ -208,8 +208,8 @@ class Inbox:
         with self.bus.transaction():
             newest = self.bus.log.newest_seq()
             if not 1 <= seq <= newest:
-                held = f"the log holds 1 to {newest}" if newest else "the log is empty"
-                raise AckPastEnd(f"can't acknowledge {seq}: {held}; see 'bus poll'")
+                extent = f"the log holds 1 to {newest}" if newest else "the log is empty"
+                raise AckPastEnd(f"can't acknowledge {seq}: {extent}; see 'bus poll'")
             self._deliveries.acknowledge(self.agent, seq)
             return self._cursors.advance(self.agent, seq)
 

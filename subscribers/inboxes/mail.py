@@ -119,7 +119,7 @@ class Mail:
         chosen = "chosen_mail" if broadcasts else "addressed_mail"
         self._statement = SQL["mail_and_work" if with_work else chosen]
 
-    def look(self, limit: int, wanted: TypePattern | None) -> Look:
+    def look(self, limit: int, pattern: TypePattern | None) -> Look:
         """Return up to `limit` messages, requeued ones too, and how the agent stands.
 
         Few agents say what they want, or received what is still before their cursors. How they
@@ -128,7 +128,7 @@ class Mail:
         Raises:
             MailArchived: some that wait were archived.
         """
-        size = max(limit, _FILTERED_PAGE) if wanted else limit
+        size = max(limit, _FILTERED_PAGE) if pattern else limit
         if self._is_plain:
             rows = self._engine.rows(SQL["mail"], (self._agent, size, self._hidden))
         else:
@@ -136,20 +136,22 @@ class Mail:
         cursor, failing, requeued, chooses = self._cursors.standing(self._agent)
         if chooses and self._is_plain:
             self._is_plain = False  # the other statement is right for every agent: no way back
-            return self.look(limit, wanted)
-        found = page = [message_of(row, self._blobs) for row in rows]
+            return self.look(limit, pattern)
+        messages = page = [message_of(row, self._blobs) for row in rows]
         if requeued:  # each was parked by a cursor that went past it
-            found = self._requeued(NO_LIMIT if wanted else limit) + page
-        if wanted:
-            found = [message for message in found if wanted.matches(message.type)]
-            if len(found) < limit and len(page) == size:
-                found += self._more(page[-1].seq, size, limit - len(found), wanted)
-        return Look(found[:limit], cursor, failing or requeued)
+            messages = self._requeued(NO_LIMIT if pattern else limit) + page
+        if pattern:
+            messages = [message for message in messages if pattern.matches(message.type)]
+            if len(messages) < limit and len(page) == size:
+                messages += self._more(page[-1].seq, size, limit - len(messages), pattern)
+        return Look(messages[:limit], cursor, failing or requeued)
 
-    def _more(self, seq: int, size: int, limit: int, wanted: TypePattern) -> list[Message]:
+    def _more(self, seq: int, size: int, limit: int, pattern: TypePattern) -> list[Message]:
         more = pages(lambda after: self.after(after, size), seq, size, place=seq_of, what="mail")
         waiting = (message for page in more for message in page)
-        return list(islice((each for each in waiting if wanted.matches(each.type)), limit))
+        return list(
+            islice((fitting for fitting in waiting if pattern.matches(fitting.type)), limit)
+        )
 
     def after(self, seq: int, limit: int) -> list[Message]:
         """Return up to `limit` messages that wait above a seq, without requeued ones.

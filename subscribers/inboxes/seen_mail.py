@@ -101,12 +101,12 @@ class Notes:
         import orjson
 
         with suppress(ValueError, TypeError, KeyError, AttributeError):
-            told = orjson.loads(data)
-            if told["session"] != holder:
+            record = orjson.loads(data)
+            if record["session"] != holder:
                 return cls()
-            parts = {int(seq): int(end) for seq, end in told["parts"].items()}
-            ranges = [(int(first), int(last)) for first, last in told["seen"]]
-            return cls(int(told["upto"]), _merged(ranges), parts, int(told.get("older", 0)))
+            parts = {int(seq): int(end) for seq, end in record["parts"].items()}
+            ranges = [(int(first), int(last)) for first, last in record["seen"]]
+            return cls(int(record["upto"]), _merged(ranges), parts, int(record.get("older", 0)))
         return cls()
 
     def to_json(self, holder: str | None) -> bytes:
@@ -114,19 +114,19 @@ class Notes:
         import orjson
 
         parts = {str(seq): end for seq, end in self.parts.items()}
-        told = {"session": holder, "upto": self.upto, "seen": self.ranges, "parts": parts}
-        return orjson.dumps(told | ({"older": self.older} if self.older else {}))
+        record = {"session": holder, "upto": self.upto, "seen": self.ranges, "parts": parts}
+        return orjson.dumps(record | ({"older": self.older} if self.older else {}))
 
 
 def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return ranges in order, those that touch as one."""
-    made: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
-        if made and first <= made[-1][1] + 1:
-            made[-1] = (made[-1][0], max(made[-1][1], last))
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
         else:
-            made.append((first, last))
-    return made
+            merged.append((first, last))
+    return merged
 
 
 class Shown:
@@ -216,18 +216,18 @@ class Unseen:
             message = bus.log.readable(seq)
             self.first = [] if message is None else [(seq, message.type, message.from_agent)]
         to_base = () if base is None else _covered(cursors, base, seq, broadcasts=False)
-        told = min(seq, notes.older - 1)  # of the broadcasts up to there
+        broadcasts_upto = min(seq, notes.older - 1)  # of the broadcasts up to there
         own = chain(
-            _covered(cursors, agent, told, broadcasts=False),
-            _covered(cursors, agent, seq, broadcasts=True, after_seq=max(0, told)),
+            _covered(cursors, agent, broadcasts_upto, broadcasts=False),
+            _covered(cursors, agent, seq, broadcasts=True, after_seq=max(0, broadcasts_upto)),
         )
-        for each in merge(own, to_base):
+        for entry in merge(own, to_base):
             if len(self.first) == limit:
                 return
-            if each[0] not in notes and each[0] != besides:
-                self.first.append(each)
+            if entry[0] not in notes and entry[0] != besides:
+                self.first.append(entry)
             elif not self.first:
-                self.seen = each[0]
+                self.seen = entry[0]
 
 
 def _requeued(bus: Bus, agent: str) -> list[int]:

@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
-    from typing import Unpack
+    from typing import Any, Unpack
 
     from ...bus.heartbeat_thread import Heart
     from ...schema.message.draft import Draft
@@ -153,8 +153,8 @@ class _BothMails(Mail):
     def __init__(self, own: Mail, base: Mail) -> None:
         self._own, self._base = own, base
 
-    def look(self, limit: int, wanted: TypePattern | None) -> Look:
-        own, base = self._own.look(limit, wanted), self._base.look(limit, wanted)
+    def look(self, limit: int, pattern: TypePattern | None) -> Look:
+        own, base = self._own.look(limit, pattern), self._base.look(limit, pattern)
         return Look(
             _in_order(own.messages + base.messages)[:limit],
             min(own.cursor, base.cursor),
@@ -165,8 +165,8 @@ class _BothMails(Mail):
         return _in_order(self._own.after(seq, limit) + self._base.after(seq, limit))[:limit]
 
 
-def _in_order(found: list[Message]) -> list[Message]:
-    return sorted(found, key=lambda message: message.seq)
+def _in_order(messages: list[Message]) -> list[Message]:
+    return sorted(messages, key=lambda message: message.seq)
 
 
 @with_checked_arguments
@@ -242,8 +242,9 @@ class Session:
     ) -> Receipt:
         """Publish an answer to a message's sender, in the same conversation."""
         answer: MessageFields = {"to_agent": message.from_agent, "in_reply_to": message.id}
-        given = fields.get("headers") or {}
-        headers = tracing.child_trace(message.headers) | given if isinstance(given, dict) else given
+        headers: Any = fields.get("headers") or {}
+        if isinstance(headers, dict):
+            headers = tracing.child_trace(message.headers) | headers
         return self.publish(type, payload, **(answer | fields | {"headers": headers}))
 
     async def publish_async(

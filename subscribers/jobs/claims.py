@@ -147,8 +147,8 @@ class Outcome:
     def row(self) -> tuple[object, ...]:
         """Return the values of exit_code, error, stderr, result and logs as they are stored."""
         logs = None if not self.logs else orjson.dumps(self.logs).decode()
-        kept = (kept_error(self.error), kept_text(self.stderr), kept_text(_text(self.result)))
-        return (self.exit_code, *kept, logs)
+        texts = (kept_error(self.error), kept_text(self.stderr), kept_text(_text(self.result)))
+        return (self.exit_code, *texts, logs)
 
 
 class Claims(Table):

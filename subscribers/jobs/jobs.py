@@ -181,7 +181,7 @@ class Jobs(Table):
         self,
         info: QueueInfo,
         message: Message,
-        wanted: WorkHeaders,
+        wishes: WorkHeaders,
         created_at_ms: int,
         turn_ms: int,
     ) -> str | None:
@@ -189,32 +189,32 @@ class Jobs(Table):
 
         Args:
             info, message, created_at_ms, turn_ms: as for `row`.
-            wanted: what the sender asked for.
+            wishes: what the sender asked for.
 
         Returns:
             Of what it is a duplicate, for people, or None.
         """
         now_ms = self._engine.now_ms()
-        original = self._original(info, message, wanted)
-        is_later = wanted.available_at_ms is not None and wanted.available_at_ms > now_ms
+        original = self._original(info, message, wishes)
+        is_later = wishes.available_at_ms is not None and wishes.available_at_ms > now_ms
         state, gate, ended_at_ms, error = QUEUED, OPEN, None, None
         if original is not None:
             state, ended_at_ms = CANCELLED, now_ms
-            error = f"duplicate of {original} with dedupe key {wanted.dedupe_key}"
+            error = f"duplicate of {original} with dedupe key {wishes.dedupe_key}"
         elif is_later:
             gate = TIME
-        elif wanted.dedupe_key is not None:
+        elif wishes.dedupe_key is not None:
             gate = KEY
-        available_at_ms = max(created_at_ms, wanted.available_at_ms or 0)
+        available_at_ms = max(created_at_ms, wishes.available_at_ms or 0)
         rank_ms = info.policy.rank_ms(turn_ms, message.priority)
         row = (
             *(info.id, message.seq, state, gate, info.policy.max_attempts, available_at_ms),
-            *(message.priority, turn_ms, rank_ms, wanted.dedupe_key),
-            *(created_at_ms, ended_at_ms, error, wanted.for_worker),
+            *(message.priority, turn_ms, rank_ms, wishes.dedupe_key),
+            *(created_at_ms, ended_at_ms, error, wishes.for_worker),
         )
         self._engine.rows(SQL["add_job"], row)
         if gate == KEY:
-            self.open_key(info, wanted.dedupe_key)
+            self.open_key(info, wishes.dedupe_key)
         if original is not None:
             import logging
 
@@ -235,17 +235,17 @@ class Jobs(Table):
         row[2], row[11], row[12] = CANCELLED, self._engine.now_ms(), UNPROVEN
         self._engine.rows(SQL["add_job"], tuple(row))
 
-    def _original(self, info: QueueInfo, message: Message, wanted: WorkHeaders) -> str | None:
+    def _original(self, info: QueueInfo, message: Message, wishes: WorkHeaders) -> str | None:
         """Return the job of which a message is a duplicate, and how it stands, or None.
 
         It is compared with what had succeeded when it was published, so that it makes no
         difference when the queue is filled.
         """
-        if wanted.dedupe_key is None:
+        if wishes.dedupe_key is None:
             return None
         published_ms = max(0, message.ts_ms)  # another program may have stored any number
-        found = self.original(info, wanted.dedupe_key, published_ms, wanted.dedupe_window_ms)
-        return found and f"{found[0]}, which {found[1]},"
+        original = self.original(info, wishes.dedupe_key, published_ms, wishes.dedupe_window_ms)
+        return original and f"{original[0]}, which {original[1]},"
 
     def original(
         self, info: QueueInfo, key: str, published_ms: int, window_ms: int | None
@@ -392,8 +392,8 @@ class Jobs(Table):
 
     def named(self, names: Iterable[tuple[str, int]]) -> list[Job]:
         """Return the jobs of these queues and seqs, as far as there are any, by one look."""
-        wanted = orjson.dumps(list(names)).decode()
-        return [Job(*row) for row in self._engine.rows(VIEWS["jobs_named"], (wanted,))]
+        pairs = orjson.dumps(list(names)).decode()
+        return [Job(*row) for row in self._engine.rows(VIEWS["jobs_named"], (pairs,))]
 
     def queued_seqs(self, info: QueueInfo) -> list[int]:
         """Return the seqs of all jobs that are queued, whatever they wait for, in no order."""

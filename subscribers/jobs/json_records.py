@@ -63,8 +63,8 @@ def job_record(job: Job) -> dict[str, object]:
 
 def plugin_job_record(job: Job, message: Message) -> dict[str, object]:
     """Return what a job of a plugin is beside that: the columns of the view `job_queue`."""
-    told = message.headers.get("job")
-    origin = told if isinstance(told, dict) else {}
+    header = message.headers.get("job")
+    origin = header if isinstance(header, dict) else {}
     is_retried = job.state == "queued" and job.attempt > 1
     return {
         "id": message.id,

@@ -174,11 +174,11 @@ def tell_cancelled(
         for message, why in cancelled
         if ReplyTypes.of(message.type).failure and (sender or message.type == own_type)
     ]
-    told = answered(bus, [message for message, _ in asked])
+    seqs_answered = answered(bus, [message for message, _ in asked])
     make = last_words(sender or info.name[:MAX_AGENT_CHARS].rstrip())
     refused: list[tuple[int, Exception]] = []
     for message, why in asked:
-        if message.seq not in told:
+        if message.seq not in seqs_answered:
             try:
                 bus.log.append(make(message, CANCELLED, why))
             except (InvalidInput, LimitReached) as error:
@@ -207,8 +207,8 @@ def _fitting(headers: dict[str, object]) -> dict[str, object]:
 def carried_on(message: Message) -> dict[str, object]:
     """Return the headers that what follows from a message has too."""
     headers = message.headers
-    kept = {name: headers[name] for name in (TRACE_STATE, CONTEXT) if name in headers}
-    return tracing.child_trace(headers) | kept
+    copied = {name: headers[name] for name in (TRACE_STATE, CONTEXT) if name in headers}
+    return tracing.child_trace(headers) | copied
 
 
 #: Why a claim is lost whose job was not cancelled.
@@ -309,8 +309,8 @@ class Endings:
         self._claims.lose(token, why, now_ms)
         job = self._jobs.get(info, seq)
         message = self._bus.log.readable(seq)
-        wanted = None if message is None else WorkHeaders.of(message)
-        rule = (wanted and wanted.on_lost) or info.policy.on_lost
+        wishes = None if message is None else WorkHeaders.of(message)
+        rule = (wishes and wishes.on_lost) or info.policy.on_lost
         if rule == "requeue" and job.attempt < job.max_attempts:
             self._jobs.queue_again(info, job, job.attempt + 1, now_ms, why)
             return
@@ -390,8 +390,8 @@ def _check_queue(info: QueueInfo, claim: Claim) -> None:
 
 def is_tried_again(policy: Policy, claim: Claim, outcome: Outcome) -> bool:
     """Return whether another attempt at a job follows an attempt that failed."""
-    wanted = _tries_failures(policy, outcome) if outcome.retry is None else outcome.retry
-    return wanted and claim.attempt < claim.max_attempts
+    is_wanted = _tries_failures(policy, outcome) if outcome.retry is None else outcome.retry
+    return is_wanted and claim.attempt < claim.max_attempts
 
 
 def _tries_failures(policy: Policy, outcome: Outcome) -> bool:

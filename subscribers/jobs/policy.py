@@ -115,8 +115,8 @@ class Policy:
         """Check every rule."""
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
-                given = getattr(self, name)
-                raise InvalidInput(f"{name} must be {' or '.join(choices)}, not {given!r}")
+                choice = getattr(self, name)
+                raise InvalidInput(f"{name} must be {' or '.join(choices)}, not {choice!r}")
         if self.addressed not in (None, ANYBODY):
             check_agent(self.addressed, "addressed")
         for name in ("max_attempts", "max_running", "max_running_per_key"):
@@ -236,14 +236,14 @@ class WorkHeaders:
         window_ms = headers.get(DEDUPE_WINDOW)
         is_key = isinstance(key, str) and 0 < len(key) <= MAX_ID_CHARS
         worker, on_lost = headers.get(FOR_WORKER), headers.get(ON_LOST)
-        wanted = cls(
+        wishes = cls(
             at_ms if _is_time(at_ms) else None,
             key if is_key else None,
             window_ms if is_key and _is_time(window_ms) else None,
             worker if _is_agent(worker) else None,
             on_lost if isinstance(on_lost, str) and on_lost in CHOICES[ON_LOST] else None,
         )
-        return None if wanted == _NOTHING else wanted
+        return None if wishes == _NOTHING else wishes
 
 
 _NOTHING = WorkHeaders(None, None, None)

@@ -47,13 +47,13 @@ def agent_records(bus: Bus, *, online_s: float | None = None) -> list[dict[str, 
         online_s: only agents whose last beat is no older, in seconds, and did not say that they
             stopped; None: all.
     """
-    found = bus.heartbeats.list()
-    beats = {beat.agent: beat.record() for beat in found}
+    heartbeats = bus.heartbeats.list()
+    beats = {beat.agent: beat.record() for beat in heartbeats}
     names = bus.agents.names()
     if online_s is not None:
         is_there = {
             beat.agent
-            for beat in found
+            for beat in heartbeats
             if beat.age_s <= online_s and beat.liveness != Liveness.STOPPED
         }
         names = [name for name in names if name in is_there]
@@ -181,15 +181,15 @@ class _Lately(Mail):
     def __init__(self, all_mail: Mail, addressed: Mail, first_seq: int) -> None:
         self._all, self._to_it, self._first_seq = all_mail, addressed, first_seq
 
-    def look(self, limit: int, wanted: TypePattern | None) -> Look:
-        if wanted is None:
+    def look(self, limit: int, pattern: TypePattern | None) -> Look:
+        if pattern is None:
             return Look(self.after(0, limit), 0, False)
-        return self._all.look(limit, wanted)
+        return self._all.look(limit, pattern)
 
     def after(self, seq: int, limit: int) -> list[Message]:
         before = self._first_seq - 1
-        found = [each for each in self._to_it.after(seq, limit) if each.seq <= before]
-        return (found + self._all.after(max(seq, before), limit))[:limit]
+        messages = [message for message in self._to_it.after(seq, limit) if message.seq <= before]
+        return (messages + self._all.after(max(seq, before), limit))[:limit]
 
 
 # Processes that act under the name of a session, and do not belong to it.
@@ -204,11 +204,11 @@ def outsider(bus: Bus, session: SessionName) -> Process | None:
     beat = Heartbeats(engine_of(bus)).get(session.name)
     if beat is None or beat.pid is None or beat.liveness is not Liveness.ALIVE:
         return None
-    beating = found = process(beat.pid)
-    while found is not None:
-        if session.process == str(found):
+    beating = ancestor = process(beat.pid)
+    while ancestor is not None:
+        if session.process == str(ancestor):
             return None
-        found = process(found.parent) if found.parent > 0 else None
+        ancestor = process(ancestor.parent) if ancestor.parent > 0 else None
     return beating
 
 
@@ -251,18 +251,20 @@ class Holder:
         return {"lives": self.lives, "silent_since": format_ts(self.heard_ms)}
 
     def __str__(self) -> str:
-        told = {True: "it lives", False: "it is dead", None: "it may live"}
-        return f"{told[self.lives]}, silent since {format_ts(self.heard_ms)}"
+        words = {True: "it lives", False: "it is dead", None: "it may live"}
+        return f"{words[self.lives]}, silent since {format_ts(self.heard_ms)}"
 
 
-def holder_of(bus: Bus, held: Reservation) -> Holder:
+def holder_of(bus: Bus, reservation: Reservation) -> Holder:
     """Return what is known of the agent that has a reservation."""
-    beat = bus.heartbeats.get(held.agent)
-    _, acknowledged_ms = Cursors.of(bus).seen().get(held.agent, (0, 0))
-    acted_ms = max(held.reserved_at_ms, acknowledged_ms, bus.log.last_sent_ms(held.agent) or 0)
+    beat = bus.heartbeats.get(reservation.agent)
+    _, acknowledged_ms = Cursors.of(bus).seen().get(reservation.agent, (0, 0))
+    acted_ms = max(
+        reservation.reserved_at_ms, acknowledged_ms, bus.log.last_sent_ms(reservation.agent) or 0
+    )
     heard_ms = acted_ms if beat is None else max(acted_ms, beat.ts_ms)
     silent_s = max(0, bus.now_ms() - heard_ms) / 1000
-    if held.session is not None and (runs_now := runs(held.session)) is not None:
+    if reservation.session is not None and (runs_now := runs(reservation.session)) is not None:
         return Holder(runs_now, heard_ms, silent_s)
     lives = None
     if beat is not None and beat.liveness in (Liveness.ALIVE, Liveness.WARN):
@@ -310,7 +312,7 @@ def take_over(
     try:
         with bus.transaction():
             while True:
-                found = bus.reservations.reserve(
+                reserved = bus.reservations.reserve(
                     paths,
                     agent,
                     shared=shared,
@@ -318,13 +320,13 @@ def take_over(
                     reason=_noted(reason, taken),
                     session=session,
                 )
-                if found.granted:
+                if reserved.granted:
                     break
-                taken += _end(bus, found.conflicts, by_hand=by_hand)
+                taken += _end(bus, reserved.conflicts, by_hand=by_hand)
             bus.log.append(_messages(bus, taken, agent, reason))
-    except _HeldByTheLiving as kept:
-        return ReserveResult(False, [], kept.conflicts)
-    return found
+    except _HeldByTheLiving as refusal:
+        return ReserveResult(False, [], refusal.conflicts)
+    return reserved
 
 
 class _HeldByTheLiving(Exception):
@@ -337,32 +339,35 @@ class _HeldByTheLiving(Exception):
 
 def _end(bus: Bus, conflicts: Sequence[Conflict], *, by_hand: bool) -> list[Reservation]:
     """End the reservations that conflict; each is returned once."""
-    held = list({each.held.token: each.held for each in conflicts}.values())
-    follows = {each.token: by_hand or holder_of(bus, each).may_be_followed for each in held}
-    kept = [each for each in conflicts if not follows[each.held.token]]
-    if kept:
-        raise _HeldByTheLiving(kept)
-    for each in held:
-        bus.reservations.end(each)
-    return held
+    reservations = list({conflict.held.token: conflict.held for conflict in conflicts}.values())
+    follows = {
+        reservation.token: by_hand or holder_of(bus, reservation).may_be_followed
+        for reservation in reservations
+    }
+    unended = [conflict for conflict in conflicts if not follows[conflict.held.token]]
+    if unended:
+        raise _HeldByTheLiving(unended)
+    for reservation in reservations:
+        bus.reservations.end(reservation)
+    return reservations
 
 
 def _noted(reason: str, taken: Sequence[Reservation]) -> str:
     """Return the reason of the new reservation, which names who had the files."""
-    names = ", ".join(dict.fromkeys(each.agent for each in taken))
+    names = ", ".join(dict.fromkeys(reservation.agent for reservation in taken))
     return (f"taken over from {names}: {reason}" if taken else reason)[:MAX_REASON_CHARS]
 
 
 def _messages(bus: Bus, taken: Iterable[Reservation], agent: str, reason: str) -> list[Draft]:
     """Return the message to each former holder; none to a name that nothing can be sent to."""
     by_holder: dict[str, list[Reservation]] = {}
-    for each in taken:
-        by_holder.setdefault(each.agent, []).append(each)
+    for reservation in taken:
+        by_holder.setdefault(reservation.agent, []).append(reservation)
     drafts = []
     for name, lost in by_holder.items():
         with suppress(InvalidInput):  # another program wrote the row
             check_recipient(name)
-            ended = [{"path": each.path, "token": each.token} for each in lost]
-            told = {"ended": ended, "by": agent, "reason": reason}
-            drafts.append(Draft(TAKEN_OVER, told, from_agent=agent, to_agent=name))
+            ended = [{"path": reservation.path, "token": reservation.token} for reservation in lost]
+            payload = {"ended": ended, "by": agent, "reason": reason}
+            drafts.append(Draft(TAKEN_OVER, payload, from_agent=agent, to_agent=name))
     return drafts

@@ -126,10 +126,10 @@ class Retention:
         self._check_known(pass_over)
         last = min(wanted_seq, self._bus.log.newest_seq() - 1)  # the newest message never leaves
         holds = [hold for hold in self.holds() if hold.seq <= last]
-        left = [hold for hold in holds if _is_left(hold, pass_over, pass_over_idle)]
-        held_by = [hold for hold in holds if hold not in left]
+        passed_over = [hold for hold in holds if _is_left(hold, pass_over, pass_over_idle)]
+        held_by = [hold for hold in holds if hold not in passed_over]
         upto = max(0, min([last, *(hold.seq - 1 for hold in held_by)]))
-        return Plan(upto, held_by, [hold for hold in left if hold.seq <= upto])
+        return Plan(upto, held_by, [hold for hold in passed_over if hold.seq <= upto])
 
     def pass_over(self, plan: Plan) -> None:
         """Note for the agents that a plan passes over that mail of theirs is archived unread.
@@ -143,8 +143,8 @@ class Retention:
 
     def holds(self) -> list[Hold]:
         """Return all holds, in the order of their messages."""
-        found = [*self._inboxes(), *self._queues()]
-        return sorted(found, key=lambda hold: (hold.seq, hold.kind, hold.name))
+        holds = [*self._inboxes(), *self._queues()]
+        return sorted(holds, key=lambda hold: (hold.seq, hold.kind, hold.name))
 
     def held_by_queues(self, upto_seq: int) -> list[Hold]:
         """Return the holds of queues up to a seq, idle or not: nobody reads what is discarded."""
@@ -190,9 +190,9 @@ class Retention:
         """
         names = SessionNames.of(self._bus)
         return {
-            each.name: 0 if each.has_connection else each.until_ms - round(LEASE_S * 1000)
-            for each in names.list()
-            if each.number > 1 and not names.is_live(each)
+            session.name: 0 if session.has_connection else session.until_ms - round(LEASE_S * 1000)
+            for session in names.list()
+            if session.number > 1 and not names.is_live(session)
         }
 
     def _acts(self) -> dict[str, int]:
@@ -216,9 +216,11 @@ class Retention:
 
     def _first_to_come(self, info: QueueInfo) -> int | None:
         """Return the first message that the queue has yet to take in."""
-        found = self._bus.log.read(after_seq=info.filled_seq, type=info.pattern)
+        messages = self._bus.log.read(after_seq=info.filled_seq, type=info.pattern)
         try:
-            message = next((each for each in found if info.policy.takes(each.to_agent)), None)
+            message = next(
+                (arrived for arrived in messages if info.policy.takes(arrived.to_agent)), None
+            )
         except SegmentMissing as lost:  # what it waits for may come back
             return max(lost.first_seq, info.filled_seq + 1)
         return None if message is None else message.seq

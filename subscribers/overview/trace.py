@@ -129,16 +129,16 @@ class WorkHistory:
 
 def _start(bus: Bus, key: str) -> Message:
     """Return the message at which a trace starts."""
-    found = find_message(bus, key) or next(bus.read(conversation=key), None)
-    if found is None:
+    message = find_message(bus, key) or next(bus.read(conversation=key), None)
+    if message is None:
         seq = _seq_of_work(bus, key)
-        found = None if seq is None else bus.get(seq)
-    if found is None:
+        message = None if seq is None else bus.get(seq)
+    if message is None:
         raise NotFound(
             f"nothing in the bus is called {key!a}; give the id or seq of a message,"
             f" a conversation, {CLAIM}:TOKEN, or QUEUE:SEQ"
         )
-    return found
+    return message
 
 
 def _seq_of_work(bus: Bus, key: str) -> int | None:
@@ -183,11 +183,11 @@ def _tree(messages: Iterable[Message]) -> Iterator[tuple[Message, int]]:
         parent = message.in_reply_to if message.in_reply_to in answers else None
         answers[parent].append(message)
         answers[message.id] = []
-    left = [(message, 0) for message in reversed(answers[None])]
-    while left:
-        message, depth = left.pop()
+    ahead = [(message, 0) for message in reversed(answers[None])]
+    while ahead:
+        message, depth = ahead.pop()
         yield message, depth
-        left += [(answer, depth + 1) for answer in reversed(answers[message.id])]
+        ahead += [(answer, depth + 1) for answer in reversed(answers[message.id])]
 
 
 # Read receipts: the state of a message at each of its readers. No message is sent for them.
@@ -237,7 +237,7 @@ def read_receipts(bus: Bus, key: int | str) -> list[ReadReceipt]:
 def _in_inboxes(bus: Bus, message: Message, queues: list[ReadReceipt]) -> Iterator[ReadReceipt]:
     is_work = bus.log.is_work(message.seq)
     if is_work is None:  # it is archived: as its queues are now
-        policies = [Queues(bus).get(each.name).policy for each in queues]
+        policies = [Queues(bus).get(receipt.name).policy for receipt in queues]
         is_work = any(
             policy.hides != "none" and message.to_agent in (None, policy.addressed)
             for policy in policies

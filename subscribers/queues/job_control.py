@@ -228,11 +228,11 @@ class JobControl:
         Raises:
             QueueStuck: as for `limit`.
         """
-        for each in self._bus.limits.list():
-            if (each.kind, each.name) == ("queue", self._queue.name):
+        for waiting_limit in self._bus.limits.list():
+            if (waiting_limit.kind, waiting_limit.name) == ("queue", self._queue.name):
                 self._queue.fill()
                 with self._bus.transaction():
-                    self._set_limit(each.max_waiting)
+                    self._set_limit(waiting_limit.max_waiting)
 
     def list(
         self, *states: JobState, limit: int = LIST_LIMIT, before_seq: int | None = None
@@ -324,18 +324,18 @@ class DeadLetters:
         Raises:
             InvalidInput: jobs never end badly in a state, or `type` is no pattern.
         """
-        wanted = None if type is None else TypePattern(type)
+        pattern = None if type is None else TypePattern(type)
         for state in states:
             if state not in ENDED_BADLY:
                 raise InvalidInput(
                     f"states must be of {', '.join(ENDED_BADLY)}, not {shown(state)}"
                 )
-        return self._find(states, wanted, since_ms, after_seq)
+        return self._find(states, pattern, since_ms, after_seq)
 
     def _find(
         self,
         states: Sequence[JobState],
-        wanted: TypePattern | None,
+        pattern: TypePattern | None,
         since_ms: int | None,
         after_seq: int,
     ) -> Iterator[Job]:
@@ -344,29 +344,29 @@ class DeadLetters:
             for page in pages(bad, after_seq, place=seq_of, what="jobs that ended badly"):
                 for job in page:
                     is_recent = since_ms is None or (job.ended_at_ms or 0) >= since_ms
-                    if is_recent and (wanted is None or self._is_of(job, wanted)):
+                    if is_recent and (pattern is None or self._is_of(job, pattern)):
                         yield job
 
     def _ended_badly(self, state: JobState, after_seq: int) -> list[Job]:
         return self._jobs.ended_badly(self._queue.info, state, after_seq, BATCH)
 
-    def requeue(self, found: Iterable[Job]) -> Iterator[Job]:
+    def requeue(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Queue jobs again, from their first attempt, and yield them as they are then.
 
         Some hundreds a transaction. What is no longer as it was found is passed over.
         """
-        return self._each(found, self._control.retry)
+        return self._each(jobs, self._control.retry)
 
-    def drop(self, found: Iterable[Job]) -> Iterator[Job]:
+    def drop(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Cancel jobs, and yield them as they are then.
 
         Some hundreds a transaction. What is no longer as it was found is passed over.
         """
-        return self._each(found, lambda seq: self._control.cancel(seq, "dropped by hand"))
+        return self._each(jobs, lambda seq: self._control.cancel(seq, "dropped by hand"))
 
-    def _each(self, found: Iterable[Job], act: Callable[[int], Job]) -> Iterator[Job]:
-        found = iter(found)
-        while batch := list(islice(found, BATCH)):
+    def _each(self, jobs: Iterable[Job], act: Callable[[int], Job]) -> Iterator[Job]:
+        jobs = iter(jobs)
+        while batch := list(islice(jobs, BATCH)):
             with self._bus.transaction():
                 done = [act(job.seq) for job in batch if self._is_as_found(job)]
             yield from done

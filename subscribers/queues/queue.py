@@ -131,8 +131,8 @@ class Queue:
             InvalidInput: an argument breaks a rule.
             QueueMismatch: it is there, with another pattern, or another value of a given rule.
         """
-        wanted = name if pattern is None else pattern
-        return cls(bus, Queues(bus).create(name, wanted, start=start, group=group, **rules))
+        types = name if pattern is None else pattern
+        return cls(bus, Queues(bus).create(name, types, start=start, group=group, **rules))
 
     @classmethod
     def open(cls, bus: Bus, name: str) -> Queue:
@@ -259,14 +259,14 @@ class Queue:
             check_agent(name, "worker")
         self.info.policy.refuse_others(self.name, who[0])
         while True:
-            page, found = self._find(who[0], limit)
-            if page is None and not found.is_something:
+            page, at_hand = self._find(who[0], limit)
+            if page is None and not at_hand.is_something:
                 return []
             with self.bus.transaction():
-                taken = self._claim_found(page, found, who, limit, lease_ms, last_words)
+                taken = self._claim_found(page, at_hand, who, limit, lease_ms, last_words)
             for claim in taken:
                 tracing.claimed(claim.message, claim.queue, claim.group, claim.claimed_at_ms)
-            if taken or found.is_shut or not (found.ready or page is not None):
+            if taken or at_hand.is_shut or not (at_hand.ready or page is not None):
                 return taken
             # Others were faster, or the page brought nothing that may be claimed now: once more.
 
@@ -407,27 +407,27 @@ class Queue:
         """Return new messages, if they are needed, and what is at hand without them."""
         was_idle = self._was_empty and self.info.policy.ordering == "fifo"
         page = self._filler.look() if was_idle else None
-        found = self._jobs.at_hand(self.info, worker, limit) if page is None else NEWS
-        may_begin = not found.is_shut or found.is_due or found.is_lost
-        if not was_idle and may_begin and not (found.is_by_age and found.ready >= limit):
+        at_hand = self._jobs.at_hand(self.info, worker, limit) if page is None else NEWS
+        may_begin = not at_hand.is_shut or at_hand.is_due or at_hand.is_lost
+        if not was_idle and may_begin and not (at_hand.is_by_age and at_hand.ready >= limit):
             try:
                 page = self._filler.look()
             except QueueStuck:
-                if not found.is_something:
+                if not at_hand.is_something:
                     raise
-        for _ in range(0 if found.is_by_age else MAX_PAGES):  # what is most urgent may stand last
+        for _ in range(0 if at_hand.is_by_age else MAX_PAGES):  # what is most urgent may stand last
             if page is None or not page.is_full:
                 break
             with self.bus.transaction():
                 self._filler.store(page, self._refresh())
             page = self._filler.look()
-        self._was_empty = not (page or found.is_something or found.is_shut)
-        return page, found
+        self._was_empty = not (page or at_hand.is_something or at_hand.is_shut)
+        return page, at_hand
 
     def _claim_found(
         self,
         page: Page | None,
-        found: AtHand,
+        at_hand: AtHand,
         who: tuple[str, str],
         limit: int,
         lease_ms: int,
@@ -437,9 +437,9 @@ class Queue:
         now_ms = self.bus.now_ms()
         if page is not None:
             self._filler.store(page, info)
-        if found.is_lost:
+        if at_hand.is_lost:
             self._endings.recover(info, now_ms, who[0], last_words)
-        if found.is_due:
+        if at_hand.is_due:
             self._jobs.open_due(info, now_ms)
         return self._claimer.take(info, who, limit, now_ms, lease_ms)
 

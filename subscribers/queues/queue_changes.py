@@ -53,8 +53,8 @@ def change_policy(
         if policy.addressed != info.policy.addressed:
             _fill(bus, queues, info)
         queues.set_policy(info, policy)
-        told = ", ".join(f"{rule} {policy.said(rule)}" for rule in rules)
-        Acts(engine_of(bus), by).note(info, SET, detail=told)
+        detail = ", ".join(f"{rule} {policy.said(rule)}" for rule in rules)
+        Acts(engine_of(bus), by).note(info, SET, detail=detail)
         ring(bus)  # there may be room for more
     # Also where a rule is given that holds already: an earlier call may have been cut short.
     if rules.keys() & {"ordering", "ageing_s"}:
@@ -126,11 +126,11 @@ def remove_queue(bus: Bus, name: str, *, by: str | None = None) -> str:
         with suppress(NotFound):  # most queues have no limit
             bus.limits.clear("queue", name)
         queues.set_policy(info, replace(info.policy, hides="none", addressed=None))
-        kept = f"{name[:200]}~removed-{info.id}"
+        history_name = f"{name[:200]}~removed-{info.id}"
         Acts(engine_of(bus), by).note(info, REMOVE)
-        queues.remove(info, kept)
+        queues.remove(info, history_name)
         ring(bus)  # its workers learn it
-    return kept
+    return history_name
 
 
 def refuse_live(queue: Queue) -> None:

@@ -87,7 +87,7 @@ class QueueSet:
         self.fill()
         at_hand = self._look()
         now_ms = self._bus.now_ms()
-        if limit < 1 or not any(_is_something(each, now_ms) for each in at_hand):
+        if limit < 1 or not any(_is_something(queue, now_ms) for queue in at_hand):
             return []
         with self._bus.transaction():
             check()
@@ -104,46 +104,46 @@ class QueueSet:
         if newest == after:
             return
         if after is None or newest - after > _MAX_LOOKED_AT:
-            wanted = list(self._members.values())
+            to_fill = list(self._members.values())
         else:
             types = self._bus.log.work_between(after, newest)
-            wanted = [member for member in self._members.values() if member.takes_any(types)]
-        for member in wanted:
+            to_fill = [member for member in self._members.values() if member.takes_any(types)]
+        for member in to_fill:
             member.queue.fill()
         self._filled_upto = newest
 
     def _look(self) -> list[QueueAtHand]:
         at_hand = self._jobs.at_hand_of(list(self._members))
-        dues = (each.next_due_ms for each in at_hand if each.next_due_ms is not None)
+        dues = (queue.next_due_ms for queue in at_hand if queue.next_due_ms is not None)
         self.next_due_ms = min(dues, default=None)
         return at_hand
 
     def _open_due(self, at_hand: list[QueueAtHand]) -> None:
         now_ms = self._bus.now_ms()
-        for each in at_hand:
-            if each.next_due_ms is not None and each.next_due_ms <= now_ms:
-                self._jobs.open_due(self._members[each.id].queue.info, now_ms)
+        for queue in at_hand:
+            if queue.next_due_ms is not None and queue.next_due_ms <= now_ms:
+                self._jobs.open_due(self._members[queue.id].queue.info, now_ms)
 
     def _take(self, who: tuple[str, str], limit: int) -> list[Claim]:
-        line = [(each.first_seq, each.id) for each in self._look() if _may_begin(each)]
+        line = [(queue.first_seq, queue.id) for queue in self._look() if _may_begin(queue)]
         heapq.heapify(line)
         taken: list[Claim] = []
         while line and len(taken) < limit:
             _, id = heapq.heappop(line)
             taken += self._members[id].queue.take(who, 1, _LEASE_MS)
-            for each in self._jobs.at_hand_of([id]):
-                if _may_begin(each):
-                    heapq.heappush(line, (each.first_seq, id))
+            for queue in self._jobs.at_hand_of([id]):
+                if _may_begin(queue):
+                    heapq.heappush(line, (queue.first_seq, id))
         return taken
 
 
-def _may_begin(each: QueueAtHand) -> bool:
-    return each.first_seq is not None and not each.is_shut
+def _may_begin(queue: QueueAtHand) -> bool:
+    return queue.first_seq is not None and not queue.is_shut
 
 
-def _is_something(each: QueueAtHand, now_ms: int) -> bool:
-    is_due = each.next_due_ms is not None and each.next_due_ms <= now_ms
-    return is_due or _may_begin(each)
+def _is_something(queue: QueueAtHand, now_ms: int) -> bool:
+    is_due = queue.next_due_ms is not None and queue.next_due_ms <= now_ms
+    return is_due or _may_begin(queue)
 
 
 # The worker groups of each queue, and whether a type of requests is served.

@@ -118,8 +118,8 @@ class Filler:
         if newest - after <= PAGE_JOBS:
             recent = self._bus.log.between(after, newest, pattern=self._pattern)
             return list(filter(self._takes, recent))
-        found = self._bus.log.read(after_seq=after, upto_seq=newest, type=self._pattern.text)
-        return list(islice(filter(self._takes, found), PAGE_JOBS))
+        messages = self._bus.log.read(after_seq=after, upto_seq=newest, type=self._pattern.text)
+        return list(islice(filter(self._takes, messages), PAGE_JOBS))
 
     def _takes(self, message: Message) -> bool:
         return self.policy.takes(message.to_agent)
@@ -152,11 +152,11 @@ class Filler:
             if not (believes_all or message.seq in proven):
                 self._jobs.add_unproven(info, message, created_at_ms, clock_ms)
                 continue
-            wanted = WorkHeaders.of(message)
-            if wanted is None:
+            wishes = WorkHeaders.of(message)
+            if wishes is None:
                 rows.append(self._jobs.row(info, message, created_at_ms, clock_ms))
             else:
-                why = self._jobs.add_special(info, message, wanted, created_at_ms, clock_ms)
+                why = self._jobs.add_special(info, message, wishes, created_at_ms, clock_ms)
                 duplicates += [(message, why)] if why else []
         self._jobs.add(rows)
         self._queues.advance(info.id, page.upto, clock_ms, offset_ms)
@@ -251,8 +251,8 @@ class Queues:
         with self._engine.write():
             filled_seq = seq_before(self._bus, start)
             if self._engine.row(SQL["queue"], (name,)) is None:
-                made = policy if "addressed" in rules else replace(policy, addressed=group)
-                self._add(name, pattern, filled_seq, made)
+                initial = policy if "addressed" in rules else replace(policy, addressed=group)
+                self._add(name, pattern, filled_seq, initial)
             info = self.get(name)
         _check_same(info, pattern, rules, policy)
         return info
@@ -372,17 +372,17 @@ def policy_with(base: Policy, rules: Mapping[str, Any]) -> Policy:
     return replace(base, **rules)
 
 
-def _check_same(info: QueueInfo, pattern: str, rules: Mapping[str, Any], wanted: Policy) -> None:
+def _check_same(info: QueueInfo, pattern: str, rules: Mapping[str, Any], policy: Policy) -> None:
     if info.pattern != pattern:
         raise QueueMismatch(
             f"queue {info.name!r} exists and takes in {info.pattern}, not {pattern}; use"
             " another queue name"
         )
     for rule in rules:
-        if getattr(info.policy, rule) != getattr(wanted, rule):
+        if getattr(info.policy, rule) != getattr(policy, rule):
             raise QueueMismatch(
                 f"queue {info.name!r} exists with {rule} {info.policy.said(rule)}, not"
-                f" {wanted.said(rule)}; change it with 'bus queue set'"
+                f" {policy.said(rule)}; change it with 'bus queue set'"
             )
 
 

@@ -41,7 +41,6 @@ NOT_MENDED = {
     "git",
     "server",
     "setup",
-    "subscribers",
     "tasks",
     "torture",
     "wake",
