@@ -106,7 +106,7 @@ class Process:
         except OSError:  # it has ended
             return False
         return self.terminal == terminal or any(
-            _link(self.pid, f"fd/{each}") == "/dev/tty" for each in files
+            _link(self.pid, f"fd/{number}") == "/dev/tty" for number in files
         )
 
     @property
@@ -127,20 +127,20 @@ def process(pid: int) -> Process | None:
 
 def above(start: Process) -> Iterator[Process]:
     """Yield the processes above one, the nearest first."""
-    found: Process | None = start
-    while found is not None and found.parent > 1:
-        found = process(found.parent)
-        if found is not None:
-            yield found
+    ancestor: Process | None = start
+    while ancestor is not None and ancestor.parent > 1:
+        ancestor = process(ancestor.parent)
+        if ancestor is not None:
+            yield ancestor
 
 
 def in_foreground(terminal: str, group: int) -> list[Process]:
     """Return the processes of a group that read a terminal."""
     ids = (int(name) for name in os.listdir("/proc") if name.isdecimal())
     return [
-        each
+        member
         for pid in ids
-        if (each := process(pid)) is not None and each.group == group and each.reads(terminal)
+        if (member := process(pid)) is not None and member.group == group and member.reads(terminal)
     ]
 
 
@@ -187,44 +187,44 @@ def program_of(bus: Bus, agent: str) -> Program:
         raise NotWoken(agent, f"only Linux says which terminal its program has; {BY_COMMAND}")
     server = _server(bus, agent)
     line = list(above(server))
-    mine = (each for each in line if each.terminal is not None)
-    found = next(mine, None)
-    if found is None or found.terminal is None:
+    mine = (ancestor for ancestor in line if ancestor.terminal is not None)
+    reader = next(mine, None)
+    if reader is None or reader.terminal is None:
         raise NotWoken(agent, f"its program reads no terminal here; {BY_COMMAND}")
-    if not found.is_mine:  # its variables would lead root to that user's tmux
-        raise NotWoken(agent, f"{found.name} is another user's; {BY_COMMAND}")
-    if found.is_stopped or found.group != found.foreground:
-        raise NotWoken(agent, f"{found.name} is not in the foreground of its terminal")
-    pids = frozenset(each.pid for each in line)
-    for other in in_foreground(found.terminal, found.foreground):
-        if other.pid not in pids and other.file != found.file:  # some start themselves again
-            raise NotWoken(agent, f"{other.name} reads the terminal of {found.name} as well")
-    return Program(agent, found, found.terminal, pids)
+    if not reader.is_mine:  # its variables would lead root to that user's tmux
+        raise NotWoken(agent, f"{reader.name} is another user's; {BY_COMMAND}")
+    if reader.is_stopped or reader.group != reader.foreground:
+        raise NotWoken(agent, f"{reader.name} is not in the foreground of its terminal")
+    pids = frozenset(ancestor.pid for ancestor in line)
+    for other in in_foreground(reader.terminal, reader.foreground):
+        if other.pid not in pids and other.file != reader.file:  # some start themselves again
+            raise NotWoken(agent, f"{other.name} reads the terminal of {reader.name} as well")
+    return Program(agent, reader, reader.terminal, pids)
 
 
 def _server(bus: Bus, agent: str) -> Process:
     """Return the MCP server in which the heart of an agent, or of its session, beats."""
     sessions = SessionNames.of(bus).list(agent)
-    name = next((each.name for each in sessions if each.claims_base), agent)
+    name = next((session.name for session in sessions if session.claims_base), agent)
     beat = bus.heartbeats.get(name)
     if beat is None or beat.liveness not in _HERE:
         state = "it has never beaten its heart" if beat is None else f"it is {beat.liveness.value}"
         raise NotWoken(agent, f"{state}; start it, or {BY_COMMAND}")
     if beat.pid is None:
         raise NotWoken(agent, f"its process is not on this machine; {BY_COMMAND}")
-    found = process(beat.pid) if has_run_for(beat.pid, beat.age_s) else None
-    if found is None:
+    server = process(beat.pid) if has_run_for(beat.pid, beat.age_s) else None
+    if server is None:
         raise NotWoken(agent, f"its process has ended; start it, or {BY_COMMAND}")
-    if not found.is_mine:
+    if not server.is_mine:
         raise NotWoken(agent, f"its process is another user's; {BY_COMMAND}")
     for other in bus.heartbeats.list():
         if other.pid == beat.pid and other.agent != name and other.liveness in _HERE:
             reason = f"its heart beats in the process of {other.agent!a}"
             raise NotWoken(agent, f"{reason}; {BY_COMMAND}")
-    pairs = zip(found.words, found.words[1:], strict=False)
+    pairs = zip(server.words, server.words[1:], strict=False)
     if not any(os.path.basename(word) in _BUS and then == "mcp" for word, then in pairs):
         raise NotWoken(agent, f"its heart does not beat in a 'bus mcp'; {BY_COMMAND}")
-    return found
+    return server
 
 
 # Calls of the programs that keep terminals, tmux and screen.
@@ -235,13 +235,13 @@ _PLAIN = {"LC_ALL": "C.UTF-8", "TERM": "dumb"}
 _PATIENCE_S = 5.0
 
 
-def ask(agent: str, *line: str, told: Mapping[str, str] | None = None) -> str:
+def ask(agent: str, *line: str, variables: Mapping[str, str] | None = None) -> str:
     """Run a command of tmux or screen, and return its output.
 
     Args:
         agent: the agent that is being woken.
         line: the command line.
-        told: further environment variables.
+        variables: further environment variables.
 
     Raises:
         NotWoken: it failed.
@@ -250,15 +250,15 @@ def ask(agent: str, *line: str, told: Mapping[str, str] | None = None) -> str:
         done = run_child(
             line,
             limit_s=_PATIENCE_S,
-            env={"PATH": os.environ.get("PATH", os.defpath), **_PLAIN, **(told or {})},
+            env={"PATH": os.environ.get("PATH", os.defpath), **_PLAIN, **(variables or {})},
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise NotWoken(agent, f"{line[0]} can't be asked: {error}") from error
-    said = done.stdout.decode(errors="replace")
+    output = done.stdout.decode(errors="replace")
     if done.returncode:
-        why = (done.stderr.decode(errors="replace").strip() or said.strip()).partition("\n")[0]
+        why = (done.stderr.decode(errors="replace").strip() or output.strip()).partition("\n")[0]
         raise NotWoken(agent, f"{line[0]} refuses: {why or f'exit status {done.returncode}'}")
-    return said
+    return output
 
 
 # A window of screen, in which the program of an agent is.
@@ -332,9 +332,9 @@ class Screen:
 
     def _ask(self, *words: str) -> str:
         variables = self.program.process.variables
-        told = {name: variables[name] for name in _PLACES if name in variables}
+        places = {name: variables[name] for name in _PLACES if name in variables}
         line = ("screen", "-S", self.session, "-p", self.window, *words)
-        return ask(self.program.agent, *line, told=told)
+        return ask(self.program.agent, *line, variables=places)
 
 
 # A pane of tmux, in which the program of an agent is.

@@ -130,7 +130,7 @@ class Waking:
             retry_s: how long after a try that failed the next one is made, in seconds.
             goes_on: is asked every 2 s at least; False ends it.
         """
-        pace, not_before, said = Pace(), 0.0, ""
+        pace, not_before, last_end = Pace(), 0.0, ""
         with listen(self._bus) as listener:  # before the look: what comes after it is heard
             while goes_on():
                 mail = self.unheeded(patience_s) if monotonic() >= not_before else None
@@ -141,8 +141,8 @@ class Waking:
                         end = self._wake(mail, again=False)
                     except NotWoken as error:
                         end, not_before = error, monotonic() + retry_s
-                if end is not None and str(end) != said:
-                    said = str(end)
+                if end is not None and str(end) != last_end:
+                    last_end = str(end)
                     yield end
                 if mail is None:
                     listener.wait(pace.next())
@@ -274,8 +274,8 @@ class Nudge:
         except NotWoken as error:
             if not typed:
                 raise
-            left = f"{error.reason}; {typed!r} may be left in its prompt"
-            raise NotWoken(self._agent, left) from error
+            why = f"{error.reason}; {typed!r} may be left in its prompt"
+            raise NotWoken(self._agent, why) from error
 
     def _terminal(self) -> Terminal:
         program = program_of(self._bus, self._agent)
@@ -307,9 +307,12 @@ def _alone(text: str, lines: list[str]) -> int:
     """
     letters, shown = _letters(text), [_letters(line) for line in lines]
     if not letters:
-        return sum(text in line and not each for line, each in zip(lines, shown, strict=True))
+        return sum(
+            text in line and not letters_of_line
+            for line, letters_of_line in zip(lines, shown, strict=True)
+        )
     ends = (accumulate(takewhile(bool, shown[start:])) for start in range(len(shown)))
-    return sum(letters in each for each in ends)
+    return sum(letters in letters_of_line for letters_of_line in ends)
 
 
 def _letters(text: str) -> str:

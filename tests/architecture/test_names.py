@@ -43,7 +43,6 @@ NOT_MENDED = {
     "setup",
     "tasks",
     "torture",
-    "wake",
     "workers",
 }
 
