@@ -99,12 +99,12 @@ class Archiver:
         self._remove(on_progress)  # of a run that died
         newest = self._bus.log.newest_seq()
         Catalog.of(self._bus).catch_up(newest)  # what has left the log it could not count
-        made = []
+        segments = []
         for segment, frames in self._segments(min(upto_seq, newest - 1)):
             self._archive.add(segment, frames)
-            made.append(segment)
+            segments.append(segment)
             self._remove(on_progress)
-        return made
+        return segments
 
     def _segments(self, upto_seq: int) -> Iterator[tuple[Segment, list[Frame]]]:
         """Write segments one after the other, and yield them with their frames."""
@@ -213,14 +213,14 @@ def segments_upto(bus: Bus, upto_seq: int) -> list[Segment]:
         Refused: `bus.jsonl` does not have all of their messages yet.
     """
     last = min(upto_seq, bus.archive.upto())
-    found = list(takewhile(lambda segment: segment.last_seq <= last, bus.archive.segments()))
+    segments = list(takewhile(lambda segment: segment.last_seq <= last, bus.archive.segments()))
     exported = Position.of(bus).get()  # 0: nobody exports this bus
-    if found and 0 < exported < found[-1].last_seq:
+    if segments and 0 < exported < segments[-1].last_seq:
         raise Refused(
             f"bus.jsonl has the log only up to {exported}, and what is discarded can't be exported:"
             " run 'bus export' first"
         )
-    return found
+    return segments
 
 
 def discard(bus: Bus, segments: Sequence[Segment]) -> Discarded:
@@ -235,15 +235,15 @@ def discard(bus: Bus, segments: Sequence[Segment]) -> Discarded:
     """
     first, last = segments[0].first_seq, segments[-1].last_seq
     at_ms = bus.now_ms()
-    gone = Discarded(first, last, sum(segment.messages for segment in segments), at_ms)
-    told = {"first_seq": first, "last_seq": last, "messages": gone.messages}
+    discarded = Discarded(first, last, sum(segment.messages for segment in segments), at_ms)
+    payload = {"first_seq": first, "last_seq": last, "messages": discarded.messages}
     refs = _blobs_of_none_but(bus, first, last)
     # Else a power loss could take the note of it, and leave no files.
     with Maintenance(bus).onto_the_disk(), bus.transaction():
         bus.archive.discard(segments, refs, at_ms)
-        bus.log.append([Draft(DISCARDED, told, from_agent=_ARCHIVER)])
+        bus.log.append([Draft(DISCARDED, payload, from_agent=_ARCHIVER)])
     finish(bus)
-    return gone
+    return discarded
 
 
 def finish(bus: Bus) -> None:
@@ -270,5 +270,5 @@ def _blobs_of_none_but(bus: Bus, first_seq: int, last_seq: int) -> set[str]:
 
 
 def _blobs(bus: Bus, after_seq: int, upto_seq: int) -> set[str]:
-    found = bus.archive.read(after_seq, upto_seq, _HAS_BLOB)
-    return {message.payload_ref for message in found if message.payload_ref is not None}
+    messages = bus.archive.read(after_seq, upto_seq, _HAS_BLOB)
+    return {message.payload_ref for message in messages if message.payload_ref is not None}

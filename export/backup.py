@@ -64,7 +64,7 @@ def verify_copy(copy: Bus, lacking: Collection[str]) -> None:
             raise _damaged(copy, finding.text)
     for segment in copy.archive.segments():
         state = copy.archive.state_of(segment)
-        if state != "ok" and not any(copy.archive.path(segment).endswith(each) for each in lacking):
+        if state != "ok" and not any(copy.archive.path(segment).endswith(name) for name in lacking):
             raise _damaged(copy, f"the segment from {segment.first_seq} on is {state}")
     for ref in copy.log.named_blobs():
         if ref not in lacking:
@@ -161,8 +161,8 @@ def bytes_to_copy(bus: Bus) -> int:
 
 
 def _database_bytes(layout: Layout) -> int:
-    found = layout.files.look(os.path.basename(layout.database))
-    return 0 if found is None else found.st_size
+    status = layout.files.look(os.path.basename(layout.database))
+    return 0 if status is None else status.st_size
 
 
 def _size(bus: Bus, ref: str) -> int:
@@ -205,8 +205,8 @@ def _check_own(path: str) -> None:
     likes under the names that are written.
     """
     with suppress(FileNotFoundError):
-        found = os.lstat(path)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        status = os.lstat(path)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
             raise Refused(
                 f"{path} is in the way: it is no directory of yours; move it, or choose another"
                 " place"

@@ -161,9 +161,9 @@ class JsonlFile:
         least = max(0, before - MAX_LINE_BYTES)
         while before > least:
             start = max(least, before - _STEP_BYTES)
-            found = os.pread(self._fd, before - start, start).rfind(b"\n")
-            if found >= 0:
-                return start + found + 1
+            offset = os.pread(self._fd, before - start, start).rfind(b"\n")
+            if offset >= 0:
+                return start + offset + 1
             before = start
         return least
 

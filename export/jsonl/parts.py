@@ -81,14 +81,14 @@ def parts_among(names: Iterable[str], recorded: int = 0) -> list[str]:
         recorded: how many parts there were when it was last known: up to there gaps may be.
     """
     there = set(names)
-    found: list[str] = []
+    parts: list[str] = []
     for number in count(1):
         name = part_name(number)
         if name in there:
-            found.append(name)
+            parts.append(name)
         elif number > recorded:
             break
-    return found
+    return parts
 
 
 def part_name(number: int) -> str:
@@ -217,9 +217,9 @@ class Parts:
             self._rename(fresh, jsonl)  # before the parts go: it has all that they have
         for number, path in enumerate(staged, 1):
             self._rename(path, self.path(number))
-        kept = {part_name(number) for number in range(1, len(staged) + 1)}
+        current = {part_name(number) for number in range(1, len(staged) + 1)}
         for name in reversed(before):  # a crash must leave no gap
-            if name not in kept:
+            if name not in current:
                 self._folder.remove(name)
         if not self._limit:
             self._folder.remove(_INDEX)
@@ -228,8 +228,8 @@ class Parts:
         self._store([_describe(self.path(number)) for number in range(1, len(staged) + 1)])
 
     def _is_in_place(self, part: Part) -> bool:
-        found = self._folder.look(os.path.basename(part.name))
-        return found is not None and found.st_size == part.bytes
+        status = self._folder.look(os.path.basename(part.name))
+        return status is not None and status.st_size == part.bytes
 
     def _rename(self, path: str, to: str) -> None:
         self._folder.rename(os.path.basename(path), os.path.basename(to))
@@ -256,15 +256,15 @@ def whole_parts(directory: str) -> frozenset[str]:
     """Return the paths of the parts whose bytes give the checksum in the index."""
     import hashlib
 
-    found = set()
+    whole = set()
     for part in Parts(directory, _limit(directory)).recorded():
         path = os.path.join(directory, part.name)
         with suppress(OSError, BusUnusable), open_exported(path) as file:
             if os.fstat(file.fileno()).st_size != part.bytes:
                 continue
             if hashlib.file_digest(file, "sha256").hexdigest() == part.sha256:
-                found.add(path)
-    return frozenset(found)
+                whole.add(path)
+    return frozenset(whole)
 
 
 def index_file(directory: str) -> list[str]:

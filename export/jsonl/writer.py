@@ -71,7 +71,7 @@ class Position(Table):
 
 
 def _words(seq: int, stamp: Stamp) -> list[str]:
-    return [str(each) for each in (seq, *stamp, boot_id())]
+    return [str(field) for field in (seq, *stamp, boot_id())]
 
 
 def crc_in_mark(mark: list[str]) -> int | None:
@@ -294,9 +294,9 @@ class Writer:
                 self._file.go_on_from(self._position.crc())
                 self._last_seq = self._position.get()
                 return 0
-            found = last_in_log(self._bus, self._lines())
-            if found is not None:
-                self._last_seq, torn = found
+            resumed = last_in_log(self._bus, self._lines())
+            if resumed is not None:
+                self._last_seq, torn = resumed
                 self._file.shorten(torn)
                 self._store_position()
                 return 0

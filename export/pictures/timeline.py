@@ -61,19 +61,19 @@ class TimeAxis:
         first_ms: int,
         last_ms: int,
         pauses: Sequence[tuple[int, int]],
-        left: float,
+        left_x: float,
         right: float,
     ) -> None:
         self._pauses = pauses
-        self._left = left
+        self._left = left_x
         drawn_ms = last_ms - first_ms - sum(end - start for start, end in pauses)
-        room = right - left - PAUSE_WIDTH * len(pauses)
+        room = right - left_x - PAUSE_WIDTH * len(pauses)
         self._px_per_ms = room / max(drawn_ms, 1)
         starts = [first_ms, *(end for _, end in pauses)]
         ends = [*(start for start, _ in pauses), last_ms]
         #: The stretches between pauses: from, to, and where the first moment stands.
         self._stretches: list[tuple[int, int, float]] = []
-        x = left
+        x = left_x
         for start, end in zip(starts, ends, strict=True):
             self._stretches.append((start, end, x))
             x += (end - start) * self._px_per_ms + PAUSE_WIDTH
@@ -109,9 +109,9 @@ class TimeAxis:
 
     def _step(self) -> int:
         """Return the milliseconds between even labels: whole years where ages are shown."""
-        wanted = _LABEL_APART / self._px_per_ms
+        least = _LABEL_APART / self._px_per_ms
         year = _STEPS[-1]
-        return next((step for step in _STEPS if step >= wanted), math.ceil(wanted / year) * year)
+        return next((step for step in _STEPS if step >= least), math.ceil(least / year) * year)
 
     def _take(self, taken: list[int], moment: int) -> None:
         x = self.x(moment)
@@ -178,15 +178,15 @@ class Timeline:
             beats: the last heartbeats of agents. One from before the first message is left out.
         """
         start = min(arrow.ts_ms for arrow in traffic.arrows)
-        found: dict[str, Presence] = {}
+        presences: dict[str, Presence] = {}
         for arrow in traffic.arrows:
-            _extend(found, arrow.sender, arrow.ts_ms)
+            _extend(presences, arrow.sender, arrow.ts_ms)
         for beat in beats:
             if beat.ts_ms >= start:
-                _extend(found, plain_name(beat.agent), beat.ts_ms, beat.status == "stopped")
+                _extend(presences, plain_name(beat.agent), beat.ts_ms, beat.status == "stopped")
         moments = [arrow.ts_ms for arrow in traffic.arrows]
-        moments += [presence.last_ms for presence in found.values()]
-        return cls(traffic, tuple(found.values()), tuple(pauses(moments)))
+        moments += [presence.last_ms for presence in presences.values()]
+        return cls(traffic, tuple(presences.values()), tuple(pauses(moments)))
 
     @property
     def lanes(self) -> list[str | None]:
@@ -222,25 +222,25 @@ def pauses(moments: Iterable[int]) -> list[tuple[int, int]]:
     far longer; so a week that has three days of work keeps the pauses within a day.
     """
     gaps = sorted(pairwise(sorted(set(moments))), key=lambda gap: (gap[0] - gap[1], gap[0]))
-    left = sum(end - start for start, end in gaps)
-    found: list[tuple[int, int]] = []
+    remaining = sum(end - start for start, end in gaps)
+    long_gaps: list[tuple[int, int]] = []
     for number, (start, end) in enumerate(gaps[:_MAX_PAUSES], 1):
         long = end - start
-        rest = left - long
+        rest = remaining - long
         shorter = len(gaps) - number
         is_far_longer = shorter and long * shorter > _TIMES_THE_REST * rest
-        if not is_far_longer or long < _PART_OF_AXIS * left:
+        if not is_far_longer or long < _PART_OF_AXIS * remaining:
             break
-        found.append((start, end))
-        left = rest
-    return sorted(found)
+        long_gaps.append((start, end))
+        remaining = rest
+    return sorted(long_gaps)
 
 
-def _extend(found: dict[str, Presence], agent: str, ts_ms: int, stopped: bool = False) -> None:
+def _extend(presences: dict[str, Presence], agent: str, ts_ms: int, stopped: bool = False) -> None:
     """Take in one more trace of an agent."""
-    before = found.get(agent, Presence(agent, ts_ms, ts_ms))
+    before = presences.get(agent, Presence(agent, ts_ms, ts_ms))
     first, last = min(before.first_ms, ts_ms), max(before.last_ms, ts_ms)
-    found[agent] = Presence(agent, first, last, stopped and ts_ms == last)
+    presences[agent] = Presence(agent, first, last, stopped and ts_ms == last)
 
 
 # A small SVG writer: elements as text, and the style sheet of the time line.
@@ -408,8 +408,10 @@ def timeline_svg(timeline: Timeline, title: str) -> str:
     """
     lanes = timeline.lanes
     ys = {name: float(_TOP + _LANE * number) for number, name in enumerate(lanes)}
-    left = _EDGE + max(_name_width(name) for name in lanes) + 24
-    axis = TimeAxis(timeline.first_ms, timeline.last_ms, timeline.pauses, left, _WIDE - _EDGE - 20)
+    left_x = _EDGE + max(_name_width(name) for name in lanes) + 24
+    axis = TimeAxis(
+        timeline.first_ms, timeline.last_ms, timeline.pauses, left_x, _WIDE - _EDGE - 20
+    )
     foot = max(ys.values()) + 36
     subtitle = f"{timeline.traffic.extent}, {span(timeline.first_ms, timeline.last_ms)}"
     if timeline.pauses:
@@ -417,7 +419,7 @@ def timeline_svg(timeline: Timeline, title: str) -> str:
     head = heading(fitted(title, _WIDE - 40, TITLE, bold=True), subtitle)
     parts = [*head, *_pauses(axis, foot), *_time_labels(axis, foot)]
     for name in lanes:
-        parts += _lane(name, lanes, ys[name], left)
+        parts += _lane(name, lanes, ys[name], left_x)
     parts += [_presence(presence, lanes, ys, axis) for presence in timeline.presences]
     parts += [_message(arrow, lanes, ys, axis) for arrow in timeline.traffic.arrows]
     return document(_WIDE, foot + 50, title, parts)
@@ -431,11 +433,11 @@ def _name_width(name: str | None) -> float:
     return width(_shown(name), TEXT, bold=True)
 
 
-def _lane(name: str | None, lanes: list[str | None], y: float, left: float) -> list[str]:
+def _lane(name: str | None, lanes: list[str | None], y: float, left_x: float) -> list[str]:
     shade = colour(lanes, name)
-    label = text(left - 20, y + 4, _shown(name), f"strong end f{shade}")
+    label = text(left_x - 20, y + 4, _shown(name), f"strong end f{shade}")
     return [
-        line((left - 8, y), (_WIDE - _EDGE, y), "rule lane"),
+        line((left_x - 8, y), (_WIDE - _EDGE, y), "rule lane"),
         titled(name or EVERYBODY, [label]),
     ]
 
@@ -449,11 +451,11 @@ def _presence(
     short = max(0.0, _MIN_BAR - (end - start)) / 2
     start, end = start - short, end + short
     parts = [box(start, y - _BAR / 2, end - start, _BAR, f"bar f{shade}", _BAR / 2)]
-    told = f"{presence.agent}: {format_ts(presence.first_ms)} to {format_ts(presence.last_ms)}"
+    tooltip = f"{presence.agent}: {format_ts(presence.first_ms)} to {format_ts(presence.last_ms)}"
     if presence.stopped:
         parts.append(line((end, y - _BAR), (end, y + _BAR), f"arrow c{shade}"))
-        told += ", stopped"
-    return titled(told, parts)
+        tooltip += ", stopped"
+    return titled(tooltip, parts)
 
 
 def _message(
@@ -484,8 +486,8 @@ def _pauses(axis: TimeAxis, foot: float) -> list[str]:
         band = element(
             "rect", x=x + 8, y=72, width=PAUSE_WIDTH - 16, height=foot - 72, class_="band"
         )
-        told = text(x + PAUSE_WIDTH / 2, 84, length, "small middle quiet halo")
-        parts.append(titled(f"nothing for {length}", [band, told]))
+        label = text(x + PAUSE_WIDTH / 2, 84, length, "small middle quiet halo")
+        parts.append(titled(f"nothing for {length}", [band, label]))
     return parts
 
 

@@ -37,7 +37,6 @@ NOT_MENDED = {
     "cli",
     "demo",
     "doctor",
-    "export",
     "git",
     "server",
     "setup",
