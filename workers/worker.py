@@ -486,9 +486,9 @@ class Worker:
 
     def _write_together(self, ends: list[Ended]) -> None:
         finished = [(claim, result, result.outcome) for claim, result in ends if result.outcome]
-        told = [(c, outcome, self._answers.to(c.message, r)) for c, r, outcome in finished]
+        endings = [(c, outcome, self._answers.to(c.message, r)) for c, r, outcome in finished]
         with self.bus.transaction():
-            written = self.queue.end_many(told, max_hops=self._reports.max_hops)
+            written = self.queue.end_many(endings, max_hops=self._reports.max_hops)
             for (_, result, _), (_, error) in zip(finished, written, strict=True):
                 if error is None and result.state_updates:
                     self._states.update(self.group, result.state_updates)

@@ -42,7 +42,6 @@ NOT_MENDED = {
     "setup",
     "tasks",
     "torture",
-    "workers",
 }
 
 _Place = ast.expr | ast.arg | ast.excepthandler | ast.pattern

@@ -95,11 +95,11 @@ def parse_response(
         if name in response and response[name] is None:
             del response[name]
     _check(response, check_event_type)
-    logs, told = _read_logs(response.get("logs", []))
-    told += _unknown("fields", response, (*_FIELDS, *_OTHER_FIELDS, *more_fields))
+    logs, overlooked = _read_logs(response.get("logs", []))
+    overlooked += _unknown("fields", response, (*_FIELDS, *_OTHER_FIELDS, *more_fields))
     fields = dict.fromkeys(name for event in response.get("events", []) for name in event)
-    told += _unknown("fields of events", fields, _EVENT_FIELDS)
-    logs += [{"level": "warn", "message": f"the response: {each}"} for each in told]
+    overlooked += _unknown("fields of events", fields, _EVENT_FIELDS)
+    logs += [{"level": "warn", "message": f"the response: {sentence}"} for sentence in overlooked]
     if logs or "logs" in response:
         response["logs"] = logs
     return response
@@ -151,12 +151,12 @@ def _read_logs(logs: object) -> tuple[list[dict[str, Any]], list[str]]:
     """Return logs in the form of the contract, and what was overlooked in them."""
     if not isinstance(logs, list):
         return [], ["logs are an array of objects; what is there was left out"]
-    entries = [_entry(each) for each in logs]
-    told = _unknown("levels", [each["level"] for each in entries], LEVELS, "they count as info")
+    entries = [_entry(log) for log in logs]
+    overlooked = _unknown("levels", [log["level"] for log in entries], LEVELS, "they count as info")
     for entry in entries:
         if entry["level"] not in LEVELS:
             entry["level"] = "info"
-    return entries, told
+    return entries, overlooked
 
 
 def _entry(log: object) -> dict[str, Any]:
@@ -169,10 +169,10 @@ def _entry(log: object) -> dict[str, Any]:
 
 
 def _unknown(
-    kind: str, names: Iterable[object], known: Sequence[str], so: str = "they have no effect"
+    kind: str, names: Iterable[object], allowed: Sequence[str], so: str = "they have no effect"
 ) -> list[str]:
     """Return what is told of names that are not known: nothing, or one line."""
-    unknown = list(dict.fromkeys(shown(each) for each in names if each not in known))
+    unknown = list(dict.fromkeys(shown(name) for name in names if name not in allowed))
     if not unknown:
         return []
     more = f" and {len(unknown) - _QUOTED} more" if len(unknown) > _QUOTED else ""
@@ -263,8 +263,8 @@ class JsonCommand(Command):
             return self._result(message, parse_response(end.stdout), end)
         except InvalidInput as error:
             if end.exit_code in _MEANINGS:  # that says it all
-                said = f"{how_it_exited(end)}, which {_MEANINGS[end.exit_code]}"
-                return self._failure(end, with_its_words(said, end))
+                how = f"{how_it_exited(end)}, which {_MEANINGS[end.exit_code]}"
+                return self._failure(end, with_its_words(how, end))
             if end.exit_code:
                 return self._failure(end, f"{how_it_exited(end)}; {error}")
             return _final_unless(

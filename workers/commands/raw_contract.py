@@ -47,7 +47,7 @@ def environment_of(message: Message, bus: Bus, agent: str) -> dict[str, str]:
         bus: where it is from.
         agent: the name under which the command acts.
     """
-    told = {
+    variables = {
         BUS_DIR_VARIABLE: bus.layout.directory,
         "BUS_AGENT": agent,
         "BUS_MESSAGE_ID": message.id,
@@ -56,8 +56,8 @@ def environment_of(message: Message, bus: Bus, agent: str) -> dict[str, str]:
         "BUS_FROM": message.from_agent,
         "BUS_CORRELATION_ID": message.conversation,
     }
-    told |= trace_variables(message)
-    return _inherited() | told | _meta_variables(message.headers.get(META))
+    variables |= trace_variables(message)
+    return _inherited() | variables | _meta_variables(message.headers.get(META))
 
 
 def trace_variables(message: Message) -> dict[str, str]:
@@ -72,8 +72,8 @@ def trace_variables(message: Message) -> dict[str, str]:
 
 
 def _inherited() -> dict[str, str]:
-    told = (TRACE_PARENT.upper(), TRACE_STATE.upper(), META_PREFIX)
-    return {name: value for name, value in os.environ.items() if not name.startswith(told)}
+    prefixes = (TRACE_PARENT.upper(), TRACE_STATE.upper(), META_PREFIX)
+    return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
 
 
 def _meta_variables(meta: object) -> dict[str, str]:
@@ -214,13 +214,13 @@ class Command:
     def _headers(self, outcome: Outcome) -> dict[str, object]:
         """Return the headers of an answer about its attempt."""
         name = os.fsencode(os.path.basename(self._argv[0])).decode(errors="replace")
-        told: dict[str, object] = {"command": name[:255]}
-        told["status"] = outcome.status
+        headers: dict[str, object] = {"command": name[:255]}
+        headers["status"] = outcome.status
         if outcome.exit_code is not None:
-            told["exit_code"] = outcome.exit_code
+            headers["exit_code"] = outcome.exit_code
         if outcome.stderr:
-            told["stderr"] = outcome.stderr[:_QUOTED_CHARS]
-        return told
+            headers["stderr"] = outcome.stderr[:_QUOTED_CHARS]
+        return headers
 
 
 @with_checked_arguments
@@ -260,9 +260,9 @@ class RawCommand(Command):
         if end.exit_code == 0:
             outcome = Outcome(exit_code=0, stderr=_text(end.stderr), result=stdout)
             return Result(outcome, payload=stdout, headers=self._headers(outcome))
-        said = how_it_exited(end)
-        why = with_its_words(said, end)
-        return self._failure(end, why, payload=_text(end.stderr) or stdout or said)
+        how = how_it_exited(end)
+        why = with_its_words(how, end)
+        return self._failure(end, why, payload=_text(end.stderr) or stdout or how)
 
 
 def body_of(message: Message, bus: Bus) -> bytes:
@@ -297,15 +297,15 @@ def how_it_exited(end: ProcessEnd) -> str:
     return f"command exited with code {end.exit_code}"
 
 
-def with_its_words(said: str, end: ProcessEnd) -> str:
+def with_its_words(how: str, end: ProcessEnd) -> str:
     """Return a failure with the first line of the command's stderr, if there is any.
 
     Of a traceback of Python it is the last line, which has the error.
     """
     lines = [line.strip() for line in _text(end.stderr).splitlines() if line.strip()]
     if not lines:
-        return said
-    return f"{said}: {lines[-1] if lines[0].startswith(_TRACEBACK) else lines[0]}"
+        return how
+    return f"{how}: {lines[-1] if lines[0].startswith(_TRACEBACK) else lines[0]}"
 
 
 def _text(printed: bytes) -> str:

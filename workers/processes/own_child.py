@@ -87,13 +87,13 @@ class ProcessSession:
 
         The command comes first: a shell whose child ends before it is told might just exit.
         """
-        told: set[int] = set()
+        signalled: set[int] = set()
         for _ in range(_MAX_ROUNDS):
-            found = [pid for pid in self._members() if pid not in told]
-            if not found:
+            pids = [pid for pid in self._members() if pid not in signalled]
+            if not pids:
                 return
-            told.update(found)
-            for pid in sorted(found, key=lambda pid: pid != self._leader.pid):
+            signalled.update(pids)
+            for pid in sorted(pids, key=lambda pid: pid != self._leader.pid):
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
 

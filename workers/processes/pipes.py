@@ -95,10 +95,10 @@ class Catch:
         Someone may still write to it, such as a child in another process group. That must not
         hold the host up, so this reads no more than a pipe holds.
         """
-        left = 0 if self.pipe.closed else _PIPE_BYTES
-        while left > 0 and (chunk := self.pipe.read(_CHUNK_BYTES)):
+        left_bytes = 0 if self.pipe.closed else _PIPE_BYTES
+        while left_bytes > 0 and (chunk := self.pipe.read(_CHUNK_BYTES)):
             self._keep(chunk)
-            left -= len(chunk)
+            left_bytes -= len(chunk)
 
     def _keep(self, chunk: bytes) -> None:
         if self._max_bytes is None:

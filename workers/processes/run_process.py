@@ -99,8 +99,8 @@ class Running:
 
     def __exit__(self, *error: object) -> None:
         """Give all descriptors back."""
-        for each in (self._feed, self.stdout, self.stderr):
-            each.pipe.close()
+        for stream in (self._feed, self.stdout, self.stderr):
+            stream.pipe.close()
         self._child.close()
 
     def _begin_to_serve(self) -> None:

@@ -167,8 +167,8 @@ class Supervisor:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 command, self._command = self._command, None
-                told = ("exited", command.returncode, False) if has_exited else ("gone", True)
-                self._tell(*told)
+                report = ("exited", command.returncode, False) if has_exited else ("gone", True)
+                self._tell(*report)
                 return
             if pid == 0:
                 break
@@ -185,15 +185,15 @@ class Supervisor:
         """
         if self._command is None:
             return
-        told: set[int] = set()
+        signalled: set[int] = set()
         refused: set[int] = set()
         for _ in range(_MAX_ROUNDS):
-            found = [pid for pid in descendants(os.getpid()) if pid not in told]
-            if not found:
+            pids = [pid for pid in descendants(os.getpid()) if pid not in signalled]
+            if not pids:
                 break
-            told.update(found)
-            refused.update(pid for pid in found if not _is_told(pid, number))
-        if self._command.returncode is not None and told and told == refused:
+            signalled.update(pids)
+            refused.update(pid for pid in pids if not _is_told(pid, number))
+        if self._command.returncode is not None and signalled and signalled == refused:
             self._command = None  # what is left is another user's, and can't be ended
             self._tell("gone", False)
 
@@ -240,10 +240,10 @@ def descendants(top: int) -> list[int]:
         below.setdefault(int(parent), []).append(pid)
         if state in b"ZX":
             dead.add(pid)
-    found: list[int] = [top]
-    for parent_pid in found:  # which grows meanwhile
-        found += below.get(parent_pid, [])
-    return [pid for pid in found[1:] if pid not in dead]
+    pids: list[int] = [top]
+    for parent_pid in pids:  # which grows meanwhile
+        pids += below.get(parent_pid, [])
+    return [pid for pid in pids[1:] if pid not in dead]
 
 
 def _is_told(pid: int, number: int) -> bool:

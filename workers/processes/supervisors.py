@@ -219,15 +219,15 @@ class SupervisedChild:
     def hear(self) -> bool:
         """Take note of what the supervisor tells; return whether it will tell more."""
         try:
-            told = self._told()
+            report = self._told()
         except (ConnectionError, TimeoutError):
             self._end_without_supervisor()
             return False
-        if told[0] == "exited":
-            self.returncode = told[1]
-            self._is_gone = self.is_clean = not told[2]
+        if report[0] == "exited":
+            self.returncode = report[1]
+            self._is_gone = self.is_clean = not report[2]
         else:
-            self._is_gone, self.is_clean = True, told[1]
+            self._is_gone, self.is_clean = True, report[1]
         return not self._is_gone
 
     def has_exited(self) -> bool:
@@ -257,10 +257,10 @@ class SupervisedChild:
         """Do nothing: the socket is the supervisor's."""
 
     def _told(self) -> tuple[Any, ...]:
-        told, _ = supervisor.receive(self.by.socket)
-        if told is None:
+        report, _ = supervisor.receive(self.by.socket)
+        if report is None:
             raise ConnectionResetError(errno.ECONNRESET, "its supervisor has ended")
-        return told
+        return report
 
     def _end_without_supervisor(self) -> None:
         """Kill what can still be found, after somebody has killed the supervisor."""
@@ -286,16 +286,16 @@ def _order(
     return "run", [os.fsencode(argument) for argument in argv], variables, folder, tuple(limits)
 
 
-def _started(told: tuple[Any, ...]) -> int:
+def _started(report: tuple[Any, ...]) -> int:
     """Return the number of a command that was started.
 
     Raises:
         OSError, ValueError: why it was not.
     """
-    if told[0] == "started":
-        pid: int = told[1]
+    if report[0] == "started":
+        pid: int = report[1]
         return pid
-    _, number, text, file = told
+    _, number, text, file = report
     if number is None:
         raise ValueError(text)
     raise OSError(number, text, None if file is None else os.fsdecode(file))
