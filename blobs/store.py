@@ -157,7 +157,7 @@ class BlobStore:
         return size
 
     def copy_part(self, ref: str, out: BinaryIO, first: int, count: int) -> None:
-        """Write so many bytes of a blob, from one on, to a binary stream in pieces.
+        """Write so many bytes of a blob, from an offset on, to a binary stream in pieces.
 
         All of it is checked first, as `copy` does.
 
@@ -180,7 +180,7 @@ class BlobStore:
         return sum(map(len, self._pieces(ref)))
 
     def _pieces(self, ref: str) -> Iterator[bytes]:
-        """Yield a blob's bytes in pieces; raise after the last one unless they give its name."""
+        """Yield a blob's bytes in pieces; raise after the last piece unless they give its name."""
         digest = _sha256()
         with self._open(ref) as file:
             while piece := _piece(ref, file, CHUNK_BYTES):
@@ -228,7 +228,7 @@ class BlobStore:
         return (name for name in self._folder.names() if self._used_at(name) <= before)
 
     def _used_at(self, name: str) -> float:
-        """Return when a file was last put or read; infinity for one that was just renamed."""
+        """Return when a file was last put or read; infinity if it was just renamed."""
         status = self._folder.look(name)
         return math.inf if status is None else max(status.st_mtime, status.st_atime)
 
@@ -236,7 +236,7 @@ class BlobStore:
         """Delete a blob and return its size; 0 when it was gone already.
 
         Only the collector may call this, inside a write transaction in which no message names
-        the blob: publishers look for their blobs in theirs.
+        the blob: publishers check their blobs in their own transactions.
         """
         status = self._folder.look(_checked(ref))
         return status.st_size if status is not None and self._folder.remove(ref) else 0
@@ -244,7 +244,7 @@ class BlobStore:
     def _is_stored(self, ref: str, size: int) -> bool:
         """Whether the blob exists; it then counts as used now, so that the collector waits.
 
-        One of a wrong size does not count, and so is replaced.
+        A blob of a wrong size counts as missing, and so is replaced.
         """
         status = self._folder.look(ref)
         if status is None or status.st_size != size or not stat.S_ISREG(status.st_mode):
@@ -258,7 +258,7 @@ class BlobStore:
         return True
 
     def _sync_names(self, refs: list[str]) -> None:
-        """Wait until blobs are on the disk by name; who stored one before may not have waited."""
+        """Wait until blobs are on the disk by name: the process that stored a blob may not have."""
         statuses = {ref: self._folder.look(ref) for ref in refs}
         inodes = {ref: status.st_ino for ref, status in statuses.items() if status is not None}
         if inodes.items() <= self._synced.items():

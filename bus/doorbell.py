@@ -84,7 +84,7 @@ class Listener:
         return rung
 
     def wake(self) -> None:
-        """End the wait that is on, or the next one, at once."""
+        """End the current wait, or else the next wait, at once."""
         writer = self._wake_writer
         if writer is None:
             return  # closed: no thread waits

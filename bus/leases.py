@@ -34,7 +34,7 @@ class Lease:
     Attributes:
         name: its name.
         holder: the agent that has it.
-        token: the fencing token; a later grant of any lease has a larger one.
+        token: the fencing token; a later grant of any lease has a larger token.
         acquired_at_ms: when it was granted, in epoch milliseconds.
         until_ms: when it ends unless it is renewed; at that very millisecond it has ended.
     """

@@ -66,7 +66,7 @@ def given_trace(headers: Mapping[str, object]) -> dict[str, str]:
 def child_trace(headers: Mapping[str, object]) -> dict[str, str]:
     """Return the trace context of a step within the trace of some headers: a new span; {} for none.
 
-    Where this process makes spans, and one of the trace is on, it is that span.
+    Where this process makes spans, and a span of the trace is current, it is that span.
     """
     trace = given_trace(headers)
     if not trace:
@@ -96,7 +96,7 @@ def publishing(drafts: Sequence[Draft]) -> AbstractContextManager[object]:
 
 
 def traced(drafts: Iterable[Draft], trace: Mapping[str, str]) -> list[Draft]:
-    """Return messages with a trace context in their headers, where they name no other."""
+    """Return messages with a trace context in their headers, unless they have one."""
     from copy import copy
 
     with_trace = []

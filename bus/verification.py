@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 #: The digest before the first message.
 GENESIS = bytes(32)
 
-#: The most that one transaction chains, whichever is reached first: a few tens of milliseconds.
+#: The most messages and bytes that one transaction chains: a few tens of milliseconds.
 STEP_MESSAGES, STEP_BYTES = 4096, 4 * 1024 * 1024
 
 #: How many links a reader holds at a time.
@@ -107,7 +107,7 @@ class Chain:
         return max(0, self._log.newest_seq() - (head.seq if head else 0))
 
     def extend(self, at_least: int = 0) -> bool:
-        """Chain new messages, one step or at least so many; return False when there are none.
+        """Chain new messages, a step or at least so many; return False when there are none.
 
         Raises:
             SegmentMissing: the next message is archived, and can't be read.
@@ -170,7 +170,7 @@ class Problem:
             sent it, where that is asked for. `state`: a row of another table breaks its rule.
         seq: the message, or the first of a range; 0 for none.
         text: the whole of it, for people.
-        id, from_agent: of the message, where there is one.
+        id, from_agent: of the message, where there is a message.
     """
 
     kind: str
@@ -181,14 +181,14 @@ class Problem:
 
 
 @dataclass(slots=True)
-class Counts:
+class VerificationCounts:
     """The counts of a verification.
 
     Attributes:
         messages: how many messages were read.
         signed: how many are signed, and as their senders signed them.
         unsigned: how many have no signature.
-        wrong: how many have one that is not their sender's, or not of what they say.
+        wrong: how many have a signature of another sender, or of other content.
         unknown: how many are signed with a key that is not here, so that nothing is known of them.
         chained: how many are in the chain, and as they were.
         gaps: how many numbers between messages no message has.
@@ -221,7 +221,7 @@ class SignatureCheck:
     def __init__(
         self,
         keyring: Keyring,
-        counts: Counts,
+        counts: VerificationCounts,
         *,
         strict: bool,
         earlier: Callable[[str], Iterable[Message]],
@@ -281,7 +281,7 @@ def _is_signed(message: Message, keys: list[Key]) -> bool:
 class ChainCheck:
     """Follows the chain along messages, which are given to it in the order of the log.
 
-    From where something is wrong it goes on by the digest that is stored: one change, one problem.
+    After a problem it goes on from the stored digest, so that each change is one problem.
 
     Args:
         links: of the messages that will be given.
@@ -289,7 +289,7 @@ class ChainCheck:
         counts: where to count.
     """
 
-    def __init__(self, links: Iterator[Link], before: bytes, counts: Counts) -> None:
+    def __init__(self, links: Iterator[Link], before: bytes, counts: VerificationCounts) -> None:
         self._links = links
         self._counts = counts
         self._next = next(links, None)
@@ -313,7 +313,7 @@ class ChainCheck:
         self._go_on(link)
 
     def missing_below(self, seq: int) -> Iterator[Problem]:
-        """Yield a problem for messages below a seq that are in the chain but were not given."""
+        """Yield a problem for messages below a seq that are in the chain but not in the log."""
         first = last = self._next
         while self._next is not None and self._next.seq < seq:
             last = self._next
@@ -356,7 +356,7 @@ class Verification:
     Args:
         bus: an open bus.
         keyring: the keys to check signatures with; None leaves signatures alone.
-        chain: whether to follow the chain, as far as there is one.
+        chain: whether to follow the chain, as far as it reaches.
         strict: every message must be signed with a key that is here.
         from_seq: where to begin.
         expected: links that were kept elsewhere; the chain must have them.
@@ -381,9 +381,9 @@ class Verification:
         self._chain = bus.chain
         self._from_seq = from_seq
         self._expected = expected
-        self.counts = Counts()
+        self.counts = VerificationCounts()
         self.head = self._chain.head() if chain else None
-        # Asked after the head, so that all that is in the chain is read.
+        # Read after the head, so that every message in the chain is read.
         self.newest_seq = bus.log.newest_seq()
         self.discarded = [
             discarded for discarded in bus.archive.discarded() if discarded.last_seq >= from_seq

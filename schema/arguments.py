@@ -71,7 +71,7 @@ _RULES: dict[str, Rule] = {
     "Work": (lambda value: hasattr(value, "do") and hasattr(value, "stop"), "work"),
 }
 
-#: The names of what has several values of one type.
+#: The types that hold several values of one type.
 _MANY = ("Iterable", "Sequence", "list", "tuple")
 
 #: The names of words (`Literal`), which the calls look up, and what they are.
@@ -250,7 +250,7 @@ class _Parameter:
         if "object" in self._heads or any(_is_ours(value, head) for head in self._heads):
             self.sure.add(type(value))
         elif not any(_fits(value, *alternative) for alternative in self._alternatives):
-            expected = " or ".join(_said(*alternative) for alternative in self._alternatives)
+            expected = " or ".join(_noun_of(*alternative) for alternative in self._alternatives)
             hint = _FOR_SEVERAL.get(self._name, "") if _is_iterable(value) else ""
             raise InvalidInput(f"{self._name} must be {expected}, not {_shown(value)}{hint}")
 
@@ -261,7 +261,7 @@ def check_types(call: Callable[..., Any], instance: Any) -> None:
     For a call so frequent that this is done only once a value was found to be wrong.
 
     Raises:
-        InvalidInput: one has another type.
+        InvalidInput: an attribute has another type.
     """
     names = [name for name in call.__annotations__ if name != "return"]
     _Parameters(call).check((), {name: getattr(instance, name) for name in names})
@@ -287,7 +287,7 @@ def _fits_text(value: object, annotation: str) -> bool:
     return any(_fits(value, *_named(text)) for text in _split(annotation, "|"))
 
 
-def _said(head: str, inner: list[str]) -> str:
+def _noun_of(head: str, inner: list[str]) -> str:
     """Return what an error calls the values of an alternative: `a list of text`."""
     if head in _WORDS:
         return _WORDS[head]

@@ -28,7 +28,7 @@ _FORM, _BYTES = b"%016d %016d\n", 34
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class WakeNote:
     """The last time that an agent was woken.
 
     Attributes:
@@ -40,7 +40,7 @@ class Note:
     at_ms: int = 0
 
 
-class Notes:
+class WakeNotes:
     """The note of one agent, in a file of the bus directory. Losing it wakes once more.
 
     Args:
@@ -53,15 +53,15 @@ class Notes:
         self._folder = bus.layout.files.folder(_FOLDER)
         self._name = hashlib.sha256(agent.encode()).hexdigest()[:32]
 
-    def last(self) -> Note:
+    def last(self) -> WakeNote:
         """Return the note, or one that says never."""
         try:
             with self._folder.read(self._name) as file:
                 upto, at_ms = map(int, file.read(_BYTES).split())
         except (OSError, ValueError):  # there is none, or something else stands there
-            return Note()
+            return WakeNote()
         # One of a later message is of another bus, which was here before.
-        return Note(upto, at_ms) if upto <= self._bus.log.newest_seq() else Note()
+        return WakeNote(upto, at_ms) if upto <= self._bus.log.newest_seq() else WakeNote()
 
     def write(self, upto: int) -> None:
         """Note that the agent was woken now; in `alone`."""

@@ -50,7 +50,7 @@ _TERMINAL = re.compile(r"/dev/(pts/\d+|tty\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class TerminalProcess:
     """A process at one moment.
 
     Attributes:
@@ -115,26 +115,26 @@ class Process:
         return _link(self.pid, "exe")
 
 
-def process(pid: int) -> Process | None:
+def process(pid: int) -> TerminalProcess | None:
     """Return a process, or None when it has ended."""
     # The name before the fields, in parentheses, may hold anything.
     fields = read_proc(pid, "stat").rpartition(")")[2].split()
     if not fields or fields[0] in "ZX":
         return None
     parent, group, _, _, foreground = map(int, fields[1:6])
-    return Process(pid, parent, group, foreground, fields[0] in "Tt")
+    return TerminalProcess(pid, parent, group, foreground, fields[0] in "Tt")
 
 
-def above(start: Process) -> Iterator[Process]:
+def ancestors_of(start: TerminalProcess) -> Iterator[TerminalProcess]:
     """Yield the processes above one, the nearest first."""
-    ancestor: Process | None = start
+    ancestor: TerminalProcess | None = start
     while ancestor is not None and ancestor.parent > 1:
         ancestor = process(ancestor.parent)
         if ancestor is not None:
             yield ancestor
 
 
-def in_foreground(terminal: str, group: int) -> list[Process]:
+def in_foreground(terminal: str, group: int) -> list[TerminalProcess]:
     """Return the processes of a group that read a terminal."""
     ids = (int(name) for name in os.listdir("/proc") if name.isdecimal())
     return [
@@ -161,7 +161,7 @@ BY_COMMAND = "give a command that wakes it: bus wake AGENT -- CMD"
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class TerminalProgram:
     """The program of an agent, in the foreground of its terminal.
 
     Attributes:
@@ -172,12 +172,12 @@ class Program:
     """
 
     agent: str
-    process: Process
+    process: TerminalProcess
     terminal: str
     above: frozenset[int]
 
 
-def program_of(bus: Bus, agent: str) -> Program:
+def program_of(bus: Bus, agent: str) -> TerminalProgram:
     """Return the program of an agent that takes what is typed into its terminal now.
 
     Raises:
@@ -186,7 +186,7 @@ def program_of(bus: Bus, agent: str) -> Program:
     if not os.path.exists("/proc/self/stat"):
         raise NotWoken(agent, f"only Linux says which terminal its program has; {BY_COMMAND}")
     server = _server(bus, agent)
-    line = list(above(server))
+    line = list(ancestors_of(server))
     mine = (ancestor for ancestor in line if ancestor.terminal is not None)
     reader = next(mine, None)
     if reader is None or reader.terminal is None:
@@ -199,10 +199,10 @@ def program_of(bus: Bus, agent: str) -> Program:
     for other in in_foreground(reader.terminal, reader.foreground):
         if other.pid not in pids and other.file != reader.file:  # some start themselves again
             raise NotWoken(agent, f"{other.name} reads the terminal of {reader.name} as well")
-    return Program(agent, reader, reader.terminal, pids)
+    return TerminalProgram(agent, reader, reader.terminal, pids)
 
 
-def _server(bus: Bus, agent: str) -> Process:
+def _server(bus: Bus, agent: str) -> TerminalProcess:
     """Return the MCP server in which the heart of an agent, or of its session, beats."""
     sessions = SessionNames.of(bus).list(agent)
     name = next((session.name for session in sessions if session.claims_base), agent)
@@ -235,7 +235,7 @@ _PLAIN = {"LC_ALL": "C.UTF-8", "TERM": "dumb"}
 _PATIENCE_S = 5.0
 
 
-def ask(agent: str, *line: str, variables: Mapping[str, str] | None = None) -> str:
+def run_tool(agent: str, *line: str, variables: Mapping[str, str] | None = None) -> str:
     """Run a command of tmux or screen, and return its output.
 
     Args:
@@ -268,7 +268,7 @@ _PLACES = ("HOME", "SCREENDIR")
 
 
 @dataclass(frozen=True, slots=True)
-class Screen:
+class ScreenTerminal:
     """A window.
 
     Screen tells nobody which terminal a window has: one that was given another number since its
@@ -280,12 +280,12 @@ class Screen:
         window: its number.
     """
 
-    program: Program
+    program: TerminalProgram
     session: str
     window: str
 
     @classmethod
-    def of(cls, program: Program) -> Screen | None:
+    def of(cls, program: TerminalProgram) -> ScreenTerminal | None:
         """Return the window of a program, by its environment, or None.
 
         A program in tmux may have the variables of a screen around it: screen runs no such program.
@@ -334,7 +334,7 @@ class Screen:
         variables = self.program.process.variables
         places = {name: variables[name] for name in _PLACES if name in variables}
         line = ("screen", "-S", self.session, "-p", self.window, *words)
-        return ask(self.program.agent, *line, variables=places)
+        return run_tool(self.program.agent, *line, variables=places)
 
 
 # A pane of tmux, in which the program of an agent is.
@@ -346,7 +346,7 @@ _STATE = "#{pane_tty} #{pane_in_mode} #{pane_synchronized}"
 
 
 @dataclass(frozen=True, slots=True)
-class Tmux:
+class TmuxTerminal:
     """A pane.
 
     Attributes:
@@ -355,12 +355,12 @@ class Tmux:
         pane: its id, as `%3`.
     """
 
-    program: Program
+    program: TerminalProgram
     socket: str
     pane: str
 
     @classmethod
-    def of(cls, program: Program) -> Tmux | None:
+    def of(cls, program: TerminalProgram) -> TmuxTerminal | None:
         """Return the pane of a program, by its environment, or None; nothing is looked up yet."""
         variables = program.process.variables
         socket, pane = variables.get("TMUX", "").rsplit(",", 2)[0], variables.get("TMUX_PANE", "")
@@ -404,7 +404,7 @@ class Tmux:
         return self._ask("capture-pane", "-p", "-t", self.pane).splitlines()
 
     def _ask(self, *words: str) -> str:
-        return ask(self.program.agent, "tmux", "-u", "-S", self.socket, *words)
+        return run_tool(self.program.agent, "tmux", "-u", "-S", self.socket, *words)
 
     def _refusal(self, reason: str) -> NotWoken:
         return NotWoken(self.program.agent, reason)

@@ -19,8 +19,8 @@ from ..schema.message.reply_types import REQUEST
 from ..schema.paging import pages, seq_of
 from ..subscribers.inboxes.mail import POLL_LIMIT, Pace
 from ..subscribers.inboxes.session import inbox_of
-from .notes import Notes
-from .terminals import BY_COMMAND, NotWoken, Screen, Tmux, program_of
+from .notes import WakeNotes
+from .terminals import BY_COMMAND, NotWoken, ScreenTerminal, TmuxTerminal, program_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _wakes(mail: Message) -> bool:
     return asks and mail.priority != Priority.BACKGROUND
 
 
-class Way(Protocol):
+class WakeMethod(Protocol):
     """A way to wake an agent."""
 
     def check(self) -> str:
@@ -76,7 +76,7 @@ class Woken:
     way: str
 
 
-class Waking:
+class Waker:
     """Wakes one agent, at a set pace that all processes share.
 
     Args:
@@ -85,10 +85,10 @@ class Waking:
         pace_s: how long it is left alone after it was woken, in seconds.
     """
 
-    def __init__(self, bus: Bus, agent: str, way: Way, *, pace_s: float = PACE_S) -> None:
+    def __init__(self, bus: Bus, agent: str, way: WakeMethod, *, pace_s: float = PACE_S) -> None:
         self._bus = bus
         self._agent = agent
-        self._notes = Notes(bus, agent)
+        self._notes = WakeNotes(bus, agent)
         self._way = way
         self._pace_s = pace_s
         # No mail that wakes waits up to here that the agent was not woken for.
@@ -133,7 +133,7 @@ class Waking:
         pace, not_before, last_end = Pace(), 0.0, ""
         with listen(self._bus) as listener:  # before the look: what comes after it is heard
             while goes_on():
-                mail = self.unheeded(patience_s) if monotonic() >= not_before else None
+                mail = self.unhandled(patience_s) if monotonic() >= not_before else None
                 end: Woken | NotWoken | None = self._why
                 if mail is not None:
                     pace.reset()
@@ -147,7 +147,7 @@ class Waking:
                 if mail is None:
                     listener.wait(pace.next())
 
-    def unheeded(self, patience_s: float) -> Message | None:
+    def unhandled(self, patience_s: float) -> Message | None:
         """Return mail that wakes and has waited so long, and for which a wake is due, or None."""
         self._why = None
         self._looked = max(self._looked, self._notes.last().upto)
@@ -262,7 +262,7 @@ class Nudge:
         try:
             for part in (LINE[0], LINE[1:]):
                 terminal = self._terminal()
-                before = _alone(typed + part, terminal.lines())
+                before = _count_alone(typed + part, terminal.lines())
                 typed += part
                 terminal.type(part)
                 if not _is_shown(typed, terminal, before):
@@ -279,7 +279,7 @@ class Nudge:
 
     def _terminal(self) -> Terminal:
         program = program_of(self._bus, self._agent)
-        for kind in (Screen, Tmux):
+        for kind in (ScreenTerminal, TmuxTerminal):
             terminal: Terminal | None = kind.of(program)
             if terminal is not None:
                 terminal.check()
@@ -293,14 +293,14 @@ def _is_shown(line: str, terminal: Terminal, before: int) -> bool:
     end = time.monotonic() + _SHOWN_WITHIN_S
     while True:
         is_last = time.monotonic() > end  # told before the look, which may itself take long
-        if _alone(line, terminal.lines()) > before:
+        if _count_alone(line, terminal.lines()) > before:
             return True
         if is_last:
             return False
         time.sleep(_LOOK_S)
 
 
-def _alone(text: str, lines: list[str]) -> int:
+def _count_alone(text: str, lines: list[str]) -> int:
     """Return how often lines have a text, with nothing but a prompt or a frame beside it.
 
     A narrow window has the text on several lines: then its letters count.

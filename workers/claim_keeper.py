@@ -31,14 +31,14 @@ _log = logging.getLogger("ackbus.worker")
 
 
 @dataclass(slots=True)
-class _Held:
+class _KeptClaim:
     """A claim that is kept, and when it is to be renewed, on the monotonic clock."""
 
     claim: Claim
     due: float
 
 
-class Keeper:
+class ClaimKeeper:
     """Keeps the claims that one worker holds, however long their work takes.
 
     Args:
@@ -56,13 +56,13 @@ class Keeper:
         self._heart = heart
         self._on_lost = on_lost
         # By token. Only single operations on it are done, which Python makes atomic.
-        self._held: dict[int, _Held] = {}
+        self._held: dict[int, _KeptClaim] = {}
         self._done: Event | None = None
         self._thread: Thread | None = None
 
     def hold(self, claim: Claim) -> None:
         """Keep a claim from now on."""
-        self._held[claim.token] = _Held(claim, self._next_due())
+        self._held[claim.token] = _KeptClaim(claim, self._next_due())
 
     def let_go(self, claim: Claim) -> None:
         """Keep it no longer; one that is not held is no error."""
@@ -81,7 +81,7 @@ class Keeper:
         if self._thread is not None and not self._thread.is_alive():
             raise AckbusError("the thread that renews the leases has died")
 
-    def __enter__(self) -> Keeper:
+    def __enter__(self) -> ClaimKeeper:
         import threading
 
         self._done = threading.Event()
@@ -106,7 +106,7 @@ class Keeper:
         finally:
             engine_of(self._queue.bus).close_thread()
 
-    def _look_after(self, kept_claim: _Held) -> None:
+    def _look_after(self, kept_claim: _KeptClaim) -> None:
         """Renew a claim when that is due; and notice soon when it was taken away."""
         claim = kept_claim.claim
         try:

@@ -97,11 +97,11 @@ MAX_BATCH = 32
 #: back, for other workers to take, in seconds.
 SHARE_AFTER_S = 0.1
 
-#: The result of claims that `Inline` did not get to.
+#: The result of claims that `InlineExecutor` did not get to.
 _NOT_BEGUN = Result(None)
 
 
-class Inline:
+class InlineExecutor:
     """Does the work in the worker's own thread, one claim after the other.
 
     Work that is done in microseconds is taken by the dozen, and written down by the dozen; work
@@ -162,7 +162,7 @@ class Inline:
         """Do nothing."""
 
 
-class Threads:
+class ThreadExecutor:
     """Does the work in several threads.
 
     Args:
@@ -213,7 +213,7 @@ class Threads:
         self._wake()
 
 
-class Tasks:
+class TaskExecutor:
     """Awaits a coroutine function for each claim, in an event loop that another thread runs.
 
     Args:

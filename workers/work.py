@@ -64,7 +64,7 @@ def do(work: Work, claim: Claim) -> Result:
         return result
 
 
-class Function:
+class FunctionWork:
     """Work that is done by a Python function of the message.
 
     What it returns is the payload of the answer; drafts, or a list of them, are published as they

@@ -13,7 +13,7 @@ from ..bus.doorbell import listen
 from ..bus.leases import DEFAULT_LEASE_S, duration_of
 from ..schema.arguments import with_checked_arguments
 from ..schema.callbacks import (
-    Failures,
+    FailureLog,
     check_coroutine_function,
     check_plain,
     is_coroutine_function,
@@ -45,11 +45,11 @@ from ..subscribers.jobs.outcomes import (
 from ..subscribers.queues.clock_back import ClockBack
 from ..subscribers.queues.queue import MAX_CLAIMS, Queue
 from ..subscribers.queues.queue_set import QueueWorkers
-from .claim_keeper import Keeper
+from .claim_keeper import ClaimKeeper
 from .commands.json_contract import WorkerStates
-from .executors import Inline, Tasks, Threads
+from .executors import InlineExecutor, TaskExecutor, ThreadExecutor
 from .processes.stop_switch import GRACE_S
-from .work import Function, Result, not_storable
+from .work import FunctionWork, Result, not_storable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ _MAX_REMEMBERED = 1000
 _log = logging.getLogger("ackbus.worker")
 
 
-class Reports:
+class OutcomeReporter:
     """Tells of the ends that one worker has written down.
 
     Args:
@@ -92,7 +92,7 @@ class Reports:
         self.max_hops = max_hops
         self._warn_hops = warn_hops
         self._warned: dict[str, None] = {}
-        self._failures = Failures()
+        self._failures = FailureLog()
 
     def ended(
         self, policy: Policy, claim: Claim, result: Result, error: AckbusError | None
@@ -160,7 +160,7 @@ def _what_follows(policy: Policy, claim: Claim, outcome: Outcome) -> str:
 # The answers of a worker: one message for each job that is over, in its conversation.
 
 
-class Answers:
+class AnswerBuilder:
     """Makes the messages that tell how a job ended.
 
     Args:
@@ -267,11 +267,11 @@ class Worker:
         self.instance = instance or f"{self.group[:96]}-{os.getpid()}-{secrets.token_hex(4)}"
         self.concurrency = concurrency
         self.lease_s = lease_s
-        self._answers = Answers(self.group, success_type, failure_type, is_silent=not answers)
+        self._answers = AnswerBuilder(self.group, success_type, failure_type, is_silent=not answers)
         self._states = WorkerStates.of(bus)
         self._beats = beats
-        self._reports = Reports(warn_hops, max_hops)
-        self._keeper = Keeper(self.queue, lease_s, None, self._give_up)
+        self._reports = OutcomeReporter(warn_hops, max_hops)
+        self._keeper = ClaimKeeper(self.queue, lease_s, None, self._give_up)
         self._executor: Executor | None = None
         self._listener: Listener | None = None
         self._is_stopping = False
@@ -307,14 +307,14 @@ class Worker:
 
             return asyncio.run(self.run_async(handler, once=once, drain=drain))
         check_plain(handler, "run", instead="give a function that returns, without 'yield'")
-        return self.run_work(Function(handler, self.bus), once=once, drain=drain)
+        return self.run_work(FunctionWork(handler, self.bus), once=once, drain=drain)
 
     def run_work(self, work: Work, *, once: bool = False, drain: bool = False) -> int:
         """Do as `run` does, for other kinds of work than Python functions."""
         if self.concurrency == 1 or once:
-            executor: Executor = Inline(work, self._write, self._begins_no_more)
+            executor: Executor = InlineExecutor(work, self._write, self._begins_no_more)
         else:
-            executor = Threads(work, self.concurrency, self._wake)
+            executor = ThreadExecutor(work, self.concurrency, self._wake)
         return self._run(executor, once, drain)
 
     async def run_async(
@@ -342,7 +342,7 @@ class Worker:
         check_coroutine_function(handler, "run_async", instead="run takes plain functions")
         loop = asyncio.get_running_loop()
         count = 1 if once else self.concurrency
-        executor = Tasks(
+        executor = TaskExecutor(
             handler, engine_of(self.bus), loop, count, timeout_s, self._wake, self._begins_no_more
         )
 
@@ -383,7 +383,7 @@ class Worker:
         self._executor, self._running, self._count, self._unwritten = executor, 0, 0, []
         heart = self.bus.heart(self.group) if self._beats else None
         self._is_to_be_noted = heart is not None and not self._answers.is_silent
-        self._keeper = Keeper(self.queue, self.lease_s, heart, self._give_up)
+        self._keeper = ClaimKeeper(self.queue, self.lease_s, heart, self._give_up)
         try:
             with listen(self.bus) as self._listener, heart or nullcontext(), self._keeper:
                 try:

@@ -1,9 +1,9 @@
 """The archive: the beginning of the log, in compressed files beside the bus.
 
 A segment is a file of lines as they are in `bus.jsonl`, compressed with zstd a thousand lines at a
-time: so one message costs the reading of one such frame, and `zstd -dc` shows all of them. The bus
-has the place of each frame. Messages leave the bus only when their segment is on the disk; from
-then on the log reads them here.
+time: so reading a message costs one frame, and `zstd -dc` shows the whole segment. The bus has the
+place of each frame. Messages leave the bus only when their segment is on the disk; from then on the
+log reads them here.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 FRAME_LINES = 1000
 FRAME_BYTES = 1024 * 1024
 
-#: The longest line that is read, in bytes. A bus writes shorter ones, since larger payloads are
-#: blobs; a file that was put in the place of its own may have a line that memory can't hold.
+#: The longest line that is read, in bytes. A bus writes shorter lines, since larger payloads are
+#: blobs; a file that replaced a segment may have a line that memory can't hold.
 MAX_LINE_BYTES = 64 * 1024 * 1024
 
 #: The longest frame, in bytes, decompressed or not: the line that closes it may be the longest.
 MAX_FRAME_BYTES = FRAME_BYTES + MAX_LINE_BYTES
 
-#: How much is decompressed at once, in bytes: at worst it stands for 32,000 times as much.
+#: How much is decompressed at once, in bytes: at worst it expands 32,000 times.
 PIECE_BYTES = 1024
 
 
 class DamagedFrame(ValueError):
-    """Bytes are no frame of an archive, or of one that is larger than any that a bus writes."""
+    """Bytes are no frame of an archive, or a frame larger than any that a bus writes."""
 
 
 def lines_of_frame(pieces: Iterable[bytes]) -> tuple[list[bytes], int]:
@@ -109,7 +109,7 @@ class Archive:
         return self._engine.one_number(SQL["archived_upto"], "archive_state")
 
     def segments(self) -> list[Segment]:
-        """Return all segments but discarded ones, the first first."""
+        """Return all segments that were not discarded, in the order of the log."""
         from .archive_records import Segment
 
         return [Segment(*row) for row in self._engine.rows(SQL["archive_segments"])]
@@ -165,7 +165,7 @@ class Archive:
     def read(self, after_seq: int, upto_seq: int, holding: bytes = b"") -> Iterator[Message]:
         """Yield the archived messages of a range, in order, a frame in memory at a time.
 
-        Discarded ones are left out.
+        Discarded messages are left out.
 
         Args:
             after_seq, upto_seq: the range, without the first and with the last.
@@ -225,9 +225,9 @@ class Archive:
         return lines
 
     def _are_own(self, frame: Frame, lines: list[bytes]) -> bool:
-        """Whether these are the lines of a frame, and not those of a foreign file.
+        """Whether these are the lines of a frame, and not the lines of a foreign file.
 
-        The ids of the ends are known, and zstd has checked the bytes between.
+        The bus knows the ids of the first and the last, and zstd has checked the bytes between.
         """
         from ...schema.message.message import message_of_line
 
@@ -269,7 +269,7 @@ class Archive:
         try:
             with self.open(segment) as file:
                 if os.fstat(file.fileno()).st_size != segment.bytes:
-                    return "altered"  # to read it would tell no more, and it may be huge
+                    return "altered"  # reading it would add nothing, and it may be huge
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except FileNotFoundError:
             return "missing"
@@ -310,7 +310,7 @@ class Archive:
         """Note a segment whose file is on the disk. Its messages are still in the log too.
 
         Args:
-            segment: follows the last one without a gap.
+            segment: follows the last segment without a gap.
             frames: all of its frames.
         """
         with self._engine.write():
@@ -348,7 +348,7 @@ class Archive:
         """Note that segments are discarded, before their files are deleted; ids stay taken.
 
         Args:
-            segments: the first ones that are left, without a gap.
+            segments: the first segments of the archive, without a gap.
             refs: the blobs that no other archived message names.
             at_ms: when, in epoch milliseconds.
         """

@@ -55,7 +55,7 @@ def project_root(bus_directory: str) -> str:
 
 
 def paths_from_root(text: str, root: str) -> list[str]:
-    """Return a given path or glob as one from the root of the project.
+    """Return a path or a glob relative to the root of the project.
 
     It counts from the root already, wherever the command runs, unless it is absolute or begins
     with `./` or `../`, which is from here. A folder or file that is there is meant as it is called,
@@ -84,7 +84,7 @@ def paths_from_root(text: str, root: str) -> list[str]:
             f"path {text!r}: globs here have no {{a,b}}, and no ! before them; give each path by"
             " itself, or write \\{ and \\! for the characters"
         )
-    # A file has one name here, whatever links lead to it. A link out of the project is a file.
+    # A file has one name here, however many links lead to it. A link out of the project is a file.
     files = [os.path.realpath(reached)] if there else []
     if there == len(parts) and os.path.islink(reached):
         folder, name = os.path.split(reached)
@@ -99,8 +99,8 @@ def paths_from_root(text: str, root: str) -> list[str]:
 def note_for(text: str, root: str) -> str | None:
     """Return a warning for a path that may have meant a file of this folder, or None.
 
-    In a folder below the root, `a.py` is taken for one at the root. Where that is not there, and
-    one here is, it was most likely meant; the shell writes it so for `*.py`, too.
+    In a folder below the root, `a.py` stands for the file at the root. Where that is missing, and
+    `a.py` is here, the user most likely meant the file here; the shell expands `*.py` so, too.
     """
     here = os.getcwd()
     if here == root or text.split("/")[0] in ("", ".", ".."):
@@ -130,18 +130,18 @@ def _below(root: str, path: str) -> str | None:
     return None
 
 
-# The reservations that were made in sessions: each has a lease that its session's process holds.
+# A reservation that was made in a session has a lease that the session's process holds.
 #
 # `reservation 17`, held by `process 4711 since ...`: when the kernel shows that process dead, the
-# reservation of token 17 has ended. One without such a lease ends at its time, as that of a
-# person in a shell does, who has neither a session nor a heart.
+# reservation of token 17 has ended. A reservation without a lease ends at its time, such as that of
+# a person in a shell, who has neither a session nor a heart.
 
-#: How the name of such a lease begins; the reservation's token follows. The statements know it too.
+#: The beginning of the lease's name; the reservation's token follows. The statements have it, too.
 _LEASE = "reservation "
 
 
-def tie(leases: Leases, token: int, session: str | None, lease_s: float) -> None:
-    """Bind a reservation to the process of a session, and to no other that had it.
+def bind_to_session(leases: Leases, token: int, session: str | None, lease_s: float) -> None:
+    """Bind a reservation to the process of a session, and unbind it from any other.
 
     Args:
         leases: of the bus.
@@ -167,7 +167,7 @@ def forget_ended(leases: Leases) -> None:
 
 
 def ended_sessions() -> Callable[[str | None], bool]:
-    """Return a function that says whether a session is over, and asks the kernel once for each."""
+    """Return a function that says whether a session is over; it asks the kernel once a session."""
     verdicts: dict[str | None, bool] = {None: False}
 
     def is_over(session: str | None) -> bool:
@@ -184,7 +184,7 @@ DEFAULT_RESERVATION_S = 3600.0
 #: The most paths that one call reserves: more would keep other writers waiting.
 MAX_PATHS = 1000
 
-#: The most conflicts that are looked for: thousands tell no more, and take long to find.
+#: The most conflicts that are looked for: thousands help nobody, and take long to find.
 MAX_CONFLICTS = 100
 
 #: The modes: `exclusive`, no other agent may edit; `shared`, others may that reserve it shared.
@@ -199,7 +199,7 @@ class Reservation:
         path: the pattern, from the root of the project.
         agent: the editing agent.
         mode: `exclusive` or `shared`.
-        token: the fencing token; a later grant of any lease or reservation has a larger one.
+        token: the fencing token; a later grant of any lease or reservation has a larger token.
         reserved_at_ms: when it was granted, in epoch milliseconds.
         until_ms: when it ends unless it is renewed; at that very millisecond it has ended.
         reason: why, for people, or None.
@@ -231,7 +231,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A wanted path, and the reservation that conflicts with it."""
+    """A path of a request, and the reservation that conflicts with it."""
 
     path: str
     held: Reservation
@@ -243,7 +243,7 @@ class ReserveResult:
 
     Attributes:
         granted: whether all paths were reserved; else nothing was changed.
-        reservations: the agent's reservations of the paths, one for each.
+        reservations: the agent's reservations of the paths, one for each path.
         conflicts: at most `MAX_CONFLICTS` conflicts; empty when it was granted.
     """
 
@@ -254,7 +254,7 @@ class ReserveResult:
 
 @with_checked_arguments
 class Reservations(Table):
-    """The reservations of files: the table `reservations`. An ended one is as good as none."""
+    """The reservations of files: the table `reservations`. Ended reservations have no effect."""
 
     def reserve(
         self,
@@ -281,7 +281,7 @@ class Reservations(Table):
             lease_s: how long, in seconds; at most a day.
             reason: why, for people.
             session: the process with which the reservations end, as `str` of a `Process`; None:
-                they end at their time alone, as one does that is extended from elsewhere.
+                they end at their time alone. A reservation that another process extends does so.
 
         Raises:
             InvalidInput: an argument breaks a rule.
@@ -336,7 +336,7 @@ class Reservations(Table):
             if is_over or not self._engine.rows(SQL["renew_reservation"], key):
                 raise self._lost(token, agent, now_ms)
             if reservation is not None and reservation.session is not None:
-                tie(self._leases, token, reservation.session, lease_s)
+                bind_to_session(self._leases, token, reservation.session, lease_s)
             return Reservation(*self._engine.rows(SQL["reservation_of_token"], (token,))[0])
 
     def release(self, token: int, agent: str) -> None:
@@ -349,7 +349,7 @@ class Reservations(Table):
             now_ms = self._engine.now_ms()
             if not self._engine.rows(SQL["release_reservation"], (token, agent, now_ms)):
                 raise self._lost(token, agent, now_ms)
-            tie(self._leases, token, None, 0)
+            bind_to_session(self._leases, token, None, 0)
 
     def against(self, files: Iterable[str], agent: str | None) -> list[Conflict]:
         """Return the conflicts of files that an agent has edited, in the order of the files.
@@ -358,7 +358,7 @@ class Reservations(Table):
 
         Args:
             files: their paths from the root of the project; they are no globs.
-            agent: the agent that edited them; None: one without a reservation.
+            agent: the agent that edited them; None: an agent without a reservation.
         """
         live = self._live(self._engine.now_ms())
         others = _index(other for other in live if other.agent != agent)
@@ -374,8 +374,8 @@ class Reservations(Table):
         """Return the reservations that hold now, by path.
 
         Args:
-            agent: only those of this agent.
-            path: only those that share a path with this path or glob.
+            agent: only reservations of this agent.
+            path: only reservations that share a path with this path or glob.
         """
         live = self._live(self._engine.now_ms())
         if path is not None:
@@ -405,17 +405,17 @@ class Reservations(Table):
             self._leases.follow_clock_back(now_ms)  # of the sessions that they are tied to
 
     def end(self, reservation: Reservation) -> None:
-        """End a reservation, whoever has it: its token counts no more. Safe to repeat."""
+        """End a reservation of any agent: its token is void. Safe to repeat."""
         with self._engine.write():
             self._engine.rows(SQL["drop_reservation"], (reservation.path, reservation.agent))
-            tie(self._leases, reservation.token, None, 0)
+            bind_to_session(self._leases, reservation.token, None, 0)
 
     @property
     def _leases(self) -> Leases:
         return Leases(self._engine)
 
     def _live(self, now_ms: int) -> Sequence[Reservation]:
-        """Return the reservations that hold: in time, and of no session that is over."""
+        """Return the reservations whose time and session have not ended."""
         rows = self._engine.rows(SQL["live_reservations"], (now_ms,))
         is_over = ended_sessions()
         return [
@@ -442,7 +442,7 @@ class Reservations(Table):
         granted = Reservation(*self._engine.rows(SQL["reservation"], grant[:2])[0])
         if existing is None or existing.session is not None:
             bound = session if existing is None or existing.session == session else None
-            tie(self._leases, granted.token, bound, (granted.until_ms - now_ms) / 1000)
+            bind_to_session(self._leases, granted.token, bound, (granted.until_ms - now_ms) / 1000)
             granted = replace(granted, session=bound)
         return granted
 
@@ -465,7 +465,7 @@ class Reservations(Table):
 def _conflicts(
     patterns: Sequence[PathPattern], agent: str, mode: str, live: Sequence[Reservation]
 ) -> list[Conflict]:
-    """Return the conflicts of wanted patterns, up to `MAX_CONFLICTS`."""
+    """Return the conflicts of patterns, up to `MAX_CONFLICTS`."""
     others = _index(
         other for other in live if other.agent != agent and EXCLUSIVE in (mode, other.mode)
     )

@@ -16,7 +16,7 @@ from ...schema.message.names import MAX_COUNT
 from ...schema.paging import further
 from ..errors import SegmentMissing
 from ..log.catalog import Catalog
-from ..log.filters import Wanted
+from ..log.filters import Criteria
 from .index import SearchIndex
 from .text import Words, as_phrase, has_words, payload_text
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: How many messages with the words are rated together, the newest first, to find the best.
 RATED = 1000
 
-#: How many messages a search returns unless it is told otherwise.
+#: How many messages a search returns by default.
 SEARCH_LIMIT = 20
 
 #: The advice about missing files.
@@ -69,7 +69,7 @@ class Search:
         self._catalog = Catalog.of(bus)
         self._blobs = bus.blobs
         self._index = SearchIndex(bus.layout, bus.log, bus.blobs)
-        self._told: set[int] = set()  # the lost segments of which it was told
+        self._warned_of: set[int] = set()  # the lost segments that a warning has named
 
     def behind(self) -> int:
         """Return how far the index is behind the log, in seqs; the next search catches up."""
@@ -80,7 +80,7 @@ class Search:
         return self._index.damage(full=full)
 
     def clear(self) -> None:
-        """Empty the index: the next search makes a new one."""
+        """Empty the index; the next search fills it again."""
         self._index.clear()
 
     @checked
@@ -108,7 +108,7 @@ class Search:
             raise InvalidInput(f"limit must be at least 1, not {limit}")
         check_progress(on_progress)
         asked = Words.of(words)
-        criteria = Wanted(**filters)
+        criteria = Criteria(**filters)
         with self._searched() as index:
             lacking = index.catch_up(on_progress)
             if lacking:
@@ -127,7 +127,7 @@ class Search:
 
     @contextmanager
     def _searched(self) -> Iterator[SearchIndex]:
-        """Yield the index; for a read-only backup, a temporary one."""
+        """Yield the index; for a read-only backup, a temporary index."""
         if self._bus.backup_made_at_ms is None:
             yield self._index
             return
@@ -144,7 +144,7 @@ class Search:
         self,
         index: SearchIndex,
         words: Words,
-        criteria: Wanted,
+        criteria: Criteria,
         upto_seq: int | None,
         by_age: bool,
     ) -> Iterator[int]:
@@ -166,8 +166,8 @@ class Search:
         try:
             return self._log.at(seq)
         except SegmentMissing as error:
-            if error.first_seq not in self._told:
-                self._told.add(error.first_seq)
+            if error.first_seq not in self._warned_of:
+                self._warned_of.add(error.first_seq)
                 _log.warning("%s; what is found in it is left out", error)
             return None
 
@@ -188,8 +188,8 @@ def _newest_first(rated: tuple[int, float]) -> int:
     return -rated[0]
 
 
-def _filters(criteria: Wanted) -> list[str]:
-    """Return the filters as expressions of words; inexact ones are checked again later."""
+def _filters(criteria: Criteria) -> list[str]:
+    """Return the filters as expressions of words; inexact filters are checked again later."""
     type = (
         re.split("[*>]", criteria.pattern.text)[0] if criteria.pattern else None
     )  # up to a wildcard

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
-    from ...subscribers.inboxes.unread_count import Look
+    from ...subscribers.inboxes.unread_count import UnreadCount
 
 # Input of another program, which may leave its pipe open: read no further than is needed.
 
@@ -194,14 +194,14 @@ def _wait(program: str, agent: str, directory: str) -> int:
 # what to say ---------------------------------------------------------------------------------
 
 
-def _at_start(look: Look, directory: str) -> str:
+def _at_start(look: UnreadCount, directory: str) -> str:
     """Return the unread mail, of which a session that begins, or was compacted, knows nothing."""
     waiting = waiting_mail(look, directory, afresh=True)
     notes = [*_who_shares(look, directory), *_what_ended(look, directory)]
     return "\n".join([*notes, waiting or "Nothing waits for you now."])
 
 
-def _what_ended(look: Look, directory: str) -> list[str]:
+def _what_ended(look: UnreadCount, directory: str) -> list[str]:
     """Return a line about the reservations that ended with an earlier session of this name."""
     from ...bus.bus import Bus
 
@@ -213,7 +213,7 @@ def _what_ended(look: Look, directory: str) -> list[str]:
     return [f"{count} of yours ended with an earlier session: bus_status names them.\n"]
 
 
-def _who_shares(look: Look, directory: str) -> list[str]:
+def _who_shares(look: UnreadCount, directory: str) -> list[str]:
     """Return lines about others under the base name, and under the name of this session."""
     if look.session is None:
         return []
@@ -231,12 +231,12 @@ def _who_shares(look: Look, directory: str) -> list[str]:
     return [f"{told}\n", *shared]
 
 
-def _after_tool(look: Look, directory: str) -> str | None:
+def _after_tool(look: UnreadCount, directory: str) -> str | None:
     """Return the mail that came since the last that was shown."""
     return waiting_mail(look, directory, only_new=True)
 
 
-def _at_stop(look: Look, directory: str) -> str | None:
+def _at_stop(look: UnreadCount, directory: str) -> str | None:
     """Return the mail that is still to be handled."""
     waiting = waiting_mail(look, directory)
     if waiting is None:
@@ -259,7 +259,7 @@ COMPACT = "compact"
 _LOOKS = frozenset({("gemini", "auto")})
 
 #: The text of each event, or None, for a look and a bus.
-EVENTS: dict[str, Callable[[Look, str], str | None]] = {
+EVENTS: dict[str, Callable[[UnreadCount, str], str | None]] = {
     "start": _at_start,
     "tool": _after_tool,
     "stop": _at_stop,

@@ -19,7 +19,7 @@ from ...export.archive_writer import STAGED as _FRESH
 from ...export.backup import MARK
 from ...export.jsonl.exporter import Exporter
 from ...export.jsonl.jsonl_file import lines_of
-from ...export.jsonl.parts import Parts, index_file
+from ...export.jsonl.parts import RotatedParts, index_file
 from ...export.jsonl.replaced_file import ConflictMarkers, exported_files, refuse_markers
 from ...export.jsonl.writer import Position, Rotation
 from ...schema.directory.file_lock import FileLock
@@ -238,7 +238,7 @@ def mend_export(bus: Bus, stamp: str, dry_run: bool) -> Iterator[Mended]:
 def _is_as_the_log(bus: Bus) -> bool:
     """Whether an export is whole; one that is behind is."""
     lines = checks_of_export(bus, full=True)["bus.jsonl"]()
-    lacking = Parts(bus.layout.directory, Rotation.of(bus).get()).lacking()
+    lacking = RotatedParts(bus.layout.directory, Rotation.of(bus).get()).lacking()
     return lines.state == ok("").state and not lacking
 
 

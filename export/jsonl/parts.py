@@ -40,7 +40,7 @@ _INDEX = "bus.index.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RotatedPart:
     """One rotated file.
 
     Attributes:
@@ -116,7 +116,7 @@ def split(lines: Iterable[bytes], size: int, limit: int) -> list[list[bytes]]:
     return pieces
 
 
-class Parts:
+class RotatedParts:
     """The parts of one bus. Only the holder of the export lock may change them.
 
     Args:
@@ -128,7 +128,7 @@ class Parts:
         self._directory = directory
         self._folder = Folder(directory)
         self._limit = limit
-        self._parts: list[Part] = []
+        self._parts: list[RotatedPart] = []
 
     @property
     def last_seq(self) -> int:
@@ -156,7 +156,7 @@ class Parts:
             return [_INDEX]
         return [part.name for part in recorded if not self._is_in_place(part)]
 
-    def recorded(self) -> list[Part]:
+    def recorded(self) -> list[RotatedPart]:
         """Return the parts that the index has; none where it can't be read."""
         return self._read() or []
 
@@ -227,24 +227,24 @@ class Parts:
         self._rename(fresh, jsonl)
         self._store([_describe(self.path(number)) for number in range(1, len(staged) + 1)])
 
-    def _is_in_place(self, part: Part) -> bool:
+    def _is_in_place(self, part: RotatedPart) -> bool:
         status = self._folder.look(os.path.basename(part.name))
         return status is not None and status.st_size == part.bytes
 
     def _rename(self, path: str, to: str) -> None:
         self._folder.rename(os.path.basename(path), os.path.basename(to))
 
-    def _read(self) -> list[Part] | None:
+    def _read(self) -> list[RotatedPart] | None:
         """Return the parts of the index; None when it is missing, or of another limit."""
         try:
             index = _read_index(self._directory)
             if index["rotate_bytes"] != self._limit:
                 return None
-            return [Part(**fields) for fields in index["parts"]]
+            return [RotatedPart(**fields) for fields in index["parts"]]
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
-    def _store(self, parts: list[Part]) -> None:
+    def _store(self, parts: list[RotatedPart]) -> None:
         index = {"rotate_bytes": self._limit, "parts": [asdict(part) for part in parts]}
         with self._folder.new(_INDEX + STAGED) as file:
             file.write(orjson.dumps(index, option=orjson.OPT_INDENT_2) + b"\n")
@@ -257,7 +257,7 @@ def whole_parts(directory: str) -> frozenset[str]:
     import hashlib
 
     whole = set()
-    for part in Parts(directory, _limit(directory)).recorded():
+    for part in RotatedParts(directory, _limit(directory)).recorded():
         path = os.path.join(directory, part.name)
         with suppress(OSError, BusUnusable), open_exported(path) as file:
             if os.fstat(file.fileno()).st_size != part.bytes:
@@ -295,7 +295,7 @@ def _read_index(directory: str) -> Any:
         return orjson.loads(file.read())
 
 
-def _describe(path: str) -> Part:
+def _describe(path: str) -> RotatedPart:
     """Read a part from end to end.
 
     Raises:
@@ -310,4 +310,4 @@ def _describe(path: str) -> Part:
         while chunk := stream.read(_CHUNK_BYTES):
             digest.update(chunk)
             messages += chunk.count(b"\n")
-        return Part(os.path.basename(path), *ends, messages, file.size, digest.hexdigest())
+        return RotatedPart(os.path.basename(path), *ends, messages, file.size, digest.hexdigest())

@@ -16,7 +16,7 @@ from ...schema.process_table import boot_id
 from ...schema.queries import Queries, Table
 from ...schema.system_errors import unwritable
 from .jsonl_file import JsonlFile, lines_of, stamp_of
-from .parts import STAGED, Parts, part_files, split
+from .parts import STAGED, RotatedParts, part_files, split
 from .replaced_file import exported_files, last_in_log, refuse_unjudged, refuse_unknown
 
 TYPE_CHECKING = False
@@ -52,7 +52,7 @@ class Position(Table):
         stamp = stamp_of(path)
         if stamp is None:
             return False
-        return self._mark()[:_STAMPED] == _words(self.get(), stamp)
+        return self._mark()[:_STAMPED] == _mark_fields(self.get(), stamp)
 
     def crc(self) -> int | None:
         """Return the CRC-32 of the file as the exporter left it; None if unknown."""
@@ -60,7 +60,7 @@ class Position(Table):
 
     def set(self, seq: int, stamp: Stamp, crc: int) -> None:
         """Store the seq and the identity of the file; only the running exporter calls it."""
-        mark = " ".join([*_words(seq, stamp), str(crc)])
+        mark = " ".join([*_mark_fields(seq, stamp), str(crc)])
         with self._engine.write():
             self._engine.change(_SQL["advance"], (seq,))
             self._engine.change(_SQL["set_mark"], (mark,))
@@ -70,7 +70,7 @@ class Position(Table):
         return (mark or "").split(" ")
 
 
-def _words(seq: int, stamp: Stamp) -> list[str]:
+def _mark_fields(seq: int, stamp: Stamp) -> list[str]:
     return [str(field) for field in (seq, *stamp, boot_id())]
 
 
@@ -132,7 +132,7 @@ class Writer:
         self._file: JsonlFile | None = None
         self._lock = writing_lock(bus.layout.directory)
         self._limit = 0
-        self._parts = Parts(bus.layout.directory, 0)
+        self._parts = RotatedParts(bus.layout.directory, 0)
         self._last_seq = 0
 
     def catch_up(self, progress: Callable[[int], object] | None = None) -> int:
@@ -178,14 +178,14 @@ class Writer:
             BusUnusable: they can't be written; the old ones are as they were.
         """
         with self._writing():
-            return self._write_anew(self._judge(), progress)
+            return self._rewrite(self._judge(), progress)
 
     def rotate(self, limit: int, progress: Callable[[int], object] | None = None) -> int:
         """Store another limit of size, then rewrite all files as `rebuild` does."""
         with self._writing():
             judged = self._judge()
             Rotation.of(self._bus).set(limit)
-            return self._write_anew(judged, progress)
+            return self._rewrite(judged, progress)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -195,7 +195,7 @@ class Writer:
         finally:
             self._lock.release()
 
-    def _write_anew(self, judged: Stamps, progress: Callable[[int], object] | None) -> int:
+    def _rewrite(self, judged: Stamps, progress: Callable[[int], object] | None) -> int:
         """Write all files beside the old ones, and replace them.
 
         That takes seconds, in which git may put others there: these must be judged first.
@@ -300,7 +300,7 @@ class Writer:
                 self._file.shorten(torn)
                 self._store_position()
                 return 0
-        return self._write_anew(self._judge(), progress)
+        return self._rewrite(self._judge(), progress)
 
     def _store_position(self) -> None:
         assert self._file is not None
@@ -333,7 +333,7 @@ class Writer:
 
     def _read_rotation(self) -> None:
         self._limit = Rotation.of(self._bus).get()
-        self._parts = Parts(self._bus.layout.directory, self._limit)
+        self._parts = RotatedParts(self._bus.layout.directory, self._limit)
 
 
 def _batches(messages: Iterable[Message]) -> Iterator[tuple[list[bytes], int]]:

@@ -135,7 +135,7 @@ _PART_OF_AXIS, _MAX_PAUSES = 1 / 15, 12
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class AgentPresence:
     """The time in which an agent left traces: messages that it sent, and its last heartbeat.
 
     Attributes:
@@ -166,7 +166,7 @@ class Timeline:
     """
 
     traffic: Traffic
-    presences: tuple[Presence, ...]
+    presences: tuple[AgentPresence, ...]
     pauses: tuple[tuple[int, int], ...]
 
     @classmethod
@@ -178,7 +178,7 @@ class Timeline:
             beats: the last heartbeats of agents. One from before the first message is left out.
         """
         start = min(arrow.ts_ms for arrow in traffic.arrows)
-        presences: dict[str, Presence] = {}
+        presences: dict[str, AgentPresence] = {}
         for arrow in traffic.arrows:
             _extend(presences, arrow.sender, arrow.ts_ms)
         for beat in beats:
@@ -236,11 +236,13 @@ def pauses(moments: Iterable[int]) -> list[tuple[int, int]]:
     return sorted(long_gaps)
 
 
-def _extend(presences: dict[str, Presence], agent: str, ts_ms: int, stopped: bool = False) -> None:
+def _extend(
+    presences: dict[str, AgentPresence], agent: str, ts_ms: int, stopped: bool = False
+) -> None:
     """Take in one more trace of an agent."""
-    before = presences.get(agent, Presence(agent, ts_ms, ts_ms))
+    before = presences.get(agent, AgentPresence(agent, ts_ms, ts_ms))
     first, last = min(before.first_ms, ts_ms), max(before.last_ms, ts_ms)
-    presences[agent] = Presence(agent, first, last, stopped and ts_ms == last)
+    presences[agent] = AgentPresence(agent, first, last, stopped and ts_ms == last)
 
 
 # A small SVG writer: elements as text, and the style sheet of the time line.
@@ -443,7 +445,7 @@ def _lane(name: str | None, lanes: list[str | None], y: float, left_x: float) ->
 
 
 def _presence(
-    presence: Presence, lanes: list[str | None], ys: dict[str | None, float], axis: TimeAxis
+    presence: AgentPresence, lanes: list[str | None], ys: dict[str | None, float], axis: TimeAxis
 ) -> str:
     """Return the bar of an agent, with a mark at its end when it stopped in good order."""
     shade, y = colour(lanes, presence.agent), ys[presence.agent]

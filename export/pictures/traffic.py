@@ -293,7 +293,7 @@ def _blob_size(ref: str | None, blobs: BlobStore) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class TrafficLink:
     """The number of messages from one agent to another; `recipient` None stands for all."""
 
     sender: str
@@ -316,7 +316,7 @@ class Links:
         total: how many pairs there are; more than `links` when the quiet ones are left out.
     """
 
-    links: tuple[Link, ...]
+    links: tuple[TrafficLink, ...]
     messages: int
     total: int
 
@@ -326,7 +326,9 @@ class Links:
         counts = Counter((message.from_agent, message.to_agent) for message in messages)
         busiest = {pair for pair, _ in counts.most_common(limit)}
         links = tuple(
-            Link(plain_name(sender), None if recipient is None else plain_name(recipient), count)
+            TrafficLink(
+                plain_name(sender), None if recipient is None else plain_name(recipient), count
+            )
             for (sender, recipient), count in counts.items()
             if (sender, recipient) in busiest
         )

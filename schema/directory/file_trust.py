@@ -1,8 +1,8 @@
-"""Files and folders that say what runs, whom to contact and what is secret: are they trusted?
+"""Trust in files and folders that say what runs, whom to contact, and what is secret.
 
-Whoever can change such a file acts as its reader. So it must belong to this user, to root, or to
-somebody whom this user trusts, nobody else may write to it, and nobody else may put another file in
-its place: each folder and each link on the way to it is looked at as well. Ownership is no origin:
+A user who can change such a file acts as its reader. So the file must belong to this user, to root,
+or to a user whom this user trusts; no other user may write to it, or put another file in its place:
+each folder and each link on the way to it is checked as well. Ownership does not tell the origin:
 whether a file that came with a clone may act at all is for its reader to decide.
 """
 
@@ -46,11 +46,11 @@ class Distrusted(Refused, OSError):
 
 
 class Owners:
-    """The users whose files count: this one, root, and those who are trusted.
+    """The users whose files count: this user, root, and the users that are trusted.
 
     Args:
-        also: further ids of users, as the owners of what this user has named.
-        listed: directories that this user trusts, whoever owns what is in them, without links.
+        also: further ids of users, such as the owners of files that this user has named.
+        listed: directories without links that this user trusts, whatever owner their files have.
     """
 
     def __init__(self, also: Iterable[int] = (), listed: Sequence[str] = ()) -> None:
@@ -62,22 +62,22 @@ class Owners:
         ids = []
         for path in paths:
             for look in (os.lstat, os.stat):
-                with suppress(OSError):  # whoever opens it is told
+                with suppress(OSError):  # the error comes again when the file is opened
                     ids.append(look(path).st_uid)
         return Owners((*self._ids, *ids), self._listed)
 
-    def around(self, real: str) -> _Around:
+    def around(self, real: str) -> _PathOwners:
         """Return these as they count on the way to a path without links."""
-        return _Around(
+        return _PathOwners(
             self._ids, [directory for directory in self._listed if is_within(real, directory)]
         )
 
 
-class _Around:
+class _PathOwners:
     """The trusted users on the way to one path."""
 
     def __init__(self, ids: frozenset[int], listed: list[str]) -> None:
-        above = set()  # whoever may exchange all of a trusted directory is trusted with it
+        above = set()  # the owner of a trusted directory can exchange all of it: trusted, too
         for directory in listed:
             with suppress(OSError):
                 above.add(os.stat(directory).st_uid)
@@ -96,13 +96,13 @@ def is_within(path: str, directory: str) -> bool:
 def check(
     path: str | os.PathLike[str], owners: Owners | None = None, *, lists: bool = False
 ) -> str:
-    """Return where a file or a folder really is, after a look at it and at all that leads to it.
+    """Return the real path of a file or a folder, after a check of it and of all that leads to it.
 
     Args:
         path: of the file or the folder.
-        owners: who counts; None: this user and root.
-        lists: whether names in the folder are taken as they are found: then nobody else may add
-            one, not even where each can only remove its own.
+        owners: the trusted users; None: this user and root.
+        lists: whether the caller uses every name in the folder: then no other user may add a name,
+            not even in a sticky folder, where users can remove only their own.
 
     Raises:
         Distrusted: somebody else owns it, can write to it, or can exchange it.
@@ -114,7 +114,7 @@ def check(
 def open_checked(path: str | os.PathLike[str], owners: Owners | None = None) -> int:
     """Open a trusted file for reading, and return its descriptor.
 
-    A pipe or a device is not waited for: whoever reads looks whether it is an ordinary file.
+    Opening never waits for a pipe or a device: the caller checks that it is an ordinary file.
 
     Raises:
         Distrusted: somebody else owns it, can write to it, or can exchange it.
@@ -181,13 +181,13 @@ def _refuse_writers(at: str, status: os.stat_result, *, is_way: bool, lists: boo
         return
     if stat.S_ISDIR(mode):
         if mode & stat.S_ISVTX and (is_way or not lists):
-            return  # each can exchange its own alone, and the owner of what follows is looked at
+            return  # users can exchange their own files alone; the next owner is checked, too
         raise Distrusted(at, f"{who} can write into {at}; chmod {bits} it")
     raise Distrusted(at, f"{who} can write to {at}; chmod {bits} it")
 
 
 def _writers(at: str, status: os.stat_result) -> tuple[str, str]:
-    """Return who else may write, and the bits that let them; "" where nobody may."""
+    """Return which other users may write, and the bits that let them; "" where none may."""
     if not status.st_mode & _GROUP_AND_OTHERS:
         return "", ""
     if status.st_mode & stat.S_IWOTH:
@@ -199,14 +199,14 @@ def _writers(at: str, status: os.stat_result) -> tuple[str, str]:
 
 
 def _is_private(group: int, owner: int) -> bool:
-    """Whether a group is that of one user alone: of the owner of a file, or of this user.
+    """Whether a group has one user alone: the owner of a file, or this user.
 
-    Distributions give each user such a group, and a umask of 002.
+    Distributions give each user a group of their own, and a umask of 002.
     """
     users = {owner, os.geteuid()}
     try:
         members = {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(group).gr_mem}
-    except KeyError:  # whose it is can't be told
+    except KeyError:  # the system does not know the group
         return False
     own = {user.pw_uid for user in pwd.getpwall() if user.pw_gid == group}
     return bool(own & users) and own | members <= {0, *users}

@@ -63,7 +63,8 @@ def write_ignoring(layout: Layout, *, sync: bool = True) -> None:
 def restore_ignoring(layout: Layout) -> None:
     """Write the file again where git has swept it away; a bus that is written to needs it.
 
-    Where that can't be, the writer goes on: its message is worth more, and the doctor tells.
+    Where the file can't be written, the publisher goes on: its message is worth more, and `bus
+    doctor` reports the missing file.
     """
     try:
         status = layout.files.look(IGNORING)
@@ -74,7 +75,7 @@ def restore_ignoring(layout: Layout) -> None:
 
 
 def keep_out_of_git(layout: Layout, pattern: str) -> None:
-    """Make sure that the file, which may be an older or a person's one, leaves files out."""
+    """Add a pattern to the file, also where an older version or a person wrote it."""
     write_ignoring(layout)
     with _opened(layout) as file:
         text = file.read()
@@ -100,7 +101,7 @@ def _patterns(layout: Layout) -> tuple[str, ...]:
 
 
 def _is_shared(layout: Layout) -> bool:
-    """Whether a directory has files that are not of a bus, as that of `--dir .` may."""
+    """Whether a directory has files that are not of a bus, as with `--dir .`."""
     if os.path.basename(layout.directory) == BUS_DIRECTORY:
         return False
     from fnmatch import fnmatchcase  # a publisher needs it only where the file is missing

@@ -12,19 +12,19 @@ from ..errors import Refused
 from ..process_table import process, process_ids, read_proc
 from .layout import own_ids
 
-#: The bytes of SQLite's locks in the shared memory of a write-ahead log: of the one who writes, and
-#: of each mark up to which somebody reads. https://sqlite.org/walformat.html names them.
+#: The bytes of SQLite's locks in the shared memory of a write-ahead log: of the writer, and of each
+#: mark up to which a reader reads. https://sqlite.org/walformat.html names them.
 _WRITER, _READ_MARKS = range(120, 121), range(123, 128)
 
 _LOCKS = "/proc/locks"
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LockHolder:
     """A process that holds a lock.
 
     Attributes:
-        pid: its id; 0 for one that can't be seen from here.
+        pid: its id; 0 for a process that can't be seen from here.
         command: its command line; empty when it can't be seen.
         is_stopped: whether it was stopped (Ctrl-Z, SIGSTOP): it gives nothing back till it goes on.
     """
@@ -39,14 +39,14 @@ class Holder:
 
 
 def is_known() -> bool:
-    """Whether this system tells who holds locks."""
+    """Whether this system tells which processes hold locks."""
     return os.path.exists(_LOCKS)
 
 
-def holders(path: str) -> list[Holder]:
-    """Return who holds a lock of the kind that `FileLock` takes.
+def holders(path: str) -> list[LockHolder]:
+    """Return the processes that hold a lock of the kind that `FileLock` takes.
 
-    The kernel tells who took it; where that one has ended, who inherited it.
+    The kernel names the process that took it; where that has ended, these are its heirs.
     """
     takers = {pid for pid, kind, _ in _locks_on(path) if kind == "FLOCK"}
     if any(pid > 0 and process(pid) is None for pid in takers):
@@ -55,9 +55,9 @@ def holders(path: str) -> list[Holder]:
 
 
 def is_inherited(path: str) -> bool:
-    """Whether who took such a lock has ended, and what it had started holds it still.
+    """Whether the process that took the lock has ended, and a process that it started holds it.
 
-    False too where the system does not tell, and where who took it can't be seen from here.
+    False too where the system does not tell, and where the process can't be seen from here.
     """
     takers = {pid for pid, kind, _ in _locks_on(path) if kind == "FLOCK"}
     return bool(takers) and all(pid > 0 and not started(pid) for pid in takers)
@@ -68,17 +68,17 @@ def openers(database: str) -> list[int]:
     return sorted({pid for pid, kind, _ in _locks_on(database) if kind == "POSIX" and pid > 0})
 
 
-def writers(database: str) -> list[Holder]:
-    """Return who is inside a write transaction of a database; programs of others count too."""
+def writers(database: str) -> list[LockHolder]:
+    """Return the processes inside a write transaction of a database, of any program."""
     return _in_transaction(database, _WRITER)
 
 
-def readers(database: str) -> list[Holder]:
+def readers(database: str) -> list[LockHolder]:
     """Return who is inside a read transaction of a database."""
     return _in_transaction(database, _READ_MARKS)
 
 
-def _in_transaction(database: str, marks: range) -> list[Holder]:
+def _in_transaction(database: str, marks: range) -> list[LockHolder]:
     locks = _locks_on(database + "-shm")
     return [holder(pid) for pid in sorted({pid for pid, _, first in locks if first in marks})]
 
@@ -92,7 +92,7 @@ def _locks_on(path: str) -> list[tuple[int, str, int]]:
     except OSError:  # there is no such file, or the system does not tell
         return []
     name = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    # `1: FLOCK ADVISORY WRITE 4711 fe:00:1234 0 EOF`; one who waits has `->` for a second field.
+    # `1: FLOCK ADVISORY WRITE 4711 fe:00:1234 0 EOF`; a process that waits has `->` second.
     return [(int(line[4]), line[1], int(line[6])) for line in fields if line[5:6] == [name]]
 
 
@@ -109,12 +109,12 @@ def _inheritors(path: str) -> set[int]:
     return pids
 
 
-def holder(pid: int) -> Holder:
+def holder(pid: int) -> LockHolder:
     """Return what can be seen of a process."""
     command = " ".join(read_proc(pid, "cmdline").replace("\0", " ").split())
     # The name before the state, in parentheses, may hold anything.
     state = read_proc(pid, "stat").rpartition(")")[2].split()[:1]
-    return Holder(pid, command, state in (["T"], ["t"]))
+    return LockHolder(pid, command, state in (["T"], ["t"]))
 
 
 def started(pid: int) -> str:
@@ -131,7 +131,7 @@ def started(pid: int) -> str:
 def holding_process(path: str) -> int | None:
     """Return the process of this user that holds the lock of a file.
 
-    None where nobody holds it, or the holder can't be seen from here: it is another user's, or in
+    None where it is free, or the holder can't be seen from here: it is another user's, or in
     another container.
     """
     near = [lock_holder.pid for lock_holder in holders(path)]
@@ -148,7 +148,7 @@ def signal_holder(path: str, number: int, what: str) -> int:
     Args:
         path: of the file.
         number: of the signal.
-        what: the one that is told, for people: "the service".
+        what: the process, for people: "the service".
 
     Raises:
         Refused: the kernel names no process of this user that holds the lock.
@@ -161,7 +161,7 @@ def signal_holder(path: str, number: int, what: str) -> int:
     pid = holding_process(path)
     if pid is None or os.stat(path).st_nlink > 1:  # by another name it is some other program's lock
         raise unseen(path, what)
-    with suppress(ProcessLookupError):  # it has ended since: whoever waits for it sees that
+    with suppress(ProcessLookupError):  # it has ended since; the caller waits for that
         _send(pid, path, number, what)
     return pid
 
@@ -175,7 +175,7 @@ def unseen(path: str, what: str) -> Refused:
 
 
 def _send(pid: int, path: str, number: int, what: str) -> None:
-    """Signal a process that holds a lock: that one, whoever has its number by then."""
+    """Signal a process that holds a lock, and no later process with the same number."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -225,8 +225,7 @@ _LOOK_EVERY_S = 0.05
 def refuse_openers(database: str, so_that: str, *, patience_s: float = 0.0) -> None:
     """Raise when another process has a file open.
 
-    A process is not seen where the system does not tell who has a file open, nor in another
-    container.
+    Processes in another container are not seen, and none where the system does not tell.
 
     Args:
         database: the file.

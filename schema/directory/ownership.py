@@ -1,8 +1,8 @@
-"""Which directories this user trusts where they are found, as git's safe.directory says it.
+"""The list of directories that this user trusts, like git's safe.directory.
 
-It is a bus of another user, or a folder whose configuration, crew or plugins may act. The list is a
-text file in the user's own configuration, for people and scripts to edit; it counts only where
-nobody else can write to it.
+An entry is the bus of another user, or a folder whose configuration, crew or plugins may act. The
+list is a text file in the user's own configuration, for people and scripts to edit; it counts only
+where no other user can write to it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ACTING = {
 #: The longest list that is read, in characters: each command that finds a bus may read it.
 _MAX_CHARS = 1024 * 1024
 
-#: How long a change of the list waits for another one, in seconds; each takes milliseconds.
+#: How long a change of the list waits for another change, in seconds; each takes milliseconds.
 _LOCK_S = 10.0
 
 
@@ -52,10 +52,10 @@ def is_safe(directory: str) -> bool:
 
 
 def trusted_owners(*named: str | os.PathLike[str]) -> Owners:
-    """Return the users whose files count for this one.
+    """Return the users whose files count for this user.
 
     Args:
-        named: what this user has named itself: the owners of these count as well.
+        named: paths that this user has given: their owners count as well.
     """
     listed = ["/" if name == EVERY else os.path.realpath(name) for name in _all_named()]
     return Owners(listed=listed).of(*named)
@@ -72,7 +72,7 @@ def _meant(entry: str) -> tuple[str, str]:
 
 
 def _resolved(directory: str) -> str:
-    """Return a path without links, except for its last part, which may be one."""
+    """Return a path without links, except for its last part, which may be a link."""
     path = os.path.abspath(directory)
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
@@ -139,7 +139,7 @@ def add_safe_directory(directory: str) -> bool:
         InvalidInput: the directory's name can't stand in a line.
     """
     named = [directory] if directory == EVERY else _meant_by(directory)
-    with _alone():
+    with _locked_list():
         before = _lines()
         new = [path for path in named if path not in before]
         if new:
@@ -157,7 +157,7 @@ def remove_safe_directory(directory: str) -> bool:
     spellings = {directory, path, _resolved(path), os.path.join(path, BUS_DIRECTORY)}
     if spellings.isdisjoint(_lines()):  # a list that is not there, or can't be written, has no lock
         return False
-    with _alone():
+    with _locked_list():
         before = _lines()
         after = [line for line in before if line not in spellings]
         if after != before:
@@ -187,7 +187,7 @@ def _meant_by(directory: str) -> list[str]:
 
 
 def _bus_in(path: str) -> str:
-    """Return the bus directory that is meant: the path, or the one in that project; "" for none."""
+    """Return the bus directory at a path, or in the project at that path; "" for none."""
     for candidate in (os.path.join(path, BUS_DIRECTORY), path):
         if os.path.exists(Layout(candidate).database):
             return candidate
@@ -208,11 +208,11 @@ def _beside_bus(path: str) -> list[str]:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _locked_list() -> Iterator[None]:
     """Keep other processes from changing the list between the look at it and the change.
 
     Raises:
-        BusBusy: another one has held the lock for seconds.
+        BusBusy: another change has held the lock for seconds.
         BusUnusable: the lock can't be had.
     """
     path = f"{safe_list()}.lock"

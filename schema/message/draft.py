@@ -1,4 +1,4 @@
-"""The message of a publisher: `Draft`, and the checked and encoded `Row` made from it."""
+"""The message of a publisher: `Draft`, and the checked and encoded `MessageRow` made from it."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class Draft:
         """
         return for_each(self, recipients)
 
-    def prepare(self, now_ms: int) -> Row:
+    def prepare(self, now_ms: int) -> MessageRow:
         """Check every field and return the row to store; writes nothing.
 
         Raises:
@@ -193,7 +193,7 @@ class Draft:
         """
         try:
             ts_ms = self._check(now_ms)
-            return Row(self, ts_ms, self._encode_payload(), self._encode_headers())
+            return MessageRow(self, ts_ms, self._encode_payload(), self._encode_headers())
         except InvalidInput:
             check_types(Draft.__init__, self)  # names the argument, where its type is wrong
             raise
@@ -250,7 +250,7 @@ class Draft:
         return data.decode()
 
 
-class Row:
+class MessageRow:
     """A draft whose fields have been checked and encoded: what is about to be a stored row.
 
     `large_payload` holds the JSON that must become a blob before the row is stored.

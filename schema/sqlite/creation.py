@@ -13,10 +13,10 @@ from ..directory.ignoring import write_ignoring
 from ..directory.layout import (
     BUS_DIRECTORY,
     Layout,
+    lost_file_hint,
     refuse_links,
     refuse_network_filesystem,
     sync_directory,
-    without_file,
 )
 from ..errors import BusUnusable
 from ..system_errors import disk_full, without_log
@@ -79,7 +79,7 @@ def _create_tables(layout: Layout) -> bool:
     status = layout.files.look("bus.db")
     if status is not None and status.st_size > 0:
         return False
-    if remains := without_file(layout):  # SQLite would play the log into the new file
+    if remains := lost_file_hint(layout):  # SQLite would play the log into the new file
         raise BusUnusable(remains)
     _sync_names_of(layout.directory)
     connection = make_file(layout.files, "bus.db.new")

@@ -15,7 +15,7 @@ import apsw
 
 from ..arguments import checked
 from ..directory.discovery import require_bus
-from ..directory.folder import Obstructed, Place
+from ..directory.folder import FileIdentity, Obstructed
 from ..directory.layout import (
     Layout,
 )
@@ -29,8 +29,8 @@ from ..message.times import now_ms
 from ..system_errors import unreachable, without_log
 from . import forks
 from .checkpoints import INLINE_PAGES, Checkpointer
-from .forks import let_go
-from .hardening import BULK_WORK, WORK, Bound, bound_work
+from .forks import close_inherited
+from .hardening import BULK_WORK, WORK, WorkLimit, bound_work
 from .sqlite_errors import FAILURES, check_sqlite_version, explain, open_file, translate
 from .transactions import ThreadState, WriteTransaction, without_triggers
 
@@ -108,13 +108,13 @@ class Database:
         self.read_only = read_only
         self.most_work = BULK_WORK if any_version else WORK
         #: Whether a file is refused that has triggers, or rules, which are not ours.
-        self.refuses_strangers = False
+        self.refuses_foreign_objects = False
         self._threads = _local()
         self.checkpointer = Checkpointer(self)
         self._closed = False
         try:
             require_bus(self.layout)
-            self.place = Place(self.layout.database)
+            self.place = FileIdentity(self.layout.database)
             self._check_tables(any_version)
         except BaseException:
             self.close()
@@ -333,14 +333,14 @@ class Database:
         thread.look()
         return thread
 
-    def connect(self, work: Bound | None = None) -> apsw.Connection:
+    def connect(self, work: WorkLimit | None = None) -> apsw.Connection:
         """Open one more connection, with the pragmas that the protocol asks for.
 
         Args:
             work: how long it may work at a time; by default long enough for the whole file.
         """
         self.check_process()
-        let_go(self.layout.database)
+        close_inherited(self.layout.database)
         flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
         try:
             connection = open_file(self.layout.files, "bus.db", flags)
@@ -383,9 +383,9 @@ class Database:
         if any_version:
             return
         if version != SCHEMA_VERSION:
-            from .versions import other_version
+            from .versions import version_error
 
-            raise other_version(self.layout, version, SCHEMA_VERSION)
-        self.refuses_strangers = True
-        self._thread().refuse_strangers()
+            raise version_error(self.layout, version, SCHEMA_VERSION)
+        self.refuses_foreign_objects = True
+        self._thread().refuse_foreign_objects()
         self._adopt(settings)

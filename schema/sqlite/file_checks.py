@@ -9,10 +9,10 @@ import apsw
 
 from ..findings import Finding, bad, ok, warn
 from .database import SCHEMA_VERSION
-from .foreign_objects import our_tables, strangers_in
+from .foreign_objects import foreign_objects_in, our_tables
 from .hardening import is_as_ours
 from .sqlite_errors import translate
-from .versions import way_over
+from .versions import upgrade_hint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,8 +52,8 @@ def _schema(database: Database) -> Finding:
     version = database.schema_version()
     if version != SCHEMA_VERSION:
         text = f"version {version}, and this ackbus knows {SCHEMA_VERSION}"
-        return bad(text, way_over(version, SCHEMA_VERSION))
-    strangers = strangers_in(database.connection)
+        return bad(text, upgrade_hint(version, SCHEMA_VERSION))
+    strangers = foreign_objects_in(database.connection)
     if strangers.refused:
         return bad(", ".join(strangers.refused), REPAIR)
     others = f"; of others: {', '.join(strangers.reported)}" if strangers.reported else ""

@@ -34,7 +34,7 @@ _OF_SQLITE = b"CREATE TABLE sqlite_sequence(name,seq)"
 _ours: frozenset[bytes] = frozenset()
 
 
-class Bound:
+class WorkLimit:
     """A bound on the work of a connection since it was last reset.
 
     Attributes:
@@ -62,10 +62,10 @@ def harden(connection: apsw.Connection) -> None:
     """
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
-    bound_work(connection, Bound(BULK_WORK))
+    bound_work(connection, WorkLimit(BULK_WORK))
 
 
-def bound_work(connection: apsw.Connection, bound: Bound) -> None:
+def bound_work(connection: apsw.Connection, bound: WorkLimit) -> None:
     """Set how long a connection may work at a time."""
     connection.set_progress_handler(bound, STEPS)
 

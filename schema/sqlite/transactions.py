@@ -12,7 +12,7 @@ from ..directory.folder import TRUSTED_S
 from ..directory.layout import Layout
 from ..errors import AckbusError, BusUnusable
 from .checkpoints import LOOK_AFTER_CHANGES
-from .hardening import Bound, is_as_ours
+from .hardening import WorkLimit, is_as_ours
 from .sqlite_errors import translate
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from ..directory.folder import Place
+    from ..directory.folder import FileIdentity
     from .database import Database
 
 
@@ -112,7 +112,7 @@ class ThreadState:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._work = Bound(database.most_work)
+        self._work = WorkLimit(database.most_work)
         self.connection = database.connect(self._work)
         self._cookie: object = None
         self._due_s = 0.0
@@ -132,25 +132,25 @@ class ThreadState:
         if now_s >= self._due_s:
             self._due_s = 0.0
             self.place.look()
-            self.refuse_strangers()
+            self.refuse_foreign_objects()
             self._work.asked = 0  # from now on another statement works
             self._due_s = now_s + TRUSTED_S
 
-    def refuse_strangers(self) -> None:
+    def refuse_foreign_objects(self) -> None:
         """Raise where the file has parts that are not ours; look only when its tables have changed.
 
         A program goes on while a newer ackbus upgrades the file under it.
         """
         database = self._database
-        if not database.refuses_strangers:
+        if not database.refuses_foreign_objects:
             return
         try:
             ((cookie,),) = self.connection.execute("PRAGMA schema_version").fetchall()
             if cookie != self._cookie and not is_as_ours(self.connection):
-                from .foreign_objects import refuse_strangers
+                from .foreign_objects import refuse_foreign_objects
 
                 if not database.is_upgraded(self.connection):
-                    refuse_strangers(self.connection, self.layout)
+                    refuse_foreign_objects(self.connection, self.layout)
             self._cookie = cookie
         except apsw.Error as error:
             raise translate(error, self.layout) from error
@@ -287,7 +287,7 @@ class ThreadState:
             self.lock.close()
 
 
-def _open_lock(layout: Layout, place: Place) -> FileLock:
+def _open_lock(layout: Layout, place: FileIdentity) -> FileLock:
     try:
         return FileLock(layout.write_lock)
     except OSError as error:

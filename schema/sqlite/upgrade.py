@@ -21,11 +21,11 @@ from ..errors import BusUnusable
 from ..system_errors import unwritable
 from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database
 from .file_copy import copy_database
-from .foreign_objects import refuse_strangers, restate
+from .foreign_objects import refuse_foreign_objects, restate
 from .rules.state_rules import put_right
 from .sqlite_errors import ENDINGS
 from .transactions import without_triggers
-from .versions import migrations, other_version
+from .versions import migrations, version_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _scripts_from(version: int, layout: Layout) -> list[str]:
     """Return the scripts that lead from a version to this one; raise where none do."""
     paths = migrations(version, SCHEMA_VERSION)
     if paths is None:
-        raise other_version(layout, version, SCHEMA_VERSION)
+        raise version_error(layout, version, SCHEMA_VERSION)
     scripts = []
     for path in paths:
         with open(path, encoding="utf-8") as file:
@@ -147,7 +147,7 @@ def _check_strangers(database: Database, connection: apsw.Connection) -> None:
     """Raise when the file is not a bus of ours by now, so that the transaction rolls back."""
     restate(connection)
     try:
-        refuse_strangers(connection, database.layout)
+        refuse_foreign_objects(connection, database.layout)
     except BusUnusable as error:
         raise BusUnusable(f"nothing was changed: {error}") from error
 

@@ -22,15 +22,15 @@ _GO_OVER = (
 )
 
 
-def other_version(layout: Layout, version: int, ours: int) -> BusUnusable:
+def version_error(layout: Layout, version: int, ours: int) -> BusUnusable:
     """Return the error for a file of an older or newer version than ours."""
     return BusUnusable(
         f"the bus in {layout.directory} has schema version {version}, and this ackbus knows version"
-        f" {ours}; {way_over(version, ours)}"
+        f" {ours}; {upgrade_hint(version, ours)}"
     )
 
 
-def way_over(version: int, ours: int) -> str:
+def upgrade_hint(version: int, ours: int) -> str:
     """Return what to do with a file of an older or newer version than ours, in words."""
     if version > ours:
         return "use a newer ackbus"

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.types import Receive, Scope, Send
 
 from ...bus.bus import Bus
-from ...bus.log.filters import Wanted
+from ...bus.log.filters import Criteria
 from ...schema.errors import AckbusError, BusBusy, BusUnusable, InvalidInput
 from ...schema.message.names import MAX_SEQ
 from ..access.access import GuardedRouter, allowed
@@ -80,7 +80,7 @@ async def serve_socket(socket: WebSocket, row: Row, default: Start, **filters: A
     try:
         allowed(socket, row)
         asked = type(default).model_validate(default.model_dump() | _parameters(socket))
-        wanted = Wanted(**asked.model_dump(exclude={"after"}), **filters)
+        wanted = Criteria(**asked.model_dump(exclude={"after"}), **filters)
         begin = begin_after(bus, asked.after, None)
     except (AckbusError, ValidationError) as error:
         await Frames(socket).close(_end(error))
@@ -224,14 +224,14 @@ async def events(
     Without `after` it begins with new messages. The id of an event is its message's seq. A payload
     that is a blob stays a reference to it.
     """
-    wanted, row = Wanted(type, conversation, agent), SERVER["GET /v1/events"]
+    wanted, row = Criteria(type, conversation, agent), SERVER["GET /v1/events"]
     return stream_of(request, bus, wanted, after, last_event_id, row=row)
 
 
 def stream_of(
     request: Request,
     bus: Bus,
-    wanted: Wanted,
+    wanted: Criteria,
     after: int | None,
     last_event_id: str | None,
     *,

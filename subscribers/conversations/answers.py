@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 SQL = Queries(beside=__file__)
 
 
-class Asked(Table):
+class ReplyJudge(Table):
     """Tells the word of an agent that was asked from what others say, by the tables of work."""
 
     def said(self, request: Message, message: Message) -> bool:
@@ -218,7 +218,7 @@ def answered(bus: Bus, requests: Iterable[Message]) -> set[int]:
     for request in requests:
         alike.setdefault((request.conversation, request.type), []).append(request)
     seqs: set[int] = set()
-    asked = Asked.of(bus)
+    asked = ReplyJudge.of(bus)
     for (conversation, type), together in alike.items():
         reply_types, first = ReplyTypes.of(type), min(asking.seq for asking in together)
         for message in bus.read(conversation=conversation, after_seq=first):
@@ -268,7 +268,7 @@ def _answers_and_words(
     """Yield what answers a request, and whether it is of a type that does."""
     request = bus.get(request_seq)
     assert request is not None
-    asked, asker = Asked.of(bus), request.from_agent
+    asked, asker = ReplyJudge.of(bus), request.from_agent
     for message in bus.read(conversation=conversation, after_seq=request_seq):
         state = _state_by(message, reply_types)
         if state is not None:

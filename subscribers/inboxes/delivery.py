@@ -1,7 +1,7 @@
 """The rules of delivery, once, for every form of the loop.
 
-`Rules` is a generator that says what to do next and is told how it went. It reads and writes the
-bus between its yields, never across one; the drivers only call handlers and wait.
+`DeliveryRun` is a generator: it yields what the driver does next, and takes the outcome. It reads
+and writes the bus between its yields, never across one; the drivers only call handlers and wait.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...bus.doorbell import Listener
     from ...schema.message.message import Message
     from .inbox import Inbox
-    from .mail import Look
+    from .mail import InboxView
 
 # The pause before a message whose delivery failed is delivered again.
 
@@ -66,7 +66,7 @@ class Wait:
     __slots__ = ("_listener", "_rules", "_seconds", "_whole", "rung")
 
     def __init__(
-        self, rules: Rules, listener: Listener, seconds: float, *, whole: bool = False
+        self, rules: DeliveryRun, listener: Listener, seconds: float, *, whole: bool = False
     ) -> None:
         self._rules, self._listener = rules, listener
         self._seconds, self._whole = seconds, whole
@@ -81,7 +81,7 @@ class Wait:
                 return
 
 
-class Rules:
+class DeliveryRun:
     """One run of one inbox's delivery loop.
 
     Args:
@@ -142,14 +142,14 @@ class Rules:
         """
         import logging  # hardly ever needed
 
-        from ...schema.callbacks import Failures, Reported, text_of
+        from ...schema.callbacks import AlreadyReported, FailureLog, text_of
 
         inbox, text = self.inbox, text_of(error)
         is_parked = inbox.fail(message, text)
-        if isinstance(error, Reported):
+        if isinstance(error, AlreadyReported):
             return is_parked
         if inbox._failures is None:
-            inbox._failures = Failures()
+            inbox._failures = FailureLog()
         follows = "parked" if is_parked else f"delivery {message.attempt} of {inbox.max_deliveries}"
         inbox._failures.tell(
             logging.getLogger("ackbus.inbox"),
@@ -174,7 +174,7 @@ class Rules:
                 return
 
     def _deliver(
-        self, look: Look, listener: Listener
+        self, look: InboxView, listener: Listener
     ) -> Generator[Handle | Wait, Exception | None, None]:
         """Deliver in order; after a failure stop, since nothing may overtake what failed."""
         reached = look.has_failures
@@ -206,7 +206,7 @@ class Rules:
 OF_COROUTINES = "give a plain function, or await Inbox.run_async with a coroutine function"
 
 
-def run(rules: Rules, handler: Callable[[Message], None]) -> None:
+def run(rules: DeliveryRun, handler: Callable[[Message], None]) -> None:
     """Call `handler` for each message, in this thread."""
     check_plain(handler, "run", instead=OF_COROUTINES)
     steps = rules.steps()
@@ -226,7 +226,7 @@ def run(rules: Rules, handler: Callable[[Message], None]) -> None:
         steps.close()
 
 
-def iterate(rules: Rules) -> Iterator[Message]:
+def iterate(rules: DeliveryRun) -> Iterator[Message]:
     """Yield each message; coming back for the next one means that it was handled."""
     steps = rules.steps()
     try:
@@ -239,7 +239,7 @@ def iterate(rules: Rules) -> Iterator[Message]:
         steps.close()
 
 
-async def run_async(rules: Rules, handler: Callable[[Message], Awaitable[object]]) -> None:
+async def run_async(rules: DeliveryRun, handler: Callable[[Message], Awaitable[object]]) -> None:
     """Await `handler` for each message, in the event loop."""
     check_coroutine_function(handler, "run_async", instead="run takes plain functions")
     async with _Thread(rules) as thread:
@@ -253,7 +253,7 @@ async def run_async(rules: Rules, handler: Callable[[Message], Awaitable[object]
                 answer = error
 
 
-async def iterate_async(rules: Rules) -> AsyncIterator[Message]:
+async def iterate_async(rules: DeliveryRun) -> AsyncIterator[Message]:
     """Yield each message; coming back for the next one means that it was handled."""
     async with _Thread(rules) as thread:
         while (step := await thread.next(None)) is not None:
@@ -276,7 +276,7 @@ class _Thread:
     It is one thread for the whole loop, because a connection belongs to its thread.
     """
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: DeliveryRun) -> None:
         self._rules = rules
         self._steps = rules.steps()
         self._executor: Executor | None = None

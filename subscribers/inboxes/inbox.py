@@ -12,16 +12,16 @@ from ...schema.message.draft import Draft
 from ...schema.message.names import check_agent
 from ...schema.message.patterns import TypePattern
 from ..starts import BEGINNING, seq_before
-from .delivery import Rules
+from .delivery import DeliveryRun
 from .failed_deliveries import Cursors, Deliveries, Parked
-from .mail import NO_LIMIT, POLL_LIMIT, Look, Mail, Pace
+from .mail import NO_LIMIT, POLL_LIMIT, InboxView, MailReader, Pace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from ...bus.bus import Bus
-    from ...schema.callbacks import Failures
+    from ...schema.callbacks import FailureLog
     from ...schema.message.message import Message, Receipt
     from ..options import Start
 
@@ -75,7 +75,7 @@ class Inbox:
         self._pace = Pace() if recheck_s is None else Pace(recheck_s, recheck_s)
         self._cursors = Cursors.of(bus)
         self._deliveries = Deliveries.of(bus)
-        self._mail = Mail(
+        self._mail = MailReader(
             bus,
             agent,
             self._cursors,
@@ -84,8 +84,8 @@ class Inbox:
             with_work=with_work,
         )
         self._shows_more = own_broadcasts or with_work
-        self._loops: set[Rules] = set()
-        self._failures: Failures | None = None  # few inboxes meet any
+        self._loops: set[DeliveryRun] = set()
+        self._failures: FailureLog | None = None  # few inboxes meet any
         self._is_stopped = False
 
     @property
@@ -144,7 +144,7 @@ class Inbox:
                 listener.wait(min(pace.next(), left_s))
         return messages
 
-    def _look(self, limit: int = POLL_LIMIT, pattern: TypePattern | None = None) -> Look:
+    def _look(self, limit: int = POLL_LIMIT, pattern: TypePattern | None = None) -> InboxView:
         """Return the messages that `poll` returns, and the state of the inbox."""
         return self._mail.look(limit, pattern)
 
@@ -354,9 +354,9 @@ class Inbox:
         for rules in tuple(self._loops):
             rules.wake()
 
-    def _rules(self, *, drain: bool = False) -> Rules:
+    def _rules(self, *, drain: bool = False) -> DeliveryRun:
         """Return the rules of a new loop, which `stop` ends."""
-        return Rules(self, drain=drain)
+        return DeliveryRun(self, drain=drain)
 
     def __iter__(self) -> Iterator[Message]:
         """Yield messages for ever; asking for the next one acknowledges the last.

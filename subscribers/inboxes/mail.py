@@ -71,7 +71,7 @@ NO_LIMIT = -1
 _NOBODY = ""
 
 
-class Look:
+class InboxView:
     """The result of a look into an inbox.
 
     Attributes:
@@ -86,7 +86,7 @@ class Look:
         self.messages, self.cursor, self.has_failures = messages, cursor, has_failures
 
 
-class Mail:
+class MailReader:
     """The unread messages of one agent. Looking changes nothing.
 
     Args:
@@ -119,7 +119,7 @@ class Mail:
         chosen = "chosen_mail" if broadcasts else "addressed_mail"
         self._statement = SQL["mail_and_work" if with_work else chosen]
 
-    def look(self, limit: int, pattern: TypePattern | None) -> Look:
+    def look(self, limit: int, pattern: TypePattern | None) -> InboxView:
         """Return up to `limit` messages, requeued ones too, and how the agent stands.
 
         Few agents say what they want, or received what is still before their cursors. How they
@@ -144,7 +144,7 @@ class Mail:
             messages = [message for message in messages if pattern.matches(message.type)]
             if len(messages) < limit and len(page) == size:
                 messages += self._more(page[-1].seq, size, limit - len(messages), pattern)
-        return Look(messages[:limit], cursor, failing or requeued)
+        return InboxView(messages[:limit], cursor, failing or requeued)
 
     def _more(self, seq: int, size: int, limit: int, pattern: TypePattern) -> list[Message]:
         more = pages(lambda after: self.after(after, size), seq, size, place=seq_of, what="mail")

@@ -42,7 +42,7 @@ _READ = 500
 _PATIENCE_S, _NAP_S = 1.0, 0.005
 
 
-class Notes:
+class SeenMail:
     """The mail that an agent was shown, as the file has it.
 
     Attributes:
@@ -93,7 +93,7 @@ class Notes:
         self.parts = dict(list(self.parts.items())[-_MAX_PARTS:])
 
     @classmethod
-    def parse(cls, data: bytes, holder: str | None) -> Notes:
+    def parse(cls, data: bytes, holder: str | None) -> SeenMail:
         """Return what a file says of a session, by its holder.
 
         That is nothing when it is of another session, was cut short, or is none of ours.
@@ -129,7 +129,7 @@ def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return merged
 
 
-class Shown:
+class SeenMailFile:
     """The file of the bus directory that has an agent's notes.
 
     It is no cursor. Losing it shows mail again, and never lets an agent acknowledge what it has not
@@ -147,13 +147,13 @@ class Shown:
         self._folder = bus.layout.files.folder(_FOLDER)
         self._name = hashlib.sha256(agent.encode()).hexdigest()[:32]
 
-    def read(self) -> Notes:
+    def read(self) -> SeenMail:
         """Return the notes; empty ones where there are none, or they can't be read."""
         session = SessionNames.of(self._bus).named(self._agent)
         holder = None if session is None else session.holder
         with suppress(OSError), self._folder.read(self._name) as file, _lock(file.fileno(), False):
-            return Notes.parse(file.read(_MAX_BYTES), holder)
-        return Notes()
+            return SeenMail.parse(file.read(_MAX_BYTES), holder)
+        return SeenMail()
 
     def note(
         self,
@@ -183,7 +183,7 @@ class Shown:
                     keep_out_of_git(self._layout, f"{_FOLDER}/")
             file = os.fdopen(self._folder.change(self._name), "r+b")
             with file, _lock(file.fileno(), True):
-                notes = Notes() if afresh else Notes.parse(file.read(_MAX_BYTES), holder)
+                notes = SeenMail() if afresh else SeenMail.parse(file.read(_MAX_BYTES), holder)
                 notes.add(spans)
                 notes.upto = max(notes.upto, upto)
                 notes.older = notes.older if older is None else older
@@ -195,7 +195,7 @@ class Shown:
         return False
 
 
-class Unseen:
+class UnseenMail:
     """The mail that keeps an agent from acknowledging up to a seq; `besides` does not.
 
     Attributes:
@@ -207,7 +207,7 @@ class Unseen:
     __slots__ = ("first", "seen")
 
     def __init__(self, bus: Bus, agent: str, seq: int, limit: int, *, besides: int = 0) -> None:
-        notes, cursors = Shown(bus, agent).read(), Cursors.of(bus)
+        notes, cursors = SeenMailFile(bus, agent).read(), Cursors.of(bus)
         self.first: list[tuple[int, str, str]] = []
         self.seen: int | None = None
         base = SessionNames.of(bus).base_claimed_by(agent)

@@ -20,7 +20,7 @@ from ...schema.message.names import MAX_SEQ
 from .delivery import OF_COROUTINES
 from .failed_deliveries import Cursors
 from .inbox import Inbox
-from .mail import NO_LIMIT, Look, Mail
+from .mail import NO_LIMIT, InboxView, MailReader
 from .session_names import SessionNames
 from .statements import STARTED, STOPPED
 
@@ -125,7 +125,7 @@ class SessionInbox(Inbox):
         return super().attempts(message) if own else self._base.attempts(message)
 
 
-def only_addressed(inbox: Inbox) -> Mail:
+def only_addressed(inbox: Inbox) -> MailReader:
     """Return the mail of an inbox that is addressed to its agent, or to the base name."""
     own = _Addressed(inbox.bus, inbox.agent)._mail
     return _BothMails(own, inbox._base._mail) if isinstance(inbox, SessionInbox) else own
@@ -136,7 +136,7 @@ class _Addressed(Inbox):
 
     def __init__(self, bus: Bus, base: str) -> None:
         super().__init__(bus, base)
-        self._mail = Mail(
+        self._mail = MailReader(
             bus,
             base,
             self._cursors,
@@ -147,15 +147,15 @@ class _Addressed(Inbox):
         )
 
 
-class _BothMails(Mail):
+class _BothMails(MailReader):
     """The mail of a session, and what is addressed to its base name."""
 
-    def __init__(self, own: Mail, base: Mail) -> None:
+    def __init__(self, own: MailReader, base: MailReader) -> None:
         self._own, self._base = own, base
 
-    def look(self, limit: int, pattern: TypePattern | None) -> Look:
+    def look(self, limit: int, pattern: TypePattern | None) -> InboxView:
         own, base = self._own.look(limit, pattern), self._base.look(limit, pattern)
-        return Look(
+        return InboxView(
             _in_order(own.messages + base.messages)[:limit],
             min(own.cursor, base.cursor),
             own.has_failures or base.has_failures,

@@ -17,9 +17,9 @@ from itertools import count
 from ...bus.presence.session_name import (
     ALL,
     SessionName,
+    free_holder,
     is_id,
     lease_name,
-    nobody,
     session_name,
     spans_of,
     suffix_of,
@@ -203,9 +203,9 @@ class SessionNames(Table):
         """Hold the name of a session, and the base name where it is free; return its number."""
         by_number = {session.number: session for session in self.list(base)}
         own = self.find(base, holder)
-        former = self._had(base, id) if is_resumed and id else None
+        former = self._former_name(base, id) if is_resumed and id else None
         if former is not None and own is not None and own.number > 1:
-            self._hold(base, own.number, own, nobody(), _END_MS / 1000)
+            self._hold(base, own.number, own, free_holder(), _END_MS / 1000)
         last = former or own
         number = self._first_free(base, by_number) if last is None else last.number
         if last is not own or own is None:
@@ -218,7 +218,7 @@ class SessionNames(Table):
             self._hold(base, 1, first, with_id(holder, first.id if first else ""), lease_s)
         return number
 
-    def _had(self, base: str, id: str) -> SessionName | None:
+    def _former_name(self, base: str, id: str) -> SessionName | None:
         """Return the name that a session had before it was resumed; None: it is not free.
 
         Where another session claims it as the base name, it goes back: that one has its own.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...bus.presence.session_name import SessionName
 
 
-class Look:
+class UnreadCount:
     """The result of a look into a session's inbox.
 
     Attributes:
@@ -62,7 +62,7 @@ def look_in(
     joins: bool = False,
     id: str | None = None,
     is_resumed: bool = False,
-) -> Look:
+) -> UnreadCount:
     """Look into the inbox of an agent's session, in a bus that is opened for that alone.
 
     Args:
@@ -97,6 +97,6 @@ def look_in(
             base = session.base if session.claims_base else None
         if base is not None:
             unread = min(limit, unread + cursors.count_addressed(base, limit))
-        return Look(name, session, unread)
+        return UnreadCount(name, session, unread)
     finally:
         database.close()

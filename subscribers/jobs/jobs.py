@@ -47,7 +47,7 @@ class AtHand:
     is_by_age: int
 
     @property
-    def is_something(self) -> bool:
+    def has_work(self) -> bool:
         """Whether there is anything to do."""
         return bool(self.is_due or self.is_lost or (self.ready and not self.is_shut))
 

@@ -215,7 +215,7 @@ def carried_on(message: Message) -> dict[str, object]:
 RAN_OUT = "the lease ran out"
 
 
-class Endings:
+class ClaimEnder:
     """Ends claims, and decides about their jobs by the queue's policy."""
 
     def __init__(self, bus: Bus, jobs: Jobs, claims: Claims) -> None:
@@ -223,7 +223,7 @@ class Endings:
         self._jobs = jobs
         self._claims = claims
         # The lost claims of which it was told that their last words have no room.
-        self._told: set[int] = set()
+        self._reported_tokens: set[int] = set()
 
     def end(
         self,
@@ -290,8 +290,8 @@ class Endings:
                 with self._bus.transaction():
                     self.lose(info, token, seq, now_ms, words)
             except LimitReached as error:
-                if token not in self._told:
-                    self._told.add(token)
+                if token not in self._reported_tokens:
+                    self._reported_tokens.add(token)
                     _log.warning("job %s of queue %s can't end yet: %s", seq, info.name, error)
         if len(expired) > 1:
             ring(self._bus)  # there is more than the one who looked may take

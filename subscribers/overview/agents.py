@@ -15,8 +15,8 @@ from ...schema.message.times import format_ts
 from ...schema.process_table import Process, process, runs
 from ...schema.queries import engine_of
 from ..inboxes.failed_deliveries import Cursors, Deliveries
-from ..inboxes.mail import Look, Mail
-from ..inboxes.seen_mail import Shown
+from ..inboxes.mail import InboxView, MailReader
+from ..inboxes.seen_mail import SeenMailFile
 from ..inboxes.session import inbox_of, only_addressed
 from ..inboxes.session_names import SessionNames
 
@@ -97,13 +97,13 @@ def forget_agent(bus: Bus, agent: str) -> None:
         Refused: its heart beats, or its delivery loop runs; nothing was changed.
     """
     with bus.transaction():
-        check_gone(bus, agent)
+        require_absent(bus, agent)
         Cursors.of(bus).forget(agent)
         Deliveries.of(bus).forget(agent)
         bus.heartbeats.forget(agent)
 
 
-def check_gone(bus: Bus, agent: str) -> None:
+def require_absent(bus: Bus, agent: str) -> None:
     """Refuse an agent that is there, or that never was.
 
     Raises:
@@ -133,7 +133,7 @@ _LAST, _DAY_MS = 20, 86_400_000
 COUNTED = 1000
 
 
-class FirstLook:
+class FirstMail:
     """The mail that an agent is shown that has acknowledged nothing.
 
     Args:
@@ -154,7 +154,7 @@ class FirstLook:
     ) -> None:
         self.inbox: Inbox = inbox_of(bus, agent, with_work=with_work)
         self.first_seq = self.older = 0
-        is_told = cursor is None or (cursor != "0" and Shown(bus, agent).read().older)
+        is_told = cursor is None or (cursor != "0" and SeenMailFile(bus, agent).read().older)
         if self.inbox.position or not is_told:
             return
         since_ms = bus.now_ms() - _DAY_MS
@@ -164,7 +164,7 @@ class FirstLook:
         self.older = Cursors.of(bus).count_broadcasts(agent, first, COUNTED)
         if self.older:
             self.first_seq = first
-            self.inbox._mail = _Lately(self.inbox._mail, only_addressed(self.inbox), first)
+            self.inbox._mail = _RecentMail(self.inbox._mail, only_addressed(self.inbox), first)
 
     def told(self) -> str | None:
         """Return the sentence about what is not shown; None where that is nothing."""
@@ -175,15 +175,15 @@ class FirstLook:
         return f"{count} older broadcasts are not shown: {how}."
 
 
-class _Lately(Mail):
+class _RecentMail(MailReader):
     """Mail without the broadcasts below a seq. Nothing of it was requeued: nothing was parked."""
 
-    def __init__(self, all_mail: Mail, addressed: Mail, first_seq: int) -> None:
+    def __init__(self, all_mail: MailReader, addressed: MailReader, first_seq: int) -> None:
         self._all, self._to_it, self._first_seq = all_mail, addressed, first_seq
 
-    def look(self, limit: int, pattern: TypePattern | None) -> Look:
+    def look(self, limit: int, pattern: TypePattern | None) -> InboxView:
         if pattern is None:
-            return Look(self.after(0, limit), 0, False)
+            return InboxView(self.after(0, limit), 0, False)
         return self._all.look(limit, pattern)
 
     def after(self, seq: int, limit: int) -> list[Message]:
@@ -226,7 +226,7 @@ SILENT_S = DEAD_AFTER_S
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ReservationHolder:
     """The state of the agent that has a reservation, as the bus knows it.
 
     Attributes:
@@ -255,7 +255,7 @@ class Holder:
         return f"{words[self.lives]}, silent since {format_ts(self.heard_ms)}"
 
 
-def holder_of(bus: Bus, reservation: Reservation) -> Holder:
+def holder_of(bus: Bus, reservation: Reservation) -> ReservationHolder:
     """Return what is known of the agent that has a reservation."""
     beat = bus.heartbeats.get(reservation.agent)
     _, acknowledged_ms = Cursors.of(bus).seen().get(reservation.agent, (0, 0))
@@ -265,13 +265,13 @@ def holder_of(bus: Bus, reservation: Reservation) -> Holder:
     heard_ms = acted_ms if beat is None else max(acted_ms, beat.ts_ms)
     silent_s = max(0, bus.now_ms() - heard_ms) / 1000
     if reservation.session is not None and (runs_now := runs(reservation.session)) is not None:
-        return Holder(runs_now, heard_ms, silent_s)
+        return ReservationHolder(runs_now, heard_ms, silent_s)
     lives = None
     if beat is not None and beat.liveness in (Liveness.ALIVE, Liveness.WARN):
         lives = True
     elif beat is not None and beat.liveness is Liveness.STOPPED and beat.ts_ms >= acted_ms:
         lives = False
-    return Holder(lives, heard_ms, silent_s)
+    return ReservationHolder(lives, heard_ms, silent_s)
 
 
 @checked
@@ -324,12 +324,12 @@ def take_over(
                     break
                 taken += _end(bus, reserved.conflicts, by_hand=by_hand)
             bus.log.append(_messages(bus, taken, agent, reason))
-    except _HeldByTheLiving as refusal:
+    except _HolderAlive as refusal:
         return ReserveResult(False, [], refusal.conflicts)
     return reserved
 
 
-class _HeldByTheLiving(Exception):
+class _HolderAlive(Exception):
     """Rolls a take-over back that conflicts with the living."""
 
     def __init__(self, conflicts: list[Conflict]) -> None:
@@ -346,7 +346,7 @@ def _end(bus: Bus, conflicts: Sequence[Conflict], *, by_hand: bool) -> list[Rese
     }
     unended = [conflict for conflict in conflicts if not follows[conflict.held.token]]
     if unended:
-        raise _HeldByTheLiving(unended)
+        raise _HolderAlive(unended)
     for reservation in reservations:
         bus.reservations.end(reservation)
     return reservations

@@ -56,7 +56,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ArchivePlan:
     """A plan for archiving.
 
     Attributes:
@@ -106,7 +106,7 @@ class Retention:
 
     def plan(
         self, wanted_seq: int, *, pass_over: Collection[str] = (), pass_over_idle: bool = False
-    ) -> Plan:
+    ) -> ArchivePlan:
         """Return a plan to archive the log, at most up to `wanted_seq`.
 
         No agent's unread mail may be, idle or not, unless it is asked for here, or was before and
@@ -129,9 +129,9 @@ class Retention:
         passed_over = [hold for hold in holds if _is_left(hold, pass_over, pass_over_idle)]
         held_by = [hold for hold in holds if hold not in passed_over]
         upto = max(0, min([last, *(hold.seq - 1 for hold in held_by)]))
-        return Plan(upto, held_by, [hold for hold in passed_over if hold.seq <= upto])
+        return ArchivePlan(upto, held_by, [hold for hold in passed_over if hold.seq <= upto])
 
-    def pass_over(self, plan: Plan) -> None:
+    def pass_over(self, plan: ArchivePlan) -> None:
         """Note for the agents that a plan passes over that mail of theirs is archived unread.
 
         Their next poll says so. A queue needs no note: it reads the archive as it reads the log.

@@ -18,7 +18,7 @@ from ..inboxes.failed_deliveries import Cursors
 from ..inboxes.statements import SESSION_NEWS
 from ..jobs.claims import Claims
 from ..jobs.jobs import Jobs
-from ..jobs.manual_acts import Acts
+from ..jobs.manual_acts import ManualActs
 from ..jobs.policy import ANYBODY
 from ..jobs.statements import SQL
 from ..queues.queues import Queues
@@ -115,7 +115,7 @@ class WorkHistory:
         self._jobs = Jobs.of(bus)
         self._claims = Claims.of(bus)
         self._queues = Queues(bus)
-        self._acts = Acts.of(bus)
+        self._acts = ManualActs.of(bus)
 
     def of(self, seq: int) -> list[Work]:
         """Return what became of a message, by queue. A queue that has not looked has nothing."""

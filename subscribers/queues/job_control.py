@@ -15,8 +15,8 @@ from ...schema.queries import engine_of
 from ..jobs import jobs as job_states
 from ..jobs.claims import Claims
 from ..jobs.jobs import BATCH, DEAD, ENDED_BADLY, Job, Jobs, refuse_unproven, wrong_state
-from ..jobs.manual_acts import CANCEL, LIMIT, PURGE, RETRY, SKIP, UNLIMIT, Acts
-from ..jobs.outcomes import Endings, last_words
+from ..jobs.manual_acts import CANCEL, LIMIT, PURGE, RETRY, SKIP, UNLIMIT, ManualActs
+from ..jobs.outcomes import ClaimEnder, last_words
 from ..views import list_jobs
 from .queues import Queues
 
@@ -51,9 +51,9 @@ class JobControl:
         self._bus = queue.bus
         self._queues = Queues(queue.bus)
         self._jobs = Jobs.of(queue.bus)
-        self._acts = Acts(engine_of(queue.bus), by)
+        self._acts = ManualActs(engine_of(queue.bus), by)
         self._claims = Claims.of(queue.bus)
-        self._endings = Endings(queue.bus, self._jobs, self._claims)
+        self._endings = ClaimEnder(queue.bus, self._jobs, self._claims)
 
     def get(self, seq: int) -> Job:
         """Return the job of a message. Fills the queue first.

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from ...schema.message.message import Receipt
     from ..jobs.errors import ClaimLost, TooManyHops
     from ..jobs.jobs import Ready
-    from ..jobs.outcomes import Endings, LastWords
+    from ..jobs.outcomes import ClaimEnder, LastWords
     from ..options import ClaimStatus, PolicyRules, Start
     from .job_control import DeadLetters, JobControl
-    from .queues import Page
+    from .queues import MatchedPage
     from .statistics import QueueStats
 
 # Claiming: the next jobs of a queue are handed out, each under a claim of its own.
@@ -260,7 +260,7 @@ class Queue:
         self.info.policy.refuse_others(self.name, who[0])
         while True:
             page, at_hand = self._find(who[0], limit)
-            if page is None and not at_hand.is_something:
+            if page is None and not at_hand.has_work:
                 return []
             with self.bus.transaction():
                 taken = self._claim_found(page, at_hand, who, limit, lease_ms, last_words)
@@ -403,7 +403,7 @@ class Queue:
         """Return when a delay ends or a lease runs out next, in epoch milliseconds, or None."""
         return self._jobs.next_change_ms(self.info)
 
-    def _find(self, worker: str, limit: int) -> tuple[Page | None, AtHand]:
+    def _find(self, worker: str, limit: int) -> tuple[MatchedPage | None, AtHand]:
         """Return new messages, if they are needed, and what is at hand without them."""
         was_idle = self._was_empty and self.info.policy.ordering == "fifo"
         page = self._filler.look() if was_idle else None
@@ -413,7 +413,7 @@ class Queue:
             try:
                 page = self._filler.look()
             except QueueStuck:
-                if not at_hand.is_something:
+                if not at_hand.has_work:
                     raise
         for _ in range(0 if at_hand.is_by_age else MAX_PAGES):  # what is most urgent may stand last
             if page is None or not page.is_full:
@@ -421,12 +421,12 @@ class Queue:
             with self.bus.transaction():
                 self._filler.store(page, self._refresh())
             page = self._filler.look()
-        self._was_empty = not (page or at_hand.is_something or at_hand.is_shut)
+        self._was_empty = not (page or at_hand.has_work or at_hand.is_shut)
         return page, at_hand
 
     def _claim_found(
         self,
-        page: Page | None,
+        page: MatchedPage | None,
         at_hand: AtHand,
         who: tuple[str, str],
         limit: int,
@@ -444,10 +444,10 @@ class Queue:
         return self._claimer.take(info, who, limit, now_ms, lease_ms)
 
     @cached_property
-    def _endings(self) -> Endings:
-        from ..jobs.outcomes import Endings  # a queue that is only looked at ends no job
+    def _endings(self) -> ClaimEnder:
+        from ..jobs.outcomes import ClaimEnder  # a queue that is only looked at ends no job
 
-        return Endings(self.bus, self._jobs, self._claims)
+        return ClaimEnder(self.bus, self._jobs, self._claims)
 
     def _refresh(self) -> QueueInfo:
         info = self.info = self._queues.get(self.name)

@@ -11,7 +11,7 @@ from ...schema.paging import pages
 from ...schema.queries import engine_of
 from ..jobs import jobs as states
 from ..jobs.jobs import BATCH, Jobs
-from ..jobs.manual_acts import REMOVE, SET, Acts
+from ..jobs.manual_acts import REMOVE, SET, ManualActs
 from .job_control import JobControl
 from .queue import Queue
 from .queues import Filler, Queues, policy_with, with_retries
@@ -54,7 +54,7 @@ def change_policy(
             _fill(bus, queues, info)
         queues.set_policy(info, policy)
         detail = ", ".join(f"{rule} {policy.said(rule)}" for rule in rules)
-        Acts(engine_of(bus), by).note(info, SET, detail=detail)
+        ManualActs(engine_of(bus), by).note(info, SET, detail=detail)
         ring(bus)  # there may be room for more
     # Also where a rule is given that holds already: an earlier call may have been cut short.
     if rules.keys() & {"ordering", "ageing_s"}:
@@ -127,7 +127,7 @@ def remove_queue(bus: Bus, name: str, *, by: str | None = None) -> str:
             bus.limits.clear("queue", name)
         queues.set_policy(info, replace(info.policy, hides="none", addressed=None))
         history_name = f"{name[:200]}~removed-{info.id}"
-        Acts(engine_of(bus), by).note(info, REMOVE)
+        ManualActs(engine_of(bus), by).note(info, REMOVE)
         queues.remove(info, history_name)
         ring(bus)  # its workers learn it
     return history_name

@@ -87,7 +87,7 @@ class QueueSet:
         self.fill()
         at_hand = self._look()
         now_ms = self._bus.now_ms()
-        if limit < 1 or not any(_is_something(queue, now_ms) for queue in at_hand):
+        if limit < 1 or not any(_has_work(queue, now_ms) for queue in at_hand):
             return []
         with self._bus.transaction():
             check()
@@ -141,7 +141,7 @@ def _may_begin(queue: QueueAtHand) -> bool:
     return queue.first_seq is not None and not queue.is_shut
 
 
-def _is_something(queue: QueueAtHand, now_ms: int) -> bool:
+def _has_work(queue: QueueAtHand, now_ms: int) -> bool:
     is_due = queue.next_due_ms is not None and queue.next_due_ms <= now_ms
     return is_due or _may_begin(queue)
 

@@ -15,7 +15,7 @@ from ...schema.message.patterns import TypePattern, check_pattern, is_acted_queu
 from ...schema.message.times import MAX_TS_MS
 from ...schema.queries import engine_of
 from ..jobs.errors import QueueMismatch, QueueNotFound, QueueStuck
-from ..jobs.manual_acts import PAUSE, RESUME, Acts
+from ..jobs.manual_acts import PAUSE, RESUME, ManualActs
 from ..jobs.policy import POLICY_FIELDS, Policy, WorkHeaders
 from ..jobs.statements import SQL
 from ..starts import BEGINNING, seq_before
@@ -47,7 +47,7 @@ STORE_AFTER = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class MatchedPage:
     """The matches of one look at the log.
 
     Attributes:
@@ -83,7 +83,7 @@ class Filler:
         # The messages of the last page, by seq: most of them are claimed soon, and by this process.
         self._read: dict[int, Message] = {}
 
-    def look(self) -> Page | None:
+    def look(self) -> MatchedPage | None:
         """Look for messages that are not jobs yet; None when there are none. Writes no job.
 
         Raises:
@@ -104,7 +104,7 @@ class Filler:
         self._read = {message.seq: message for message in messages} if is_final else {}
         if messages:
             upto = messages[-1].seq if len(messages) == PAGE_JOBS else newest
-            return Page(base, upto, messages)
+            return MatchedPage(base, upto, messages)
         if is_final:
             self._looked_upto = newest
         if newest - base > STORE_AFTER:
@@ -124,7 +124,9 @@ class Filler:
     def _takes(self, message: Message) -> bool:
         return self.policy.takes(message.to_agent)
 
-    def store(self, page: Page, info: QueueInfo, proven: Collection[int] = frozenset()) -> None:
+    def store(
+        self, page: MatchedPage, info: QueueInfo, proven: Collection[int] = frozenset()
+    ) -> None:
         """Make jobs of a page, unless another filler has; in the open transaction.
 
         A request that is a duplicate is answered: no worker will get it.
@@ -306,7 +308,7 @@ class Queues:
         Raises:
             QueueNotFound: there is none of this name.
         """
-        self._set_paused(name, self._engine.now_ms(), Acts(self._engine, by))
+        self._set_paused(name, self._engine.now_ms(), ManualActs(self._engine, by))
 
     def resume(self, name: str, *, by: str | None = None) -> None:
         """Allow claims from a paused queue again; its workers are woken.
@@ -317,7 +319,7 @@ class Queues:
         Raises:
             QueueNotFound: there is none of this name.
         """
-        self._set_paused(name, None, Acts(self._engine, by))
+        self._set_paused(name, None, ManualActs(self._engine, by))
         ring(self._bus)
 
     def remove(self, info: QueueInfo, name: str) -> None:
@@ -339,7 +341,7 @@ class Queues:
         """Move a queue's position and its clock, in the caller's transaction."""
         self._engine.rows(SQL["advance_filling"], (upto, clock_ms, offset_ms, queue_id))
 
-    def _set_paused(self, name: str, at_ms: int | None, acts: Acts) -> None:
+    def _set_paused(self, name: str, at_ms: int | None, acts: ManualActs) -> None:
         with self._engine.write():
             info = self.get(name)
             self._engine.rows(SQL["set_paused"], (at_ms, info.id))

@@ -25,7 +25,7 @@ from ...workers.commands.json_contract import JSON_TIMEOUT_S, JsonCommand
 from ...workers.processes.stop_switch import GRACE_S, StopSwitch
 from ...workers.processes.supervisors import Supervisors
 from ...workers.work import Result, not_storable
-from ...workers.worker import Answers
+from ...workers.worker import AnswerBuilder
 from ..control.entries import Entries
 from ..control.jobs import check_job
 from ..control.requests import Requests
@@ -100,7 +100,7 @@ class TaskPlanner:
         open_queue(bus, JOBS)
         self._requests = Requests(bus, Sessions(bus).tell)
         self._workers = WorkerTable(bus, Entries(bus, JOBS))
-        self._answers = Answers(settings.planner, None, None)
+        self._answers = AnswerBuilder(settings.planner, None, None)
         self._instance = f"{settings.planner[:96]}/{os.getpid()}-{secrets.token_hex(4)}"
         self._stop = StopSwitch()
         self._listener: Listener | None = None

@@ -21,7 +21,7 @@ from ...subscribers.jobs.claims import Outcome
 from ...subscribers.jobs.outcomes import CONTEXT, carried_on
 from ...subscribers.jobs.policy import work_headers
 from ..work import Result
-from .raw_contract import EX_CONFIG, EX_TEMPFAIL, Command, how_it_exited, with_its_words
+from .raw_contract import EX_CONFIG, EX_TEMPFAIL, ContractCommand, how_it_exited, with_stderr_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -224,11 +224,11 @@ _MEANINGS = {
 
 
 @with_checked_arguments
-class JsonCommand(Command):
+class JsonCommand(ContractCommand):
     """The json contract: a command reads one JSON request, and prints one JSON response.
 
     Args:
-        bus, argv, group, timeout_s, supervisors: as for `Command`.
+        bus, argv, group, timeout_s, supervisors: as for `ContractCommand`.
         command: what it is asked to do.
         config: what the operator tells it.
     """
@@ -264,7 +264,7 @@ class JsonCommand(Command):
         except InvalidInput as error:
             if end.exit_code in _MEANINGS:  # that says it all
                 how = f"{how_it_exited(end)}, which {_MEANINGS[end.exit_code]}"
-                return self._failure(end, with_its_words(how, end))
+                return self._failure(end, with_stderr_line(how, end))
             if end.exit_code:
                 return self._failure(end, f"{how_it_exited(end)}; {error}")
             return _final_unless(

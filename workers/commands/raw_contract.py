@@ -98,7 +98,7 @@ _QUOTED_CHARS = 4096
 _log = logging.getLogger("ackbus.worker")
 
 
-class Command:
+class ContractCommand:
     """The base of both contracts: running a command for a claim.
 
     Args:
@@ -224,7 +224,7 @@ class Command:
 
 
 @with_checked_arguments
-class RawCommand(Command):
+class RawCommand(ContractCommand):
     """The raw contract: a command reads the body from stdin and prints the result to stdout.
 
     Exit status 0 is success, and what it printed is the answer's payload, as text. Any other is
@@ -261,7 +261,7 @@ class RawCommand(Command):
             outcome = Outcome(exit_code=0, stderr=_text(end.stderr), result=stdout)
             return Result(outcome, payload=stdout, headers=self._headers(outcome))
         how = how_it_exited(end)
-        why = with_its_words(how, end)
+        why = with_stderr_line(how, end)
         return self._failure(end, why, payload=_text(end.stderr) or stdout or how)
 
 
@@ -297,7 +297,7 @@ def how_it_exited(end: ProcessEnd) -> str:
     return f"command exited with code {end.exit_code}"
 
 
-def with_its_words(how: str, end: ProcessEnd) -> str:
+def with_stderr_line(how: str, end: ProcessEnd) -> str:
     """Return a failure with the first line of the command's stderr, if there is any.
 
     Of a traceback of Python it is the last line, which has the error.

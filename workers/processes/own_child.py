@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         pid: int
         returncode: int | None
 
-    class Child(Protocol):
+    class ChildProcess(Protocol):
         """A running command, a child of this process or of a supervisor."""
 
         pipes: Pipes
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         def returncode(self) -> int | None:
             """Its exit status, or minus the number of the signal that ended it; None until then."""
 
-        def hear(self) -> bool:
+        def read_report(self) -> bool:
             """Take in what the descriptor `fd` tells; return whether it has more to tell later."""
 
         def has_exited(self) -> bool:
@@ -220,7 +220,7 @@ class OwnChild:
         """Its exit status; None as long as it is not reaped."""
         return self._process.returncode
 
-    def hear(self) -> bool:
+    def read_report(self) -> bool:
         """Take note that it has exited."""
         self._is_dead = True
         return False
@@ -276,7 +276,7 @@ class NoSupervisor(OSError):
     """
 
 
-class Birth:
+class ProcessStart:
     """Starts a command, and ends it if an exception leaves the `with` block.
 
     Signal handlers run in the main thread, between any two steps of Python. The exception of one,
@@ -312,7 +312,7 @@ class Birth:
             raise self._errors[0]
         return self._children[0]
 
-    def __enter__(self) -> Birth:
+    def __enter__(self) -> ProcessStart:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:

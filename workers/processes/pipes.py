@@ -46,7 +46,7 @@ class Pipes:
             pipe.close()
 
 
-class Feed:
+class InputFeeder:
     """The stdin of a command: written to the pipe as the command reads it."""
 
     def __init__(self, pipe: FileIO, data: bytes) -> None:
@@ -63,7 +63,7 @@ class Feed:
         return len(self._left) > 0
 
 
-class Catch:
+class OutputReader:
     """The output of a command: the first bytes are kept, the others are read and discarded.
 
     Args:
@@ -89,7 +89,7 @@ class Catch:
         self._keep(chunk)
         return len(chunk) > 0
 
-    def take_the_rest(self) -> None:
+    def read_rest(self) -> None:
         """Read what is in the pipe now, unless it is closed.
 
         Someone may still write to it, such as a child in another process group. That must not

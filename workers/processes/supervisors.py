@@ -59,16 +59,16 @@ class Supervisors:
                 while len(self._idle) < count:
                     self._idle.append(_Supervisor())
 
-    def birth(
+    def start_of(
         self,
         argv: Sequence[str],
         env: Mapping[str, str],
         cwd: str | Path | None,
         captures: bool,
         limits: Limits = (),
-    ) -> SupervisedBirth:
-        """Return what starts a command, as `Birth` does."""
-        return SupervisedBirth(self._idle, _order(argv, env, cwd, limits), captures)
+    ) -> SupervisedStart:
+        """Return what starts a command, as `ProcessStart` does."""
+        return SupervisedStart(self._idle, _order(argv, env, cwd, limits), captures)
 
     def __enter__(self) -> Supervisors:
         return self
@@ -78,7 +78,7 @@ class Supervisors:
             self._idle.pop().close()
 
 
-class SupervisedBirth:
+class SupervisedStart:
     """Starts a command under a supervisor, and ends it if an exception leaves the `with` block."""
 
     def __init__(self, idle: list[_Supervisor], order: tuple[Any, ...], captures: bool) -> None:
@@ -106,7 +106,7 @@ class SupervisedBirth:
             raise
         return self._child
 
-    def __enter__(self) -> SupervisedBirth:
+    def __enter__(self) -> SupervisedStart:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -209,17 +209,17 @@ class SupervisedChild:
         try:
             by.wake()
             supervisor.send(by.socket, order, self.pipes.theirs)
-            self.pid = _started(self._told())
+            self.pid = _started(self._receive())
         except BaseException:
             self.pipes.close()
             raise
         finally:
             self.pipes.close_theirs()
 
-    def hear(self) -> bool:
+    def read_report(self) -> bool:
         """Take note of what the supervisor tells; return whether it will tell more."""
         try:
-            report = self._told()
+            report = self._receive()
         except (ConnectionError, TimeoutError):
             self._end_without_supervisor()
             return False
@@ -256,7 +256,7 @@ class SupervisedChild:
     def close(self) -> None:
         """Do nothing: the socket is the supervisor's."""
 
-    def _told(self) -> tuple[Any, ...]:
+    def _receive(self) -> tuple[Any, ...]:
         report, _ = supervisor.receive(self.by.socket)
         if report is None:
             raise ConnectionResetError(errno.ECONNRESET, "its supervisor has ended")

@@ -1,7 +1,7 @@
-"""The bounds of each column beyond its type and its CHECK: one line for each, and what mends it.
+"""The bounds of each column beyond its type and its CHECK: a line for each, with its repair.
 
-The file refuses some of it by triggers (schema.sql); the doctor finds all, and a repair and an
-upgrade put it right, by the rules that are made here of the lines.
+Triggers of the file (schema.sql) refuse some of the bad values; the doctor finds all, and a repair
+and an upgrade put them right, by the rules that are made here of the lines.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Rule:
 
     Attributes:
         table: the table.
-        broken: what is wrong with the rows that are named.
-        mended: what becomes of them.
+        broken: the fault of the rows that break it, in words.
+        mended: what the repair does to them, in words.
         find: the statement that names the rows which break it.
-        mend: the statements that put these right.
-        lost: what is not known any more; empty where nothing is lost.
-        is_slow: whether it looks at rows that grow with the log: only a full look does.
+        mend: the statements that repair these rows.
+        lost: the knowledge that is lost; empty where nothing is lost.
+        is_slow: whether it reads tables that grow with the log: only a full examination does.
     """
 
     table: str
@@ -62,9 +62,9 @@ class _Shape:
 
     Attributes:
         holds: whether a value, `{}`, is right, in SQL.
-        what: what it is otherwise, in words.
-        mended: what is put in its place, in SQL; "" where the row goes.
-        then: what that is, in words.
+        what: the fault of any other value, in words.
+        mended: the value that replaces it, in SQL; "" where the row is deleted.
+        then: the replacement, in words.
     """
 
     holds: str

@@ -17,9 +17,9 @@ from ....schema.message.patterns import TypePattern, check_pattern
 from ....schema.message.reply_types import REQUEST
 from ....schema.paging import pages, seq_of
 from ....subscribers.inboxes.inbox import Inbox
-from ....subscribers.inboxes.seen_mail import Shown, Unseen
+from ....subscribers.inboxes.seen_mail import SeenMailFile, UnseenMail
 from ....subscribers.inboxes.session import inbox_of
-from ....subscribers.overview.agents import FirstLook
+from ....subscribers.overview.agents import FirstMail
 from ..session import Session
 from .common import (
     PAGE,
@@ -71,9 +71,9 @@ def _inbox(session: Session, given: Read) -> Reply:
     begin = Cursor.parse(given.cursor)
     pattern = None if given.type is None else _pattern(given.type)
 
-    def look() -> tuple[FirstLook, Reply, Paged]:
+    def look() -> tuple[FirstMail, Reply, Paged]:
         # At each look, since a base name that has become free is claimed by that.
-        first = FirstLook(
+        first = FirstMail(
             session.bus, session.agent(), with_work=given.with_work, cursor=given.cursor
         )
         reply = partial(_page, first, begin, pattern, unread_of(session.bus, first.inbox.agent))
@@ -90,7 +90,7 @@ def _inbox(session: Session, given: Read) -> Reply:
 
 
 def _page(
-    first: FirstLook, begin: Cursor, pattern: TypePattern | None, unread: int, page: Paged
+    first: FirstMail, begin: Cursor, pattern: TypePattern | None, unread: int, page: Paged
 ) -> Reply:
     """Return the result of a page."""
     inbox = first.inbox
@@ -215,7 +215,7 @@ def _skip(session: Session, agent: str, seq: int) -> Reply:
         message = next(waiting(inbox, Cursor(seq - 1), None), None)
         if message is None or message.seq != seq:
             raise Refused(f"nothing was put aside: [{seq}] does not wait for you")
-        if not Shown(bus, agent).read().has_begun(seq):
+        if not SeenMailFile(bus, agent).read().has_begun(seq):
             raise Refused(
                 f"nothing was put aside: you were not shown the beginning of [{seq}];"
                 " bus_inbox shows what waits"
@@ -247,7 +247,7 @@ def _tell_of_skipping(session: Session, message: Message, agent: str) -> str | N
 
 
 def _refuse_what_was_not_shown(bus: Bus, agent: str, seq: int, besides: int = 0) -> None:
-    unseen = Unseen(bus, agent, seq, _NAMED + 1, besides=besides)
+    unseen = UnseenMail(bus, agent, seq, _NAMED + 1, besides=besides)
     if not unseen.first:
         return
     named_ones = [f"[{n}] {named(type)} from {named(by)}" for n, type, by in unseen.first]
