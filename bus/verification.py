@@ -465,7 +465,7 @@ class Verification:
             problem = self._signatures and self._signatures.of(message)
         except _NONSENSE as error:
             chain.skip_to(message.seq)
-            problem = problem_with("altered", message, f"can't be one that was published: {error}")
+            problem = problem_with("altered", message, f"can't have been published: {error}")
         if problem:
             yield problem
         ref = message.payload_ref

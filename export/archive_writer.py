@@ -53,7 +53,7 @@ class ArchiverRunning(Refused):
 class Archiver:
     """Moves messages into the archive: `with Archiver(bus) as archiver: …`.
 
-    For each bus, one works at a time; find out within the block which messages may be moved.
+    Only one works on a bus at a time; find out within the block which messages may be moved.
 
     Raises:
         ArchiverRunning: another process is archiving.
@@ -85,7 +85,7 @@ class Archiver:
         wait for takes a few tens of milliseconds at most.
 
         Args:
-            upto_seq: the last one to move; the newest message of the log never does.
+            upto_seq: the last message to move; the newest message of the log stays.
             on_progress: called now and then with the last moved seq.
 
         Returns:
@@ -196,10 +196,10 @@ def _runs(messages: Iterable[Message]) -> Iterator[tuple[int, list[bytes]]]:
 
 # Discarding: the beginning of the archive is deleted for good, and the range stays on record.
 #
-# The bus notes it first, with a message that tells of it; then the files go. A process that dies
-# in between leaves files that `Archive.discarded_files` names, which the next one deletes.
+# The bus records it first, with a message; then the files are deleted. A process that dies in
+# between leaves files that `Archive.discarded_files` names, which the next archiver deletes.
 
-#: The message that tells of it, and its sender.
+#: The type of that message, and its sender.
 DISCARDED, _ARCHIVER = "bus.discarded", "bus-archive"
 
 #: A part of each line that names a blob.
@@ -214,7 +214,7 @@ def segments_upto(bus: Bus, upto_seq: int) -> list[Segment]:
     """
     last = min(upto_seq, bus.archive.upto())
     segments = list(takewhile(lambda segment: segment.last_seq <= last, bus.archive.segments()))
-    exported = Position.of(bus).get()  # 0: nobody exports this bus
+    exported = Position.of(bus).get()  # 0: this bus is not exported
     if segments and 0 < exported < segments[-1].last_seq:
         raise Refused(
             f"bus.jsonl has the log only up to {exported}, and what is discarded can't be exported:"
@@ -256,10 +256,10 @@ def finish(bus: Bus) -> None:
 
 
 def _blobs_of_none_but(bus: Bus, first_seq: int, last_seq: int) -> set[str]:
-    """Return the blobs that are named by the archived messages of a range, and by no others."""
+    """Return the blobs that only archived messages of a range name."""
     try:
         refs = _blobs(bus, first_seq - 1, last_seq)
-    except SegmentMissing:  # lost, so nobody can tell what it names
+    except SegmentMissing:  # the names in it are lost
         return set()
     if not refs:
         return refs

@@ -1,4 +1,4 @@
-"""Requests: publish one, and wait for the first message that answers it."""
+"""Requests: publish a request, and wait for the first message that answers it."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ async def as_completed_async(
 
 
 class _Waiting:
-    """A wait for the answers to several requests of one bus."""
+    """A wait for the answers to several requests of a bus."""
 
     def __init__(self, requests: Iterable[Request], timeout_s: float | None) -> None:
         self._left = list(requests)
@@ -303,7 +303,7 @@ class _Waiting:
         self._is_stopped = False
         if len({id(request.bus) for request in self._left}) > 1:
             raise InvalidInput(
-                "the requests are of several buses; wait for those of each by itself"
+                "the requests are of several buses; wait for the requests of each bus separately"
             )
 
     def stop(self) -> None:

@@ -1,9 +1,9 @@
-"""The terminals of agents' programs: which process is in one, its screen, and typing there.
+"""The terminals of agents' programs: the process in a terminal, its screen, and typing there.
 
-It is found at the moment of need, by what runs, and nothing of it is stored. An agent's heart beats
-in its MCP server, which its program has started, so the program is the nearest process above that
-reads a terminal. A server counts for one agent: whoever writes into the bus can't lead a nudge to
-another one's terminal.
+A terminal is found when it is needed, from the running processes; nothing is stored. An agent's
+heart beats in its MCP server, which its program has started, so the program is the server's nearest
+ancestor that reads a terminal. A server counts for a single agent, so that no message on the bus
+can lead a nudge to another agent's terminal.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class NotWoken(Refused):
 
     Attributes:
         agent: its name.
-        reason: the reason, and the next step where there is one.
+        reason: the reason, and the next step if there is one.
     """
 
     def __init__(self, agent: str, reason: str) -> None:
@@ -44,14 +44,14 @@ class NotWoken(Refused):
         super().__init__(f"{agent!a} was not woken: {reason}")
 
 
-# Processes and their terminals, as the kernel tells them in /proc.
+# Processes and their terminals, as the kernel shows them in /proc.
 
 _TERMINAL = re.compile(r"/dev/(pts/\d+|tty\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class TerminalProcess:
-    """A process at one moment.
+    """A process at a moment.
 
     Attributes:
         pid: its id.
@@ -98,7 +98,7 @@ class TerminalProcess:
         return path if path is not None and _TERMINAL.fullmatch(path) else None
 
     def reads(self, terminal: str) -> bool:
-        """Whether it reads a terminal; one that hides its files, as `sudo` does, is taken to."""
+        """Whether it reads a terminal; a process that hides its files, as `sudo` does, counts."""
         try:
             files = os.listdir(f"/proc/{self.pid}/fd")
         except PermissionError:
@@ -126,7 +126,7 @@ def process(pid: int) -> TerminalProcess | None:
 
 
 def ancestors_of(start: TerminalProcess) -> Iterator[TerminalProcess]:
-    """Yield the processes above one, the nearest first."""
+    """Yield the ancestors of a process, the nearest first."""
     ancestor: TerminalProcess | None = start
     while ancestor is not None and ancestor.parent > 1:
         ancestor = process(ancestor.parent)
@@ -231,7 +231,7 @@ def _server(bus: Bus, agent: str) -> TerminalProcess:
 
 _PLAIN = {"LC_ALL": "C.UTF-8", "TERM": "dumb"}
 
-#: How long one may take to answer, in seconds.
+#: How long a tool may take to answer, in seconds.
 _PATIENCE_S = 5.0
 
 
@@ -269,10 +269,10 @@ _PLACES = ("HOME", "SCREENDIR")
 
 @dataclass(frozen=True, slots=True)
 class ScreenTerminal:
-    """A window.
+    """A window of screen.
 
-    Screen tells nobody which terminal a window has: one that was given another number since its
-    program began is taken for the one that has the number now.
+    Screen does not tell which terminal a window has: if a window was given another number since its
+    program began, the window that has the old number now is used instead.
 
     Attributes:
         program: the program in it.
@@ -339,7 +339,7 @@ class ScreenTerminal:
 
 # A pane of tmux, in which the program of an agent is.
 
-#: A person who pressed a key in the pane within so many seconds is taken for one who types.
+#: After a key press in the pane, a person counts as typing for so many seconds.
 _QUIET_S = 10
 
 _STATE = "#{pane_tty} #{pane_in_mode} #{pane_synchronized}"
@@ -347,7 +347,7 @@ _STATE = "#{pane_tty} #{pane_in_mode} #{pane_synchronized}"
 
 @dataclass(frozen=True, slots=True)
 class TmuxTerminal:
-    """A pane.
+    """A pane of tmux.
 
     Attributes:
         program: the program in it.
@@ -372,7 +372,7 @@ class TmuxTerminal:
         return f"pane {self.pane} of tmux ({self.program.process.name})"
 
     def check(self) -> None:
-        """Raise `NotWoken` unless what is typed reaches the program, and nobody else types."""
+        """Raise `NotWoken` unless typed text reaches the program, and no person types there."""
         # Of a pane that is gone, all of it is empty.
         state = self._ask("display-message", "-p", "-t", self.pane, _STATE)
         terminal, _, modes = state.strip().partition(" ")

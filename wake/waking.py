@@ -1,4 +1,4 @@
-"""Waking an agent for waiting mail: whether it may be woken, and one fixed line typed to it.
+"""Waking an agent for waiting mail: whether it may be woken, and the fixed line typed to it.
 
 Mail of priority interactive wakes, and so does a request to a named agent, unless it is background.
 """
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from ..bus.bus import Bus
     from ..schema.message.message import Message
 
-#: All that an agent is told when it is woken.
+#: The text that an agent gets when it is woken.
 TEXT = "Mail waits on the bus: read your inbox."
 
 #: How long an agent is left alone after it was woken, in seconds.
 PACE_S = 600.0
 
-#: How long mail that wakes waits for an agent that works, which sees it by itself, in seconds.
+#: How long mail waits before it wakes, in seconds: an agent at work sees it without a wake.
 PATIENCE_S = 15.0
 
 
-#: How long after a try that failed the next one is made, in seconds.
+#: How long after a failed try the next try is made, in seconds.
 RETRY_S = 30.0
 
 
 def _wakes(mail: Message) -> bool:
-    """Whether mail is worth a wake: it is urgent, or asks somebody by name."""
+    """Whether mail is worth a wake: it is urgent, or a request to a named agent."""
     if mail.priority == Priority.INTERACTIVE:
         return True
     asks = mail.type.endswith(REQUEST) and mail.to_agent is not None
@@ -55,10 +55,10 @@ class WakeMethod(Protocol):
     """A way to wake an agent."""
 
     def check(self) -> str:
-        """Return its name; raise `NotWoken` where it can't be gone now."""
+        """Return its name; raise `NotWoken` if it can't be used now."""
 
     def wake(self, mail: Message) -> None:
-        """Wake the agent for mail that waits; raise `NotWoken` where that failed."""
+        """Wake the agent for mail that waits; raise `NotWoken` if that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Woken:
 
 
 class Waker:
-    """Wakes one agent, at a set pace that all processes share.
+    """Wakes an agent, at a set pace that all processes share.
 
     Args:
         bus, agent: the agent.
@@ -91,16 +91,16 @@ class Waker:
         self._notes = WakeNotes(bus, agent)
         self._way = way
         self._pace_s = pace_s
-        # No mail that wakes waits up to here that the agent was not woken for.
+        # Up to this seq the agent was woken for all waiting mail that is worth a wake.
         self._looked = 0
-        # Why mail that waits has woken nobody at the last look; None: there is none, or it is due.
+        # Why waiting mail gave no wake at the last look; None: no mail waits, or a wake is due.
         self._why: NotWoken | None = None
 
     def once(self, *, dry_run: bool = False) -> Woken | None:
         """Wake the agent if any mail waits for it; else return None.
 
         Args:
-            dry_run: only say how it would be done.
+            dry_run: only return how it would be woken.
 
         Raises:
             NotWoken: it could not be woken, or was a short time ago.
@@ -120,14 +120,14 @@ class Waker:
         retry_s: float = RETRY_S,
         goes_on: Callable[[], bool] = lambda: True,
     ) -> Iterator[Woken | NotWoken]:
-        """Wake the agent whenever mail waits that wakes it, once for each; yield each end of a try.
+        """Wake the agent for each mail that is worth a wake; yield the end of each try.
 
-        Mail that wakes nobody is a try that failed. Of those that fail for the same reason, only
-        the first is yielded.
+        Mail that is not worth a wake is a failed try. Of tries that fail for the same reason in a
+        row, only the first is yielded.
 
         Args:
-            patience_s: how long the agent may take to handle the mail by itself, in seconds.
-            retry_s: how long after a try that failed the next one is made, in seconds.
+            patience_s: how long the agent may take to handle the mail without a wake, in seconds.
+            retry_s: how long after a failed try the next try is made, in seconds.
             goes_on: is asked every 2 s at least; False ends it.
         """
         pace, not_before, last_end = Pace(), 0.0, ""
@@ -148,7 +148,7 @@ class Waker:
                     listener.wait(pace.next())
 
     def unhandled(self, patience_s: float) -> Message | None:
-        """Return mail that wakes and has waited so long, and for which a wake is due, or None."""
+        """Return mail that has waited so long, and for which a wake is due, or None."""
         self._why = None
         self._looked = max(self._looked, self._notes.last().upto)
         inbox = inbox_of(self._bus, self._agent)
@@ -163,7 +163,7 @@ class Waker:
         return None
 
     def _due(self, mail: Message, patience_s: float) -> Message | None:
-        """Return mail that wakes, if it has waited long enough and the pace is kept."""
+        """Return the mail, if it has waited long enough and the pace is kept."""
         if self._notes.left_s(self._pace_s):
             ago = f"it was woken less than {self._pace_s:g} s ago (--pace)"
             self._why = NotWoken(self._agent, f"message {mail.seq} waits: {ago}")
@@ -172,7 +172,7 @@ class Waker:
         return mail if has_waited_s >= patience_s else None
 
     def _refusal(self, mail: Message, answer: Message | None) -> NotWoken:
-        """Return why mail wakes nobody."""
+        """Return why mail is not worth a wake."""
         if answer is not None:
             return NotWoken(self._agent, f"message {mail.seq} waits: answered by {answer.seq}")
         asks = mail.type.endswith(REQUEST)
@@ -181,7 +181,7 @@ class Waker:
         return NotWoken(self._agent, f"message {mail.seq} waits: {kind}, of priority {priority}")
 
     def _wake(self, mail: Message, *, again: bool) -> Woken | None:
-        """Wake the agent for mail; None where another process just has, and not `again`."""
+        """Wake the agent for mail; None if another process just has, unless `again`."""
         with self._notes.alone(self._pace_s):
             before, upto = self._notes.last().upto, self._bus.log.newest_seq()
             if before >= mail.seq and not again:
@@ -196,13 +196,13 @@ class Waker:
         return Woken(self._agent, mail.seq, way)
 
 
-# A nudge: one fixed line that is typed into the terminal of an agent's program.
+# A nudge: a fixed line that is typed into the terminal of an agent's program.
 #
-# Text of messages and names of agents never become what is typed. A program may ask something
-# just then: a letter or Enter would answer. So the first character is one that answers nothing;
-# the others follow when it is shown where a line begins, and Enter when the whole line is.
+# Text of messages and names of agents are never typed. A program may ask a question just then: a
+# letter or Enter would answer it. So the first character answers nothing; the others follow when it
+# is shown at the beginning of a line, and Enter when the whole line is shown.
 
-#: All that is ever typed.
+#: The only text that is ever typed.
 LINE = f"({TEXT})"
 
 #: How long a program may take to show it, and how often it is looked for, in seconds.
@@ -217,7 +217,7 @@ class Terminal(Protocol):
         """Its name, for people."""
 
     def check(self) -> None:
-        """Raise `NotWoken` unless what is typed reaches the program, and nobody else types."""
+        """Raise `NotWoken` unless typed text reaches the program, and no person types there."""
 
     def type(self, text: str) -> None:
         """Type a text."""
@@ -292,7 +292,7 @@ def _is_shown(line: str, terminal: Terminal, before: int) -> bool:
     """Wait until a line is shown once more than before; return whether it was in time."""
     end = time.monotonic() + _SHOWN_WITHIN_S
     while True:
-        is_last = time.monotonic() > end  # told before the look, which may itself take long
+        is_last = time.monotonic() > end  # read before the look, which may take long
         if _count_alone(line, terminal.lines()) > before:
             return True
         if is_last:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..subscribers.jobs.claims import Claim
     from ..subscribers.queues.queue import Queue
 
-#: Leases are renewed when this part of them is over: two renewals may fail before one is lost.
+#: Leases are renewed when this part of them is over: two renewals may fail before a lease is lost.
 RENEW_AFTER = 1 / 3
 
 #: How soon a job that takes its time shows in the heartbeat, in seconds.
@@ -39,12 +39,12 @@ class _KeptClaim:
 
 
 class ClaimKeeper:
-    """Keeps the claims that one worker holds, however long their work takes.
+    """Renews the claims that a worker holds, as long as their work takes.
 
     Args:
         queue: the queue that they are from.
         lease_s: for how long each renewal is.
-        heart: is told what is being done, or None.
+        heart: gets the current work as its task; None: no heart beats.
         on_lost: called from the keeper's thread with a claim that could not be kept.
     """
 
@@ -65,7 +65,7 @@ class ClaimKeeper:
         self._held[claim.token] = _KeptClaim(claim, self._next_due())
 
     def let_go(self, claim: Claim) -> None:
-        """Keep it no longer; one that is not held is no error."""
+        """Stop renewing a claim; a claim that is not held is no error."""
         self._held.pop(claim.token, None)
 
     def held(self) -> list[Claim]:

@@ -97,21 +97,21 @@ MAX_BATCH = 32
 #: back, for other workers to take, in seconds.
 SHARE_AFTER_S = 0.1
 
-#: The result of claims that `InlineExecutor` did not get to.
+#: The result of claims that `InlineExecutor` did not begin.
 _NOT_BEGUN = Result(None)
 
 
 class InlineExecutor:
     """Does the work in the worker's own thread, one claim after the other.
 
-    Work that is done in microseconds is taken by the dozen, and written down by the dozen; work
-    that takes longer is taken one by one, so that other workers get their share. What turns out
-    to take longer only when it is begun sends the rest of its dozen back.
+    Work that takes microseconds is claimed by the dozen, and its ends are written by the dozen;
+    longer work is claimed one by one, so that other workers get their share. A claim that turns out
+    to take longer sends the rest of its dozen back.
 
     Args:
-        work: what to do.
-        write: writes down what has ended; it may be called while work is started.
-        is_stopping: whether no more is to be begun.
+        work: the work.
+        write: writes the ends down; it may be called while work is started.
+        is_stopping: whether no more work may begin.
     """
 
     def __init__(
@@ -278,7 +278,7 @@ class TaskExecutor:
             result = await self._await(claim)
         finally:
             self._awaiting -= 1
-        # While others are at it, a transaction that is open may be one of theirs.
+        # While other handlers run, an open transaction may be theirs.
         return result if self._awaiting else unless_writing(self._engine, result)
 
     async def _await(self, claim: Claim) -> Result:
@@ -295,10 +295,10 @@ class TaskExecutor:
             if self._is_stopping():
                 return Result(None)
             return result_of_error(error)  # what the handler waited for was cancelled
-        except KeyboardInterrupt:  # it is the program that is to end: nothing more is begun
+        except KeyboardInterrupt:  # the program has to end: no more work begins
             self._is_interrupted = True
             raise
-        except BaseException as error:  # whatever it is, an exit too, it is how this attempt ended
+        except BaseException as error:  # any error, also SystemExit, ends this attempt
             is_late = isinstance(error, TimeoutError) and limit.expired()
             return self._timed_out() if is_late else result_of_error(error)
 

@@ -40,7 +40,7 @@ class Result:
 
     Attributes:
         outcome: how it ended; None when it was broken off, and the job is to be handed back.
-        payload: the payload of the answer; ABSENT for an answer without one.
+        payload: the payload of the answer; ABSENT for an answer without a payload.
         headers: the headers of the answer about its attempt.
         drafts: further messages, published if the job is over by this.
         state_updates: updates of the worker group's state.
@@ -80,9 +80,9 @@ class FunctionWork:
         """Call the function."""
         try:
             result = result_of(call_plain(self._handler, claim.message))
-        except BaseException as error:  # whatever it is, an exit too, it is how this attempt ended
+        except BaseException as error:  # any error, also SystemExit, ends this attempt
             if isinstance(error, KeyboardInterrupt) or os.getpid() != self._pid:
-                raise  # it is the worker that is to end, or a child that the handler forked
+                raise  # the worker has to end, or this is a child that the handler forked
             result = result_of_error(error)
         return unless_writing(self._engine, result)
 

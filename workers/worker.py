@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 # The log messages of a worker: failed attempts, and conversations that look like loops.
 
-#: How much of an error is told in a line of the log; the claim has more.
+#: How many characters of an error a line of the log has; the claim has more.
 _MAX_TOLD_CHARS = 300
 
 #: Of how many conversations a worker remembers that it has warned.
@@ -76,14 +76,14 @@ _log = logging.getLogger("ackbus.worker")
 
 
 class OutcomeReporter:
-    """Tells of the ends that one worker has written down.
+    """Logs the ends that a worker has written down.
 
     Args:
         warn_hops: from how many hops on it warns of a conversation, once for each.
-        max_hops: how many are refused.
+        max_hops: from how many hops on messages are refused.
 
     Raises:
-        InvalidInput: one of them is less than 1.
+        InvalidInput: a number is less than 1.
     """
 
     def __init__(self, warn_hops: int, max_hops: int) -> None:
@@ -97,7 +97,7 @@ class OutcomeReporter:
     def ended(
         self, policy: Policy, claim: Claim, result: Result, error: AckbusError | None
     ) -> None:
-        """Tell how an attempt failed, or why its end was not written down as it was.
+        """Log how an attempt failed, or why its end could not be written down.
 
         The first failure of each kind of a handler comes with its traceback.
         """
@@ -115,11 +115,11 @@ class OutcomeReporter:
             self._failures.tell(_log, text, raised, logging.WARNING)
 
     def held_up(self, is_new: bool, text: str, *values: object) -> None:
-        """Warn of what holds the worker up; once, since it will be tried again and again."""
+        """Warn of a hindrance once, since the worker tries again and again; then log at DEBUG."""
         _log.log(logging.WARNING if is_new else logging.DEBUG, text, *values)
 
     def followed(self, message: Message, receipts: Sequence[Receipt]) -> None:
-        """Warn if what has followed from a message has come far; once for its conversation.
+        """Warn if the messages that followed from a message have many hops; once a conversation.
 
         Args:
             message: whose job has ended.
@@ -157,19 +157,19 @@ def _what_follows(policy: Policy, claim: Claim, outcome: Outcome) -> str:
     return f"no other follows; 'bus job retry {seq}' tries the job again"
 
 
-# The answers of a worker: one message for each job that is over, in its conversation.
+# The answers of a worker: a message for each job that is over, in its conversation.
 
 
 class AnswerBuilder:
-    """Makes the messages that tell how a job ended.
+    """Makes the messages that say how a job ended.
 
     Args:
-        group: who answers.
+        group: the sender of the answers.
         success, failure: the types of the answers; None follows the convention of `ReplyTypes`.
-        is_silent: answers nothing, so that others can.
+        is_silent: makes no answers, so that other workers can.
 
     Attributes:
-        is_silent: as given.
+        is_silent: as in the arguments.
 
     Raises:
         InvalidInput: a type is none.
@@ -219,26 +219,26 @@ class Worker:
 
         Worker(bus, "resize.request").run(resize)
 
-    It renews the leases of what it works on, answers requests (see `ReplyTypes`), and goes on
-    after whatever a job does. One `run` at a time.
+    It renews the leases of its jobs, answers requests (see `ReplyTypes`), and goes on after any
+    failure of a job. One `run` at a time.
 
     Args:
         bus: an open bus.
-        queue: a queue, or the name of one; a name that is not a queue yet becomes one, whose
-            pattern is the name.
-        group: the class of workers that it belongs to: the sender of the answers, and whose heart
+        queue: a queue, or the name of a queue; if there is none of the name, it is created, with
+            the name as its pattern.
+        group: the class of workers that it belongs to: the agent that answers and whose heart
             beats; None is the queue's name and `-worker`.
-        instance: this one worker, for people; None is a new name.
+        instance: the name of this worker, for people; None is a new name.
         concurrency: how many jobs it works on at once.
         lease_s: for how long it claims and renews: how soon others take over when it dies.
         success_type, failure_type: the types of the answers; None follows the convention that
             `x.request` is answered by `x.done` or `x.failed`, and other types are not.
-        answers: whether requests are answered. A copy of the stream (a journal, a count) leaves
-            that to those who do what is asked.
-        beats: whether its group's heart beats while it runs, and tells what it does.
-        warn_hops, max_hops: from how many hops on what it publishes is warned of, once for each
-            conversation (`HopsWarning`), and how many are refused, which fails the job for good.
-            Each job that is begun by what the one before it published is a hop.
+        answers: whether requests are answered. A worker that only watches the stream (a journal, a
+            count) leaves that to the workers that do what is asked.
+        beats: whether its group's heart beats while it runs, with the current job as its task.
+        warn_hops, max_hops: from how many hops on its messages bring a warning (`HopsWarning`),
+            once for each conversation, and from how many on they are refused, which fails the job
+            for good. A job that a job's message begins is a hop further than that job.
     """
 
     def __init__(
@@ -284,7 +284,7 @@ class Worker:
     def run(
         self, handler: Callable[[Message], object], *, once: bool = False, drain: bool = False
     ) -> int:
-        """Call `handler` for each message of the queue; blocks until it is told to stop.
+        """Call `handler` for each message of the queue; blocks until `stop` is called.
 
         What the handler returns is the payload of the answer, or drafts to publish as they are.
         When it raises, the attempt has failed, and the queue's policy decides; `RetryLater` and
@@ -293,7 +293,7 @@ class Worker:
 
         Args:
             handler: is given each message, with its `attempt` and the claim's `token`.
-            once: wait for one message, handle it, and return.
+            once: wait for a message, handle it, and return.
             drain: return when nothing is left that could be claimed now.
 
         Returns:
@@ -477,10 +477,10 @@ class Worker:
             return
         try:
             self._write_together(ends)
-        except (BusBusy, DiskFull) as error:  # for each one it would be the same
+        except (BusBusy, DiskFull) as error:  # each end alone would fail, too
             self._reports.held_up(not old, "%s ends wait: %s", len(ends), error)
             self._unwritten = ends
-        except AckbusError:  # one of them can't be written: which one shows when each goes alone
+        except AckbusError:  # some end can't be written: find it by writing each alone
             for index, (claim, result) in enumerate(ends):
                 self._write_one(claim, result, is_new=index >= old)
 

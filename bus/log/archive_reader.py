@@ -212,7 +212,7 @@ class Archive:
                     after_seq = message.seq
                     yield message
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise self._damaged(frame, f"a line in it is none of a bus ({error})") from error
+            raise self._damaged(frame, f"a line in it is no message of a bus ({error})") from error
 
     def _lines(self, frame: Frame) -> list[bytes]:
         last = self._last

@@ -74,7 +74,7 @@ def parts_among(names: Iterable[str], recorded: int = 0) -> list[str]:
     """Return the names of parts among some names, oldest first.
 
     People give their copies such names too (`bus-202611.jsonl`), so numbers count from 1 on, and
-    a name after a gap is not that of a part.
+    a name after a gap is not the name of a part.
 
     Args:
         names: of files of one directory.
@@ -104,7 +104,7 @@ def split(lines: Iterable[bytes], size: int, limit: int) -> list[list[bytes]]:
     Args:
         lines: without their newlines.
         size: how large the file is, in bytes.
-        limit: how large it may be; 0 for no limit. A file has one line at least.
+        limit: how large it may be; 0 for no limit. A file has at least 1 line.
     """
     pieces: list[list[bytes]] = [[]]
     for line in lines:
@@ -117,7 +117,7 @@ def split(lines: Iterable[bytes], size: int, limit: int) -> list[list[bytes]]:
 
 
 class RotatedParts:
-    """The parts of one bus. Only the holder of the export lock may change them.
+    """The parts of a bus. Only the holder of the export lock may change them.
 
     Args:
         directory: the bus directory.
@@ -145,9 +145,9 @@ class RotatedParts:
         return os.path.join(self._directory, part_name(number))
 
     def lacking(self) -> list[str]:
-        """Return the names of missing files, and of those of a wrong size; change nothing.
+        """Return the names of files that are missing or of a wrong size; change nothing.
 
-        One more part than in the index may exist: it was cut this moment, or before a crash.
+        There may be a part more than in the index: it was cut this moment, or before a crash.
         """
         if not self._limit:
             return []
@@ -164,7 +164,7 @@ class RotatedParts:
         """Read the index, and return whether the files are as it describes them.
 
         Args:
-            after_crash: one part more may have been cut just before; it goes into the index now,
+            after_crash: another part may have been cut just before; it is added to the index now,
                 and its lines must be compared with the log.
         """
         names = part_names(self._directory)
@@ -200,7 +200,7 @@ class RotatedParts:
                 self._folder.remove(name)
 
     def replace(self, staged: list[str], jsonl: str, fresh: str) -> None:
-        """Replace all files by rewritten ones.
+        """Replace all files by rewritten files.
 
         A crash on the way leaves no index beside parts, or an index where there is no limit:
         either way the next exporter rewrites them all.
@@ -268,7 +268,7 @@ def whole_parts(directory: str) -> frozenset[str]:
 
 
 def index_file(directory: str) -> list[str]:
-    """Return the path of the index, if there is one."""
+    """Return the path of the index, if there is an index."""
     folder = Folder(directory)
     return [folder.path_of(_INDEX)] if folder.has(_INDEX) else []
 

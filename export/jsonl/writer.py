@@ -92,10 +92,10 @@ class Rotation(Table):
         self._engine.change(_SQL["set_rotation"], (str(limit),))
 
 
-#: The name of the file of the lock of whoever writes.
+#: The name of the lock file of the writer.
 WRITING_LOCK = "jsonl.lock"
 
-#: How many messages are written in one go, before the position is stored.
+#: How many messages are written before the position is stored.
 BATCH_MESSAGES = 1000
 
 #: How many bytes of lines make a batch even when they are fewer messages.
@@ -107,10 +107,10 @@ WAIT_S = 30.0
 
 
 def writing_lock(directory: str) -> FileLock:
-    """Return the lock of whoever is writing the files at present, not taken.
+    """Return the lock that is held while the files are written; it is not taken yet.
 
-    An exporter that follows the log has the export lock as long as it runs, and this one for each
-    export: a program may hold it while git replaces the files.
+    An exporter that follows the log has the export lock as long as it runs, and this lock only for
+    each export: so a program may hold this lock while git replaces the files.
 
     Raises:
         BusUnusable: its file can't be opened.
@@ -123,7 +123,7 @@ def writing_lock(directory: str) -> FileLock:
 
 
 class Writer:
-    """Brings the files up to the log. Only the holder of the export lock may have one."""
+    """Brings the files up to the log. Only the holder of the export lock may use it."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -143,7 +143,7 @@ class Writer:
 
         Raises:
             NotImported: a file that was replaced has lines that the log lacks.
-            Refused: a file that is no part is where one must go.
+            Refused: a foreign file is in the place of a part.
             BusUnusable: a file can't be written; the next call mends unfinished work.
             BusBusy: another program has the files for long.
         """
@@ -174,8 +174,8 @@ class Writer:
 
         Raises:
             NotImported: it has not; the files are left alone.
-            Refused: a file that is no part is where one must go; they are left alone, too.
-            BusUnusable: they can't be written; the old ones are as they were.
+            Refused: a foreign file is in the place of a part; all files are left alone, too.
+            BusUnusable: they can't be written; the old files are as they were.
         """
         with self._writing():
             return self._rewrite(self._judge(), progress)
@@ -196,7 +196,7 @@ class Writer:
             self._lock.release()
 
     def _rewrite(self, judged: Stamps, progress: Callable[[int], object] | None) -> int:
-        """Write all files beside the old ones, and replace them.
+        """Write all files beside the old files, and replace those.
 
         That takes seconds, in which git may put others there: these must be judged first.
         """
@@ -215,7 +215,7 @@ class Writer:
             self._parts.replace(staged, self._path, fresh)
         except BaseException as error:
             self.close()
-            with suppress(OSError):  # the next one does it
+            with suppress(OSError):  # the next writer does it
                 self._parts.remove_staged()
             if isinstance(error, OSError):
                 raise unwritable(self._path, error) from error
@@ -307,7 +307,7 @@ class Writer:
         self._position.set(self._last_seq, self._file.stamp, self._file.crc)
 
     def _lines(self) -> Iterator[bytes]:
-        """Yield the lines of all files; those of the open one from its descriptor."""
+        """Yield the lines of all files; the open file is read from its descriptor."""
         assert self._file is not None
         for path in part_files(self._path):
             yield from lines_of(path)

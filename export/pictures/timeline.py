@@ -40,7 +40,7 @@ _STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label of the axis; `date` only where it differs from that of the label before."""
+    """A label of the axis; `date` only where it differs from the date of the label before."""
 
     x: float
     clock: str
@@ -79,7 +79,7 @@ class TimeAxis:
             x += (end - start) * self._px_per_ms + PAUSE_WIDTH
 
     def x(self, ts_ms: int) -> float:
-        """Return the place of a moment; one within a pause has that of its beginning."""
+        """Return the place of a moment; within a pause, the place of the pause's beginning."""
         for start, end, x in reversed(self._stretches):
             if ts_ms >= start:
                 return x + (min(ts_ms, end) - start) * self._px_per_ms
@@ -90,7 +90,7 @@ class TimeAxis:
         return [(self.x(start), length(end - start)) for start, end in self._pauses]
 
     def labels(self) -> list[Label]:
-        """Return the labels: at the end of pauses, and even ones between."""
+        """Return the labels: at the end of pauses, and evenly between."""
         taken: list[int] = []
         for start, _, _ in self._stretches:
             self._take(taken, start)
@@ -127,7 +127,7 @@ def length(duration_ms: int) -> str:
     return f"{duration_ms / _SECOND:.0f} s"
 
 
-#: A pause is cut out when it is so many times as long as the shorter ones are on the average…
+#: A pause is cut out when it is so many times as long as the shorter pauses are on average…
 _TIMES_THE_REST = 10
 
 #: …and would take at least this part of the axis; at most so many of them.
@@ -218,8 +218,8 @@ class Timeline:
 def pauses(moments: Iterable[int]) -> list[tuple[int, int]]:
     """Return the pauses between moments that are far longer than the others, in order.
 
-    The longest is looked at first, against those that are shorter, and so on until one is not
-    far longer; so a week that has three days of work keeps the pauses within a day.
+    The longest pause is compared with the shorter pauses, then the next, until a pause is not far
+    longer; so a week that has three days of work keeps the pauses within a day.
     """
     gaps = sorted(pairwise(sorted(set(moments))), key=lambda gap: (gap[0] - gap[1], gap[0]))
     remaining = sum(end - start for start, end in gaps)
@@ -239,7 +239,7 @@ def pauses(moments: Iterable[int]) -> list[tuple[int, int]]:
 def _extend(
     presences: dict[str, AgentPresence], agent: str, ts_ms: int, stopped: bool = False
 ) -> None:
-    """Take in one more trace of an agent."""
+    """Add another trace of an agent."""
     before = presences.get(agent, AgentPresence(agent, ts_ms, ts_ms))
     first, last = min(before.first_ms, ts_ms), max(before.last_ms, ts_ms)
     presences[agent] = AgentPresence(agent, first, last, stopped and ts_ms == last)
@@ -254,7 +254,7 @@ def _extend(
 #: The sizes of text, in pixels; the style sheet says the same.
 TEXT, SMALL, TITLE = 12, 11, 15
 
-#: How many agents have a colour of their own; the next ones begin again.
+#: How many agents have a colour of their own; then the colours repeat.
 COLOURS = 8
 
 #: The class of everybody's lane, which has no colour.
@@ -312,7 +312,7 @@ def text(x: float, y: float, content: str, style: str) -> str:
 
 
 def titled(title: str, parts: Iterable[str]) -> str:
-    """Return elements as one, with what shows when the pointer rests on it."""
+    """Return elements as a group, with the text that shows when the pointer rests on it."""
     return element("g", element("title", escape(title)) + "".join(parts))
 
 
@@ -397,7 +397,7 @@ _WIDE, _MAX_NAME = 1200, 160
 #: The left and right edge; the first lane, and how far apart lanes are.
 _EDGE, _TOP, _LANE = 20, 104, 54
 
-#: The bar of an agent's presence: how high, and how long at least, so that one trace is seen.
+#: The bar of an agent's presence: its height, and its least length, so that one trace is visible.
 _BAR, _MIN_BAR = 12, 12
 
 

@@ -216,7 +216,7 @@ def require_bus(layout: Layout) -> None:
 
 
 def refuse_place(layout: Layout) -> None:
-    """Raise where no bus can be opened, whatever is in its file.
+    """Raise if no bus can be opened in the directory, before its file is read.
 
     Raises:
         BusUnusable: it may not be written, has a symbolic link, or is on a network filesystem.

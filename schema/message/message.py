@@ -396,7 +396,7 @@ def message_of_line(line: bytes, blobs: PayloadSource) -> Message:
 
 
 def payload_as_stored(line: bytes) -> str | None:
-    """Return the text of the payload in such a line, spaced as it is there; None when it has none.
+    """Return the text of the payload in a line, spaced as it is there; None when it has none.
 
     Raises:
         ValueError, KeyError: it is another line.

@@ -66,18 +66,18 @@ class Database:
     Args:
         directory: the bus directory; it must hold a bus.
         durability: `normal` (a power loss may take the newest commits, never the order or the
-            file) or `full` (it takes nothing that was committed). None: what is set for the bus,
-            which can be made stronger here, and not weaker.
+            file) or `full` (a power loss takes no commit). None: the setting of the bus, which can
+            be made stronger here, and not weaker.
         write_timeout_s: how long a write waits for other writers before it raises `BusBusy`.
         clock: the present time in epoch milliseconds.
-        any_version: open the file of another schema version too, and whatever is in it. Only who
-            upgrades or examines it does.
-        read_only: write nothing, and move nothing into the file: it may be damaged. Only who
-            examines it does.
+        any_version: open the file of another schema version too, with any foreign objects in it;
+            for upgrades and examinations.
+        read_only: write nothing, and move nothing into the file, since it may be damaged; for
+            examinations.
 
     Raises:
         BusNotFound: there is no bus.
-        BusUnusable: there is one that this process can't use.
+        BusUnusable: there is a bus that this process can't use.
     """
 
     @checked
@@ -162,11 +162,11 @@ class Database:
         *,
         then: Callable[[], None] | None = None,
     ) -> list[tuple[Any, ...]]:
-        """Run one writing statement in this thread's transaction, or else as one of its own."""
+        """Run one writing statement in this thread's transaction, or else in its own."""
         thread = self._thread()
         if thread.depth:
             thread.require_transaction()
-            rows = self.rows(sql, values)  # SQLite undoes a failed one by itself: no savepoint
+            rows = self.rows(sql, values)  # SQLite undoes a failed statement: no savepoint
             if then is not None:
                 thread.after_commit[then] = None
             return rows
@@ -191,7 +191,7 @@ class Database:
         """Insert one row as `change` does, and return the number that its table gave it.
 
         SQLite could also return it from the statement (`RETURNING`), by way of a table for that
-        one row, which costs a twentieth of a publish.
+        row, which costs a twentieth of a publish.
         """
         self.change(sql, values, then=then)
         number: int = self._threads.state.connection.last_insert_rowid()
@@ -228,11 +228,10 @@ class Database:
             call()
 
     def write(self, timeout_s: float | None = None) -> WriteTransaction:
-        """Begin a write transaction, or a nested part of the one that this thread is in.
+        """Begin a write transaction, or a nested part of this thread's transaction.
 
-        Waits for other writers for `write_timeout_s`, and where one of them does not know the
-        write lock for up to 5 s more. A `timeout_s` is for writers that know the write lock: for
-        others nothing waits then.
+        It waits for other writers for `write_timeout_s`, and up to 5 s more for a writer that does
+        not use the write lock. With `timeout_s` it waits only for writers that use the write lock.
         """
         return WriteTransaction(self._thread(), self, timeout_s)
 
@@ -247,7 +246,7 @@ class Database:
         return version
 
     def require_place(self) -> None:
-        """Raise `BusMoved` where the directory of the bus is another by now, or gone."""
+        """Raise `BusMoved` if the bus is no longer at its path."""
         self.place.look()
 
     def schema_version(self) -> int:
@@ -266,7 +265,7 @@ class Database:
             raise refusal_of_backup(self)
 
     def look_at_settings(self) -> None:
-        """Use the bus in this thread, and in later ones, as the file says by now."""
+        """Read the settings in the file again, for this thread and for later threads."""
         self._adopt(self._settings())
 
     def _settings(self) -> dict[str, Any]:
@@ -286,7 +285,7 @@ class Database:
         return version
 
     def _adopt(self, settings: dict[str, Any]) -> None:
-        """Use the bus as it says of itself; of a value that is none, the safer side is taken."""
+        """Apply the stored settings; an invalid value counts as the safer setting."""
         if settings.get("durability", "normal") != "normal" and self.durability != "full":
             self.durability = "full"
             self.connection.execute("PRAGMA synchronous = FULL")
@@ -334,7 +333,7 @@ class Database:
         return thread
 
     def connect(self, work: WorkLimit | None = None) -> apsw.Connection:
-        """Open one more connection, with the pragmas that the protocol asks for.
+        """Open another connection, with the pragmas that the protocol asks for.
 
         Args:
             work: how long it may work at a time; by default long enough for the whole file.
@@ -344,7 +343,7 @@ class Database:
         flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
         try:
             connection = open_file(self.layout.files, "bus.db", flags)
-            if self.read_only:  # the last one to close a file would move its log into it
+            if self.read_only:  # the last connection to close would move the log into the file
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             if work is not None:
                 bound_work(connection, work)
@@ -357,7 +356,7 @@ class Database:
                 # publishing many; and its 2 MB of cache do not hold the pages that these touch.
                 "PRAGMA temp_store = MEMORY;"
                 f"PRAGMA cache_size = -{_CACHE_KIB};"
-            ).fetchall()  # to the end: apsw stops at each row, and some of these give one
+            ).fetchall()  # to the end: apsw stops at each row, and some of these give a row
             # Otherwise SQLite plans a statement again for each value that it is given, at several
             # times the cost of running it, because a value might let it use a partial index.
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)

@@ -61,7 +61,7 @@ def _schema(database: Database) -> Finding:
 
 
 def is_of_other_version(database: Database) -> bool:
-    """Whether a file is of another ackbus; one that only says so, and is as ours, is damaged."""
+    """Whether a file is of another ackbus: another version number alone is a damage."""
     return database.schema_version() != SCHEMA_VERSION and not is_as_ours(database.connection)
 
 

@@ -89,7 +89,7 @@ def close_inherited(database: str) -> None:
         if connection.in_transaction:
             raise WrongProcess(
                 f"this process was forked inside a transaction on {database}, and can't use it;"
-                " fork outside of one"
+                " fork outside of a transaction"
             )
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.close()

@@ -27,7 +27,7 @@ IDLE_S = 2.0
 #: By how much each look that finds nothing lengthens the next sleep.
 BACKOFF = 1.5
 
-#: How many messages a poll returns unless it is told otherwise.
+#: How many messages a poll returns by default.
 POLL_LIMIT = 100
 
 
@@ -51,7 +51,7 @@ class Pace:
         self._next_s = active_s
 
     def next(self) -> float:
-        """Return the sleep that is due, in seconds, and lengthen the one after it."""
+        """Return the next sleep, in seconds, and lengthen the sleep after it."""
         due = self._next_s
         self._next_s = min(due * self._backoff, self._idle_s)
         return due
@@ -67,7 +67,7 @@ _FILTERED_PAGE = 500
 #: For SQL: all of them. Requeued messages are as few as a person asked for by hand.
 NO_LIMIT = -1
 
-#: For SQL: whose broadcasts are hidden, where nobody's are. Nobody is named "".
+#: For SQL: the sender whose broadcasts are hidden, where none are. No agent is named "".
 _NOBODY = ""
 
 
@@ -120,13 +120,14 @@ class MailReader:
         self._statement = SQL["mail_and_work" if with_work else chosen]
 
     def look(self, limit: int, pattern: TypePattern | None) -> InboxView:
-        """Return up to `limit` messages, requeued ones too, and how the agent stands.
+        """Return up to `limit` messages, also requeued ones, and the state of the inbox.
 
-        Few agents say what they want, or received what is still before their cursors. How they
-        stand shows it; then the statement that looks at each message for that is run instead.
+        Few agents filter broadcasts, or have received messages that their cursors have not passed.
+        The state of the inbox shows whether they have; then a statement is run that checks each
+        message for that.
 
         Raises:
-            MailArchived: some that wait were archived.
+            MailArchived: some messages that wait were archived.
         """
         size = max(limit, _FILTERED_PAGE) if pattern else limit
         if self._is_plain:
@@ -154,7 +155,7 @@ class MailReader:
         )
 
     def after(self, seq: int, limit: int) -> list[Message]:
-        """Return up to `limit` messages that wait above a seq, without requeued ones.
+        """Return up to `limit` messages that wait above a seq, without requeued messages.
 
         Raises:
             MailArchived: as for `look`.

@@ -1,4 +1,4 @@
-"""Notes of the mail that an agent was shown: tools acknowledge no other, hooks show none twice."""
+"""The mail that an agent was shown: tools acknowledge only that, and hooks show it only once."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 #: The folder of the bus directory that has the notes.
 _FOLDER = "shown"
 
-#: How many ranges of seqs are kept, the lowest, and how many messages that were shown in part.
+#: How many ranges of seqs are kept (the lowest), and how many messages that were shown in part.
 _MAX_RANGES, _MAX_PARTS = 1000, 200
 
-#: The most that a file of notes has, in bytes: some 40 for each range.
+#: The largest file, in bytes: some 40 for each range.
 _MAX_BYTES = 100_000
 
 #: How many messages are read at a time.
 _READ = 500
 
-#: How long a reader or writer waits for another one, and between two tries, in seconds.
+#: How long a process waits for another reader or writer, and between two tries, in seconds.
 _PATIENCE_S, _NAP_S = 1.0, 0.005
 
 
@@ -73,7 +73,7 @@ class SeenMail:
         return seq in self or seq in self.parts
 
     def add(self, spans: Iterable[Span]) -> None:
-        """Add what was displayed; a message is seen once all of it was, from its beginning on."""
+        """Add displayed parts; a message is seen once all of it was shown from its beginning on."""
         for seq, begin, end in spans:
             shown = self.parts.get(seq, 0)
             if begin > shown:  # what comes before it was never displayed
@@ -86,7 +86,7 @@ class SeenMail:
         self.ranges = _merged(self.ranges)
 
     def keep(self, cursor: int, requeued: Iterable[int]) -> None:
-        """Forget what is acknowledged, but not what comes again by itself; bound the rest."""
+        """Forget acknowledged messages, except requeued ones; bound the rest."""
         again = [(seq, seq) for seq in requeued if seq <= cursor and seq in self]
         waiting = [(max(first, cursor + 1), last) for first, last in self.ranges if last > cursor]
         self.ranges = [*again, *waiting][:_MAX_RANGES]
@@ -94,9 +94,9 @@ class SeenMail:
 
     @classmethod
     def parse(cls, data: bytes, holder: str | None) -> SeenMail:
-        """Return what a file says of a session, by its holder.
+        """Return the content of a file about a session, by its holder.
 
-        That is nothing when it is of another session, was cut short, or is none of ours.
+        It is empty when the file is of another session, was cut short, or is not ours.
         """
         import orjson
 
@@ -119,7 +119,7 @@ class SeenMail:
 
 
 def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return ranges in order, those that touch as one."""
+    """Return ranges in order; ranges that touch are joined."""
     merged: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if merged and first <= merged[-1][1] + 1:
@@ -130,13 +130,13 @@ def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 class SeenMailFile:
-    """The file of the bus directory that has an agent's notes.
+    """The file of the bus directory with the mail that an agent was shown.
 
-    It is no cursor. Losing it shows mail again, and never lets an agent acknowledge what it has not
-    seen; so trouble in writing it is none of the reader's. Any number of processes may use it.
+    It is no cursor. If it is lost, mail is shown again, and no agent acknowledges mail that it has
+    not seen; so a failure to write it is no error for readers. Any number of processes may use it.
 
     Args:
-        bus, agent: whose mail, and where.
+        bus, agent: the bus, and the agent that reads.
     """
 
     def __init__(self, bus: Bus, agent: str) -> None:
@@ -148,7 +148,7 @@ class SeenMailFile:
         self._name = hashlib.sha256(agent.encode()).hexdigest()[:32]
 
     def read(self) -> SeenMail:
-        """Return the notes; empty ones where there are none, or they can't be read."""
+        """Return the mail that was shown; empty if there is no file, or it can't be read."""
         session = SessionNames.of(self._bus).named(self._agent)
         holder = None if session is None else session.holder
         with suppress(OSError), self._folder.read(self._name) as file, _lock(file.fileno(), False):

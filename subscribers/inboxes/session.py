@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from ...schema.message.patterns import TypePattern
     from ..options import InboxOptions
 
-# The inbox of a session that claims its base name: its own mail, and what is addressed to that.
+# The inbox of a session that claims its base name: its own mail, and mail to the base name.
 
 
 def inbox_of(bus: Bus, agent: str, *, with_work: bool = False) -> Inbox:
-    """Return the inbox of an agent; of a session that claims its base name, with that one's mail.
+    """Return the inbox of an agent; if a session claims its base name, with the base name's mail.
 
     Args:
         bus: an open bus.
@@ -68,7 +68,7 @@ class SessionInbox(Inbox):
     """The mail of a session, and the mail that is addressed to its base name, in one order.
 
     Broadcasts come from its own inbox alone, so each comes once. An acknowledgement moves both
-    cursors: that of the base name is where a later session begins.
+    cursors: a later session begins at the cursor of the base name.
 
     Attributes:
         base: the base name.
@@ -178,7 +178,7 @@ class Session:
 
     On entry it joins, so that what comes waits for it, publishes `agent_started`, and its heart
     begins to beat; on exit, after an error too, the heart stops and `agent_stopped` is published.
-    An agent that is killed says nothing, and its heartbeat tells.
+    An agent that is killed publishes nothing; its heartbeat shows it.
 
     Args:
         bus: an open bus.
@@ -279,7 +279,7 @@ class Session:
     async def run_async(
         self, handler: Callable[[Message], Awaitable[object]], *, drain: bool = False
     ) -> None:
-        """Deliver messages as `Inbox.run_async` does, with the current one in the heartbeat.
+        """Deliver messages as `Inbox.run_async` does, with the current message in the heartbeat.
 
         Raises:
             InvalidInput: as for `Inbox.run_async`.

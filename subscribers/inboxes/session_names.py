@@ -1,12 +1,12 @@
-"""The names of sessions: several programs that were set up under one name get one each.
+"""The names of sessions: programs that were set up under the same name get a name each.
 
 A session is a running program of an agent. The first that runs under a base name has it as its own
 name, the next is `NAME-2`, and so on. A name is a lease that the program's process holds, so it is
-free as soon as that process has ended, and the next session takes it up, with its cursor; one that
-its program resumes takes up the name that it had. Where no session has the base name any more, one
-that runs claims it, and gets its mail too.
+free as soon as that process has ended, and the next session takes the name, with its cursor; a
+session that its program resumes takes its former name. Where no session has the base name any more,
+a running session claims it, and gets its mail too.
 
-Hooks look here after every tool: what is held already is read by one statement.
+Hooks look here after every tool: a name that is held already is read by one statement.
 """
 
 from __future__ import annotations
@@ -67,17 +67,17 @@ class SessionNames(Table):
         Args:
             base: the name that was set up.
             holder: `str` of the program's process, or what `by_connection` returned.
-            lease_s: how long it is held after this, in seconds, where nothing else tells.
+            lease_s: how long it is held after this, in seconds, if its process can't be seen.
             timeout_s: how long to wait for other writers, in seconds; None: as the bus does.
-            id: the id by which its program resumes it, where the program tells.
+            id: the id by which its program resumes it, if the program gives one.
             is_resumed: whether it was resumed just now, and has the name that it had if that is
                 free.
 
         Raises:
             InvalidInput: the base name is none.
             BusBusy: that was not long enough.
-            BusUnusable, Refused: it can't be written. These are raised only for one that has no
-                name yet: others keep theirs.
+            BusUnusable, Refused: it can't be written. These are raised only for a session that has
+                no name yet: other sessions keep their names.
         """
         id = id if id and is_id(id) else ""
         settled = self._settled(base, holder, lease_s, id)
@@ -95,12 +95,12 @@ class SessionNames(Table):
         return next(session for session in self.list(base) if session.number == number)
 
     def find(self, base: str, holder: str) -> SessionName | None:
-        """Return the name that a session has; None for one that has none."""
+        """Return the name of a session; None if it has none."""
         own = [session for session in self.list(base) if session.holder == holder]
         return max(own, key=lambda session: session.number, default=None)
 
     def above(self, processes: Iterable[str], base: str | None) -> SessionName | None:
-        """Return the session of the first of some processes that has one, of a base name or any."""
+        """Return the session of the first process that has one, under a base name or any name."""
         sessions = self.list()
         own = ((session, process) for process in processes for session in reversed(sessions))
         fits = (session for session, process in own if session.holder == process)
@@ -148,7 +148,7 @@ class SessionNames(Table):
         return sorted(sessions, key=lambda session: (session.base, session.number))
 
     def bases(self) -> dict[str, str]:
-        """Return the base names of all names that a session had last under another one."""
+        """Return the base name of each session name that differs from it."""
         last = {
             session.name: session
             for session in sorted(self.list(), key=lambda session: session.token)
@@ -174,7 +174,7 @@ class SessionNames(Table):
         return beat is not None and beat.age_s < LEASE_S
 
     def _under(self, name: str) -> Iterator[SessionName]:
-        """Yield the sessions that may have a name, of whatever base name."""
+        """Yield the sessions that may have a name, under any base name."""
         for span in spans_of(name):
             yield from self._read(span)
 
@@ -185,7 +185,7 @@ class SessionNames(Table):
                 yield session
 
     def _settled(self, base: str, holder: str, lease_s: float, id: str) -> SessionName | None:
-        """Return the name of a session for which nothing is to be written."""
+        """Return the name of a session if nothing has to be written for it; else None."""
         sessions = self.list(base)
         own = [session for session in sessions if session.holder == holder]
         soon_ms = self._engine.now_ms() + lease_s * 500
@@ -219,9 +219,9 @@ class SessionNames(Table):
         return number
 
     def _former_name(self, base: str, id: str) -> SessionName | None:
-        """Return the name that a session had before it was resumed; None: it is not free.
+        """Return the name that a session had before it was resumed; None if it is not free.
 
-        Where another session claims it as the base name, it goes back: that one has its own.
+        A base name that another session only claims is free: that session has its own name.
         """
         sessions = self.list(base)
         former = [session for session in sessions if session.id == id]
@@ -235,7 +235,7 @@ class SessionNames(Table):
         return last if is_free else None
 
     def _first_free(self, base: str, by_number: Mapping[int, SessionName]) -> int:
-        """Return the first number that no session has, and whose name is no agent of its own."""
+        """Return the first number that no session has, and whose name is no agent's name."""
         for number in count(1):
             name, last = session_name(base, number), by_number.get(number)
             if self._is_of_others(name, base):
@@ -248,7 +248,7 @@ class SessionNames(Table):
         raise AssertionError
 
     def _is_of_others(self, name: str, base: str) -> bool:
-        """Whether a session of another base name has a name: `a-2` may be set up as one, too."""
+        """Whether a session of another base name has a name: `a-2` may be a base name, too."""
         same = (
             session
             for session in self._under(name)
@@ -260,7 +260,7 @@ class SessionNames(Table):
         return bool(self._engine.value(SQL["is_known"], (name,)))
 
     def _begin(self, name: str, base: str) -> None:
-        """Make a session a reader: a new one begins where the base name is, and misses no mail."""
+        """Make a session a reader: it begins at the base name's cursor, and misses no mail."""
         cursors = Cursors(self._engine)
         first = cursors.first_waiting(name, is_reader=False)
         begin = cursors.position(base)

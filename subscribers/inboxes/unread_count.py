@@ -47,7 +47,7 @@ def unread_in(
 
     Raises:
         BusNotFound: there is no bus.
-        BusUnusable: there is one that this process can't use.
+        BusUnusable: there is a bus that this process can't use.
     """
     return look_in(directory, agent, limit, wait_s=wait_s).unread
 

@@ -48,7 +48,7 @@ def stats_record(stats: QueueStats) -> dict[str, object]:
 
 
 def state_of(stats: QueueStats) -> str:
-    """Return how a queue is, in one word."""
+    """Return the state of a queue, as a word."""
     if stats.info.paused_at_ms is not None:
         return "paused"
     if stats.stuck is not None:
@@ -95,7 +95,7 @@ def claim_record(claim: ClaimRecord, now_ms: int) -> dict[str, object]:
     return record if claim.result is None else record | {"result": given_result(claim.result)}
 
 
-#: The names of a claim's fields in JSON, where they differ from those of its columns.
+#: The names of a claim's fields in JSON, where they differ from the names of its columns.
 _NAMES = {"instance": "worker", "lease_until": "until"}
 
 

@@ -39,13 +39,13 @@ MAX_COUNTED = 1000
 def agent_records(bus: Bus, *, online_s: float | None = None) -> list[dict[str, Any]]:
     """Return the JSON objects of the agents that a bus knows, by name.
 
-    Each has what the last heartbeat says, if there was one, the cursor, and how many messages are
-    unread, up to `MAX_COUNTED`; and a session the base name that it runs under, if it has another.
+    Each has the fields of the last heartbeat, if there was one, the cursor, and how many messages
+    are unread, up to `MAX_COUNTED`; a session also has its base name, if that is another name.
 
     Args:
         bus: an open bus.
-        online_s: only agents whose last beat is no older, in seconds, and did not say that they
-            stopped; None: all.
+        online_s: only agents that have not stopped, and whose last beat is at most so old, in
+            seconds; None: all.
     """
     heartbeats = bus.heartbeats.list()
     beats = {beat.agent: beat.record() for beat in heartbeats}
@@ -120,30 +120,29 @@ def require_absent(bus: Bus, agent: str) -> None:
         raise Refused(f"agent {agent!r} is alive: its delivery loop runs")
 
 
-# The first look of an agent that has acknowledged nothing yet: no years of broadcasts.
+# The first mail of an agent that has acknowledged nothing yet: not years of broadcasts.
 #
-# Tools and hooks show it its own mail, and the last broadcasts of the last day; of others they
-# say how many there are. `bus poll`, HTTP and Python begin at the first message, as plain SQL
-# does.
+# Tools and hooks show it the messages to it, and the last broadcasts of the last day; they count
+# older broadcasts. `bus poll`, HTTP and Python begin at the first message, as plain SQL does.
 
 #: How many broadcasts are shown at most, and how old the oldest may be, in milliseconds: a day.
 _LAST, _DAY_MS = 20, 86_400_000
 
-#: Up to how many older ones are counted.
+#: Up to how many older broadcasts are counted.
 COUNTED = 1000
 
 
 class FirstMail:
-    """The mail that an agent is shown that has acknowledged nothing.
+    """The mail that is shown to an agent that has acknowledged nothing.
 
     Args:
         bus, agent, with_work: as for `Inbox`.
         cursor: where its page begins: None for the first page, "0" to ask for older broadcasts;
-            another one goes on as it began.
+            any other cursor goes on as it began.
 
     Attributes:
         inbox: its inbox, without older broadcasts.
-        older: how many those are, counted up to `COUNTED`; 0 for an agent with a cursor.
+        older: how many older broadcasts there are, up to `COUNTED`; 0 for an agent with a cursor.
         first_seq: broadcasts below it are older; 0 where there are none.
     """
 
@@ -167,7 +166,7 @@ class FirstMail:
             self.inbox._mail = _RecentMail(self.inbox._mail, only_addressed(self.inbox), first)
 
     def told(self) -> str | None:
-        """Return the sentence about what is not shown; None where that is nothing."""
+        """Return the sentence about broadcasts that are not shown; None if all are shown."""
         if not self.older:
             return None
         count = f"{self.older}{'+' if self.older == COUNTED else ''}"
@@ -176,7 +175,7 @@ class FirstMail:
 
 
 class _RecentMail(MailReader):
-    """Mail without the broadcasts below a seq. Nothing of it was requeued: nothing was parked."""
+    """Mail without the broadcasts below a seq, for an agent without parked or requeued mail."""
 
     def __init__(self, all_mail: MailReader, addressed: MailReader, first_seq: int) -> None:
         self._all, self._to_it, self._first_seq = all_mail, addressed, first_seq
@@ -196,10 +195,9 @@ class _RecentMail(MailReader):
 
 
 def outsider(bus: Bus, session: SessionName) -> Process | None:
-    """Return a process that beats for a session and is none of its own; None where none is seen.
+    """Return a process that beats for a session but does not descend from its program, or None.
 
-    Such a process takes part without `bus hook` and `bus mcp`, as `bus listen` does, or turned
-    sessions off.
+    It takes part without `bus hook` and `bus mcp`, as `bus listen` does, or turned sessions off.
     """
     beat = Heartbeats(engine_of(bus)).get(session.name)
     if beat is None or beat.pid is None or beat.liveness is not Liveness.ALIVE:
@@ -215,13 +213,12 @@ def outsider(bus: Bus, session: SessionName) -> Process | None:
 # The holders of reservations: whether they live, since when they are silent, and taking over.
 #
 # Silence alone ends no reservation. It lets another agent take the files over, which ends the
-# reservation that was there; its holder is told by a message, and the new one says so to the
-# guard.
+# reservation; its holder gets a message, and the reason of the new reservation names the holder.
 
 #: The type of the message to an agent whose reservations were taken over.
 TAKEN_OVER = "reservation.taken_over"
 
-#: For how long an agent was not heard of that counts as silent, in seconds.
+#: After how long without an act an agent counts as silent, in seconds.
 SILENT_S = DEAD_AFTER_S
 
 
@@ -230,8 +227,8 @@ class ReservationHolder:
     """The state of the agent that has a reservation, as the bus knows it.
 
     Attributes:
-        lives: whether its process runs or its heart beats; False: it said that it stopped, or the
-            process is dead; None: nothing tells.
+        lives: whether its process runs or its heart beats; False: it has stopped, or the process
+            is dead; None: unknown.
         heard_ms: when it acted last: a beat, a message, an acknowledgement, or the reservation; in
             epoch milliseconds.
         silent_s: how long ago that was, in seconds.
@@ -256,7 +253,7 @@ class ReservationHolder:
 
 
 def holder_of(bus: Bus, reservation: Reservation) -> ReservationHolder:
-    """Return what is known of the agent that has a reservation."""
+    """Return the state of the agent that has a reservation."""
     beat = bus.heartbeats.get(reservation.agent)
     _, acknowledged_ms = Cursors.of(bus).seen().get(reservation.agent, (0, 0))
     acted_ms = max(
@@ -295,11 +292,11 @@ def take_over(
         bus: an open bus.
         paths, agent, shared, lease_s, session: as for `Reservations.reserve`.
         reason: why, for the holders and the guard.
-        by_hand: whether a person decides: also from holders that live and are heard of.
+        by_hand: whether a person decides: then also from holders that live and are not silent.
 
     Returns:
-        As `Reservations.reserve`: not granted, with their conflicts, where holders live that were
-        heard of lately, and nobody decides by hand.
+        As `Reservations.reserve`: not granted, with the conflicts, where a holder lives, was heard
+        of lately, and `by_hand` is False.
 
     Raises:
         InvalidInput: there is no reason, or an argument breaks a rule.
@@ -353,13 +350,13 @@ def _end(bus: Bus, conflicts: Sequence[Conflict], *, by_hand: bool) -> list[Rese
 
 
 def _noted(reason: str, taken: Sequence[Reservation]) -> str:
-    """Return the reason of the new reservation, which names who had the files."""
+    """Return the reason of the new reservation, which names the former holders."""
     names = ", ".join(dict.fromkeys(reservation.agent for reservation in taken))
     return (f"taken over from {names}: {reason}" if taken else reason)[:MAX_REASON_CHARS]
 
 
 def _messages(bus: Bus, taken: Iterable[Reservation], agent: str, reason: str) -> list[Draft]:
-    """Return the message to each former holder; none to a name that nothing can be sent to."""
+    """Return the message to each former holder; none to a name that can't be a recipient."""
     by_holder: dict[str, list[Reservation]] = {}
     for reservation in taken:
         by_holder.setdefault(reservation.agent, []).append(reservation)

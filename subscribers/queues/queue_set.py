@@ -1,4 +1,4 @@
-"""Several queues that one host works on as if they were one, in the order of the log."""
+"""Several queues that a host works on together, in the order of the log."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from .queues import QueueInfo
 
 #: How long these claims last, in milliseconds: 300 days. The host is alone, by a lock that the
-#: kernel frees, and its successor takes its claims for lost. So no clock that is set ends one.
+#: kernel frees, and its successor takes its claims for lost. So setting a clock ends no claim.
 _LEASE_MS = 300 * 86_400_000
 
-#: Over how many new messages the types are looked at; after more, every queue is filled.
+#: Up to how many new messages their types are checked; after more, every queue is filled.
 _MAX_LOOKED_AT = 10_000
 
 
@@ -47,20 +47,20 @@ class _Member:
 
 
 class QueueSet:
-    """Queues of which one host claims the lowest seq first; those that are full are skipped.
+    """Queues from which a host claims the lowest seq first; queues that are full are skipped.
 
-    One thread may use it.
+    Only one thread may use it.
 
     Args:
         bus: an open bus.
-        names: the queues, all of which are there.
+        names: existing queues.
 
     Attributes:
-        next_due_ms: when a delay ends next, in epoch milliseconds, as the last claim has seen it;
-            None without one.
+        next_due_ms: when a delay ends next, in epoch milliseconds, as of the last claim; None
+            without a delay.
 
     Raises:
-        QueueNotFound: one is not.
+        QueueNotFound: a queue does not exist.
     """
 
     def __init__(self, bus: Bus, names: Iterable[str]) -> None:
@@ -98,7 +98,7 @@ class QueueSet:
         return taken
 
     def fill(self) -> None:
-        """Take in what came since the last call; one look at the log tells for which queues."""
+        """Take in the messages since the last call; a read of the log finds the queues for them."""
         newest = self._bus.log.newest_seq()
         after = self._filled_upto
         if newest == after:
@@ -158,7 +158,7 @@ _THERE = (Liveness.ALIVE, Liveness.WARN)
 class QueueWorkers:
     """The table `queue_workers`: which groups have begun to work for a queue, and answer for it.
 
-    Whether they are there still, their hearts tell.
+    Their heartbeats show whether they are still there.
     """
 
     def __init__(self, bus: Bus) -> None:

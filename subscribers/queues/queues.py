@@ -32,11 +32,10 @@ if TYPE_CHECKING:
 # Filling a queue: messages of its types become jobs, when a worker asks for work.
 #
 # Publishers pay nothing for queues. A claim reads the log from the queue's position on, and makes
-# jobs of matching messages. Only a match, or a long way without one, is written down.
+# jobs of matching messages. It writes only for a match, or after a long way without a match.
 #
-# A queue whose jobs are acted upon believes no message: a step with the right makes its jobs, in
-# the transaction that publishes them. What else has come is noted as cancelled, and nothing acts
-# upon it.
+# A queue whose jobs are acted upon trusts no message: a step with the right makes its jobs, in the
+# transaction that publishes them. Other messages are recorded as cancelled jobs.
 
 #: How many messages become jobs in one transaction: a few milliseconds.
 PAGE_JOBS = 500
@@ -48,7 +47,7 @@ STORE_AFTER = 10_000
 
 @dataclass(frozen=True, slots=True)
 class MatchedPage:
-    """The matches of one look at the log.
+    """The matches of a look at the log.
 
     Attributes:
         base: the stored position when it began.
@@ -67,7 +66,7 @@ class MatchedPage:
 
 
 class Filler:
-    """Brings the messages of the log into one queue, each once."""
+    """Brings the messages of the log into a queue, each once."""
 
     def __init__(self, bus: Bus, info: QueueInfo, queues: Queues, jobs: Jobs) -> None:
         self._bus = bus
@@ -210,7 +209,7 @@ class QueueInfo:
 
     @property
     def is_acted_upon(self) -> bool:
-        """Whether it makes no job of a message by itself: see `Queue.take_in`."""
+        """Whether only `Queue.take_in` makes its jobs, and filling does not."""
         return is_acted_queue(self.name, self.pattern)
 
 
@@ -279,7 +278,7 @@ class Queues:
         return _info(row)
 
     def _hint(self, name: str) -> str:
-        """Return the names that a misspelt one may stand for, as a part of an error."""
+        """Return the names that a misspelt name may stand for, as a part of an error."""
         import difflib
 
         near = difflib.get_close_matches(name, [info.name for info in self.list()])
@@ -293,7 +292,7 @@ class Queues:
         """Store the rules of a queue, in the caller's transaction; `change_policy` does the rest.
 
         Raises:
-            InvalidInput: it hides all that fits a pattern, and SQL can't tell what does.
+            InvalidInput: it hides all messages that fit a pattern, and SQL can't match the pattern.
         """
         _check_hiding(info.pattern, policy)
         self._engine.rows(SQL["set_policy"], (*policy.row(), info.id))
@@ -329,7 +328,7 @@ class Queues:
     # Filling -----------------------------------------------------------------------------------
 
     def position(self, queue_id: int) -> tuple[int, int]:
-        """Return how far a queue has looked, and the newest seq of the log, as of one moment."""
+        """Return how far a queue is filled, and the newest seq of the log, at the same moment."""
         ((filled_seq, newest_seq),) = self._engine.rows(SQL["filled_seq"], (queue_id,))
         return filled_seq, newest_seq
 
@@ -349,13 +348,13 @@ class Queues:
 
 
 def _check_hiding(pattern: str, policy: Policy) -> None:
-    """Refuse to hide all that fits a pattern where SQL could not tell what does."""
+    """Refuse to hide all messages that fit a pattern which SQL can't match."""
     if policy.hides == "all":
         TypePattern(pattern).as_glob()
 
 
 def with_retries(rules: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return rules of which one that says how to retry means that failures are retried."""
+    """Return rules; a number of attempts or a pause adds the rule that failures are retried."""
     says_how = not rules.keys().isdisjoint(("max_attempts", "backoff_s"))
     return {"retry": "failures", **rules} if says_how else rules
 
@@ -396,7 +395,7 @@ def _info(row: tuple[Any, ...]) -> QueueInfo:
         raise _unusable(row[1], str(error)) from error
     info = QueueInfo(*values)
     if not 0 <= info.rank_clock_ms <= MAX_TS_MS or abs(info.rank_offset_ms) > MAX_TS_MS:
-        raise _unusable(info.name, "its clock is at a time that is none")
+        raise _unusable(info.name, "its clock has no valid time")
     return info
 
 

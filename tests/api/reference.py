@@ -31,7 +31,7 @@ the use.
 #: What only this package calls of its public classes.
 INTERNAL = {
     "ClaimRecord.state",
-    "Command.stop",
+    "ContractCommand.stop",
     "Draft.prepare",
     "ImportReport.skip",
     "JsonCommand.do",

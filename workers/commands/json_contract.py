@@ -1,7 +1,7 @@
 """Work that is done by a command in the json contract: protocol 2.
 
-One JSON object goes to the command's stdin, and one comes from its stdout; anything else there is
-an error of protocol, since nobody could tell what was meant. docs/worker-protocol.md has the form.
+One JSON object goes to the command's stdin, and one comes from its stdout; any other output is an
+error of protocol, since its meaning is unknown. docs/worker-protocol.md has the form.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _QUOTED = 5
 
 
 class NoResponse(InvalidInput):
-    """Not one JSON object was printed, so nobody knows what the command has done."""
+    """The output is not one JSON object, so it is unknown what the command has done."""
 
 
 def parse_response(
@@ -88,7 +88,7 @@ def parse_response(
 
     Raises:
         NoResponse: it is not one JSON object.
-        InvalidInput: it is one, and a field that counts is wrong.
+        InvalidInput: it is a JSON object, and a field that counts is wrong.
     """
     response = _decoded(printed)
     for name in (*_FIELDS, "logs"):
@@ -171,7 +171,7 @@ def _entry(log: object) -> dict[str, Any]:
 def _unknown(
     kind: str, names: Iterable[object], allowed: Sequence[str], so: str = "they have no effect"
 ) -> list[str]:
-    """Return what is told of names that are not known: nothing, or one line."""
+    """Return the warnings about names that are not allowed: none, or a line."""
     unknown = list(dict.fromkeys(shown(name) for name in names if name not in allowed))
     if not unknown:
         return []
@@ -213,7 +213,7 @@ class WorkerStates(Table):
             self._engine.rows(SQL["set_worker_state"], values)
 
 
-#: How long a command of the json contract may take unless it is told otherwise, in seconds.
+#: How long a command of the json contract may take by default, in seconds.
 JSON_TIMEOUT_S = 120.0
 
 #: The meaning of an exit status without a response.
@@ -229,8 +229,8 @@ class JsonCommand(ContractCommand):
 
     Args:
         bus, argv, group, timeout_s, supervisors: as for `ContractCommand`.
-        command: what it is asked to do.
-        config: what the operator tells it.
+        command: the name of the command, for its request.
+        config: the operator's configuration, for its request.
     """
 
     def __init__(
@@ -349,7 +349,7 @@ def _with_response(failure: Result, response: dict[str, Any]) -> Result:
 
 
 def _final_unless(is_tried_again: bool, failure: Result) -> Result:
-    """Return a failure as it is, or as one that forbids another attempt."""
+    """Return a failure as it is, or as a failure that forbids another attempt."""
     if is_tried_again:
         return failure
     assert failure.outcome is not None

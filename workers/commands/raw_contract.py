@@ -86,7 +86,7 @@ def _meta_variables(meta: object) -> dict[str, str]:
     }
 
 
-#: How long a command of the raw contract may take unless it is told otherwise, in seconds.
+#: How long a command of the raw contract may take by default, in seconds.
 RAW_TIMEOUT_S = 60.0
 
 #: Exit statuses of sysexits.h: try again later; wrong configuration, which no retry mends.
@@ -227,9 +227,9 @@ class ContractCommand:
 class RawCommand(ContractCommand):
     """The raw contract: a command reads the body from stdin and prints the result to stdout.
 
-    Exit status 0 is success, and what it printed is the answer's payload, as text. Any other is
-    failure, and the answer is what it printed to stderr, or else to stdout. 75 asks for another
-    attempt, 78 forbids one.
+    Exit status 0 is success, and its stdout is the answer's payload, as text. Any other status is
+    failure, and the answer's payload is its stderr, or else its stdout. 75 asks for another
+    attempt, 78 forbids another attempt.
     """
 
     _failure_is_reply = True

@@ -68,8 +68,8 @@ class OutputReader:
 
     Args:
         pipe: where it is read.
-        max_bytes: how many are kept; None: none, and all of them are only told.
-        tell: takes the kept bytes as they come; None: nobody does.
+        max_bytes: how many are kept; None: none, and all of them only go to `tell`.
+        tell: takes the bytes as they come, or None.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # A running command: feeding it, taking its output, and ending it when that is due.
 
-#: Seconds between looks at what no descriptor tells: they begin short, and double up to the most.
+#: Seconds between checks that no descriptor can replace: they double from the first to the last.
 _FIRST_NAP_S = 0.001
 _LONGEST_NAP_S = 0.02
 #: The longest wait for descriptors: the handler of a signal that came just before it runs after it.
@@ -51,7 +51,7 @@ class RunningCommand:
         max_stdout_bytes: how much it may print; None: as much as it likes, and nothing is kept.
         max_stderr_bytes: how much of its stderr is kept; None: nothing.
         stop: ends it early.
-        output: takes what is kept of its output as it comes; None: nobody does.
+        output: takes its output as it comes, or None.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class RunningCommand:
         self._poll.register(end.pipe, event)
 
     def _is_left(self, now: float, grace_s: float) -> bool:
-        """Whether there is more to serve. What a command left running is told to end."""
+        """Whether there is more to serve. Processes that a command left behind are ended."""
         is_left = self._child.is_left()
         if is_left and self._has_exited:
             self._tell_to_end(now + grace_s)
@@ -128,8 +128,8 @@ class RunningCommand:
         """Return the time to wait for the descriptors, in seconds."""
         if self._child.fd is not None and self._kill_at == math.inf:
             return min(left_s, _LONGEST_WAIT_S)
-        # On some systems no descriptor tells that a command has exited; and none that its session
-        # is gone, unless it has a supervisor.
+        # On some systems no descriptor shows that a command has exited; and without a supervisor
+        # none shows that its session has ended.
         nap_s = self._nap_s
         self._nap_s = min(nap_s * 2, _LONGEST_NAP_S)
         return min(left_s, nap_s) if self._kill_at == math.inf else nap_s
@@ -252,7 +252,7 @@ def run_process(
         captures: whether what it prints is kept; else it prints to where this process does.
         grace_s: seconds between SIGTERM and SIGKILL.
         stop: ends it early.
-        supervisors: one of them runs it, where they exist; None: this process does.
+        supervisors: a supervisor runs it, where they exist; None: this process does.
         limits: of its resources, as `resource.setrlimit` takes them: the number of each, and the
             most.
         output: is called with `stdout` or `stderr` and bytes of what is kept, as they come, or of

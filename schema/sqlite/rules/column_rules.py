@@ -106,7 +106,7 @@ _NOBODY = _Shape(
 _PATTERN = _Shape(
     "is_pattern({})", "what is not a pattern there", "'lost-' || id", "take nothing in"
 )
-# Another queue may have any name that can be told beforehand.
+# Another queue may have any name that can be guessed.
 _LOST_NAME = "'lost-' || id || '-' || lower(hex(randomblob(4)))"
 _QUEUE = _Shape("is_queue({})", "what is not a name there", _LOST_NAME, "are named lost-…")
 _HIDES = _Shape(
@@ -120,8 +120,8 @@ _NO_TEXT = "what is not a line of text there"
 _STATUS = _Shape("is_line({})", _NO_TEXT, "'unknown'", "are unknown")
 _LINE = _Shape("is_line({})", _NO_TEXT, "NULL", "are left out")
 
-#: Of each table the column by which its rows are named, and the shape of each column that has one;
-#: a column's rule may end with what follows from breaking it.
+#: For each table the column that names its rows, and the shapes of its columns; a column's rule may
+#: end with the consequence of breaking it.
 _COLUMNS: dict[str, tuple[str, list[tuple[str, _Shape] | tuple[str, _Shape, str]]]] = {
     "cursors": (
         "agent_id",
