@@ -13,7 +13,7 @@ from ..schema.message.patterns import not_acted_upon
 from ..schema.message.priority import Priority
 from ..schema.sqlite.database import Database
 from .doorbell import Doorbell, listen
-from .heartbeats import Agents
+from .heartbeats import KnownAgents
 from .log.archive_reader import Archive
 from .log.catalog import Catalog
 from .log.filters import Criteria
@@ -78,7 +78,7 @@ class Bus:
         self.archive = Archive(database, self.layout, self.blobs)
         catalog = Catalog(database)
         self.log = Log(database, self.blobs, catalog, self.archive, self._doorbell)
-        self.agents = Agents(database, self.log, catalog)
+        self.agents = KnownAgents(database, self.log, catalog)
 
     @classmethod
     def init(cls, directory: str | os.PathLike[str], **options: Unpack[BusOptions]) -> Bus:

@@ -185,7 +185,7 @@ def _liveness(status: str, age_s: float) -> Liveness:
 _NEAREST = 3
 
 
-class Agents:
+class KnownAgents:
     """The agents that the bus has seen act: they acknowledged, beat their heart, or sent."""
 
     def __init__(self, engine: Engine, log: Log, catalog: Catalog) -> None:

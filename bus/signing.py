@@ -53,7 +53,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class SigningKey:
     """A key of an agent.
 
     Attributes:
@@ -89,7 +89,7 @@ class Keyring:
         """
         return os.path.abspath(expand_home(self._named)) if self._named else keys_directory()
 
-    def create(self, agent: str, *, rotate: bool = False) -> Key:
+    def create(self, agent: str, *, rotate: bool = False) -> SigningKey:
         """Make a key for an agent, which signs from now on.
 
         Args:
@@ -103,7 +103,7 @@ class Keyring:
         """
         check_agent(agent)
         secret = os.urandom(SECRET_BYTES)
-        key = Key(_id_of(secret), secret, now_ms())
+        key = SigningKey(_id_of(secret), secret, now_ms())
         with self._locked(self.path(agent)):
             keys = self.of(agent)
             if keys and not rotate:
@@ -113,7 +113,7 @@ class Keyring:
             self._write(agent, [*keys, key])
         return key
 
-    def of(self, agent: str) -> list[Key]:
+    def of(self, agent: str) -> list[SigningKey]:
         """Return an agent's keys, the oldest first; none for most.
 
         Raises:
@@ -125,7 +125,7 @@ class Keyring:
         except NoHome:
             return []
 
-    def newest(self, agent: str) -> Key | None:
+    def newest(self, agent: str) -> SigningKey | None:
         """Return the key that an agent signs with, or None. Raises as `of` does."""
         keys = self.of(agent)
         return keys[-1] if keys else None
@@ -182,7 +182,7 @@ class Keyring:
             raise BusUnusable(f"{self.path(agent)} can't be deleted: {error.strerror}") from error
         return count
 
-    def _read(self, path: str, agent: str) -> list[Key]:
+    def _read(self, path: str, agent: str) -> list[SigningKey]:
         try:
             with open(path, "rb") as file:
                 if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
@@ -218,7 +218,7 @@ class Keyring:
         finally:
             lock.close()
 
-    def _write(self, agent: str, keys: list[Key]) -> None:
+    def _write(self, agent: str, keys: list[SigningKey]) -> None:
         path = self.path(agent)
         records = [{**asdict(key), "secret": key.secret.hex()} for key in keys]
         text = json.dumps({"agent": agent, "keys": records}, indent=1)
@@ -250,11 +250,11 @@ def _no_key_file(path: str, agent: str) -> BusUnusable:
     )
 
 
-def _key(record: dict[str, object]) -> Key:
+def _key(record: dict[str, object]) -> SigningKey:
     secret = bytes.fromhex(str(record["secret"]))
     if len(secret) != SECRET_BYTES:
         raise ValueError(f"a secret has {len(secret)} bytes, not {SECRET_BYTES}")
-    return Key(_id_of(secret), secret, int(str(record["created_at_ms"])))
+    return SigningKey(_id_of(secret), secret, int(str(record["created_at_ms"])))
 
 
 def _id_of(secret: bytes) -> str:
@@ -301,7 +301,7 @@ class Signer:
 
     def __init__(self) -> None:
         self._keys = Keyring()
-        self._found: dict[str, Key | None] = {}
+        self._found: dict[str, SigningKey | None] = {}
 
     def sign(self, rows: Iterable[MessageRow]) -> None:
         """Put a signature into the headers of rows that are about to be stored.
@@ -318,13 +318,13 @@ class Signer:
             if key is not None:
                 _sign(row, key)
 
-    def _key_of(self, agent: str) -> Key | None:
+    def _key_of(self, agent: str) -> SigningKey | None:
         if agent not in self._found:
             self._found[agent] = self._keys.newest(agent)
         return self._found[agent]
 
 
-def _sign(row: MessageRow, key: Key) -> None:
+def _sign(row: MessageRow, key: SigningKey) -> None:
     headers = orjson.loads(row.headers) if row.headers else {}
     headers.pop(SIGNATURE_HEADER, None)
     payload = row.payload_ref or (None if row.payload is None else _name_of(row.payload.encode()))
@@ -338,12 +338,12 @@ def _sign(row: MessageRow, key: Key) -> None:
     row.headers = data.decode()
 
 
-def sign(form: bytes, key: Key) -> str:
+def sign(form: bytes, key: SigningKey) -> str:
     """Return the signature of a form."""
     return f"{VERSION}.{key.id}.{hmac.new(key.secret, form, hashlib.sha256).hexdigest()}"
 
 
-def is_right(signature: str, message: Message, key: Key) -> bool:
+def is_right(signature: str, message: Message, key: SigningKey) -> bool:
     """Whether a key's signature fits a message as it is stored, or as an older form stored it."""
     return any(
         hmac.compare_digest(signature.encode(), sign(form_of(message, write), key).encode())

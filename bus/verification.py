@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..schema.message.message import Message
     from .bus import Bus
     from .log.log import Log
-    from .signing import Key, Keyring
+    from .signing import Keyring, SigningKey
 
 # The hash chain, if switched on: for each message a digest of it and of all before it.
 #
@@ -230,7 +230,7 @@ class SignatureCheck:
         self._counts = counts
         self._is_strict = strict
         self._earlier = earlier
-        self._keys: dict[str, list[Key]] = {}
+        self._keys: dict[str, list[SigningKey]] = {}
         self._has_signed: set[str] = set()
 
     def of(self, message: Message) -> Problem | None:
@@ -257,7 +257,7 @@ class SignatureCheck:
             return None
         return problem_with("unknown_key", message, "is signed with a key that is not here")
 
-    def _of_unsigned(self, message: Message, keys: list[Key]) -> Problem | None:
+    def _of_unsigned(self, message: Message, keys: list[SigningKey]) -> Problem | None:
         self._counts.unsigned += 1
         agent = message.from_agent
         since_ms = min((key.created_at_ms for key in keys), default=None)
@@ -265,7 +265,7 @@ class SignatureCheck:
             return problem_with("forged", message, f"is not signed, and {agent} has a key")
         return problem_with("unsigned", message, "is not signed") if self._is_strict else None
 
-    def _keys_of(self, agent: str) -> list[Key]:
+    def _keys_of(self, agent: str) -> list[SigningKey]:
         if agent not in self._keys:
             keys = self._keys[agent] = self._keyring.of(agent)
             if any(_is_signed(message, keys) for message in self._earlier(agent) if keys):
@@ -273,7 +273,7 @@ class SignatureCheck:
         return self._keys[agent]
 
 
-def _is_signed(message: Message, keys: list[Key]) -> bool:
+def _is_signed(message: Message, keys: list[SigningKey]) -> bool:
     signature = message.headers.get(SIGNATURE_HEADER)
     return isinstance(signature, str) and any(is_right(signature, message, key) for key in keys)
 

@@ -14,7 +14,7 @@ from itertools import takewhile
 
 from ..bus.errors import SegmentMissing
 from ..bus.log.archive_reader import FRAME_BYTES, FRAME_LINES, segment_name
-from ..bus.log.archive_records import Discarded, Frame, Segment
+from ..bus.log.archive_records import ArchiveFrame, Discarded, Segment
 from ..bus.log.catalog import Catalog
 from ..bus.maintenance import Maintenance
 from ..bus.search.search import Search
@@ -106,7 +106,7 @@ class Archiver:
             self._remove(on_progress)
         return segments
 
-    def _segments(self, upto_seq: int) -> Iterator[tuple[Segment, list[Frame]]]:
+    def _segments(self, upto_seq: int) -> Iterator[tuple[Segment, list[ArchiveFrame]]]:
         """Write segments one after the other, and yield them with their frames."""
         while (after := self._archive.upto()) < upto_seq:
             last = self._bus.log.last_of(after, SEGMENT_MESSAGES, upto_seq)
@@ -115,7 +115,7 @@ class Archiver:
             yield self._write(after, last)
             further("segments of the archive", after, self._archive.upto())
 
-    def _write(self, after: int, last: int) -> tuple[Segment, list[Frame]]:
+    def _write(self, after: int, last: int) -> tuple[Segment, list[ArchiveFrame]]:
         first = after + 1
         layout = self._bus.layout
         folder = layout.archive_folder
@@ -162,17 +162,17 @@ class Archiver:
 
 def write_frames(
     file: BinaryIO, messages: Iterable[Message], segment: int
-) -> tuple[list[Frame], int]:
+) -> tuple[list[ArchiveFrame], int]:
     """Write lines, and return the places of the frames, and the number of lines."""
     import zstandard
 
     compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
-    frames: list[Frame] = []
+    frames: list[ArchiveFrame] = []
     start = count = 0
     for first_seq, lines in _runs(messages):
         data = compressor.compress(b"".join(b"%b\n" % line for line in lines))
         file.write(data)
-        frames.append(Frame(first_seq if frames else segment, segment, start, len(data)))
+        frames.append(ArchiveFrame(first_seq if frames else segment, segment, start, len(data)))
         start += len(data)
         count += len(lines)
     return frames, count

@@ -15,7 +15,7 @@ from ..bus import tracing
 from ..schema.callbacks import refuse_unrun
 from ..schema.processes import start_thread
 from ..subscribers.jobs.claims import Outcome
-from .work import Result, do, result_of, result_of_error, unless_writing
+from .work import AttemptResult, do, result_of, result_of_error, unless_writing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..subscribers.jobs.claims import Claim
     from .work import Work
 
-    Ended = tuple[Claim, Result]
+    Ended = tuple[Claim, AttemptResult]
 
     class Executor(Protocol):
         """Does the work of a worker's claims."""
@@ -98,7 +98,7 @@ MAX_BATCH = 32
 SHARE_AFTER_S = 0.1
 
 #: The result of claims that `InlineExecutor` did not begin.
-_NOT_BEGUN = Result(None)
+_NOT_BEGUN = AttemptResult(None)
 
 
 class InlineExecutor:
@@ -272,7 +272,7 @@ class TaskExecutor:
     def close(self) -> None:
         """Do nothing: the loop is its owner's."""
 
-    async def _do(self, claim: Claim) -> Result:
+    async def _do(self, claim: Claim) -> AttemptResult:
         self._awaiting += 1
         try:
             result = await self._await(claim)
@@ -281,7 +281,7 @@ class TaskExecutor:
         # While other handlers run, an open transaction may be theirs.
         return result if self._awaiting else unless_writing(self._engine, result)
 
-    async def _await(self, claim: Claim) -> Result:
+    async def _await(self, claim: Claim) -> AttemptResult:
         import asyncio
 
         limit = asyncio.timeout(self._timeout_s)
@@ -293,7 +293,7 @@ class TaskExecutor:
                     return result_of(value)
         except asyncio.CancelledError as error:
             if self._is_stopping():
-                return Result(None)
+                return AttemptResult(None)
             return result_of_error(error)  # what the handler waited for was cancelled
         except KeyboardInterrupt:  # the program has to end: no more work begins
             self._is_interrupted = True
@@ -302,16 +302,16 @@ class TaskExecutor:
             is_late = isinstance(error, TimeoutError) and limit.expired()
             return self._timed_out() if is_late else result_of_error(error)
 
-    def _note(self, claim: Claim, future: Future[Result]) -> None:
+    def _note(self, claim: Claim, future: Future[AttemptResult]) -> None:
         # A task that was cancelled before its first step, or by a Ctrl-C, has no result: the job
         # is handed back.
         is_cut_off = future.cancelled() or future.exception() is not None
-        self._ended.put((claim, Result(None) if is_cut_off else future.result()))
+        self._ended.put((claim, AttemptResult(None) if is_cut_off else future.result()))
         self._wake()
 
-    def _timed_out(self) -> Result:
+    def _timed_out(self) -> AttemptResult:
         text = f"the handler timed out after {self._timeout_s:g} s"
-        return Result(Outcome(status="timed_out", error=text), payload=text)
+        return AttemptResult(Outcome(status="timed_out", error=text), payload=text)
 
 
 def taken_from(queue: SimpleQueue[Ended]) -> list[Ended]:

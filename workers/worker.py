@@ -49,7 +49,7 @@ from .claim_keeper import ClaimKeeper
 from .commands.json_contract import WorkerStates
 from .executors import InlineExecutor, TaskExecutor, ThreadExecutor
 from .processes.stop_switch import GRACE_S
-from .work import FunctionWork, Result, not_storable
+from .work import AttemptResult, FunctionWork, not_storable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class OutcomeReporter:
         self._failures = FailureLog()
 
     def ended(
-        self, policy: Policy, claim: Claim, result: Result, error: AckbusError | None
+        self, policy: Policy, claim: Claim, result: AttemptResult, error: AckbusError | None
     ) -> None:
         """Log how an attempt failed, or why its end could not be written down.
 
@@ -188,7 +188,7 @@ class AnswerBuilder:
         self.is_silent = is_silent
         self._last_words = last_words(group, failure)
 
-    def to(self, message: Message, result: Result) -> list[Draft]:
+    def to(self, message: Message, result: AttemptResult) -> list[Draft]:
         """Return what is to be published if the job is over by this result."""
         assert result.outcome is not None
         types = ReplyTypes.of(message.type, self._success, self._failure)
@@ -500,7 +500,7 @@ class Worker:
         for (claim, _, _), (receipts, _) in zip(finished, written, strict=True):
             self._reports.followed(claim.message, receipts)
 
-    def _write_one(self, claim: Claim, result: Result, *, is_new: bool) -> None:
+    def _write_one(self, claim: Claim, result: AttemptResult, *, is_new: bool) -> None:
         try:
             try:
                 self._write_together([(claim, result)])

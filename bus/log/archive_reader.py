@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...schema.directory.layout import Layout
     from ...schema.engine import Engine
     from ...schema.message.message import Message
-    from .archive_records import Discarded, Frame, Segment
+    from .archive_records import ArchiveFrame, Discarded, Segment
 
 # Frames of the archive, decompressed a piece at a time and no further than a frame can go.
 #
@@ -100,7 +100,7 @@ class Archive:
         self._layout = layout
         self._folder = layout.archive_folder
         # The frame that was read last, and its lines: readers of one message often read others.
-        self._last: tuple[Frame, list[bytes]] | None = None
+        self._last: tuple[ArchiveFrame, list[bytes]] | None = None
 
     # Reading -----------------------------------------------------------------------------------
 
@@ -184,16 +184,16 @@ class Archive:
         for frame in reversed(self._frames(after_seq, min(upto_seq, self.upto()))):
             yield from reversed(list(self._messages(frame, after_seq, upto_seq, b"")))
 
-    def _frames(self, after_seq: int, upto_seq: int) -> list[Frame]:
+    def _frames(self, after_seq: int, upto_seq: int) -> list[ArchiveFrame]:
         if upto_seq <= after_seq:
             return []
-        from .archive_records import Frame
+        from .archive_records import ArchiveFrame
 
         rows = self._engine.rows(SQL["frames_in_span"], (after_seq + 1, upto_seq))
-        return [Frame(*row) for row in rows]
+        return [ArchiveFrame(*row) for row in rows]
 
     def _messages(
-        self, frame: Frame, after_seq: int, upto_seq: int, holding: bytes
+        self, frame: ArchiveFrame, after_seq: int, upto_seq: int, holding: bytes
     ) -> Iterator[Message]:
         # Loaded only where archives are read.
         from bisect import bisect_right
@@ -214,7 +214,7 @@ class Archive:
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise self._damaged(frame, f"a line in it is no message of a bus ({error})") from error
 
-    def _lines(self, frame: Frame) -> list[bytes]:
+    def _lines(self, frame: ArchiveFrame) -> list[bytes]:
         last = self._last
         if last is not None and last[0] == frame:
             return last[1]
@@ -224,7 +224,7 @@ class Archive:
         self._last = (frame, lines)
         return lines
 
-    def _are_own(self, frame: Frame, lines: list[bytes]) -> bool:
+    def _are_own(self, frame: ArchiveFrame, lines: list[bytes]) -> bool:
         """Whether these are the lines of a frame, and not the lines of a foreign file.
 
         The bus knows the ids of the first and the last, and zstd has checked the bytes between.
@@ -236,7 +236,7 @@ class Archive:
             return False
         return all(self._engine.value(SQL["kept_seq"], (end.id,)) == end.seq for end in ends)
 
-    def _read_frame(self, frame: Frame) -> list[bytes]:
+    def _read_frame(self, frame: ArchiveFrame) -> list[bytes]:
 
         try:
             with self._folder.read(segment_name(frame.segment)) as file:
@@ -250,7 +250,7 @@ class Archive:
             raise self._damaged(frame, "it is damaged (it is shorter than it was)")
         return lines
 
-    def _damaged(self, frame: Frame, why: str) -> SegmentMissing:
+    def _damaged(self, frame: ArchiveFrame, why: str) -> SegmentMissing:
         last_seq = self._engine.value(SQL["frame_end"], (frame.first_seq,))
         return SegmentMissing(frame.first_seq, last_seq, self._path(frame.segment), why)
 
@@ -306,7 +306,7 @@ class Archive:
 
     # Writing -----------------------------------------------------------------------------------
 
-    def add(self, segment: Segment, frames: Sequence[Frame]) -> None:
+    def add(self, segment: Segment, frames: Sequence[ArchiveFrame]) -> None:
         """Note a segment whose file is on the disk. Its messages are still in the log too.
 
         Args:
@@ -319,7 +319,7 @@ class Archive:
                 self._engine.rows(SQL["add_frame"], astuple(frame))
 
     def note_again(
-        self, segment: Segment, frames: Sequence[Frame], messages: Iterable[Message]
+        self, segment: Segment, frames: Sequence[ArchiveFrame], messages: Iterable[Message]
     ) -> None:
         """Replace the record of a segment whose file was mended.
 
@@ -387,7 +387,7 @@ class Archive:
             return self._engine.count_changes(SQL["remove_archived"], (after, upto))
 
 
-def _pieces(file: BufferedReader, frame: Frame) -> Iterator[bytes]:
+def _pieces(file: BufferedReader, frame: ArchiveFrame) -> Iterator[bytes]:
     """Yield the bytes of a frame, as far as the file has them."""
     at, end = frame.start, frame.start + frame.bytes
     while at < end and (piece := os.pread(file.fileno(), min(PIECE_BYTES, end - at), at)):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from ...blobs.store import BlobStore
 from ...bus.bus import Bus
 from ...bus.log.archive_reader import PIECE_BYTES, lines_of_frame, segment_name
-from ...bus.log.archive_records import Frame, Segment
+from ...bus.log.archive_records import ArchiveFrame, Segment
 from ...bus.search.search import Search
 from ...export.archive_writer import SEGMENT_MESSAGES, write_frames
 from ...export.archive_writer import STAGED as _FRESH
@@ -361,10 +361,10 @@ class SegmentFile:
     last_seq: int = 0
     is_whole: bool = False
 
-    def frames(self, segment: int) -> list[Frame]:
+    def frames(self, segment: int) -> list[ArchiveFrame]:
         """Return its frames; the first is that of the segment's name."""
         return [
-            Frame(first_seq if start else segment, segment, start, size)
+            ArchiveFrame(first_seq if start else segment, segment, start, size)
             for first_seq, start, size in self.starts
         ]
 

@@ -63,7 +63,7 @@ class Wait:
         rung: whether something ended it early.
     """
 
-    __slots__ = ("_listener", "_rules", "_seconds", "_whole", "rung")
+    __slots__ = ("_delivery", "_listener", "_seconds", "_whole", "rung")
 
     def __init__(
         self, delivery: DeliveryRun, listener: Listener, seconds: float, *, whole: bool = False

@@ -42,7 +42,7 @@ INTERNAL = {
         "PayloadSource",
         "MessageRow",
     ),  # how a bus is stored
-    *("Result", "Supervisors"),  # how a worker runs a command
+    *("AttemptResult", "Supervisors"),  # how a worker runs a command
 }
 
 

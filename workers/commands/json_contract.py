@@ -20,7 +20,7 @@ from ...schema.queries import Queries, Table
 from ...subscribers.jobs.claims import Outcome
 from ...subscribers.jobs.outcomes import CONTEXT, carried_on
 from ...subscribers.jobs.policy import work_headers
-from ..work import Result
+from ..work import AttemptResult
 from .raw_contract import EX_CONFIG, EX_TEMPFAIL, ContractCommand, how_it_exited, with_stderr_line
 
 TYPE_CHECKING = False
@@ -249,12 +249,12 @@ class JsonCommand(ContractCommand):
         self._config = config or {}
         self._states = WorkerStates.of(bus)
 
-    def do(self, claim: Claim) -> Result:
+    def do(self, claim: Claim) -> AttemptResult:
         """Run the command for a claim."""
         message = claim.message
         if message.payload_error is not None:
             error = f"the payload of message {message.seq} can't be had: {message.payload_error}"
-            return Result(Outcome(status="failed", error=error), payload=error)
+            return AttemptResult(Outcome(status="failed", error=error), payload=error)
         end = self._run(claim, orjson.dumps(self._request(claim)))
         badly = self._ended_badly(end)
         if badly is not None:
@@ -287,7 +287,7 @@ class JsonCommand(ContractCommand):
             "deadline_at": None if deadline_ms is None else format_ts(deadline_ms),
         }
 
-    def _result(self, message: Message, response: dict[str, Any], end: ProcessEnd) -> Result:
+    def _result(self, message: Message, response: dict[str, Any], end: ProcessEnd) -> AttemptResult:
         """Return the result of a well-formed response. A bad exit status outweighs what it says."""
         if end.exit_code or response["status"] == "error":
             error = response.get("error") or (
@@ -303,7 +303,7 @@ class JsonCommand(ContractCommand):
             logs=response.get("logs"),
             retry=False,  # where what follows can't be stored: the work has been done
         )
-        return Result(
+        return AttemptResult(
             outcome,
             payload=response["result"],
             headers=self._headers(outcome),
@@ -339,7 +339,7 @@ def _event(message: Message) -> dict[str, object]:
     return event | {DEDUPE_KEY: key} if key is not None else event
 
 
-def _with_response(failure: Result, response: dict[str, Any]) -> Result:
+def _with_response(failure: AttemptResult, response: dict[str, Any]) -> AttemptResult:
     assert failure.outcome is not None
     outcome = replace(
         failure.outcome, logs=response.get("logs"), retry_after_s=response.get("retry_after_s")
@@ -348,7 +348,7 @@ def _with_response(failure: Result, response: dict[str, Any]) -> Result:
     return _final_unless(response.get("retry", True), failure)
 
 
-def _final_unless(is_tried_again: bool, failure: Result) -> Result:
+def _final_unless(is_tried_again: bool, failure: AttemptResult) -> AttemptResult:
     """Return a failure as it is, or as a failure that forbids another attempt."""
     if is_tried_again:
         return failure

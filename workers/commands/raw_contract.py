@@ -20,7 +20,7 @@ from ...schema.message.draft import TRACE_PARENT, TRACE_STATE
 from ...subscribers.jobs.claims import Outcome
 from ..processes.run_process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, ProcessEnd, run_process
 from ..processes.stop_switch import StopSwitch
-from ..work import Result
+from ..work import AttemptResult
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -174,11 +174,11 @@ class ContractCommand:
             "BUS_CLAIM_TOKEN": str(claim.token),
         }
 
-    def _ended_badly(self, end: ProcessEnd) -> Result | None:
+    def _ended_badly(self, end: ProcessEnd) -> AttemptResult | None:
         """Return the result of a command that was ended by the host, or None."""
         stderr = _text(end.stderr)
         if end.stopped:
-            return Result(None)  # by us: the job is handed back
+            return AttemptResult(None)  # by us: the job is handed back
         if end.timed_out:
             text = f"command timed out after {self._timeout_s:g} seconds"
             outcome = Outcome(
@@ -189,13 +189,13 @@ class ContractCommand:
                 is_reply=self._failure_is_reply,
             )
             payload = f"{text}\n{stderr}" if stderr else text
-            return Result(outcome, payload=payload, headers=self._headers(outcome))
+            return AttemptResult(outcome, payload=payload, headers=self._headers(outcome))
         error = end.start_error
         if end.stdout_too_long:
             error = f"the command printed more than {MAX_STDOUT_BYTES} bytes"
         return None if error is None else self._failure(end, error)
 
-    def _failure(self, end: ProcessEnd, error: str, *, payload: str | None = None) -> Result:
+    def _failure(self, end: ProcessEnd, error: str, *, payload: str | None = None) -> AttemptResult:
         """Return the result of an attempt that failed."""
         retry = {EX_CONFIG: False, EX_TEMPFAIL: True}.get(end.exit_code or 0)
         if end.may_start_later:
@@ -209,7 +209,7 @@ class ContractCommand:
             retry=retry,
             is_reply=self._failure_is_reply,
         )
-        return Result(outcome, payload=payload or error, headers=self._headers(outcome))
+        return AttemptResult(outcome, payload=payload or error, headers=self._headers(outcome))
 
     def _headers(self, outcome: Outcome) -> dict[str, object]:
         """Return the headers of an answer about its attempt."""
@@ -245,13 +245,13 @@ class RawCommand(ContractCommand):
     ) -> None:
         super().__init__(bus, argv, group=group, timeout_s=timeout_s, supervisors=supervisors)
 
-    def do(self, claim: Claim) -> Result:
+    def do(self, claim: Claim) -> AttemptResult:
         """Run the command for a claim."""
         try:
             body = body_of(claim.message, self._bus)
         except AckbusError as error:
             outcome = Outcome(status="failed", error=str(error), is_reply=True)
-            return Result(outcome, payload=str(error), headers=self._headers(outcome))
+            return AttemptResult(outcome, payload=str(error), headers=self._headers(outcome))
         end = self._run(claim, body)
         badly = self._ended_badly(end)
         if badly is not None:
@@ -259,7 +259,7 @@ class RawCommand(ContractCommand):
         stdout = _text(end.stdout)
         if end.exit_code == 0:
             outcome = Outcome(exit_code=0, stderr=_text(end.stderr), result=stdout)
-            return Result(outcome, payload=stdout, headers=self._headers(outcome))
+            return AttemptResult(outcome, payload=stdout, headers=self._headers(outcome))
         how = how_it_exited(end)
         why = with_stderr_line(how, end)
         return self._failure(end, why, payload=_text(end.stderr) or stdout or how)
