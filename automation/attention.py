@@ -11,7 +11,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..schema.directory.lock_holders import Holder, holders, is_known
+from ..schema.directory.lock_holders import LockHolder, holders, is_known
 from ..schema.errors import AckbusError
 from ..schema.findings import GRADES, bad, examine, ok, warn
 from ..schema.message.times import format_ts
@@ -103,7 +103,7 @@ def has_automation(bus: Bus) -> bool:
     return Fence.of(bus).row().token > 0
 
 
-def running_service(bus: Bus) -> Holder | int | None:
+def running_service(bus: Bus) -> LockHolder | int | None:
     """Return the process of the service of a bus: by its lock, where the system tells who has it.
 
     Else by its own note, as long as it beats.
@@ -230,9 +230,9 @@ def _service(bus: Bus) -> Finding:
                 f"none runs; schedules that are due: {due}, jobs that wait: {waiting}", start
             )
         return ok("none runs, and nothing waits for one")
-    if isinstance(service, Holder) and service.is_stopped:
+    if isinstance(service, LockHolder) and service.is_stopped:
         return warn(str(service), f"let it go on: 'kill -CONT {service.pid}'")
-    process = str(service) if isinstance(service, Holder) else f"process {service}"
+    process = str(service) if isinstance(service, LockHolder) else f"process {service}"
     age_s = beat_age_s(bus)
     if age_s is None or age_s > MAX_BEAT_AGE_S or lag_s > MAX_BEAT_AGE_S:
         return bad(

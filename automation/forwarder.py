@@ -24,7 +24,7 @@ from urllib.parse import quote
 
 import orjson
 
-from ..bus.log.filters import Wanted
+from ..bus.log.filters import Criteria
 from ..schema.errors import AckbusError, MailArchived, Refused
 from ..schema.message.draft import TRACE_PARENT, TRACE_STATE
 from ..schema.message.patterns import TypePattern
@@ -33,7 +33,7 @@ from ..schema.message.times import format_ts
 from ..subscribers.inboxes.delivery import RETRY_MAX_S, retry_pause_s
 from ..subscribers.inboxes.failed_deliveries import Deliveries
 from ..subscribers.inboxes.inbox import MAX_DELIVERIES, Inbox
-from ..subscribers.inboxes.mail import POLL_LIMIT, Look, Mail
+from ..subscribers.inboxes.mail import POLL_LIMIT, InboxView, MailReader
 from ..subscribers.starts import BEGINNING
 from ..workers.processes.stop_switch import StopSwitch
 from .forwarding_targets import Unreachable, words_of
@@ -78,7 +78,7 @@ class Subscription(Inbox):
         retry_pause_s: float = 1.0,
     ) -> None:
         super().__init__(bus, name, max_deliveries=max_deliveries, retry_pause_s=retry_pause_s)
-        self._mail = _Matching(bus, name, self._cursors, Wanted(tuple(types) or None))
+        self._mail = _Matching(bus, name, self._cursors, Criteria(tuple(types) or None))
 
     def join(self, *, start: Start = BEGINNING) -> None:
         """Become a reader, as `Inbox.join` does.
@@ -100,7 +100,7 @@ class Subscription(Inbox):
             _log.error("message %s is parked: %s; %s", message.seq, error, see)
         return is_parked
 
-    def _look(self, limit: int = POLL_LIMIT, wanted: TypePattern | None = None) -> Look:
+    def _look(self, limit: int = POLL_LIMIT, wanted: TypePattern | None = None) -> InboxView:
         """Look, and move the cursor past what is of other types, now and then."""
         newest = self.bus.log.newest_seq()  # before the look, which goes at least as far
         look = super()._look(limit, wanted)
@@ -122,15 +122,15 @@ class Subscription(Inbox):
         """Leave a message as it is: its delivery was broken off by a stop, and has not failed."""
 
 
-class _Matching(Mail):
+class _Matching(MailReader):
     """The messages of some types after a cursor, in place of an agent's mail."""
 
-    def __init__(self, bus: Bus, name: str, cursors: Cursors, types: Wanted) -> None:
+    def __init__(self, bus: Bus, name: str, cursors: Cursors, types: Criteria) -> None:
         deliveries = Deliveries.of(bus)
         super().__init__(bus, name, cursors, deliveries, own_broadcasts=True, with_work=True)
         self._types = types
 
-    def look(self, limit: int, wanted: TypePattern | None) -> Look:
+    def look(self, limit: int, wanted: TypePattern | None) -> InboxView:
         """Return up to `limit` messages, requeued ones too, and how the subscription stands.
 
         Raises:
@@ -143,7 +143,7 @@ class _Matching(Mail):
             raise MailArchived(self._agent, cursor, discarded, discarded)
         if wanted is not None:
             found = [message for message in found if wanted.matches(message.type)]
-        return Look(found[:limit], cursor, has_failures=True)
+        return InboxView(found[:limit], cursor, has_failures=True)
 
     def after(self, seq: int, limit: int) -> list[Message]:
         """Return up to `limit` messages after a seq, without requeued ones."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..schema.directory.file_lock import FileLock, is_locked
 from ..schema.directory.folder import locate
-from ..schema.directory.layout import Layout, expanded
+from ..schema.directory.layout import Layout, expand_home
 from ..schema.directory.lock_holders import (
     holders,
     holding_process,
@@ -52,7 +52,7 @@ def state_dir_of(directory: Path, origin: Origin = NAMED) -> Path:
     state = tree.get("state")
     path = state.get("path") if isinstance(state, Map) else None
     named = StateShape().path if path is None else str(path)
-    return (folder / expanded(named)).parent
+    return (folder / expand_home(named)).parent
 
 
 def plugins_of(directory: Path) -> set[str]:

@@ -157,7 +157,7 @@ class BlobStore:
         return size
 
     def copy_part(self, ref: str, out: BinaryIO, first: int, count: int) -> None:
-        """Write so many bytes of a blob, from one on, to a binary stream in pieces.
+        """Write so many bytes of a blob, from an offset on, to a binary stream in pieces.
 
         All of it is checked first, as `copy` does.
 
@@ -180,7 +180,7 @@ class BlobStore:
         return sum(map(len, self._pieces(ref)))
 
     def _pieces(self, ref: str) -> Iterator[bytes]:
-        """Yield a blob's bytes in pieces; raise after the last one unless they give its name."""
+        """Yield a blob's bytes in pieces; raise after the last piece unless they give its name."""
         digest = _sha256()
         with self._open(ref) as file:
             while piece := _piece(ref, file, CHUNK_BYTES):
@@ -206,12 +206,12 @@ class BlobStore:
             BusUnusable: the system does not let us look.
         """
         try:
-            found = self._folder.look(_checked(ref))
+            status = self._folder.look(_checked(ref))
         except OSError as error:
             raise _unreadable(ref, error) from error
-        if found is None:
+        if status is None:
             raise _missing(ref)
-        return found.st_size
+        return status.st_size
 
     def older_than(self, age_s: float) -> list[str]:
         """Return the names of the blobs that were not put or read for `age_s` seconds."""
@@ -228,39 +228,39 @@ class BlobStore:
         return (name for name in self._folder.names() if self._used_at(name) <= before)
 
     def _used_at(self, name: str) -> float:
-        """Return when a file was last put or read; infinity for one that was just renamed."""
-        found = self._folder.look(name)
-        return math.inf if found is None else max(found.st_mtime, found.st_atime)
+        """Return when a file was last put or read; infinity if it was just renamed."""
+        status = self._folder.look(name)
+        return math.inf if status is None else max(status.st_mtime, status.st_atime)
 
     def remove(self, ref: str) -> int:
         """Delete a blob and return its size; 0 when it was gone already.
 
         Only the collector may call this, inside a write transaction in which no message names
-        the blob: publishers look for their blobs in theirs.
+        the blob: publishers check their blobs in their own transactions.
         """
-        found = self._folder.look(_checked(ref))
-        return found.st_size if found is not None and self._folder.remove(ref) else 0
+        status = self._folder.look(_checked(ref))
+        return status.st_size if status is not None and self._folder.remove(ref) else 0
 
     def _is_stored(self, ref: str, size: int) -> bool:
         """Whether the blob exists; it then counts as used now, so that the collector waits.
 
-        One of a wrong size does not count, and so is replaced.
+        A blob of a wrong size counts as missing, and so is replaced.
         """
-        found = self._folder.look(ref)
-        if found is None or found.st_size != size or not stat.S_ISREG(found.st_mode):
+        status = self._folder.look(ref)
+        if status is None or status.st_size != size or not stat.S_ISREG(status.st_mode):
             return False
-        if found.st_nlink > 1:  # it is another program's file, too
+        if status.st_nlink > 1:  # it is another program's file, too
             return False
         try:
-            self._folder.set_times(ref, used_ns=time.time_ns(), changed_ns=found.st_mtime_ns)
+            self._folder.set_times(ref, used_ns=time.time_ns(), changed_ns=status.st_mtime_ns)
         except FileNotFoundError:
             return False
         return True
 
     def _sync_names(self, refs: list[str]) -> None:
-        """Wait until blobs are on the disk by name; who stored one before may not have waited."""
-        found = {ref: self._folder.look(ref) for ref in refs}
-        inodes = {ref: each.st_ino for ref, each in found.items() if each is not None}
+        """Wait until blobs are on the disk by name: the process that stored a blob may not have."""
+        statuses = {ref: self._folder.look(ref) for ref in refs}
+        inodes = {ref: status.st_ino for ref, status in statuses.items() if status is not None}
         if inodes.items() <= self._synced.items():
             return
         self._folder.sync()

@@ -13,10 +13,10 @@ from ..schema.message.patterns import not_acted_upon
 from ..schema.message.priority import Priority
 from ..schema.sqlite.database import Database
 from .doorbell import Doorbell, listen
-from .heartbeats import Agents
+from .heartbeats import KnownAgents
 from .log.archive_reader import Archive
 from .log.catalog import Catalog
-from .log.filters import Wanted
+from .log.filters import Criteria
 from .log.log import Log
 
 TYPE_CHECKING = False
@@ -67,7 +67,7 @@ class Bus:
     """
 
     # Further attributes are for the parts of this package: `layout`, the paths of the directory;
-    # `log`; `archive`, the messages that have left the file; `agents`, those that the bus knows.
+    # `log`; `archive`, the messages that have left the file; `agents`, the agents of the bus.
 
     def __init__(self, database: Database) -> None:
         self._engine: Engine = database
@@ -78,7 +78,7 @@ class Bus:
         self.archive = Archive(database, self.layout, self.blobs)
         catalog = Catalog(database)
         self.log = Log(database, self.blobs, catalog, self.archive, self._doorbell)
-        self.agents = Agents(database, self.log, catalog)
+        self.agents = KnownAgents(database, self.log, catalog)
 
     @classmethod
     def init(cls, directory: str | os.PathLike[str], **options: Unpack[BusOptions]) -> Bus:
@@ -110,7 +110,7 @@ class Bus:
         Raises:
             InvalidInput: an option breaks its rule.
             BusNotFound: there is no bus.
-            BusUnusable: there is one that this process can't use.
+            BusUnusable: there is a bus that this process can't use.
         """
         return cls(Database(find_bus() if directory is None else directory, **options))
 
@@ -249,7 +249,7 @@ class Bus:
     def publish_many(
         self, drafts: Iterable[Draft], *, strict: bool = False, wait_s: float = 0.0
     ) -> list[Receipt]:
-        """Store messages in one transaction: all of them, or none when one is refused.
+        """Store messages in one transaction: all, or none when any is refused.
 
         Args:
             drafts: the messages.
@@ -266,7 +266,7 @@ class Bus:
     def _publish(self, drafts: list[Draft], strict: bool, wait_s: float) -> list[Receipt]:
         for recipient in {d.to_agent for d in drafts if isinstance(d.to_agent, str)}:
             stranger = self.agents.check_recipient(recipient, strict=strict, repeat=False)
-            if stranger is not None:  # attributed to whoever called publish or publish_many
+            if stranger is not None:  # attributed to the caller of publish or publish_many
                 warnings.warn(UnknownRecipientWarning(str(stranger)), stacklevel=4)
         parents = self._warn(drafts) if any(map(_is_reply_or_acted_upon, drafts)) else {}
         if not wait_s or self._engine.writing:  # waiting would keep those out who make room
@@ -314,8 +314,8 @@ class Bus:
         """Yield the messages that match every given filter, in order, a page in memory at a time.
 
         Args:
-            after_seq: only messages after this one.
-            upto_seq: the last one; None ends where the log ends now.
+            after_seq: only messages after this seq.
+            upto_seq: the last seq; None ends where the log ends now.
             filters: `ReadFilters`: `type`, `conversation`, `agent`, `from_agent`, `to_agent`,
                 `since_ms`, `until_ms`.
         """
@@ -327,18 +327,18 @@ class Bus:
         """Yield messages for ever, each as soon as it is committed; blocks between them.
 
         Args:
-            after_seq: only messages after this one; None: after the newest.
+            after_seq: only messages after this seq; None: after the newest.
             filters: `ReadFilters`, as for `read`.
         """
         # Settled here, not at the first step: messages may come between the two.
         after = self.log.newest_seq() if after_seq is None else after_seq
-        return self._follow(after, Wanted(**filters))
+        return self._follow(after, Criteria(**filters))
 
-    def _follow(self, after: int, wanted: Wanted) -> Iterator[Message]:
+    def _follow(self, after: int, criteria: Criteria) -> Iterator[Message]:
         with listen(self) as listener:
             while True:
                 newest = self.log.newest_seq()
-                yield from self.log.find(wanted, after_seq=after, upto_seq=newest)
+                yield from self.log.find(criteria, after_seq=after, upto_seq=newest)
                 after = max(after, newest)
                 listener.wait(RECHECK_S)
 
@@ -349,18 +349,18 @@ class Bus:
         from .in_thread import follow
 
         after = self.log.newest_seq() if after_seq is None else after_seq
-        return follow(self.log, listen(self), after, Wanted(**filters), RECHECK_S)
+        return follow(self.log, listen(self), after, Criteria(**filters), RECHECK_S)
 
     def search(self, *words: str, **filters: Unpack[SearchFilters]) -> list[Found]:
         """Find the messages whose payloads have all these words, the best matches first.
 
         The first search after many messages indexes them, which takes some 20 s for a million;
-        later ones only new messages. Publishers don't wait for it. Of more than 1,000
+        later searches index only new messages. Publishers don't wait for it. Of more than 1,000
         messages that have all the words, the newest 1,000 are rated first.
 
         Args:
             words: words, as `timeout`; phrases, as `disk full`; beginnings, as `migrat*`.
-            filters: `SearchFilters`: those of `read`, and `limit`.
+            filters: `SearchFilters`: the filters of `read`, and `limit`.
 
         Raises:
             InvalidInput: there is no word, or a filter breaks a rule.
@@ -374,8 +374,8 @@ class Bus:
     def stats(self) -> Stats:
         """Count the messages by type and by sender.
 
-        The first call after many messages counts them, in short transactions; later calls only
-        new ones.
+        The first call after many messages counts them, in short transactions; later calls count
+        only new messages.
         """
         from .log.log import Stats
 

@@ -84,7 +84,7 @@ class Listener:
         return rung
 
     def wake(self) -> None:
-        """End the wait that is on, or the next one, at once."""
+        """End the current wait, or else the next wait, at once."""
         writer = self._wake_writer
         if writer is None:
             return  # closed: no thread waits
@@ -123,10 +123,10 @@ class Listener:
             if version != self._version or _drain(self._wake_reader):
                 self._version = version
                 return True
-            left = deadline - time.monotonic()
-            if left <= 0:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
                 return False
-            time.sleep(min(FALLBACK_POLL_S, left))
+            time.sleep(min(FALLBACK_POLL_S, left_s))
 
 
 class _Watch:

@@ -21,7 +21,7 @@ class SegmentMissing(BusUnusable):
         self.first_seq, self.last_seq = first_seq, last_seq
         super().__init__(
             f"messages {first_seq} to {last_seq} are in {path}, which"
-            f" can't be read: {why}; put it back"  # what else helps, whoever asked knows
+            f" can't be read: {why}; put it back"  # callers add what else helps: `or_else`
         )
 
     def or_else(self, act: str) -> str:

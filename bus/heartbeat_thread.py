@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from .bus import Bus
 
     #: The content of a beat: its status, the agent's task, and how far that is.
-    Says = tuple[str, str | None, float | None]
+    BeatContent = tuple[str, str | None, float | None]
 
 #: How long a stop waits for the last beat to be written, in seconds.
 STOP_TIMEOUT_S = 0.9
 
-_LAST: Says = (STOPPED, None, None)
+_LAST: BeatContent = (STOPPED, None, None)
 
 
 class Hearts:
@@ -42,7 +42,7 @@ class Hearts:
         self._engine = engine_of(bus)
         self._interval_s = interval_s
         # The new status of an agent; None ends the thread.
-        self._said: SimpleQueue[tuple[str, Says] | None] = SimpleQueue()
+        self._updates: SimpleQueue[tuple[str, BeatContent] | None] = SimpleQueue()
         self._thread: Thread | None = None
 
     def start(self, name: str = "hearts") -> None:
@@ -63,20 +63,20 @@ class Hearts:
             InvalidInput: a field breaks a rule.
         """
         status = check_status(agent, status, task, progress)
-        self._said.put((agent, (status, task, progress)))
+        self._updates.put((agent, (status, task, progress)))
 
     def rest(self, agent: str) -> None:
         """Write a last beat of an agent, with the status `stopped`."""
-        self._said.put((agent, _LAST))
+        self._updates.put((agent, _LAST))
 
     def stop(self) -> None:
         """Write last beats of all agents, and end the thread; returns within a second."""
-        self._said.put(None)
+        self._updates.put(None)
         if self._thread is not None:
             self._thread.join(STOP_TIMEOUT_S)
 
     def _run(self) -> None:
-        beating: dict[str, Says] = {}
+        beating: dict[str, BeatContent] = {}
         due = time.monotonic() + self._interval_s
         try:
             while True:
@@ -92,18 +92,18 @@ class Hearts:
         finally:
             self._engine.close_thread()
 
-    def _news(self, patience_s: float) -> tuple[dict[str, Says], bool]:
+    def _news(self, patience_s: float) -> tuple[dict[str, BeatContent], bool]:
         """Wait for what agents say, of several things the last, and whether it is the end."""
-        news: dict[str, Says] = {}
+        news: dict[str, BeatContent] = {}
         try:
-            while (said := self._said.get(timeout=max(0.0, patience_s))) is not None:
-                news[said[0]] = said[1]
+            while (update := self._updates.get(timeout=max(0.0, patience_s))) is not None:
+                news[update[0]] = update[1]
                 patience_s = 0.0
         except Empty:
             return news, False
         return news, True
 
-    def _write(self, beats: dict[str, Says]) -> None:
+    def _write(self, beats: dict[str, BeatContent]) -> None:
         heartbeats = Heartbeats(self._engine)
         try:
             with self._engine.write() if len(beats) > 1 else nullcontext():

@@ -100,11 +100,11 @@ class Heartbeats(Table):
         pid: int | None = None,
         is_here: bool = True,
     ) -> None:
-        """Write one beat of an agent, over its last one. Safe to repeat.
+        """Write a beat of an agent in the place of its last beat. Safe to repeat.
 
         Args:
             agent, status, task, progress: as for `Heartbeat`.
-            pid: its process; None: this one.
+            pid: its process; None: this process.
             is_here: whether it is a process of this machine; else none is noted unless it is given.
 
         Raises:
@@ -126,7 +126,7 @@ class Heartbeats(Table):
         self._engine.change(SQL["mark"], (check_status(agent, status, None, None), agent))
 
     def forget(self, agent: str) -> bool:
-        """Delete an agent's last beat, and return whether it had one."""
+        """Delete an agent's last beat, and return whether there was a beat."""
         return bool(self._engine.change(SQL["forget_heartbeat"], (agent,)))
 
     def get(self, agent: str) -> Heartbeat | None:
@@ -148,7 +148,7 @@ class Heartbeats(Table):
     ) -> Heartbeat:
         _, ts_ms, status, *_ = row
         age_s = (self._engine.now_ms() - ts_ms) / 1000
-        if age_s < 0:  # the next one would have come soon: that far ahead, it is of a wrong clock
+        if age_s < 0:  # a beat comes every 10 s: one that far ahead is of a wrong clock
             age_s = -age_s if -age_s >= WARN_AFTER_S else 0.0
         return Heartbeat(*row, age_s, _liveness(status, age_s))
 
@@ -179,21 +179,20 @@ def _liveness(status: str, age_s: float) -> Liveness:
     return Liveness.WARN if age_s >= WARN_AFTER_S else Liveness.ALIVE
 
 
-# The agents that the bus knows, to tell a mistyped recipient from a real one.
+# The agents that the bus knows, so that a mistyped recipient is noticed.
 
 #: How many similar names a warning offers.
 _NEAREST = 3
 
 
-class Agents:
+class KnownAgents:
     """The agents that the bus has seen act: they acknowledged, beat their heart, or sent."""
 
     def __init__(self, engine: Engine, log: Log, catalog: Catalog) -> None:
         self._engine = engine
         self._log = log
         self._catalog = catalog
-        # Answers that stay right: once known, an agent is known for ever; a stranger is worth
-        # one warning from each process.
+        # Both only grow: a known agent stays known, and each process warns once of a stranger.
         self._known: set[str] = set()
         self._warned: set[str] = set()
 
@@ -223,7 +222,7 @@ class Agents:
 
         Args:
             agent: the recipient.
-            strict: refuse one that the bus has never seen.
+            strict: refuse a recipient that the bus has never seen.
             repeat: whether to repeat a warning that this process has had before.
 
         Raises:
@@ -242,7 +241,7 @@ class Agents:
         """Refuse names that mean several; others cost nothing.
 
         Raises:
-            UnknownRecipient: one does, and no agent has acted under it.
+            UnknownRecipient: a name means several, and no agent has acted under it.
         """
         for name in names:
             if name is not None and stands_for_several(name):

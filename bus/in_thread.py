@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from ..schema.message.message import Message
     from .doorbell import Listener
-    from .log.filters import Wanted
+    from .log.filters import Criteria
     from .log.log import Log
 
     T = TypeVar("T")
@@ -30,7 +30,7 @@ async def in_thread(call: Callable[[], T], *, stop: Callable[[], object] | None 
     Args:
         call: the call.
         stop: ends the call soon, from another thread. A call that has it waits for something, and
-            gets a thread of its own: waiting calls must not use up those of asyncio.
+            gets a thread of its own: waiting calls must not use up the threads of asyncio.
     """
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
@@ -52,14 +52,14 @@ async def in_thread(call: Callable[[], T], *, stop: Callable[[], object] | None 
 
 
 async def follow(
-    log: Log, listener: Listener, after: int, wanted: Wanted, recheck_s: float
+    log: Log, listener: Listener, after: int, criteria: Criteria, recheck_s: float
 ) -> AsyncIterator[Message]:
     """Yield messages as `Bus.follow` does, and close the listener at the end."""
     with listener:
         while True:
             newest = await in_thread(log.newest_seq)
-            found = log.find(wanted, after_seq=after, upto_seq=newest)
-            while page := await in_thread(lambda found=found: [*islice(found, _PAGE)]):  # type: ignore[misc]
+            matching = log.find(criteria, after_seq=after, upto_seq=newest)
+            while page := await in_thread(lambda messages=matching: [*islice(messages, _PAGE)]):  # type: ignore[misc]
                 for message in page:
                     yield message
             after = max(after, newest)

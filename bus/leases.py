@@ -34,7 +34,7 @@ class Lease:
     Attributes:
         name: its name.
         holder: the agent that has it.
-        token: the fencing token; a later grant of any lease has a larger one.
+        token: the fencing token; a later grant of any lease has a larger token.
         acquired_at_ms: when it was granted, in epoch milliseconds.
         until_ms: when it ends unless it is renewed; at that very millisecond it has ended.
     """
@@ -93,8 +93,8 @@ class Leases(Table):
             left_s = deadline - monotonic()
             if left_s <= 0:
                 return None
-            held = self.get(name)
-            ends_in_s = (held.until_ms - self._engine.now_ms()) / 1000 if held else 0.0
+            current = self.get(name)
+            ends_in_s = (current.until_ms - self._engine.now_ms()) / 1000 if current else 0.0
             sleep(min(pause_s, left_s, max(ends_in_s, 0.001)))  # a release rings no bell
             pause_s = min(pause_s * 1.5, _LONGEST_PAUSE_S)
 
@@ -132,11 +132,11 @@ class Leases(Table):
         Raises:
             LeaseLost: it is not.
         """
-        held = self.get(lease.name)
+        current = self.get(lease.name)
         if (
-            held is None
-            or (held.holder, held.token) != (lease.holder, lease.token)
-            or (held.until_ms <= self._engine.now_ms())
+            current is None
+            or (current.holder, current.token) != (lease.holder, lease.token)
+            or (current.until_ms <= self._engine.now_ms())
         ):
             raise self._lost(lease)
 
@@ -181,13 +181,13 @@ class Leases(Table):
         return now_ms
 
     def _lost(self, lease: Lease) -> LeaseLost:
-        held = self.get(lease.name)
-        if held is None:
+        current = self.get(lease.name)
+        if current is None:
             state = "is free; acquire it again"
-        elif held.until_ms <= self._engine.now_ms():
+        elif current.until_ms <= self._engine.now_ms():
             state = "has expired; acquire it again"
         else:
-            state = f"is held by {held.holder} with token {held.token}"
+            state = f"is held by {current.holder} with token {current.token}"
         return LeaseLost(
             f"{lease.holder} does not hold lease {lease.name!r} with token {lease.token}:"
             f" it {state}"

@@ -76,8 +76,8 @@ class Maintenance:
             with self._database.write():
                 before = self._database.value("PRAGMA page_count")
                 self._database.rows(f"PRAGMA incremental_vacuum({pages})")
-                left = self._database.value("PRAGMA page_count")
-            further("free pages", before, left, backwards=True)  # a damaged list frees none
+                after = self._database.value("PRAGMA page_count")
+            further("free pages", before, after, backwards=True)  # a damaged list frees none
             count += pages
             if on_progress is not None:
                 on_progress(count)

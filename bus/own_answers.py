@@ -1,7 +1,7 @@
-"""The answers that an agent has given: a request that it has answered is done with.
+"""The answers that an agent has given: a request that it has answered needs no more of it.
 
-An answer is one of the convention's types, or another direct reply to the asker; news of the
-progress is none. Where a request names who is asked, the word of each of its sessions counts.
+An answer has a type of the convention, or is another direct reply to the asker; a message about the
+progress is no answer. Where a request names its recipient, messages of each of its sessions count.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 #: No parent of a draft is known yet.
 NOT_LOOKED_UP: Parents = {}
 
-#: The words of mail about a request that its reader has answered; the seq of the answer follows.
+#: How mail shows a request that its reader has answered; the seq of the answer follows.
 ANSWERED_AS = "you answered this as"
 
 
 def own_answer(bus: Bus, request: Message, agent: str) -> Message | None:
-    """Return the message by which an agent has answered a request; None: it has not.
+    """Return the message by which an agent has answered a request; None if it has not.
 
-    Of several it is the first of a type that ends the request, else the first.
+    Of several messages it is the first whose type ends the request, else the first.
 
     Args:
         bus: an open bus.
-        request: any message; one that is no request, by its type, has no answer.
-        agent: the agent, or one of the sessions of the agent that was asked.
+        request: any message; a message whose type is not that of a request has no answer.
+        agent: the agent, or a session of the agent that was asked.
     """
     if not request.type.endswith(REQUEST):
         return None
@@ -47,8 +47,10 @@ def own_answer(bus: Bus, request: Message, agent: str) -> Message | None:
     words: list[Message] = []
     for name in _names_of(bus.leases, request, agent):
         is_first = True
-        said = bus.read(conversation=request.conversation, after_seq=request.seq, from_agent=name)
-        for message in said:
+        replies = bus.read(
+            conversation=request.conversation, after_seq=request.seq, from_agent=name
+        )
+        for message in replies:
             if is_answer(bus, request, message):
                 endings.append(message)
                 break
@@ -117,7 +119,7 @@ def is_answer(bus: Bus, request: Message, message: Message) -> bool:
 
 
 def request_meant(bus: Bus, reply: Message, request_type: str) -> int | None:
-    """Return the seq of the one request of a type that a message answers, if it names one.
+    """Return the seq of the request of a type that a message answers, if it names one.
 
     None: it is for every request of that type before it in its conversation.
     """
@@ -129,30 +131,30 @@ def is_asked(leases: Leases, request: Message, agent: str) -> bool:
     """Whether a request names an agent, or the base name of its session, as its recipient."""
     if request.to_agent is None or agent == request.to_agent:
         return agent == request.to_agent
-    had = [each for each in _sessions(leases, spans_of(agent)) if each.name == agent]
-    last = max(had, key=lambda each: each.until_ms, default=None)
+    sessions = [session for session in _sessions(leases, spans_of(agent)) if session.name == agent]
+    last = max(sessions, key=lambda session: session.until_ms, default=None)
     return last is not None and last.base == request.to_agent
 
 
 def _names_of(leases: Leases, request: Message, agent: str) -> set[str]:
     """Return the names under which the reader of a request may have answered it.
 
-    Where it is one who was asked, these are the recipient and all sessions under its name.
+    For a reader that was asked, these are the recipient and all sessions under its name.
     """
     base = request.to_agent
     if base is None or not is_asked(leases, request, agent):
         return {agent}
     sessions = _sessions(leases, [ALL])
-    return {agent, base, *(each.name for each in sessions if each.base == base)}
+    return {agent, base, *(session.name for session in sessions if session.base == base)}
 
 
 def _sessions(leases: Leases, spans: Iterable[Span]) -> Iterator[SessionName]:
-    """Yield the sessions that have names between others, or had them last."""
+    """Yield the sessions whose names lie within spans, also ended sessions that had them last."""
     for span in spans:
         for lease in leases.between(*span):
-            found = SessionName.parse(lease.name, lease.holder, lease.token, lease.until_ms)
-            if found is not None:
-                yield found
+            session = SessionName.parse(lease.name, lease.holder, lease.token, lease.until_ms)
+            if session is not None:
+                yield session
 
 
 def _is_word_to(request: Message, message: Message) -> bool:

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 import orjson
 
 from ..schema.directory.file_lock import FileLock
-from ..schema.directory.layout import NoHome, expanded, keys_directory, sync_directory
+from ..schema.directory.layout import NoHome, expand_home, keys_directory, sync_directory
 from ..schema.errors import BusUnusable, InvalidInput, NotFound, Refused
 from ..schema.message.canonical_json import encode
 from ..schema.message.draft import SIGNATURE_HEADER
@@ -31,7 +31,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from ..schema.message.draft import Row
+    from ..schema.message.draft import MessageRow
     from ..schema.message.message import Message
 
 # Keys of agents, which sign messages: files of the user, outside of every bus.
@@ -53,11 +53,11 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class SigningKey:
     """A key of an agent.
 
     Attributes:
-        id: tells which key made a signature; the beginning of the secret's SHA-256.
+        id: names the key in a signature; the beginning of the secret's SHA-256.
         secret: the key itself.
         created_at_ms: when it was made, in epoch milliseconds.
     """
@@ -87,14 +87,14 @@ class Keyring:
         Raises:
             NoHome: it has no place.
         """
-        return os.path.abspath(expanded(self._named)) if self._named else keys_directory()
+        return os.path.abspath(expand_home(self._named)) if self._named else keys_directory()
 
-    def create(self, agent: str, *, rotate: bool = False) -> Key:
+    def create(self, agent: str, *, rotate: bool = False) -> SigningKey:
         """Make a key for an agent, which signs from now on.
 
         Args:
             agent: whose.
-            rotate: add a newer key; the older one stays, to verify its signatures.
+            rotate: add a newer key; the older key stays, to verify its signatures.
 
         Raises:
             InvalidInput: the agent's name breaks its rule, or is too long for a file.
@@ -103,7 +103,7 @@ class Keyring:
         """
         check_agent(agent)
         secret = os.urandom(SECRET_BYTES)
-        key = Key(_id_of(secret), secret, now_ms())
+        key = SigningKey(_id_of(secret), secret, now_ms())
         with self._locked(self.path(agent)):
             keys = self.of(agent)
             if keys and not rotate:
@@ -113,7 +113,7 @@ class Keyring:
             self._write(agent, [*keys, key])
         return key
 
-    def of(self, agent: str) -> list[Key]:
+    def of(self, agent: str) -> list[SigningKey]:
         """Return an agent's keys, the oldest first; none for most.
 
         Raises:
@@ -125,7 +125,7 @@ class Keyring:
         except NoHome:
             return []
 
-    def newest(self, agent: str) -> Key | None:
+    def newest(self, agent: str) -> SigningKey | None:
         """Return the key that an agent signs with, or None. Raises as `of` does."""
         keys = self.of(agent)
         return keys[-1] if keys else None
@@ -158,7 +158,7 @@ class Keyring:
         return os.path.join(self.directory, name)
 
     def remove(self, agent: str) -> int | None:
-        """Delete the file of an agent's keys, also one that can't be used.
+        """Delete the file of an agent's keys, also if it can't be used.
 
         Returns:
             How many keys were in it; None where it could not be used.
@@ -182,7 +182,7 @@ class Keyring:
             raise BusUnusable(f"{self.path(agent)} can't be deleted: {error.strerror}") from error
         return count
 
-    def _read(self, path: str, agent: str) -> list[Key]:
+    def _read(self, path: str, agent: str) -> list[SigningKey]:
         try:
             with open(path, "rb") as file:
                 if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
@@ -198,9 +198,9 @@ class Keyring:
         except (ValueError, RecursionError) as error:
             raise _no_key_file(path, agent) from error
         try:
-            if record["agent"] != agent:  # of a filesystem that takes Alice and alice for one
+            if record["agent"] != agent:  # the filesystem does not distinguish Alice and alice
                 return []
-            return [_key(each) for each in record["keys"]]
+            return [_key(key) for key in record["keys"]]
         except (LookupError, TypeError, ValueError) as error:
             raise _no_key_file(path, agent) from error
 
@@ -218,17 +218,17 @@ class Keyring:
         finally:
             lock.close()
 
-    def _write(self, agent: str, keys: list[Key]) -> None:
+    def _write(self, agent: str, keys: list[SigningKey]) -> None:
         path = self.path(agent)
         records = [{**asdict(key), "secret": key.secret.hex()} for key in keys]
         text = json.dumps({"agent": agent, "keys": records}, indent=1)
-        fresh = f"{path}.new"  # only who holds the lock makes one
+        fresh = f"{path}.new"  # only the holder of the lock makes it
         try:
             with suppress(FileNotFoundError):
                 os.unlink(fresh)  # of a process that died here
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             with open(os.open(fresh, flags, 0o600), "w", encoding="utf-8") as file:
-                os.fchmod(file.fileno(), 0o600)  # whatever the umask
+                os.fchmod(file.fileno(), 0o600)  # with any umask
                 file.write(text + "\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -250,11 +250,11 @@ def _no_key_file(path: str, agent: str) -> BusUnusable:
     )
 
 
-def _key(record: dict[str, object]) -> Key:
+def _key(record: dict[str, object]) -> SigningKey:
     secret = bytes.fromhex(str(record["secret"]))
     if len(secret) != SECRET_BYTES:
         raise ValueError(f"a secret has {len(secret)} bytes, not {SECRET_BYTES}")
-    return Key(_id_of(secret), secret, int(str(record["created_at_ms"])))
+    return SigningKey(_id_of(secret), secret, int(str(record["created_at_ms"])))
 
 
 def _id_of(secret: bytes) -> str:
@@ -301,9 +301,9 @@ class Signer:
 
     def __init__(self) -> None:
         self._keys = Keyring()
-        self._found: dict[str, Key | None] = {}
+        self._found: dict[str, SigningKey | None] = {}
 
-    def sign(self, rows: Iterable[Row]) -> None:
+    def sign(self, rows: Iterable[MessageRow]) -> None:
         """Put a signature into the headers of rows that are about to be stored.
 
         Raises:
@@ -318,13 +318,13 @@ class Signer:
             if key is not None:
                 _sign(row, key)
 
-    def _key_of(self, agent: str) -> Key | None:
+    def _key_of(self, agent: str) -> SigningKey | None:
         if agent not in self._found:
             self._found[agent] = self._keys.newest(agent)
         return self._found[agent]
 
 
-def _sign(row: Row, key: Key) -> None:
+def _sign(row: MessageRow, key: SigningKey) -> None:
     headers = orjson.loads(row.headers) if row.headers else {}
     headers.pop(SIGNATURE_HEADER, None)
     payload = row.payload_ref or (None if row.payload is None else _name_of(row.payload.encode()))
@@ -338,13 +338,13 @@ def _sign(row: Row, key: Key) -> None:
     row.headers = data.decode()
 
 
-def sign(form: bytes, key: Key) -> str:
+def sign(form: bytes, key: SigningKey) -> str:
     """Return the signature of a form."""
     return f"{VERSION}.{key.id}.{hmac.new(key.secret, form, hashlib.sha256).hexdigest()}"
 
 
-def is_right(signature: str, message: Message, key: Key) -> bool:
-    """Whether a key's signature is that of a message as it is stored, or was in an older form."""
+def is_right(signature: str, message: Message, key: SigningKey) -> bool:
+    """Whether a key's signature fits a message as it is stored, or as an older form stored it."""
     return any(
         hmac.compare_digest(signature.encode(), sign(form_of(message, write), key).encode())
         for write in (encode, _encode_without_plus)
@@ -370,7 +370,7 @@ def _encode_without_plus(value: object) -> bytes:
 
 
 def _form(
-    of: Row | Message,
+    of: MessageRow | Message,
     payload: str | None,
     headers: dict[str, object],
     write: Callable[[object], bytes] = encode,

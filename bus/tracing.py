@@ -57,25 +57,25 @@ def given_trace(headers: Mapping[str, object]) -> dict[str, str]:
     parent, state = headers.get(TRACE_PARENT), headers.get(TRACE_STATE)
     if not (isinstance(parent, str) and _PARENT.fullmatch(parent)):
         return {}
-    found = {TRACE_PARENT: parent}
+    trace = {TRACE_PARENT: parent}
     if isinstance(state, str) and _STATE.fullmatch(state):
-        found[TRACE_STATE] = state
-    return found
+        trace[TRACE_STATE] = state
+    return trace
 
 
 def child_trace(headers: Mapping[str, object]) -> dict[str, str]:
     """Return the trace context of a step within the trace of some headers: a new span; {} for none.
 
-    Where this process makes spans, and one of the trace is on, it is that span.
+    Where this process makes spans, and a span of the trace is current, it is that span.
     """
-    found = given_trace(headers)
-    if not found:
+    trace = given_trace(headers)
+    if not trace:
         return {}
-    parent = found[TRACE_PARENT]
+    parent = trace[TRACE_PARENT]
     current = current_trace().get(TRACE_PARENT, "")
     if current[3:35] != parent[3:35]:
         current = f"{parent[:36]}{os.urandom(8).hex()}{parent[52:]}"
-    return found | {TRACE_PARENT: current}
+    return trace | {TRACE_PARENT: current}
 
 
 def publishing(drafts: Sequence[Draft]) -> AbstractContextManager[object]:
@@ -96,16 +96,16 @@ def publishing(drafts: Sequence[Draft]) -> AbstractContextManager[object]:
 
 
 def traced(drafts: Iterable[Draft], trace: Mapping[str, str]) -> list[Draft]:
-    """Return messages with a trace context in their headers, where they name no other."""
+    """Return messages with a trace context in their headers, unless they have one."""
     from copy import copy
 
-    found = []
+    with_trace = []
     for draft in drafts:
         if trace and TRACE_PARENT not in (draft.headers or {}):
             draft = copy(draft)
             draft.headers = {**(draft.headers or {}), **trace}
-        found.append(draft)
-    return found
+        with_trace.append(draft)
+    return with_trace
 
 
 def handling(message: Message, agent: str) -> AbstractContextManager[object]:

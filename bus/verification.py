@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..schema.message.message import Message
     from .bus import Bus
     from .log.log import Log
-    from .signing import Key, Keyring
+    from .signing import Keyring, SigningKey
 
 # The hash chain, if switched on: for each message a digest of it and of all before it.
 #
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 #: The digest before the first message.
 GENESIS = bytes(32)
 
-#: The most that one transaction chains, whichever is reached first: a few tens of milliseconds.
+#: The most messages and bytes that one transaction chains: a few tens of milliseconds.
 STEP_MESSAGES, STEP_BYTES = 4096, 4 * 1024 * 1024
 
 #: How many links a reader holds at a time.
@@ -107,7 +107,7 @@ class Chain:
         return max(0, self._log.newest_seq() - (head.seq if head else 0))
 
     def extend(self, at_least: int = 0) -> bool:
-        """Chain new messages, one step or at least so many; return False when there are none.
+        """Chain new messages, a step or at least so many; return False when there are none.
 
         Raises:
             SegmentMissing: the next message is archived, and can't be read.
@@ -170,7 +170,7 @@ class Problem:
             sent it, where that is asked for. `state`: a row of another table breaks its rule.
         seq: the message, or the first of a range; 0 for none.
         text: the whole of it, for people.
-        id, from_agent: of the message, where there is one.
+        id, from_agent: of the message, where there is a message.
     """
 
     kind: str
@@ -181,14 +181,14 @@ class Problem:
 
 
 @dataclass(slots=True)
-class Counts:
+class VerificationCounts:
     """The counts of a verification.
 
     Attributes:
         messages: how many messages were read.
         signed: how many are signed, and as their senders signed them.
         unsigned: how many have no signature.
-        wrong: how many have one that is not their sender's, or not of what they say.
+        wrong: how many have a signature of another sender, or of other content.
         unknown: how many are signed with a key that is not here, so that nothing is known of them.
         chained: how many are in the chain, and as they were.
         gaps: how many numbers between messages no message has.
@@ -221,7 +221,7 @@ class SignatureCheck:
     def __init__(
         self,
         keyring: Keyring,
-        counts: Counts,
+        counts: VerificationCounts,
         *,
         strict: bool,
         earlier: Callable[[str], Iterable[Message]],
@@ -230,7 +230,7 @@ class SignatureCheck:
         self._counts = counts
         self._is_strict = strict
         self._earlier = earlier
-        self._keys: dict[str, list[Key]] = {}
+        self._keys: dict[str, list[SigningKey]] = {}
         self._has_signed: set[str] = set()
 
     def of(self, message: Message) -> Problem | None:
@@ -257,7 +257,7 @@ class SignatureCheck:
             return None
         return problem_with("unknown_key", message, "is signed with a key that is not here")
 
-    def _of_unsigned(self, message: Message, keys: list[Key]) -> Problem | None:
+    def _of_unsigned(self, message: Message, keys: list[SigningKey]) -> Problem | None:
         self._counts.unsigned += 1
         agent = message.from_agent
         since_ms = min((key.created_at_ms for key in keys), default=None)
@@ -265,7 +265,7 @@ class SignatureCheck:
             return problem_with("forged", message, f"is not signed, and {agent} has a key")
         return problem_with("unsigned", message, "is not signed") if self._is_strict else None
 
-    def _keys_of(self, agent: str) -> list[Key]:
+    def _keys_of(self, agent: str) -> list[SigningKey]:
         if agent not in self._keys:
             keys = self._keys[agent] = self._keyring.of(agent)
             if any(_is_signed(message, keys) for message in self._earlier(agent) if keys):
@@ -273,7 +273,7 @@ class SignatureCheck:
         return self._keys[agent]
 
 
-def _is_signed(message: Message, keys: list[Key]) -> bool:
+def _is_signed(message: Message, keys: list[SigningKey]) -> bool:
     signature = message.headers.get(SIGNATURE_HEADER)
     return isinstance(signature, str) and any(is_right(signature, message, key) for key in keys)
 
@@ -281,7 +281,7 @@ def _is_signed(message: Message, keys: list[Key]) -> bool:
 class ChainCheck:
     """Follows the chain along messages, which are given to it in the order of the log.
 
-    From where something is wrong it goes on by the digest that is stored: one change, one problem.
+    After a problem it goes on from the stored digest, so that each change is one problem.
 
     Args:
         links: of the messages that will be given.
@@ -289,7 +289,7 @@ class ChainCheck:
         counts: where to count.
     """
 
-    def __init__(self, links: Iterator[Link], before: bytes, counts: Counts) -> None:
+    def __init__(self, links: Iterator[Link], before: bytes, counts: VerificationCounts) -> None:
         self._links = links
         self._counts = counts
         self._next = next(links, None)
@@ -313,14 +313,14 @@ class ChainCheck:
         self._go_on(link)
 
     def missing_below(self, seq: int) -> Iterator[Problem]:
-        """Yield a problem for messages below a seq that are in the chain but were not given."""
+        """Yield a problem for messages below a seq that are in the chain but not in the log."""
         first = last = self._next
         while self._next is not None and self._next.seq < seq:
             last = self._next
             self._go_on(last)
         if first is not self._next and first is not None and last is not None:
-            gone = range_of(first.seq, last.seq)
-            yield Problem("missing", first.seq, f"{gone} gone: the chain was there")
+            absent = range_of(first.seq, last.seq)
+            yield Problem("missing", first.seq, f"{absent} gone: the chain was there")
 
     def skip_to(self, seq: int) -> None:
         """Skip messages that can't be read, up to and with a seq."""
@@ -356,7 +356,7 @@ class Verification:
     Args:
         bus: an open bus.
         keyring: the keys to check signatures with; None leaves signatures alone.
-        chain: whether to follow the chain, as far as there is one.
+        chain: whether to follow the chain, as far as it reaches.
         strict: every message must be signed with a key that is here.
         from_seq: where to begin.
         expected: links that were kept elsewhere; the chain must have them.
@@ -381,11 +381,13 @@ class Verification:
         self._chain = bus.chain
         self._from_seq = from_seq
         self._expected = expected
-        self.counts = Counts()
+        self.counts = VerificationCounts()
         self.head = self._chain.head() if chain else None
-        # Asked after the head, so that all that is in the chain is read.
+        # Read after the head, so that every message in the chain is read.
         self.newest_seq = bus.log.newest_seq()
-        self.discarded = [each for each in bus.archive.discarded() if each.last_seq >= from_seq]
+        self.discarded = [
+            discarded for discarded in bus.archive.discarded() if discarded.last_seq >= from_seq
+        ]
         self._signatures = (
             None
             if keyring is None
@@ -410,10 +412,10 @@ class Verification:
             yield from self._unexpected(self._expected)
         chain = self._chain_check()
         last = self._from_seq - 1
-        for each in self.discarded:
-            chain.skip_to(each.last_seq)
-            last = max(last, each.last_seq)
-            self.counts.discarded += each.messages
+        for discarded in self.discarded:
+            chain.skip_to(discarded.last_seq)
+            last = max(last, discarded.last_seq)
+            self.counts.discarded += discarded.messages
         blobs: set[str] = set()
         for item in self._messages():
             if isinstance(item, SegmentMissing):
@@ -430,8 +432,8 @@ class Verification:
         yield from chain.missing_below(MAX_SEQ)
         last = max(last, self.head.seq if self.head else 0)
         if last < self.newest_seq:
-            gone = range_of(last + 1, self.newest_seq)
-            yield Problem("missing", last + 1, f"{gone} gone: the log once ended there")
+            absent = range_of(last + 1, self.newest_seq)
+            yield Problem("missing", last + 1, f"{absent} gone: the log once ended there")
 
     def _chain_check(self) -> ChainCheck:
         if self.head is None:
@@ -463,7 +465,7 @@ class Verification:
             problem = self._signatures and self._signatures.of(message)
         except _NONSENSE as error:
             chain.skip_to(message.seq)
-            problem = problem_with("altered", message, f"can't be one that was published: {error}")
+            problem = problem_with("altered", message, f"can't have been published: {error}")
         if problem:
             yield problem
         ref = message.payload_ref
@@ -480,11 +482,11 @@ class Verification:
             return str(error)
         return None
 
-    def _unexpected(self, kept: Link) -> Iterator[Problem]:
-        found = self._chain.head(kept.seq)
-        if found == kept:
+    def _unexpected(self, expected: Link) -> Iterator[Problem]:
+        link = self._chain.head(expected.seq)
+        if link == expected:
             return
-        is_there = found is not None and found.seq == kept.seq
-        what = f"is {found.digest.hex()}" if found and is_there else "is not there"
-        text = f"the digest of message {kept.seq} {what}: the log up to it is not what it was"
-        yield Problem("head", kept.seq, text)
+        is_there = link is not None and link.seq == expected.seq
+        what = f"is {link.digest.hex()}" if link and is_there else "is not there"
+        text = f"the digest of message {expected.seq} {what}: the log up to it is not what it was"
+        yield Problem("head", expected.seq, text)

@@ -128,7 +128,7 @@ def publish_when_there_is_room(
     """Publish as soon as the limits allow it; blocks for at most `wait_s`.
 
     Raises:
-        LimitReached: one still did at the end; nothing was stored.
+        LimitReached: a limit was still reached at the end; nothing was stored.
     """
     deadline = time.monotonic() + wait_s
     while True:

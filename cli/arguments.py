@@ -6,7 +6,7 @@ import os
 
 from ..bus.bus import Bus
 from ..schema.directory.discovery import find_bus
-from ..schema.directory.layout import BUS_DIR_VARIABLE, expanded, user_bus
+from ..schema.directory.layout import BUS_DIR_VARIABLE, expand_home, user_bus
 from ..schema.errors import InvalidInput
 from ..schema.message.times import parse_duration_ms
 from ..schema.sqlite.database import WRITE_TIMEOUT_S
@@ -53,7 +53,7 @@ def named_by(directory: str | None, user: bool) -> str | None:
         raise InvalidInput("give --dir or --user, not both")
     if user:
         return user_bus()
-    return None if directory is None else os.path.abspath(expanded(directory))
+    return None if directory is None else os.path.abspath(expand_home(directory))
 
 
 def sender(name: str | None, option: str = "--from") -> str:

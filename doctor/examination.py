@@ -11,7 +11,7 @@ import apsw
 from ..automation.attention import checks_of
 from ..bus.bus import Bus
 from ..schema.directory.discovery import refuse_place
-from ..schema.directory.layout import Layout, without_file
+from ..schema.directory.layout import Layout, lost_file_hint
 from ..schema.errors import AckbusError, BusUnusable, Unfinished
 from ..schema.findings import bad, examine
 from ..schema.sqlite.database import SCHEMA_VERSION, Database
@@ -75,7 +75,7 @@ def _refuse_scarcity() -> None:
 def _why_not_opened(error: AckbusError, layout: Layout) -> Finding:
     """Name the repair, unless the error itself ends with what to do about the place."""
     text, _, advice = str(error).rpartition("; ")
-    if text and (isinstance(error, Unfinished) or _is_refused(layout) or without_file(layout)):
+    if text and (isinstance(error, Unfinished) or _is_refused(layout) or lost_file_hint(layout)):
         return bad(text, advice)
     if isinstance(error.__cause__, (apsw.CorruptError, apsw.NotADBError)):
         return bad(str(error), REPAIR)

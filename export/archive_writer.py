@@ -14,7 +14,7 @@ from itertools import takewhile
 
 from ..bus.errors import SegmentMissing
 from ..bus.log.archive_reader import FRAME_BYTES, FRAME_LINES, segment_name
-from ..bus.log.archive_records import Discarded, Frame, Segment
+from ..bus.log.archive_records import ArchiveFrame, Discarded, Segment
 from ..bus.log.catalog import Catalog
 from ..bus.maintenance import Maintenance
 from ..bus.search.search import Search
@@ -53,7 +53,7 @@ class ArchiverRunning(Refused):
 class Archiver:
     """Moves messages into the archive: `with Archiver(bus) as archiver: …`.
 
-    For each bus, one works at a time; find out within the block which messages may be moved.
+    Only one works on a bus at a time; find out within the block which messages may be moved.
 
     Raises:
         ArchiverRunning: another process is archiving.
@@ -85,7 +85,7 @@ class Archiver:
         wait for takes a few tens of milliseconds at most.
 
         Args:
-            upto_seq: the last one to move; the newest message of the log never does.
+            upto_seq: the last message to move; the newest message of the log stays.
             on_progress: called now and then with the last moved seq.
 
         Returns:
@@ -99,14 +99,14 @@ class Archiver:
         self._remove(on_progress)  # of a run that died
         newest = self._bus.log.newest_seq()
         Catalog.of(self._bus).catch_up(newest)  # what has left the log it could not count
-        made = []
+        segments = []
         for segment, frames in self._segments(min(upto_seq, newest - 1)):
             self._archive.add(segment, frames)
-            made.append(segment)
+            segments.append(segment)
             self._remove(on_progress)
-        return made
+        return segments
 
-    def _segments(self, upto_seq: int) -> Iterator[tuple[Segment, list[Frame]]]:
+    def _segments(self, upto_seq: int) -> Iterator[tuple[Segment, list[ArchiveFrame]]]:
         """Write segments one after the other, and yield them with their frames."""
         while (after := self._archive.upto()) < upto_seq:
             last = self._bus.log.last_of(after, SEGMENT_MESSAGES, upto_seq)
@@ -115,7 +115,7 @@ class Archiver:
             yield self._write(after, last)
             further("segments of the archive", after, self._archive.upto())
 
-    def _write(self, after: int, last: int) -> tuple[Segment, list[Frame]]:
+    def _write(self, after: int, last: int) -> tuple[Segment, list[ArchiveFrame]]:
         first = after + 1
         layout = self._bus.layout
         folder = layout.archive_folder
@@ -162,17 +162,17 @@ class Archiver:
 
 def write_frames(
     file: BinaryIO, messages: Iterable[Message], segment: int
-) -> tuple[list[Frame], int]:
+) -> tuple[list[ArchiveFrame], int]:
     """Write lines, and return the places of the frames, and the number of lines."""
     import zstandard
 
     compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
-    frames: list[Frame] = []
+    frames: list[ArchiveFrame] = []
     start = count = 0
     for first_seq, lines in _runs(messages):
         data = compressor.compress(b"".join(b"%b\n" % line for line in lines))
         file.write(data)
-        frames.append(Frame(first_seq if frames else segment, segment, start, len(data)))
+        frames.append(ArchiveFrame(first_seq if frames else segment, segment, start, len(data)))
         start += len(data)
         count += len(lines)
     return frames, count
@@ -196,10 +196,10 @@ def _runs(messages: Iterable[Message]) -> Iterator[tuple[int, list[bytes]]]:
 
 # Discarding: the beginning of the archive is deleted for good, and the range stays on record.
 #
-# The bus notes it first, with a message that tells of it; then the files go. A process that dies
-# in between leaves files that `Archive.discarded_files` names, which the next one deletes.
+# The bus records it first, with a message; then the files are deleted. A process that dies in
+# between leaves files that `Archive.discarded_files` names, which the next archiver deletes.
 
-#: The message that tells of it, and its sender.
+#: The type of that message, and its sender.
 DISCARDED, _ARCHIVER = "bus.discarded", "bus-archive"
 
 #: A part of each line that names a blob.
@@ -213,14 +213,14 @@ def segments_upto(bus: Bus, upto_seq: int) -> list[Segment]:
         Refused: `bus.jsonl` does not have all of their messages yet.
     """
     last = min(upto_seq, bus.archive.upto())
-    found = list(takewhile(lambda segment: segment.last_seq <= last, bus.archive.segments()))
-    exported = Position.of(bus).get()  # 0: nobody exports this bus
-    if found and 0 < exported < found[-1].last_seq:
+    segments = list(takewhile(lambda segment: segment.last_seq <= last, bus.archive.segments()))
+    exported = Position.of(bus).get()  # 0: this bus is not exported
+    if segments and 0 < exported < segments[-1].last_seq:
         raise Refused(
             f"bus.jsonl has the log only up to {exported}, and what is discarded can't be exported:"
             " run 'bus export' first"
         )
-    return found
+    return segments
 
 
 def discard(bus: Bus, segments: Sequence[Segment]) -> Discarded:
@@ -235,15 +235,15 @@ def discard(bus: Bus, segments: Sequence[Segment]) -> Discarded:
     """
     first, last = segments[0].first_seq, segments[-1].last_seq
     at_ms = bus.now_ms()
-    gone = Discarded(first, last, sum(segment.messages for segment in segments), at_ms)
-    told = {"first_seq": first, "last_seq": last, "messages": gone.messages}
+    discarded = Discarded(first, last, sum(segment.messages for segment in segments), at_ms)
+    payload = {"first_seq": first, "last_seq": last, "messages": discarded.messages}
     refs = _blobs_of_none_but(bus, first, last)
     # Else a power loss could take the note of it, and leave no files.
     with Maintenance(bus).onto_the_disk(), bus.transaction():
         bus.archive.discard(segments, refs, at_ms)
-        bus.log.append([Draft(DISCARDED, told, from_agent=_ARCHIVER)])
+        bus.log.append([Draft(DISCARDED, payload, from_agent=_ARCHIVER)])
     finish(bus)
-    return gone
+    return discarded
 
 
 def finish(bus: Bus) -> None:
@@ -256,10 +256,10 @@ def finish(bus: Bus) -> None:
 
 
 def _blobs_of_none_but(bus: Bus, first_seq: int, last_seq: int) -> set[str]:
-    """Return the blobs that are named by the archived messages of a range, and by no others."""
+    """Return the blobs that only archived messages of a range name."""
     try:
         refs = _blobs(bus, first_seq - 1, last_seq)
-    except SegmentMissing:  # lost, so nobody can tell what it names
+    except SegmentMissing:  # the names in it are lost
         return set()
     if not refs:
         return refs
@@ -270,5 +270,5 @@ def _blobs_of_none_but(bus: Bus, first_seq: int, last_seq: int) -> set[str]:
 
 
 def _blobs(bus: Bus, after_seq: int, upto_seq: int) -> set[str]:
-    found = bus.archive.read(after_seq, upto_seq, _HAS_BLOB)
-    return {message.payload_ref for message in found if message.payload_ref is not None}
+    messages = bus.archive.read(after_seq, upto_seq, _HAS_BLOB)
+    return {message.payload_ref for message in messages if message.payload_ref is not None}

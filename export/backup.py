@@ -1,10 +1,10 @@
-"""Backups: complete bus directories, opened with --dir as any other.
+"""Backups: complete bus directories, opened with --dir like any other.
 
-The file is copied first, as it is at one moment; then the archive and the blobs that this copy
+The file is copied first, as of a single moment; then the archive and the blobs that this copy
 names. So the copy is complete: a blob is on the disk before the message that names it, a segment
-before the bus knows it, and neither is ever removed or changed while it is named.
+before the bus knows it, and neither is removed or changed while it is named.
 
-It is made in a directory beside the place, which gets its name when everything in it is on the
+A backup is made in a directory beside its place, which is renamed when everything in it is on the
 disk. The remains of a process that died on the way never have the name of a backup.
 """
 
@@ -64,7 +64,7 @@ def verify_copy(copy: Bus, lacking: Collection[str]) -> None:
             raise _damaged(copy, finding.text)
     for segment in copy.archive.segments():
         state = copy.archive.state_of(segment)
-        if state != "ok" and not any(copy.archive.path(segment).endswith(each) for each in lacking):
+        if state != "ok" and not any(copy.archive.path(segment).endswith(name) for name in lacking):
             raise _damaged(copy, f"the segment from {segment.first_seq} on is {state}")
     for ref in copy.log.named_blobs():
         if ref not in lacking:
@@ -78,11 +78,11 @@ def _damaged(copy: Bus, why: str) -> BusUnusable:
     return BusUnusable(f"what was written to {copy.layout.directory} is not what is read: {why}")
 
 
-#: The file that says of a directory that it is a backup, and of what. Only such a directory may
-#: be replaced by a later one.
+#: The file that marks a directory as a backup, and names its bus. Only a directory with this file
+#: may be replaced by a later backup.
 MARK = "backup.json"
 
-#: The suffixes of a backup that is being made, and of one that a later one is replacing.
+#: The suffixes of a backup that is being made, and of a backup that is being replaced.
 UNFINISHED, REPLACED = ".unfinished", ".replaced"
 
 
@@ -161,8 +161,8 @@ def bytes_to_copy(bus: Bus) -> int:
 
 
 def _database_bytes(layout: Layout) -> int:
-    found = layout.files.look(os.path.basename(layout.database))
-    return 0 if found is None else found.st_size
+    status = layout.files.look(os.path.basename(layout.database))
+    return 0 if status is None else status.st_size
 
 
 def _size(bus: Bus, ref: str) -> int:
@@ -199,14 +199,14 @@ def _check_place(layout: Layout, target: str, replace: bool) -> None:
 
 
 def _check_own(path: str) -> None:
-    """Check that a directory which is cleared or filled is this user's, and no link to one.
+    """Check that a directory to be cleared or filled is this user's, and no link.
 
-    A link would have another directory cleared, such as a bus; another user's has what that user
-    likes under the names that are written.
+    Through a link another directory would be cleared, such as a bus; another user's directory may
+    have anything under the names that are written.
     """
     with suppress(FileNotFoundError):
-        found = os.lstat(path)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        status = os.lstat(path)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
             raise Refused(
                 f"{path} is in the way: it is no directory of yours; move it, or choose another"
                 " place"
@@ -214,9 +214,9 @@ def _check_own(path: str) -> None:
 
 
 def _refuse_bus_in_use(target: str) -> None:
-    """Raise where a directory that was made as a backup was taken into use: it has mail of its own.
+    """Raise if a directory that was made as a backup is in use: it has mail of its own.
 
-    The file itself tells; `backup.json` stays where a backup is restored or copied.
+    The database says so; `backup.json` stays where a backup is restored or copied.
     """
     if not os.path.lexists(Layout(target).database):
         return
@@ -226,7 +226,7 @@ def _refuse_bus_in_use(target: str) -> None:
             is_backup = database.backup_made_at_ms is not None
     except AckbusError as error:
         raise Refused(
-            f"{target} can't be told for a backup, and is not replaced: {error};"
+            f"{target} may be no backup, and is not replaced: {error};"
             " choose another place, or remove it"
         ) from error
     if not is_backup:

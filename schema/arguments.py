@@ -71,7 +71,7 @@ _RULES: dict[str, Rule] = {
     "Work": (lambda value: hasattr(value, "do") and hasattr(value, "stop"), "work"),
 }
 
-#: The names of what has several values of one type.
+#: The types that hold several values of one type.
 _MANY = ("Iterable", "Sequence", "list", "tuple")
 
 #: The names of words (`Literal`), which the calls look up, and what they are.
@@ -98,14 +98,14 @@ def checked(call: Call) -> Call:
         InvalidInput: an argument has another type.
         RowDamaged: a row that no ackbus wrote made it fail, also later, where it is a generator.
     """
-    known: _Parameters | None = None
+    parameters: _Parameters | None = None
 
     @wraps(call)
     def begin(*args: Any, **named: Any) -> Any:
-        nonlocal known
-        if known is None:  # not before: a program makes few of the calls that it loads
-            known = _Parameters(call)
-        known.check(args, named)
+        nonlocal parameters
+        if parameters is None:  # not before: a program makes few of the calls that it loads
+            parameters = _Parameters(call)
+        parameters.check(args, named)
         try:
             return call(*args, **named)
         except _UNMEANT as error:
@@ -249,22 +249,22 @@ class _Parameter:
         """Refuse a value that fits no alternative."""
         if "object" in self._heads or any(_is_ours(value, head) for head in self._heads):
             self.sure.add(type(value))
-        elif not any(_fits(value, *each) for each in self._alternatives):
-            wanted = " or ".join(_said(*each) for each in self._alternatives)
+        elif not any(_fits(value, *alternative) for alternative in self._alternatives):
+            expected = " or ".join(_noun_of(*alternative) for alternative in self._alternatives)
             hint = _FOR_SEVERAL.get(self._name, "") if _is_iterable(value) else ""
-            raise InvalidInput(f"{self._name} must be {wanted}, not {_shown(value)}{hint}")
+            raise InvalidInput(f"{self._name} must be {expected}, not {_shown(value)}{hint}")
 
 
-def check_types(call: Callable[..., Any], given: Any) -> None:
+def check_types(call: Callable[..., Any], instance: Any) -> None:
     """Check the attributes of an object against the annotations of a call that they went to.
 
     For a call so frequent that this is done only once a value was found to be wrong.
 
     Raises:
-        InvalidInput: one has another type.
+        InvalidInput: an attribute has another type.
     """
     names = [name for name in call.__annotations__ if name != "return"]
-    _Parameters(call).check((), {name: getattr(given, name) for name in names})
+    _Parameters(call).check((), {name: getattr(instance, name) for name in names})
 
 
 def _fits(value: Any, head: str, inner: list[str]) -> bool:
@@ -278,7 +278,7 @@ def _fits(value: Any, head: str, inner: list[str]) -> bool:
     if head == "tuple" and inner[-1:] != ["..."]:
         return len(value) == len(inner) and all(map(_fits_text, value, inner))
     if head in _MANY and isinstance(value, list | tuple):
-        return all(_fits_text(one, inner[0]) for one in value)
+        return all(_fits_text(element, inner[0]) for element in value)
     return True
 
 
@@ -287,16 +287,16 @@ def _fits_text(value: object, annotation: str) -> bool:
     return any(_fits(value, *_named(text)) for text in _split(annotation, "|"))
 
 
-def _said(head: str, inner: list[str]) -> str:
+def _noun_of(head: str, inner: list[str]) -> str:
     """Return what an error calls the values of an alternative: `a list of text`."""
     if head in _WORDS:
         return _WORDS[head]
     if head not in _RULES:
         return f"a {head}"
-    _, said = _RULES[head]
+    _, noun = _RULES[head]
     if head in _MANY:
-        return f"{said} of {_plural(_named(_split(inner[0], '|')[0])[0])}"
-    return said
+        return f"{noun} of {_plural(_named(_split(inner[0], '|')[0])[0])}"
+    return noun
 
 
 def _plural(head: str) -> str:

@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import IO, AnyStr
 
-#: The longest file of settings that is read, in bytes or characters: real ones have a few thousand.
+#: The longest settings file that is read, in bytes or characters: real files have a few thousand.
 MAX_FILE_BYTES = 16 * 1024 * 1024
 
 

@@ -1,7 +1,7 @@
-"""Callbacks: plain functions, told apart from those whose call alone runs nothing; their failures.
+"""Callbacks: checks that they are plain functions, and the log of their failures.
 
-Calling a coroutine function or a generator function runs nothing of it. If one is taken for a
-plain function, its work is never done, and nothing fails.
+Calling a coroutine function or a generator function runs nothing of it. If it is taken for a plain
+function, its work is never done, and nothing fails.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _MAX_KINDS = 1000
 _LAZY = (map, filter, zip, enumerate)
 
 
-class Reported(Exception):
-    """A failure of a callback that has told of it by itself: no log has to."""
+class AlreadyReported(Exception):
+    """A failure that the callback has reported itself: it is not logged again."""
 
 
-class Failures:
-    """The kinds of failures of a callback that are known: the first of each kind is told whole.
+class FailureLog:
+    """Logs the failures of a callback: the first of each kind with its traceback.
 
     A kind is the type of an error and the line that raised it.
     """
@@ -41,7 +41,7 @@ class Failures:
         self._kinds: dict[object, None] = {}
 
     def _is_new(self, error: BaseException) -> bool:
-        """Take note of a failure, and return whether it is the first of its kind."""
+        """Remember a failure, and return whether it is the first of its kind."""
         trace = error.__traceback__
         while trace is not None and trace.tb_next is not None:
             trace = trace.tb_next
@@ -66,7 +66,7 @@ class Failures:
 
         try:
             trace = "".join(traceback.format_exception(error))
-        except Exception:  # the text of an error that it came of can't be had
+        except Exception:  # the text of an error in its chain can't be made
             trace = "".join(traceback.format_tb(error.__traceback__))
         if _encodable(trace) == trace:
             logger.warning("%s", _encodable(text), exc_info=error)
@@ -79,7 +79,7 @@ def _encodable(text: str) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the type and the text of an error, which need not be one that can be had."""
+    """Return the type and the text of an error; its `__str__` may fail."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception as second:
@@ -87,7 +87,7 @@ def text_of(error: BaseException) -> str:
 
 
 def is_coroutine_function(callback: object) -> TypeGuard[Callable[..., Awaitable[object]]]:
-    """Whether calling a callback makes a coroutine, as far as can be told before."""
+    """Whether calling a callback makes a coroutine, as far as can be known before."""
     return _kind_of(callback) == COROUTINE
 
 
@@ -125,7 +125,7 @@ def check_coroutine_function(callback: object, what: str, *, instead: str) -> No
 
     if not callable(callback):
         raise InvalidInput(f"{what} takes a coroutine function, not {shown(callback)}")
-    kind = _kind_of(inspect.unwrap(callback, stop=lambda each: _kind_of(each) is not None))
+    kind = _kind_of(inspect.unwrap(callback, stop=lambda wrapped: _kind_of(wrapped) is not None))
     if kind != COROUTINE:
         named = f"{_name(callback)}, {kind or 'a plain function'}"
         raise InvalidInput(f"{what} takes a coroutine function, not {named}: {instead}")
@@ -193,11 +193,11 @@ def _kind_of(callback: object) -> str | None:
 
     while isinstance(callback, partial):
         callback = callback.func
-    for each in (callback, type(callback).__call__ if callable(callback) else None):
-        if inspect.iscoroutinefunction(each):
+    for function in (callback, type(callback).__call__ if callable(callback) else None):
+        if inspect.iscoroutinefunction(function):
             return COROUTINE
-        if inspect.isasyncgenfunction(each):
+        if inspect.isasyncgenfunction(function):
             return ASYNC_GENERATOR
-        if inspect.isgeneratorfunction(each):
+        if inspect.isgeneratorfunction(function):
             return GENERATOR
     return None

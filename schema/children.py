@@ -1,7 +1,7 @@
 """Child processes whose end is known: no exit code is made up.
 
-Where a program ignores SIGCHLD, or a part of it waits for any child, the kernel tells nobody else
-how a child has ended, and `subprocess` says 0: a failure reads as success.
+Where a program ignores SIGCHLD, or a part of it waits for any child, the kernel does not tell how a
+child has ended, and `subprocess` says 0: a failure reads as success.
 """
 
 from __future__ import annotations

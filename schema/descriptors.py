@@ -47,7 +47,7 @@ class WaitingFile(io.FileIO):
         super().__init__(fd, "w", closefd=False)
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write some bytes, at least one where there are any, and return their number."""
+        """Write some of the bytes, at least 1 where there are any, and return how many."""
         while (written := super().write(data)) is None:
             _wait_until_writable(self.fileno())
         return written

@@ -1,10 +1,9 @@
 """The contract between the rooms and the storage of a bus.
 
 The rooms own the tables and the statements on them; an engine runs these statements, keeps the
-transactions, and has the clock. `Database`, one file of SQLite, is the engine that there is.
-Nothing of an engine shows above it: no connection, no cursor, no number of a row that the row does
-not hold itself. Rooms import these names for annotations only, so that they cost nothing at run
-time.
+transactions, and has the clock. The only engine is `Database`, one file of SQLite. An engine hides
+its connections, its cursors, and every row number that is not a column of the row. Rooms import
+these names for annotations only, so that they cost nothing at run time.
 
 A thread has at most one transaction, and everything that it asks of the engine takes part in it.
 So the methods of a class that owns a table need no handle of a transaction: alone each is a
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class Transaction(Protocol):
-    """A block that is one write transaction, or a part of the one that the thread is in.
+    """A block that is one write transaction, or a nested part of the thread's transaction.
 
-    It commits when the block ends. When the block raises, the whole transaction is rolled back, or
-    of a nested one this part.
+    It commits when the block ends. When the block raises, the transaction is rolled back; of a
+    nested part, only the part.
     """
 
     def __enter__(self) -> None:
@@ -43,7 +42,7 @@ class Transaction(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Commit or roll back, and raise an engine's own error as one of ours."""
+        """Commit or roll back, and translate an engine's own error into ours."""
 
 
 class Engine(Protocol):
@@ -62,10 +61,10 @@ class Engine(Protocol):
         """When this was made, in epoch milliseconds, if it is a backup that is not in use."""
 
     def now_ms(self) -> int:
-        """Return the present time in epoch milliseconds, by the one clock of all who use the bus.
+        """Return the present time in epoch milliseconds, by the clock of all users of the bus.
 
-        Every time that is stored, or compared with a stored one, comes from it. In a write
-        transaction it is asked inside: the wait for other writers comes before.
+        Every time that is stored, or compared with a stored time, comes from it. Inside a write
+        transaction, ask it after the transaction began: that may have waited for other writers.
         """
 
     def rows(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
@@ -87,7 +86,7 @@ class Engine(Protocol):
     def change(
         self, sql: str, values: Values = (), *, then: Callable[[], None] | None = None
     ) -> list[tuple[Any, ...]]:
-        """Run one writing statement in this thread's transaction, or else as one of its own.
+        """Run one writing statement in this thread's transaction, or else in its own.
 
         Args:
             sql, values: the statement.
@@ -109,17 +108,17 @@ class Engine(Protocol):
         """Insert one row as `change` does, and return the number that its table gave it.
 
         The number is the key of the row (`seq`, `token`). No later row gets a lower one, and no
-        reader sees a row appear below one that it has seen.
+        reader sees a row appear below a row that it has seen.
         """
 
     def insert_many(self, sql: str, rows: Iterable[Values], *, guarded: bool = True) -> int:
         """Insert some rows in this thread's transaction, and return the number of the last.
 
-        The numbers of the others are the ones before it, in order, without a gap.
+        The other rows have the numbers before it, in order, without a gap.
 
         Args:
-            sql: the statement that inserts one.
-            rows: the values of each; at least one.
+            sql: the statement that inserts one row.
+            rows: the values of each row; at least one row.
             guarded: False where no trigger has anything to do for these rows, so that an engine
                 that is faster without its triggers may leave them out.
 
@@ -135,7 +134,7 @@ class Engine(Protocol):
         """
 
     def write(self, timeout_s: float | None = None) -> Transaction:
-        """Begin a write transaction, or a nested part of the one that this thread is in.
+        """Begin a write transaction, or a nested part of this thread's transaction.
 
         Args:
             timeout_s: how long to wait for other writers, in seconds; None: as long as the bus was
@@ -167,8 +166,8 @@ class Engine(Protocol):
         """Refuse further use, and give back what this thread holds."""
 
 
-class Opened(Protocol):
-    """A bus, as far as this room knows it: it is over an engine, and that is one file."""
+class HasEngine(Protocol):
+    """A bus as this room sees it: an object with an engine, which is one file."""
 
     _engine: Engine
     _file: Database

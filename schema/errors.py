@@ -6,16 +6,16 @@ behind it are attributes, so that programs never parse the text.
 
 from __future__ import annotations
 
-#: How much of what somebody gave an error repeats, in characters: it is to be read as one line, and
-#: a report of many lines is kept in memory.
+#: How many characters of a value an error repeats: it must stay one readable line, and reports of
+#: many lines are kept in memory.
 SHOWN_CHARS = 80
 
 
-def shown(given: object) -> str:
+def shown(value: object) -> str:
     """Return what an error shows of a value: quoted as Python does it, and cut where it is long."""
-    text = given if isinstance(given, str) else repr(given)
+    text = value if isinstance(value, str) else repr(value)
     cut = text if len(text) <= SHOWN_CHARS else text[:SHOWN_CHARS] + "…"
-    return repr(cut) if isinstance(given, str) else cut
+    return repr(cut) if isinstance(value, str) else cut
 
 
 class AckbusError(Exception):
@@ -53,7 +53,7 @@ class TimedOut(AckbusError, TimeoutError):
 
 
 class BusNotFound(AckbusError):
-    """There is no bus where one was looked for."""
+    """There is no bus at the directory, nor above it."""
 
 
 class BusUnusable(AckbusError):
@@ -129,10 +129,10 @@ class ReadOnlyBackup(Refused):
         made_at_ms: when it was made, in epoch milliseconds.
     """
 
-    def __init__(self, directory: str, made_at_ms: int, made: str) -> None:
+    def __init__(self, directory: str, made_at_ms: int, age: str) -> None:
         self.directory, self.made_at_ms = directory, made_at_ms
         super().__init__(
-            f"{directory} is a backup, {made}, and read-only; 'bus restore' takes it into use"
+            f"{directory} is a backup, {age}, and read-only; 'bus restore' takes it into use"
         )
 
 
@@ -141,7 +141,7 @@ class IdConflict(Refused):
 
     Attributes:
         id: the id that both share.
-        seq: the place of the one that is stored.
+        seq: the place of the message that is stored.
         fields: the names of the fields that differ.
     """
 
@@ -193,7 +193,7 @@ class UnknownRecipientWarning(UserWarning):
 
 
 class NotActedUponWarning(UserWarning):
-    """A message was stored of a type that is acted upon, and nothing acts upon this one."""
+    """A message was stored whose type is acted upon, but nothing acts upon this message."""
 
 
 class AnsweredAgainWarning(UserWarning):

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    #: Looks at one thing, and changes nothing.
+    #: Examines one aspect of a bus, and changes nothing.
     Check = Callable[[], "Finding"]
 
 #: How things are: `warn` works, and wants attention; `bad` does not work, or loses something.
@@ -68,16 +68,16 @@ def bad(text: str, advice: str) -> Finding:
 
 
 def examine(checks: Mapping[str, Check]) -> Iterator[Finding]:
-    """Run checks by their names, one after the other; one that fails is a finding too.
+    """Run checks by their names, one after the other; a check that fails is a finding too.
 
-    On a damaged bus anything may be where something else belongs, so any error counts. Python's
-    name of the error would say nothing to the reader, and is left out.
+    On a damaged bus any value may be of the wrong kind, so any error counts. Python's name of the
+    error would say nothing to the reader, and is left out.
     """
     for name, check in checks.items():
         try:
-            found = check()
+            finding = check()
         except (AckbusError, OSError) as error:
-            found = bad(str(error), "see what else is bad")
+            finding = bad(str(error), "see what else is bad")
         except Exception:
-            found = bad("what is stored is not what belongs there", "see what else is bad")
-        yield replace(found, check=name)
+            finding = bad("what is stored is not what belongs there", "see what else is bad")
+        yield replace(finding, check=name)

@@ -1,10 +1,10 @@
 """Loops over stored and computed positions, each of which proves that it comes to an end.
 
-A position comes out of a file that any program may have written, or out of a library. So a loop
-goes on from it only if it is further than the last one; otherwise it ends with an error that names
-the place. Positions are values as they are stored, never as they are shown: text that is not UTF-8
-is shown with escapes, which stand elsewhere in the order. `tests/architecture/test_progress.py`
-finds a loop that pages by itself.
+A position comes from a file that any program may have written, or from a library. So a loop goes on
+from it only if it is further than the last position; otherwise it ends with an error that names the
+place. Positions are values as they are stored, never as they are shown: text that is not UTF-8 is
+shown with escapes, which sort elsewhere. `tests/architecture/test_progress.py` finds loops that do
+not use this module.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class NoProgress(AckbusError):
-    """A loop would begin again where it was: a stored value is none that a bus writes.
+    """A loop would begin again where it was: no bus writes such a stored value.
 
     Attributes:
         position: where the loop was.
@@ -46,7 +46,7 @@ def seq_of(row: Any) -> Any:
 
 
 def further(what: str, position: Position, following: Any, *, backwards: bool = False) -> Position:
-    """Return a position that follows another one.
+    """Return a position, if it follows another position.
 
     Args:
         what: what is walked over, for the error: a plural.
@@ -83,13 +83,13 @@ def pages(
     Args:
         read: reads a page after a place.
         after: where to begin.
-        size: a page with less is the last; None: only an empty one is.
+        size: a shorter page is the last; None: only an empty page is.
         place: the place of a row, as it is stored.
         what: what the rows are, for the error: a plural.
         backwards: whether places fall.
 
     Raises:
-        NoProgress: the last row of a page is not behind the one before.
+        NoProgress: the last row of a page is not behind the last row of the page before.
     """
     while page := read(after):
         after = further(what, after, place(page[-1]), backwards=backwards)

@@ -1,6 +1,6 @@
 """The processes of this system: their parents, names and starts, and the program above this one.
 
-An id alone names no process for long; with its start, and with the system's own start, it does.
+The kernel gives ids again, so a process is named by its id, its start, and the system's start.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The programs that start others and pass their streams on: none of them is an agent's own.
+#: The programs that start others and pass their streams on: no agent's own program is among them.
 _SHELLS = {
     "sh", "ash", "bash", "csh", "dash", "env", "fish", "ksh", "nohup", "sudo", "tcsh", "timeout",
     "uv", "zsh",
 }  # fmt: skip
 
-#: The programs that take up the children of those that ended: none of them is an agent's own.
+#: The programs that adopt orphans: no agent's own program is among them.
 _REAPERS = {
     "catatonit", "docker-init", "dumb-init", "init", "launchd", "openrc-init", "runit",
     "s6-svscan", "systemd", "tini",
@@ -31,19 +31,19 @@ SESSION_VARIABLE = "BUS_SESSION"
 #: How many ancestors are looked at, at most.
 _MAX_DEPTH = 64
 
-#: Where Linux tells which start of the system this is, and whose ids of processes are ours.
+#: Where Linux has the id of the system's start, and the namespace of our process ids.
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _NAMESPACE = "/proc/self/ns/pid"
 
 
 class Process:
-    """A process, as the system told of it.
+    """A process, as the system described it.
 
     Attributes:
         pid: its id.
         parent: the id of its parent; 0 for none.
         name: the name of its program, without a folder.
-        started: when it started, in the system's own words; "" for one that has ended.
+        started: when it started, in the system's own words; "" if it has ended.
         leads: whether it is the first process of a terminal, as the shell of a person is.
     """
 
@@ -77,37 +77,37 @@ def ancestors() -> Iterator[Process]:
     """Yield the parent of this process, its parent, and so on, as far as they can be seen."""
     pid = os.getppid()
     for _ in range(_MAX_DEPTH):
-        found = process(pid) if pid > 0 else None
-        if found is None:
+        ancestor = process(pid) if pid > 0 else None
+        if ancestor is None:
             return
-        yield found
-        pid = found.parent
+        yield ancestor
+        pid = ancestor.parent
 
 
 def program() -> Process | None:
     """Return the program that started this process: its nearest ancestor that is no shell.
 
-    Below nothing but shells it is the nearest of them. Where that program has ended, or never was,
-    it is this process: the one that takes up the orphans of others runs for ever, and so would a
-    session of its. None where no ancestor can be seen, and where a person types a command: what is
-    above the shell of a terminal is that terminal.
+    Where all ancestors are shells, it is the nearest shell. Where the program has ended, it is this
+    process: the process that adopts orphans runs for ever, and so would its session. None where no
+    ancestor can be seen, and where a person types a command: above the shell of a terminal is that
+    terminal.
     """
     nearest = None
-    for each in ancestors():
-        if each.name in _REAPERS:
+    for ancestor in ancestors():
+        if ancestor.name in _REAPERS:
             return nearest or process(os.getpid())
-        if each.leads and each.name in _SHELLS:
+        if ancestor.leads and ancestor.name in _SHELLS:
             return nearest
-        nearest = nearest or each
-        if each.name not in _SHELLS:
-            return each
+        nearest = nearest or ancestor
+        if ancestor.name not in _SHELLS:
+            return ancestor
     return nearest
 
 
 def runs(text: str) -> bool | None:
-    """Whether the process runs that `str` of a `Process` named; None where that can't be known.
+    """Whether the process runs that a text names, which is `str` of a `Process`; None if unknown.
 
-    One of another container can't be seen from here; one of before the system's start is over.
+    A process of another container can't be seen; a process of before the system's start has ended.
     """
     words, _, host = text.rpartition(" on ")
     words, _, began = words.partition(" since ")
@@ -120,10 +120,10 @@ def runs(text: str) -> bool | None:
         return False
     if namespace != ours:
         return None
-    found = process(int(pid))
-    if found is None:
+    entry = process(int(pid))
+    if entry is None:
         return None if is_running(int(pid)) else False
-    return found.started == began
+    return entry.started == began
 
 
 def foreign_process(pid: int, ancestor: str) -> Process | None:
@@ -149,7 +149,7 @@ def system() -> str:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is a process with this id; one that is only hidden from us counts."""
+    """Whether there is a process with this id, also one that this user may not signal."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
@@ -161,7 +161,7 @@ def is_running(pid: int) -> bool:
 
 @cache
 def boot_id() -> str:
-    """Return what is another text after every start of the system; empty where it doesn't tell."""
+    """Return a text that changes with every start of the system; empty where it is unknown."""
     try:
         with open(_BOOT_ID, encoding="ascii") as file:
             return file.read().strip()
@@ -188,11 +188,11 @@ def process_ids() -> list[int]:
 
 
 def _asked(pid: int) -> Process | None:
-    """Return a process as `ps` tells of it, where the system has no files of its processes."""
+    """Return a process as `ps` describes it, where the system has no /proc."""
     import subprocess
 
     columns = ("ppid=", "stat=", "tty=", "lstart=", "comm=")
-    words = ["ps", *(word for each in columns for word in ("-o", each)), "-p", str(pid)]
+    words = ["ps", *(word for column in columns for word in ("-o", column)), "-p", str(pid)]
     plain = {**os.environ, "LC_ALL": "C", "TZ": "UTC"}
     try:
         done = subprocess.run(words, capture_output=True, env=plain, check=False)

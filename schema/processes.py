@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from .process_table import is_running, process
 
-#: By how much a clock may be set forward before a process is taken for a younger one, in seconds.
+#: By how much a clock may be set forward before a process is taken for a later one, in seconds.
 _SLACK_S = 1.0
 
 #: As many open files as a server asks for: with more, children that close all numbers are slow.
@@ -46,11 +46,11 @@ def raise_open_files() -> None:
     import resource  # few processes need it
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    limit = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= limit:
         return
-    with suppress(OSError, ValueError):  # some systems have a lower limit than they tell
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    with suppress(OSError, ValueError):  # some systems have a lower limit than they report
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def leave_signals() -> set[int | Signals]:
@@ -61,11 +61,11 @@ def leave_signals() -> set[int | Signals]:
 
 
 def has_run_for(pid: int, age_s: float) -> bool:
-    """Whether the process that had this id so long ago runs still.
+    """Whether the process that had this id so long ago still runs.
 
-    An id says nothing by itself: after a start of the system, or of a container, another process
-    has it soon. That one is younger than a note of the first. The host is this one, since no bus is
-    on a network filesystem. Where the system does not tell the age of a process, its id counts.
+    An id alone proves nothing: after a start of the system, or of a container, another process has
+    it soon, which is younger than a record of the first. The process was on this host, since no bus
+    is on a network filesystem. Where the system does not tell the age of a process, its id counts.
 
     Args:
         pid: its id, on this host.
@@ -78,8 +78,8 @@ def has_run_for(pid: int, age_s: float) -> bool:
 
 
 def _lived_s(pid: int) -> float | None:
-    """Return the age of a process in seconds, by a clock that nobody sets; None if unknown."""
-    found = process(pid)  # counted since the system's start, with the time that it slept
-    if found is None or not found.started.isdigit():
+    """Return the age of a process in seconds, by a clock that can't be set; None if unknown."""
+    entry = process(pid)  # counted since the system's start, with the time that it slept
+    if entry is None or not entry.started.isdigit():
         return None
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(found.started) / os.sysconf("SC_CLK_TCK")
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(entry.started) / os.sysconf("SC_CLK_TCK")

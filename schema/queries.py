@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
 
-    from .engine import Engine, Opened
+    from .engine import Engine, HasEngine
     from .sqlite.database import Database
 
 #: The stored columns of a message, in the order in which every statement reads them.
@@ -41,12 +41,12 @@ def fits_pattern(type: str, pattern: str) -> str:
 
 
 def is_too_wide(pattern: str) -> str:
-    """Return the SQL condition that `fits_pattern` can't tell what fits a pattern, given as SQL."""
+    """Return the SQL condition that a pattern, given as SQL, is beyond `fits_pattern`."""
     return _TOO_WIDE.replace("{pattern}", pattern)
 
 
 def is_work(type: str, to_agent: str, queues: str = "queues") -> str:
-    """Return the SQL condition that a message is work: the one definition of it.
+    """Return the SQL condition that a message is work. No other code defines that.
 
     Args:
         type, to_agent: of the message, as SQL.
@@ -102,17 +102,17 @@ class Table:
         self._engine = engine
 
     @classmethod
-    def of(cls, bus: Opened) -> Self:
-        """Return the one of an open bus."""
+    def of(cls, bus: HasEngine) -> Self:
+        """Return the table of an open bus."""
         return cls(bus._engine)
 
 
-def engine_of(bus: Opened) -> Engine:
+def engine_of(bus: HasEngine) -> Engine:
     """Return the engine under a bus, for what the rooms build on it; the doors need none."""
     return bus._engine
 
 
-def file_of(bus: Opened) -> Database:
+def file_of(bus: HasEngine) -> Database:
     """Return the file of SQLite that a bus is, to examine it, keep it up, copy or mend it.
 
     An engine that is not one file has no part in these: its own tools do that.

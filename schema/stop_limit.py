@@ -1,4 +1,4 @@
-"""Signals that end a service, and the time in which they do, whatever a library is at.
+"""Signals that end a service within a time limit, also while C code of a library runs.
 
 A handler in Python runs between two steps of the interpreter. Where C code loops and keeps the
 interpreter, it never runs; so the limit is the kernel's. A signal with such a handler makes the
@@ -35,15 +35,15 @@ def obey(
     limit_s: int = STOP_LIMIT_S,
     keeps_ignored: bool = False,
 ) -> None:
-    """Have signals end this process: call `stop`, and end within the limit whatever happens.
+    """Have signals end this process: they call `stop`, and it ends within the limit in any case.
 
     Call it from the main thread. Other signals with handlers in Python go through `heed`.
 
     Args:
         stop: called in the main thread; it may lift the limit.
         numbers: the signals.
-        limit_s: how long the process may go on then, in seconds; the number of a signal.
-        keeps_ignored: whether a signal stays ignored that is so, as nohup has it.
+        limit_s: how long the process may go on then, in seconds; it must be a signal's number.
+        keeps_ignored: whether an ignored signal stays ignored, as under nohup.
     """
     _arm_by_kernel(limit_s)
 
@@ -90,7 +90,7 @@ def end_by(number: int) -> NoReturn:
 def obeyed(stop: Handler, *numbers: int) -> Iterator[None]:
     """Obey signals within the block, which may be a part of another program."""
     global _pipe
-    before = {each: signal.getsignal(each) for each in numbers}
+    before = {caught: signal.getsignal(caught) for caught in numbers}
     obey(stop, *numbers)
     try:
         yield

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.types import Receive
 
 from ..bus.bus import Bus
-from ..bus.log.filters import Wanted
+from ..bus.log.filters import Criteria
 from ..schema.errors import BusBusy, InvalidInput
 from ..schema.message.message import Message
 from .access.tokens import CursorPastEnd
@@ -171,7 +171,7 @@ class Waiter:
             return outcome
         async with (
             self.patience(),
-            aclosing(feed.stream(begin, Wanted(), keep_alive_s=_RECHECK_S)) as batches,
+            aclosing(feed.stream(begin, Criteria(), keep_alive_s=_RECHECK_S)) as batches,
         ):
             async for batch in batches:
                 is_due = anyio.current_time() - looked_at >= _RECHECK_S  # however busy the bus is

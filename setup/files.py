@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from itertools import takewhile
 from typing import TypeVar
 
-from ..schema.directory.enclosure import Enclosure, Spot
+from ..schema.directory.enclosure import EnclosedFile, Enclosure
 from ..schema.errors import AckbusError, InvalidInput, Refused
 from .edits import Edit, JsonHook, JsonServer
 from .record import Entry, PluginFile, Record, RecordFile
@@ -350,7 +350,7 @@ class Change:
             self._remove_empty_folders(os.path.dirname(self.path))
         return copy
 
-    def _apply(self, spot: Spot) -> str | None:
+    def _apply(self, spot: EnclosedFile) -> str | None:
         if self.file.text_of(None if spot.folder is None else spot.read()) != self.before:
             raise Refused(f"{self.path} has just been changed by another program; try again")
         records = RecordFile(self.path)

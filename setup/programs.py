@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from ..schema.directory.enclosure import Enclosure
-from ..schema.directory.layout import expanded
+from ..schema.directory.layout import expand_home
 from .edits import AbsentHook, Edit, JsonHook, JsonServer, JsonServerOfProject
 from .record import ENTRY, PluginFile, hook_command, hook_mark
 from .text_edits import TomlServer
@@ -424,14 +424,14 @@ def enclosure_of(place: str, folder: str, *, is_global: bool) -> Enclosure:
     variable = _VARIABLE.match(place)
     named = os.environ.get(variable[1]) if variable else None
     if named:
-        return Enclosure(os.path.join(folder, expanded(named)), is_home=True)
-    return Enclosure(expanded("~"), is_home=True)
+        return Enclosure(os.path.join(folder, expand_home(named)), is_home=True)
+    return Enclosure(expand_home("~"), is_home=True)
 
 
 def path_of(place: str, folder: str) -> str:
     """Return the path of a file in a folder; with `.jsonc` for `.json` where that is there."""
     named = _VARIABLE.sub(lambda of: os.environ.get(of[1]) or of[2], place)
-    path = os.path.normpath(os.path.join(folder, expanded(named)))
+    path = os.path.normpath(os.path.join(folder, expand_home(named)))
     alternative = f"{path}c"
     if place.endswith("opencode.json") and not os.path.exists(path) and os.path.exists(alternative):
         return alternative

@@ -17,7 +17,7 @@ ReadState = Literal["unread", "acknowledged", "parked", "received", "passed_over
 #: The reason why a queued job waits: for a worker, its time, or others with its key.
 JobGate = Literal["open", "time", "key"]
 
-#: The statuses with which a worker ends a claim, and those of every claim.
+#: The statuses with which a worker ends a claim, and the statuses of every claim.
 EndStatus = Literal["completed", "failed", "timed_out"]
 ClaimStatus = Literal["active", "lost", EndStatus]
 

@@ -1,4 +1,4 @@
-"""Requests: publish one, and wait for the first message that answers it."""
+"""Requests: publish a request, and wait for the first message that answers it."""
 
 from __future__ import annotations
 
@@ -137,8 +137,8 @@ class Request:
 
         It only looks: the answer stays in the inbox of the agent that asked.
         """
-        found = answers_to(self.bus, self.conversation, self.seq, self.reply_types)
-        return next(found, Answer(PENDING, self.conversation))
+        answers = answers_to(self.bus, self.conversation, self.seq, self.reply_types)
+        return next(answers, Answer(PENDING, self.conversation))
 
     def wait(self, timeout_s: float | None = None) -> Answer:
         """Block until there is an answer, and return it: success, failure or timed out.
@@ -154,13 +154,13 @@ class Request:
         """
         begin = time.monotonic()
         answer = self.until_answered(timeout_s)
-        left = math.inf if timeout_s is None else begin + timeout_s - time.monotonic()
-        receive(self.bus, answer, self.asker, timeout_s=max(0.0, min(left, RECEIVE_WITHIN_S)))
+        left_s = math.inf if timeout_s is None else begin + timeout_s - time.monotonic()
+        receive(self.bus, answer, self.asker, timeout_s=max(0.0, min(left_s, RECEIVE_WITHIN_S)))
         return answer
 
     async def wait_async(self, timeout_s: float | None = None) -> Answer:
         """Wait as `wait` does; the event loop goes on, and a cancelled call ends its thread."""
-        ((_, answer),) = [each async for each in as_completed_async([self], timeout_s)]
+        ((_, answer),) = [pair async for pair in as_completed_async([self], timeout_s)]
         return answer
 
     def until_answered(self, timeout_s: float | None = None) -> Answer:
@@ -248,9 +248,9 @@ def wait_all(requests: Iterable[Request], timeout_s: float | None = None) -> lis
         InvalidInput: they are of several buses.
         TimedOut: some have none in that time; those that came are received, as by `wait`.
     """
-    wanted = list(requests)
-    found = {id(request): answer for request, answer in as_completed(wanted, timeout_s)}
-    return [found[id(request)] for request in wanted]
+    in_order = list(requests)
+    answers = {id(request): answer for request, answer in as_completed(in_order, timeout_s)}
+    return [answers[id(request)] for request in in_order]
 
 
 @checked
@@ -258,10 +258,10 @@ async def wait_all_async(
     requests: Iterable[Request], timeout_s: float | None = None
 ) -> list[Answer]:
     """Wait for the answers to requests, as `wait_all` does, without blocking the loop."""
-    wanted = list(requests)
-    completed = as_completed_async(wanted, timeout_s)
-    found = {id(request): answer async for request, answer in completed}
-    return [found[id(request)] for request in wanted]
+    in_order = list(requests)
+    completed = as_completed_async(in_order, timeout_s)
+    answers = {id(request): answer async for request, answer in completed}
+    return [answers[id(request)] for request in in_order]
 
 
 @checked
@@ -285,8 +285,8 @@ async def as_completed_async(
     waiting = _Waiting(requests, timeout_s)
     answers = waiting.answers()
     try:
-        while found := await in_thread(lambda: next(answers, None), stop=waiting.stop):
-            request, answer = found
+        while pair := await in_thread(lambda: next(answers, None), stop=waiting.stop):
+            request, answer = pair
             await in_thread(partial(receive, request.bus, answer, request.asker))
             yield request, answer
     finally:
@@ -294,7 +294,7 @@ async def as_completed_async(
 
 
 class _Waiting:
-    """A wait for the answers to several requests of one bus."""
+    """A wait for the answers to several requests of a bus."""
 
     def __init__(self, requests: Iterable[Request], timeout_s: float | None) -> None:
         self._left = list(requests)
@@ -303,7 +303,7 @@ class _Waiting:
         self._is_stopped = False
         if len({id(request.bus) for request in self._left}) > 1:
             raise InvalidInput(
-                "the requests are of several buses; wait for those of each by itself"
+                "the requests are of several buses; wait for the requests of each bus separately"
             )
 
     def stop(self) -> None:

@@ -62,7 +62,7 @@ class Views(Table):
     """Statements that read the tables `jobs` and `claims`, for lists and statistics."""
 
     def jobs(self, info: QueueInfo, statement: str, *values: object) -> list[Job]:
-        """Return the jobs that one of the statements for lists finds."""
+        """Return the jobs that a statement for lists finds."""
         return [Job(*row) for row in self._engine.rows(VIEWS[statement], (info.id, *values))]
 
     def count(self, info: QueueInfo, states: Collection[str], walked: int) -> int:
@@ -72,7 +72,7 @@ class Views(Table):
         return count
 
     def oldest_active_claim_ms(self, info: QueueInfo) -> int | None:
-        """Return when the claim was made that is active for longest; None without one."""
+        """Return when the oldest active claim was made; None without an active claim."""
         at_ms: int | None = self._engine.value(VIEWS["oldest_active_claim"], (info.id,))
         return at_ms
 
@@ -87,9 +87,10 @@ class Views(Table):
         return count
 
     def place(self, info: QueueInfo, seq: int) -> int | None:
-        """Return a job's place in line among those that may be claimed, from 1; None for others.
+        """Return a job's place in line, from 1; None if it may not be claimed.
 
-        A job for one worker is in a line with the others for it: it goes before all else.
+        A job for a certain worker has its place in the line of that worker's jobs, which goes
+        before all other jobs.
         """
         place: int = self._engine.value(VIEWS["place_in_line"], (info.id, seq))
         return place or None
@@ -117,34 +118,36 @@ class Views(Table):
 
 
 def list_jobs(
-    queue: Queue, found: Collection[str], limit: int, *, before_seq: int | None = None
+    queue: Queue, job_states: Collection[str], limit: int, *, before_seq: int | None = None
 ) -> list[Job]:
     """Return up to `limit` jobs of a queue, the newest first. Fills the queue first.
 
-    When only queued ones are asked for they come in line: first those that may be claimed, in the
-    order of claiming, then the delayed ones, then those that wait for others with their key.
+    Queued jobs alone come in line: first the jobs that may be claimed, in the order of claiming,
+    then the delayed jobs, then the jobs that wait for others with their key.
 
     Args:
         queue: the queue.
-        found: states of jobs; none for all.
+        job_states: states of jobs; none for all.
         limit: how many at most.
-        before_seq: only jobs of messages before this one, the newest first in any case.
+        before_seq: only jobs of messages before this seq, the newest first in any case.
 
     Raises:
         InvalidInput: there is no such state.
     """
-    unknown = sorted(set(found) - set(states.STATES))
+    unknown = sorted(set(job_states) - set(states.STATES))
     if unknown:
         raise InvalidInput(
             f"jobs have no state {shown(unknown[0])}; the states are {', '.join(states.STATES)}"
         )
     queue.fill()
-    if before_seq is None and set(found) == {states.QUEUED}:
+    if before_seq is None and set(job_states) == {states.QUEUED}:
         return _rows(queue, "jobs_in_line", limit)
     upto_seq = MAX_SEQ if before_seq is None else before_seq - 1
-    if not found:
+    if not job_states:
         return _rows(queue, "jobs_newest", limit, upto_seq)
-    jobs = [job for state in dict.fromkeys(found) for job in _newest(queue, state, limit, upto_seq)]
+    jobs = [
+        job for state in dict.fromkeys(job_states) for job in _newest(queue, state, limit, upto_seq)
+    ]
     return sorted(jobs, key=lambda job: -job.seq)[:limit]
 
 

@@ -1,4 +1,4 @@
-"""Waking an idle agent that has mail: its program's terminal, and notes of when that was done.
+"""Waking an idle agent that has mail: its program's terminal, and notes of past wakes.
 
-Nothing here reads the text of mail, or runs a command: all that is ever typed is one fixed line.
+Nothing here reads the text of mail, or runs a command: only a fixed line is ever typed.
 """

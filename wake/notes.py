@@ -1,4 +1,4 @@
-"""Notes of when an agent was woken, so that it is not done again too soon, or for the same mail."""
+"""Notes of when an agent was woken, so that it is not woken too soon, or for the same mail."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 #: The folder of the bus directory that has the notes.
 _FOLDER = "woken"
 
-#: The form of a note, of one length, so that a new one overwrites the last in one write.
+#: The form of a note. Its length is fixed, so that a write replaces all of the last note.
 _FORM, _BYTES = b"%016d %016d\n", 34
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class WakeNote:
     """The last time that an agent was woken.
 
     Attributes:
@@ -40,8 +40,8 @@ class Note:
     at_ms: int = 0
 
 
-class Notes:
-    """The note of one agent, in a file of the bus directory. Losing it wakes once more.
+class WakeNotes:
+    """The note of an agent, in a file of the bus directory. Without it the agent is woken again.
 
     Args:
         bus, agent: the agent.
@@ -53,15 +53,15 @@ class Notes:
         self._folder = bus.layout.files.folder(_FOLDER)
         self._name = hashlib.sha256(agent.encode()).hexdigest()[:32]
 
-    def last(self) -> Note:
-        """Return the note, or one that says never."""
+    def last(self) -> WakeNote:
+        """Return the note, or a note that says never."""
         try:
             with self._folder.read(self._name) as file:
                 upto, at_ms = map(int, file.read(_BYTES).split())
         except (OSError, ValueError):  # there is none, or something else stands there
-            return Note()
-        # One of a later message is of another bus, which was here before.
-        return Note(upto, at_ms) if upto <= self._bus.log.newest_seq() else Note()
+            return WakeNote()
+        # A note of a later message is of another bus, which was here before.
+        return WakeNote(upto, at_ms) if upto <= self._bus.log.newest_seq() else WakeNote()
 
     def write(self, upto: int) -> None:
         """Note that the agent was woken now; in `alone`."""
@@ -73,34 +73,35 @@ class Notes:
 
     @contextmanager
     def alone(self, pace_s: float) -> Iterator[None]:
-        """Keep other processes from waking the agent meanwhile.
+        """Keep other processes from waking the agent within the block.
 
         Args:
-            pace_s: how long ago the last time must be, in seconds.
+            pace_s: how long ago the last wake must be, in seconds.
 
         Raises:
-            NotWoken: it is not so long ago, another process is at it, or no note can be written.
+            NotWoken: it is not so long ago, another process is in the block, or no note can be
+                written.
         """
         with self._locked(self._name):
             self.check_pace(pace_s)
             yield
 
     def waiting(self) -> AbstractContextManager[None]:
-        """Be the one process that waits beside the agent for its mail.
+        """Return a block in which only one process at a time waits for the agent's mail.
 
         Raises:
-            NotWoken: another process does, or there can be no lock.
+            NotWoken: another process waits, or the lock can't be had.
         """
         return self._locked(f"{self._name}.waits")
 
     def check_pace(self, pace_s: float) -> None:
-        """Raise `NotWoken` where the last time is not so long ago."""
+        """Raise `NotWoken` if the last wake is not so long ago."""
         if left_s := self.left_s(pace_s):
             reason = f"it was woken a short time ago; try again in {left_s} s, or give --pace"
             raise NotWoken(self._agent, reason)
 
     def left_s(self, pace_s: float) -> int:
-        """Return in how many seconds the last time is so long ago; 0 where it is."""
+        """Return in how many seconds the last wake is so long ago; 0 if it is already."""
         ago_s = (self._bus.now_ms() - self.last().at_ms) / 1000
         return math.ceil(pace_s - ago_s) if 0 <= ago_s < pace_s else 0  # below 0: a clock set back
 

@@ -1,9 +1,9 @@
-"""The terminals of agents' programs: which process is in one, its screen, and typing there.
+"""The terminals of agents' programs: the process in a terminal, its screen, and typing there.
 
-It is found at the moment of need, by what runs, and nothing of it is stored. An agent's heart beats
-in its MCP server, which its program has started, so the program is the nearest process above that
-reads a terminal. A server counts for one agent: whoever writes into the bus can't lead a nudge to
-another one's terminal.
+A terminal is found when it is needed, from the running processes; nothing is stored. An agent's
+heart beats in its MCP server, which its program has started, so the program is the server's nearest
+ancestor that reads a terminal. A server counts for a single agent, so that no message on the bus
+can lead a nudge to another agent's terminal.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class NotWoken(Refused):
 
     Attributes:
         agent: its name.
-        reason: the reason, and the next step where there is one.
+        reason: the reason, and the next step if there is one.
     """
 
     def __init__(self, agent: str, reason: str) -> None:
@@ -44,14 +44,14 @@ class NotWoken(Refused):
         super().__init__(f"{agent!a} was not woken: {reason}")
 
 
-# Processes and their terminals, as the kernel tells them in /proc.
+# Processes and their terminals, as the kernel shows them in /proc.
 
 _TERMINAL = re.compile(r"/dev/(pts/\d+|tty\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
-    """A process at one moment.
+class TerminalProcess:
+    """A process at a moment.
 
     Attributes:
         pid: its id.
@@ -98,7 +98,7 @@ class Process:
         return path if path is not None and _TERMINAL.fullmatch(path) else None
 
     def reads(self, terminal: str) -> bool:
-        """Whether it reads a terminal; one that hides its files, as `sudo` does, is taken to."""
+        """Whether it reads a terminal; a process that hides its files, as `sudo` does, counts."""
         try:
             files = os.listdir(f"/proc/{self.pid}/fd")
         except PermissionError:
@@ -106,7 +106,7 @@ class Process:
         except OSError:  # it has ended
             return False
         return self.terminal == terminal or any(
-            _link(self.pid, f"fd/{each}") == "/dev/tty" for each in files
+            _link(self.pid, f"fd/{number}") == "/dev/tty" for number in files
         )
 
     @property
@@ -115,32 +115,32 @@ class Process:
         return _link(self.pid, "exe")
 
 
-def process(pid: int) -> Process | None:
+def process(pid: int) -> TerminalProcess | None:
     """Return a process, or None when it has ended."""
     # The name before the fields, in parentheses, may hold anything.
     fields = read_proc(pid, "stat").rpartition(")")[2].split()
     if not fields or fields[0] in "ZX":
         return None
     parent, group, _, _, foreground = map(int, fields[1:6])
-    return Process(pid, parent, group, foreground, fields[0] in "Tt")
+    return TerminalProcess(pid, parent, group, foreground, fields[0] in "Tt")
 
 
-def above(start: Process) -> Iterator[Process]:
-    """Yield the processes above one, the nearest first."""
-    found: Process | None = start
-    while found is not None and found.parent > 1:
-        found = process(found.parent)
-        if found is not None:
-            yield found
+def ancestors_of(start: TerminalProcess) -> Iterator[TerminalProcess]:
+    """Yield the ancestors of a process, the nearest first."""
+    ancestor: TerminalProcess | None = start
+    while ancestor is not None and ancestor.parent > 1:
+        ancestor = process(ancestor.parent)
+        if ancestor is not None:
+            yield ancestor
 
 
-def in_foreground(terminal: str, group: int) -> list[Process]:
+def in_foreground(terminal: str, group: int) -> list[TerminalProcess]:
     """Return the processes of a group that read a terminal."""
     ids = (int(name) for name in os.listdir("/proc") if name.isdecimal())
     return [
-        each
+        member
         for pid in ids
-        if (each := process(pid)) is not None and each.group == group and each.reads(terminal)
+        if (member := process(pid)) is not None and member.group == group and member.reads(terminal)
     ]
 
 
@@ -161,7 +161,7 @@ BY_COMMAND = "give a command that wakes it: bus wake AGENT -- CMD"
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class TerminalProgram:
     """The program of an agent, in the foreground of its terminal.
 
     Attributes:
@@ -172,12 +172,12 @@ class Program:
     """
 
     agent: str
-    process: Process
+    process: TerminalProcess
     terminal: str
     above: frozenset[int]
 
 
-def program_of(bus: Bus, agent: str) -> Program:
+def program_of(bus: Bus, agent: str) -> TerminalProgram:
     """Return the program of an agent that takes what is typed into its terminal now.
 
     Raises:
@@ -186,62 +186,62 @@ def program_of(bus: Bus, agent: str) -> Program:
     if not os.path.exists("/proc/self/stat"):
         raise NotWoken(agent, f"only Linux says which terminal its program has; {BY_COMMAND}")
     server = _server(bus, agent)
-    line = list(above(server))
-    mine = (each for each in line if each.terminal is not None)
-    found = next(mine, None)
-    if found is None or found.terminal is None:
+    line = list(ancestors_of(server))
+    mine = (ancestor for ancestor in line if ancestor.terminal is not None)
+    reader = next(mine, None)
+    if reader is None or reader.terminal is None:
         raise NotWoken(agent, f"its program reads no terminal here; {BY_COMMAND}")
-    if not found.is_mine:  # its variables would lead root to that user's tmux
-        raise NotWoken(agent, f"{found.name} is another user's; {BY_COMMAND}")
-    if found.is_stopped or found.group != found.foreground:
-        raise NotWoken(agent, f"{found.name} is not in the foreground of its terminal")
-    pids = frozenset(each.pid for each in line)
-    for other in in_foreground(found.terminal, found.foreground):
-        if other.pid not in pids and other.file != found.file:  # some start themselves again
-            raise NotWoken(agent, f"{other.name} reads the terminal of {found.name} as well")
-    return Program(agent, found, found.terminal, pids)
+    if not reader.is_mine:  # its variables would lead root to that user's tmux
+        raise NotWoken(agent, f"{reader.name} is another user's; {BY_COMMAND}")
+    if reader.is_stopped or reader.group != reader.foreground:
+        raise NotWoken(agent, f"{reader.name} is not in the foreground of its terminal")
+    pids = frozenset(ancestor.pid for ancestor in line)
+    for other in in_foreground(reader.terminal, reader.foreground):
+        if other.pid not in pids and other.file != reader.file:  # some start themselves again
+            raise NotWoken(agent, f"{other.name} reads the terminal of {reader.name} as well")
+    return TerminalProgram(agent, reader, reader.terminal, pids)
 
 
-def _server(bus: Bus, agent: str) -> Process:
+def _server(bus: Bus, agent: str) -> TerminalProcess:
     """Return the MCP server in which the heart of an agent, or of its session, beats."""
     sessions = SessionNames.of(bus).list(agent)
-    name = next((each.name for each in sessions if each.claims_base), agent)
+    name = next((session.name for session in sessions if session.claims_base), agent)
     beat = bus.heartbeats.get(name)
     if beat is None or beat.liveness not in _HERE:
         state = "it has never beaten its heart" if beat is None else f"it is {beat.liveness.value}"
         raise NotWoken(agent, f"{state}; start it, or {BY_COMMAND}")
     if beat.pid is None:
         raise NotWoken(agent, f"its process is not on this machine; {BY_COMMAND}")
-    found = process(beat.pid) if has_run_for(beat.pid, beat.age_s) else None
-    if found is None:
+    server = process(beat.pid) if has_run_for(beat.pid, beat.age_s) else None
+    if server is None:
         raise NotWoken(agent, f"its process has ended; start it, or {BY_COMMAND}")
-    if not found.is_mine:
+    if not server.is_mine:
         raise NotWoken(agent, f"its process is another user's; {BY_COMMAND}")
     for other in bus.heartbeats.list():
         if other.pid == beat.pid and other.agent != name and other.liveness in _HERE:
             reason = f"its heart beats in the process of {other.agent!a}"
             raise NotWoken(agent, f"{reason}; {BY_COMMAND}")
-    pairs = zip(found.words, found.words[1:], strict=False)
+    pairs = zip(server.words, server.words[1:], strict=False)
     if not any(os.path.basename(word) in _BUS and then == "mcp" for word, then in pairs):
         raise NotWoken(agent, f"its heart does not beat in a 'bus mcp'; {BY_COMMAND}")
-    return found
+    return server
 
 
 # Calls of the programs that keep terminals, tmux and screen.
 
 _PLAIN = {"LC_ALL": "C.UTF-8", "TERM": "dumb"}
 
-#: How long one may take to answer, in seconds.
+#: How long a tool may take to answer, in seconds.
 _PATIENCE_S = 5.0
 
 
-def ask(agent: str, *line: str, told: Mapping[str, str] | None = None) -> str:
+def run_tool(agent: str, *line: str, variables: Mapping[str, str] | None = None) -> str:
     """Run a command of tmux or screen, and return its output.
 
     Args:
         agent: the agent that is being woken.
         line: the command line.
-        told: further environment variables.
+        variables: further environment variables.
 
     Raises:
         NotWoken: it failed.
@@ -250,15 +250,15 @@ def ask(agent: str, *line: str, told: Mapping[str, str] | None = None) -> str:
         done = run_child(
             line,
             limit_s=_PATIENCE_S,
-            env={"PATH": os.environ.get("PATH", os.defpath), **_PLAIN, **(told or {})},
+            env={"PATH": os.environ.get("PATH", os.defpath), **_PLAIN, **(variables or {})},
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise NotWoken(agent, f"{line[0]} can't be asked: {error}") from error
-    said = done.stdout.decode(errors="replace")
+    output = done.stdout.decode(errors="replace")
     if done.returncode:
-        why = (done.stderr.decode(errors="replace").strip() or said.strip()).partition("\n")[0]
+        why = (done.stderr.decode(errors="replace").strip() or output.strip()).partition("\n")[0]
         raise NotWoken(agent, f"{line[0]} refuses: {why or f'exit status {done.returncode}'}")
-    return said
+    return output
 
 
 # A window of screen, in which the program of an agent is.
@@ -268,11 +268,11 @@ _PLACES = ("HOME", "SCREENDIR")
 
 
 @dataclass(frozen=True, slots=True)
-class Screen:
-    """A window.
+class ScreenTerminal:
+    """A window of screen.
 
-    Screen tells nobody which terminal a window has: one that was given another number since its
-    program began is taken for the one that has the number now.
+    Screen does not tell which terminal a window has: if a window was given another number since its
+    program began, the window that has the old number now is used instead.
 
     Attributes:
         program: the program in it.
@@ -280,12 +280,12 @@ class Screen:
         window: its number.
     """
 
-    program: Program
+    program: TerminalProgram
     session: str
     window: str
 
     @classmethod
-    def of(cls, program: Program) -> Screen | None:
+    def of(cls, program: TerminalProgram) -> ScreenTerminal | None:
         """Return the window of a program, by its environment, or None.
 
         A program in tmux may have the variables of a screen around it: screen runs no such program.
@@ -332,22 +332,22 @@ class Screen:
 
     def _ask(self, *words: str) -> str:
         variables = self.program.process.variables
-        told = {name: variables[name] for name in _PLACES if name in variables}
+        places = {name: variables[name] for name in _PLACES if name in variables}
         line = ("screen", "-S", self.session, "-p", self.window, *words)
-        return ask(self.program.agent, *line, told=told)
+        return run_tool(self.program.agent, *line, variables=places)
 
 
 # A pane of tmux, in which the program of an agent is.
 
-#: A person who pressed a key in the pane within so many seconds is taken for one who types.
+#: After a key press in the pane, a person counts as typing for so many seconds.
 _QUIET_S = 10
 
 _STATE = "#{pane_tty} #{pane_in_mode} #{pane_synchronized}"
 
 
 @dataclass(frozen=True, slots=True)
-class Tmux:
-    """A pane.
+class TmuxTerminal:
+    """A pane of tmux.
 
     Attributes:
         program: the program in it.
@@ -355,12 +355,12 @@ class Tmux:
         pane: its id, as `%3`.
     """
 
-    program: Program
+    program: TerminalProgram
     socket: str
     pane: str
 
     @classmethod
-    def of(cls, program: Program) -> Tmux | None:
+    def of(cls, program: TerminalProgram) -> TmuxTerminal | None:
         """Return the pane of a program, by its environment, or None; nothing is looked up yet."""
         variables = program.process.variables
         socket, pane = variables.get("TMUX", "").rsplit(",", 2)[0], variables.get("TMUX_PANE", "")
@@ -372,7 +372,7 @@ class Tmux:
         return f"pane {self.pane} of tmux ({self.program.process.name})"
 
     def check(self) -> None:
-        """Raise `NotWoken` unless what is typed reaches the program, and nobody else types."""
+        """Raise `NotWoken` unless typed text reaches the program, and no person types there."""
         # Of a pane that is gone, all of it is empty.
         state = self._ask("display-message", "-p", "-t", self.pane, _STATE)
         terminal, _, modes = state.strip().partition(" ")
@@ -404,7 +404,7 @@ class Tmux:
         return self._ask("capture-pane", "-p", "-t", self.pane).splitlines()
 
     def _ask(self, *words: str) -> str:
-        return ask(self.program.agent, "tmux", "-u", "-S", self.socket, *words)
+        return run_tool(self.program.agent, "tmux", "-u", "-S", self.socket, *words)
 
     def _refusal(self, reason: str) -> NotWoken:
         return NotWoken(self.program.agent, reason)

@@ -1,4 +1,4 @@
-"""Waking an agent for waiting mail: whether it may be woken, and one fixed line typed to it.
+"""Waking an agent for waiting mail: whether it may be woken, and the fixed line typed to it.
 
 Mail of priority interactive wakes, and so does a request to a named agent, unless it is background.
 """
@@ -19,8 +19,8 @@ from ..schema.message.reply_types import REQUEST
 from ..schema.paging import pages, seq_of
 from ..subscribers.inboxes.mail import POLL_LIMIT, Pace
 from ..subscribers.inboxes.session import inbox_of
-from .notes import Notes
-from .terminals import BY_COMMAND, NotWoken, Screen, Tmux, program_of
+from .notes import WakeNotes
+from .terminals import BY_COMMAND, NotWoken, ScreenTerminal, TmuxTerminal, program_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,36 +29,36 @@ if TYPE_CHECKING:
     from ..bus.bus import Bus
     from ..schema.message.message import Message
 
-#: All that an agent is told when it is woken.
+#: The text that an agent gets when it is woken.
 TEXT = "Mail waits on the bus: read your inbox."
 
 #: How long an agent is left alone after it was woken, in seconds.
 PACE_S = 600.0
 
-#: How long mail that wakes waits for an agent that works, which sees it by itself, in seconds.
+#: How long mail waits before it wakes, in seconds: an agent at work sees it without a wake.
 PATIENCE_S = 15.0
 
 
-#: How long after a try that failed the next one is made, in seconds.
+#: How long after a failed try the next try is made, in seconds.
 RETRY_S = 30.0
 
 
 def _wakes(mail: Message) -> bool:
-    """Whether mail is worth a wake: it is urgent, or asks somebody by name."""
+    """Whether mail is worth a wake: it is urgent, or a request to a named agent."""
     if mail.priority == Priority.INTERACTIVE:
         return True
     asks = mail.type.endswith(REQUEST) and mail.to_agent is not None
     return asks and mail.priority != Priority.BACKGROUND
 
 
-class Way(Protocol):
+class WakeMethod(Protocol):
     """A way to wake an agent."""
 
     def check(self) -> str:
-        """Return its name; raise `NotWoken` where it can't be gone now."""
+        """Return its name; raise `NotWoken` if it can't be used now."""
 
     def wake(self, mail: Message) -> None:
-        """Wake the agent for mail that waits; raise `NotWoken` where that failed."""
+        """Wake the agent for mail that waits; raise `NotWoken` if that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class Woken:
     way: str
 
 
-class Waking:
-    """Wakes one agent, at a set pace that all processes share.
+class Waker:
+    """Wakes an agent, at a set pace that all processes share.
 
     Args:
         bus, agent: the agent.
@@ -85,22 +85,22 @@ class Waking:
         pace_s: how long it is left alone after it was woken, in seconds.
     """
 
-    def __init__(self, bus: Bus, agent: str, way: Way, *, pace_s: float = PACE_S) -> None:
+    def __init__(self, bus: Bus, agent: str, way: WakeMethod, *, pace_s: float = PACE_S) -> None:
         self._bus = bus
         self._agent = agent
-        self._notes = Notes(bus, agent)
+        self._notes = WakeNotes(bus, agent)
         self._way = way
         self._pace_s = pace_s
-        # No mail that wakes waits up to here that the agent was not woken for.
+        # Up to this seq the agent was woken for all waiting mail that is worth a wake.
         self._looked = 0
-        # Why mail that waits has woken nobody at the last look; None: there is none, or it is due.
+        # Why waiting mail gave no wake at the last look; None: no mail waits, or a wake is due.
         self._why: NotWoken | None = None
 
     def once(self, *, dry_run: bool = False) -> Woken | None:
         """Wake the agent if any mail waits for it; else return None.
 
         Args:
-            dry_run: only say how it would be done.
+            dry_run: only return how it would be woken.
 
         Raises:
             NotWoken: it could not be woken, or was a short time ago.
@@ -120,20 +120,20 @@ class Waking:
         retry_s: float = RETRY_S,
         goes_on: Callable[[], bool] = lambda: True,
     ) -> Iterator[Woken | NotWoken]:
-        """Wake the agent whenever mail waits that wakes it, once for each; yield each end of a try.
+        """Wake the agent for each mail that is worth a wake; yield the end of each try.
 
-        Mail that wakes nobody is a try that failed. Of those that fail for the same reason, only
-        the first is yielded.
+        Mail that is not worth a wake is a failed try. Of tries that fail for the same reason in a
+        row, only the first is yielded.
 
         Args:
-            patience_s: how long the agent may take to handle the mail by itself, in seconds.
-            retry_s: how long after a try that failed the next one is made, in seconds.
+            patience_s: how long the agent may take to handle the mail without a wake, in seconds.
+            retry_s: how long after a failed try the next try is made, in seconds.
             goes_on: is asked every 2 s at least; False ends it.
         """
-        pace, not_before, said = Pace(), 0.0, ""
+        pace, not_before, last_end = Pace(), 0.0, ""
         with listen(self._bus) as listener:  # before the look: what comes after it is heard
             while goes_on():
-                mail = self.unheeded(patience_s) if monotonic() >= not_before else None
+                mail = self.unhandled(patience_s) if monotonic() >= not_before else None
                 end: Woken | NotWoken | None = self._why
                 if mail is not None:
                     pace.reset()
@@ -141,14 +141,14 @@ class Waking:
                         end = self._wake(mail, again=False)
                     except NotWoken as error:
                         end, not_before = error, monotonic() + retry_s
-                if end is not None and str(end) != said:
-                    said = str(end)
+                if end is not None and str(end) != last_end:
+                    last_end = str(end)
                     yield end
                 if mail is None:
                     listener.wait(pace.next())
 
-    def unheeded(self, patience_s: float) -> Message | None:
-        """Return mail that wakes and has waited so long, and for which a wake is due, or None."""
+    def unhandled(self, patience_s: float) -> Message | None:
+        """Return mail that has waited so long, and for which a wake is due, or None."""
         self._why = None
         self._looked = max(self._looked, self._notes.last().upto)
         inbox = inbox_of(self._bus, self._agent)
@@ -163,7 +163,7 @@ class Waking:
         return None
 
     def _due(self, mail: Message, patience_s: float) -> Message | None:
-        """Return mail that wakes, if it has waited long enough and the pace is kept."""
+        """Return the mail, if it has waited long enough and the pace is kept."""
         if self._notes.left_s(self._pace_s):
             ago = f"it was woken less than {self._pace_s:g} s ago (--pace)"
             self._why = NotWoken(self._agent, f"message {mail.seq} waits: {ago}")
@@ -172,7 +172,7 @@ class Waking:
         return mail if has_waited_s >= patience_s else None
 
     def _refusal(self, mail: Message, answer: Message | None) -> NotWoken:
-        """Return why mail wakes nobody."""
+        """Return why mail is not worth a wake."""
         if answer is not None:
             return NotWoken(self._agent, f"message {mail.seq} waits: answered by {answer.seq}")
         asks = mail.type.endswith(REQUEST)
@@ -181,7 +181,7 @@ class Waking:
         return NotWoken(self._agent, f"message {mail.seq} waits: {kind}, of priority {priority}")
 
     def _wake(self, mail: Message, *, again: bool) -> Woken | None:
-        """Wake the agent for mail; None where another process just has, and not `again`."""
+        """Wake the agent for mail; None if another process just has, unless `again`."""
         with self._notes.alone(self._pace_s):
             before, upto = self._notes.last().upto, self._bus.log.newest_seq()
             if before >= mail.seq and not again:
@@ -196,13 +196,13 @@ class Waking:
         return Woken(self._agent, mail.seq, way)
 
 
-# A nudge: one fixed line that is typed into the terminal of an agent's program.
+# A nudge: a fixed line that is typed into the terminal of an agent's program.
 #
-# Text of messages and names of agents never become what is typed. A program may ask something
-# just then: a letter or Enter would answer. So the first character is one that answers nothing;
-# the others follow when it is shown where a line begins, and Enter when the whole line is.
+# Text of messages and names of agents are never typed. A program may ask a question just then: a
+# letter or Enter would answer it. So the first character answers nothing; the others follow when it
+# is shown at the beginning of a line, and Enter when the whole line is shown.
 
-#: All that is ever typed.
+#: The only text that is ever typed.
 LINE = f"({TEXT})"
 
 #: How long a program may take to show it, and how often it is looked for, in seconds.
@@ -217,7 +217,7 @@ class Terminal(Protocol):
         """Its name, for people."""
 
     def check(self) -> None:
-        """Raise `NotWoken` unless what is typed reaches the program, and nobody else types."""
+        """Raise `NotWoken` unless typed text reaches the program, and no person types there."""
 
     def type(self, text: str) -> None:
         """Type a text."""
@@ -262,7 +262,7 @@ class Nudge:
         try:
             for part in (LINE[0], LINE[1:]):
                 terminal = self._terminal()
-                before = _alone(typed + part, terminal.lines())
+                before = _count_alone(typed + part, terminal.lines())
                 typed += part
                 terminal.type(part)
                 if not _is_shown(typed, terminal, before):
@@ -274,12 +274,12 @@ class Nudge:
         except NotWoken as error:
             if not typed:
                 raise
-            left = f"{error.reason}; {typed!r} may be left in its prompt"
-            raise NotWoken(self._agent, left) from error
+            why = f"{error.reason}; {typed!r} may be left in its prompt"
+            raise NotWoken(self._agent, why) from error
 
     def _terminal(self) -> Terminal:
         program = program_of(self._bus, self._agent)
-        for kind in (Screen, Tmux):
+        for kind in (ScreenTerminal, TmuxTerminal):
             terminal: Terminal | None = kind.of(program)
             if terminal is not None:
                 terminal.check()
@@ -292,24 +292,27 @@ def _is_shown(line: str, terminal: Terminal, before: int) -> bool:
     """Wait until a line is shown once more than before; return whether it was in time."""
     end = time.monotonic() + _SHOWN_WITHIN_S
     while True:
-        is_last = time.monotonic() > end  # told before the look, which may itself take long
-        if _alone(line, terminal.lines()) > before:
+        is_last = time.monotonic() > end  # read before the look, which may take long
+        if _count_alone(line, terminal.lines()) > before:
             return True
         if is_last:
             return False
         time.sleep(_LOOK_S)
 
 
-def _alone(text: str, lines: list[str]) -> int:
+def _count_alone(text: str, lines: list[str]) -> int:
     """Return how often lines have a text, with nothing but a prompt or a frame beside it.
 
     A narrow window has the text on several lines: then its letters count.
     """
     letters, shown = _letters(text), [_letters(line) for line in lines]
     if not letters:
-        return sum(text in line and not each for line, each in zip(lines, shown, strict=True))
+        return sum(
+            text in line and not letters_of_line
+            for line, letters_of_line in zip(lines, shown, strict=True)
+        )
     ends = (accumulate(takewhile(bool, shown[start:])) for start in range(len(shown)))
-    return sum(letters in each for each in ends)
+    return sum(letters in letters_of_line for letters_of_line in ends)
 
 
 def _letters(text: str) -> str:

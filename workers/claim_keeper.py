@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..subscribers.jobs.claims import Claim
     from ..subscribers.queues.queue import Queue
 
-#: Leases are renewed when this part of them is over: two renewals may fail before one is lost.
+#: Leases are renewed when this part of them is over: two renewals may fail before a lease is lost.
 RENEW_AFTER = 1 / 3
 
 #: How soon a job that takes its time shows in the heartbeat, in seconds.
@@ -31,20 +31,20 @@ _log = logging.getLogger("ackbus.worker")
 
 
 @dataclass(slots=True)
-class _Held:
+class _KeptClaim:
     """A claim that is kept, and when it is to be renewed, on the monotonic clock."""
 
     claim: Claim
     due: float
 
 
-class Keeper:
-    """Keeps the claims that one worker holds, however long their work takes.
+class ClaimKeeper:
+    """Renews the claims that a worker holds, as long as their work takes.
 
     Args:
         queue: the queue that they are from.
         lease_s: for how long each renewal is.
-        heart: is told what is being done, or None.
+        heart: gets the current work as its task; None: no heart beats.
         on_lost: called from the keeper's thread with a claim that could not be kept.
     """
 
@@ -56,21 +56,21 @@ class Keeper:
         self._heart = heart
         self._on_lost = on_lost
         # By token. Only single operations on it are done, which Python makes atomic.
-        self._held: dict[int, _Held] = {}
+        self._held: dict[int, _KeptClaim] = {}
         self._done: Event | None = None
         self._thread: Thread | None = None
 
     def hold(self, claim: Claim) -> None:
         """Keep a claim from now on."""
-        self._held[claim.token] = _Held(claim, self._next_due())
+        self._held[claim.token] = _KeptClaim(claim, self._next_due())
 
     def let_go(self, claim: Claim) -> None:
-        """Keep it no longer; one that is not held is no error."""
+        """Stop renewing a claim; a claim that is not held is no error."""
         self._held.pop(claim.token, None)
 
     def held(self) -> list[Claim]:
         """Return the claims that are kept, the first first."""
-        return [held.claim for held in list(self._held.values())]
+        return [kept_claim.claim for kept_claim in list(self._held.values())]
 
     def check(self) -> None:
         """Make sure that the thread is there: without it every lease would run out.
@@ -81,7 +81,7 @@ class Keeper:
         if self._thread is not None and not self._thread.is_alive():
             raise AckbusError("the thread that renews the leases has died")
 
-    def __enter__(self) -> Keeper:
+    def __enter__(self) -> ClaimKeeper:
         import threading
 
         self._done = threading.Event()
@@ -95,27 +95,27 @@ class Keeper:
 
     def _run(self) -> None:
         assert self._done is not None
-        told: tuple[str, str | None] = ("idle", None)
+        reported: tuple[str, str | None] = ("idle", None)
         try:
             while not self._done.wait(min(TELL_AFTER_S, self._lease_s * RENEW_AFTER / 2)):
-                for held in list(self._held.values()):
-                    self._look_after(held)
-                if self._heart is not None and (news := self._news()) != told:
+                for kept_claim in list(self._held.values()):
+                    self._look_after(kept_claim)
+                if self._heart is not None and (news := self._news()) != reported:
                     self._heart.update(news[0], task=news[1])
-                    told = news
+                    reported = news
         finally:
             engine_of(self._queue.bus).close_thread()
 
-    def _look_after(self, held: _Held) -> None:
+    def _look_after(self, kept_claim: _KeptClaim) -> None:
         """Renew a claim when that is due; and notice soon when it was taken away."""
-        claim = held.claim
+        claim = kept_claim.claim
         try:
-            if held.due > time.monotonic():
+            if kept_claim.due > time.monotonic():
                 if self._queue.status(claim) != "active":
                     self._lose(claim, "its job was cancelled, or its lease ran out")
                 return
             self._queue.renew(claim, lease_s=self._lease_s)
-            held.due = self._next_due()  # in place: it may have been let go meanwhile
+            kept_claim.due = self._next_due()  # in place: it may have been let go meanwhile
         except ClaimLost as error:
             self._lose(claim, str(error))
         except AckbusError as error:  # the bus is busy; there is time for another try
@@ -138,11 +138,11 @@ class Keeper:
             return False
 
     def _news(self) -> tuple[str, str | None]:
-        held = self.held()
-        if not held:
+        claims = self.held()
+        if not claims:
             return "idle", None
-        more = f" and {len(held) - 1} more" if len(held) > 1 else ""
-        type = held[0].message.type
+        more = f" and {len(claims) - 1} more" if len(claims) > 1 else ""
+        type = claims[0].message.type
         if not type.isprintable() or len(type) > MAX_TYPE_CHARS:
             type = "a message"  # some program with its own SQL stored it
-        return "working", f"{type} {held[0].message.seq}{more}"
+        return "working", f"{type} {claims[0].message.seq}{more}"

@@ -15,7 +15,7 @@ from ..bus import tracing
 from ..schema.callbacks import refuse_unrun
 from ..schema.processes import start_thread
 from ..subscribers.jobs.claims import Outcome
-from .work import Result, do, result_of, result_of_error, unless_writing
+from .work import AttemptResult, do, result_of, result_of_error, unless_writing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..subscribers.jobs.claims import Claim
     from .work import Work
 
-    Ended = tuple[Claim, Result]
+    Ended = tuple[Claim, AttemptResult]
 
     class Executor(Protocol):
         """Does the work of a worker's claims."""
@@ -97,21 +97,21 @@ MAX_BATCH = 32
 #: back, for other workers to take, in seconds.
 SHARE_AFTER_S = 0.1
 
-#: The result of claims that `Inline` did not get to.
-_NOT_BEGUN = Result(None)
+#: The result of claims that `InlineExecutor` did not begin.
+_NOT_BEGUN = AttemptResult(None)
 
 
-class Inline:
+class InlineExecutor:
     """Does the work in the worker's own thread, one claim after the other.
 
-    Work that is done in microseconds is taken by the dozen, and written down by the dozen; work
-    that takes longer is taken one by one, so that other workers get their share. What turns out
-    to take longer only when it is begun sends the rest of its dozen back.
+    Work that takes microseconds is claimed by the dozen, and its ends are written by the dozen;
+    longer work is claimed one by one, so that other workers get their share. A claim that turns out
+    to take longer sends the rest of its dozen back.
 
     Args:
-        work: what to do.
-        write: writes down what has ended; it may be called while work is started.
-        is_stopping: whether no more is to be begun.
+        work: the work.
+        write: writes the ends down; it may be called while work is started.
+        is_stopping: whether no more work may begin.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Inline:
         """Do nothing."""
 
 
-class Threads:
+class ThreadExecutor:
     """Does the work in several threads.
 
     Args:
@@ -213,7 +213,7 @@ class Threads:
         self._wake()
 
 
-class Tasks:
+class TaskExecutor:
     """Awaits a coroutine function for each claim, in an event loop that another thread runs.
 
     Args:
@@ -272,16 +272,16 @@ class Tasks:
     def close(self) -> None:
         """Do nothing: the loop is its owner's."""
 
-    async def _do(self, claim: Claim) -> Result:
+    async def _do(self, claim: Claim) -> AttemptResult:
         self._awaiting += 1
         try:
             result = await self._await(claim)
         finally:
             self._awaiting -= 1
-        # While others are at it, a transaction that is open may be one of theirs.
+        # While other handlers run, an open transaction may be theirs.
         return result if self._awaiting else unless_writing(self._engine, result)
 
-    async def _await(self, claim: Claim) -> Result:
+    async def _await(self, claim: Claim) -> AttemptResult:
         import asyncio
 
         limit = asyncio.timeout(self._timeout_s)
@@ -293,25 +293,25 @@ class Tasks:
                     return result_of(value)
         except asyncio.CancelledError as error:
             if self._is_stopping():
-                return Result(None)
+                return AttemptResult(None)
             return result_of_error(error)  # what the handler waited for was cancelled
-        except KeyboardInterrupt:  # it is the program that is to end: nothing more is begun
+        except KeyboardInterrupt:  # the program has to end: no more work begins
             self._is_interrupted = True
             raise
-        except BaseException as error:  # whatever it is, an exit too, it is how this attempt ended
+        except BaseException as error:  # any error, also SystemExit, ends this attempt
             is_late = isinstance(error, TimeoutError) and limit.expired()
             return self._timed_out() if is_late else result_of_error(error)
 
-    def _note(self, claim: Claim, future: Future[Result]) -> None:
+    def _note(self, claim: Claim, future: Future[AttemptResult]) -> None:
         # A task that was cancelled before its first step, or by a Ctrl-C, has no result: the job
         # is handed back.
         is_cut_off = future.cancelled() or future.exception() is not None
-        self._ended.put((claim, Result(None) if is_cut_off else future.result()))
+        self._ended.put((claim, AttemptResult(None) if is_cut_off else future.result()))
         self._wake()
 
-    def _timed_out(self) -> Result:
+    def _timed_out(self) -> AttemptResult:
         text = f"the handler timed out after {self._timeout_s:g} s"
-        return Result(Outcome(status="timed_out", error=text), payload=text)
+        return AttemptResult(Outcome(status="timed_out", error=text), payload=text)
 
 
 def taken_from(queue: SimpleQueue[Ended]) -> list[Ended]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     class Work(Protocol):
         """Something that a worker can do with claims; called from several threads at once."""
 
-        def do(self, claim: Claim) -> Result:
+        def do(self, claim: Claim) -> AttemptResult:
             """Do the work of a claim's message, and return the result."""
 
         def stop(self, claim: Claim, grace_s: float) -> None:
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class AttemptResult:
     """The result of an attempt, with the messages to publish.
 
     Attributes:
         outcome: how it ended; None when it was broken off, and the job is to be handed back.
-        payload: the payload of the answer; ABSENT for an answer without one.
+        payload: the payload of the answer; ABSENT for an answer without a payload.
         headers: the headers of the answer about its attempt.
         drafts: further messages, published if the job is over by this.
         state_updates: updates of the worker group's state.
@@ -55,7 +55,7 @@ class Result:
     error: BaseException | None = None
 
 
-def do(work: Work, claim: Claim) -> Result:
+def do(work: Work, claim: Claim) -> AttemptResult:
     """Do the work on a claim, under a span where this process makes spans."""
     with tracing.handling(claim.message, claim.group):
         result = work.do(claim)
@@ -64,7 +64,7 @@ def do(work: Work, claim: Claim) -> Result:
         return result
 
 
-class Function:
+class FunctionWork:
     """Work that is done by a Python function of the message.
 
     What it returns is the payload of the answer; drafts, or a list of them, are published as they
@@ -76,13 +76,13 @@ class Function:
         self._engine = engine_of(bus)
         self._pid = os.getpid()
 
-    def do(self, claim: Claim) -> Result:
+    def do(self, claim: Claim) -> AttemptResult:
         """Call the function."""
         try:
             result = result_of(call_plain(self._handler, claim.message))
-        except BaseException as error:  # whatever it is, an exit too, it is how this attempt ended
+        except BaseException as error:  # any error, also SystemExit, ends this attempt
             if isinstance(error, KeyboardInterrupt) or os.getpid() != self._pid:
-                raise  # it is the worker that is to end, or a child that the handler forked
+                raise  # the worker has to end, or this is a child that the handler forked
             result = result_of_error(error)
         return unless_writing(self._engine, result)
 
@@ -90,7 +90,7 @@ class Function:
         """Do nothing: a thread that runs Python can't be ended."""
 
 
-def unless_writing(engine: Engine, result: Result) -> Result:
+def unless_writing(engine: Engine, result: AttemptResult) -> AttemptResult:
     """Return a handler's result, unless it has left this thread's transaction open.
 
     Its lock would keep every writer out, and what is written next would be lost: it is undone.
@@ -101,18 +101,18 @@ def unless_writing(engine: Engine, result: Result) -> Result:
     return result_of_error(AckbusError("the handler left a transaction open: it is undone"))
 
 
-def result_of(value: object) -> Result:
+def result_of(value: object) -> AttemptResult:
     """Return the result of a handler that returned `value`."""
     if value is None:
-        return Result(Outcome())
+        return AttemptResult(Outcome())
     several = value if isinstance(value, (list, tuple)) else [value]
     drafts = tuple(draft for draft in several if isinstance(draft, Draft))
     if drafts and len(drafts) == len(several):
-        return Result(Outcome(), drafts=drafts)
-    return Result(Outcome(result=value), payload=value)
+        return AttemptResult(Outcome(), drafts=drafts)
+    return AttemptResult(Outcome(result=value), payload=value)
 
 
-def result_of_error(error: BaseException) -> Result:
+def result_of_error(error: BaseException) -> AttemptResult:
     """Return the result of a handler that raised `error`."""
     retry = after_s = None
     if isinstance(error, RetryLater):
@@ -127,11 +127,11 @@ def result_of_error(error: BaseException) -> Result:
         retry=retry,
         retry_after_s=after_s,
     )
-    return Result(outcome, payload=text, error=error)
+    return AttemptResult(outcome, payload=text, error=error)
 
 
-def not_storable(result: Result, error: Exception) -> Result:
+def not_storable(result: AttemptResult, error: Exception) -> AttemptResult:
     """Return the result of an attempt whose own result is refused by the bus."""
     assert result.outcome is not None  # else there is nothing to store
     text = f"the result can't be stored: {error}"
-    return Result(replace(result.outcome, status="failed", error=text), payload=text)
+    return AttemptResult(replace(result.outcome, status="failed", error=text), payload=text)

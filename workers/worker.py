@@ -13,7 +13,7 @@ from ..bus.doorbell import listen
 from ..bus.leases import DEFAULT_LEASE_S, duration_of
 from ..schema.arguments import with_checked_arguments
 from ..schema.callbacks import (
-    Failures,
+    FailureLog,
     check_coroutine_function,
     check_plain,
     is_coroutine_function,
@@ -45,11 +45,11 @@ from ..subscribers.jobs.outcomes import (
 from ..subscribers.queues.clock_back import ClockBack
 from ..subscribers.queues.queue import MAX_CLAIMS, Queue
 from ..subscribers.queues.queue_set import QueueWorkers
-from .claim_keeper import Keeper
+from .claim_keeper import ClaimKeeper
 from .commands.json_contract import WorkerStates
-from .executors import Inline, Tasks, Threads
+from .executors import InlineExecutor, TaskExecutor, ThreadExecutor
 from .processes.stop_switch import GRACE_S
-from .work import Function, Result, not_storable
+from .work import AttemptResult, FunctionWork, not_storable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 # The log messages of a worker: failed attempts, and conversations that look like loops.
 
-#: How much of an error is told in a line of the log; the claim has more.
+#: How many characters of an error a line of the log has; the claim has more.
 _MAX_TOLD_CHARS = 300
 
 #: Of how many conversations a worker remembers that it has warned.
@@ -75,15 +75,15 @@ _MAX_REMEMBERED = 1000
 _log = logging.getLogger("ackbus.worker")
 
 
-class Reports:
-    """Tells of the ends that one worker has written down.
+class OutcomeReporter:
+    """Logs the ends that a worker has written down.
 
     Args:
         warn_hops: from how many hops on it warns of a conversation, once for each.
-        max_hops: how many are refused.
+        max_hops: from how many hops on messages are refused.
 
     Raises:
-        InvalidInput: one of them is less than 1.
+        InvalidInput: a number is less than 1.
     """
 
     def __init__(self, warn_hops: int, max_hops: int) -> None:
@@ -92,12 +92,12 @@ class Reports:
         self.max_hops = max_hops
         self._warn_hops = warn_hops
         self._warned: dict[str, None] = {}
-        self._failures = Failures()
+        self._failures = FailureLog()
 
     def ended(
-        self, policy: Policy, claim: Claim, result: Result, error: AckbusError | None
+        self, policy: Policy, claim: Claim, result: AttemptResult, error: AckbusError | None
     ) -> None:
-        """Tell how an attempt failed, or why its end was not written down as it was.
+        """Log how an attempt failed, or why its end could not be written down.
 
         The first failure of each kind of a handler comes with its traceback.
         """
@@ -115,11 +115,11 @@ class Reports:
             self._failures.tell(_log, text, raised, logging.WARNING)
 
     def held_up(self, is_new: bool, text: str, *values: object) -> None:
-        """Warn of what holds the worker up; once, since it will be tried again and again."""
+        """Warn of a hindrance once, since the worker tries again and again; then log at DEBUG."""
         _log.log(logging.WARNING if is_new else logging.DEBUG, text, *values)
 
     def followed(self, message: Message, receipts: Sequence[Receipt]) -> None:
-        """Warn if what has followed from a message has come far; once for its conversation.
+        """Warn if the messages that followed from a message have many hops; once a conversation.
 
         Args:
             message: whose job has ended.
@@ -157,19 +157,19 @@ def _what_follows(policy: Policy, claim: Claim, outcome: Outcome) -> str:
     return f"no other follows; 'bus job retry {seq}' tries the job again"
 
 
-# The answers of a worker: one message for each job that is over, in its conversation.
+# The answers of a worker: a message for each job that is over, in its conversation.
 
 
-class Answers:
-    """Makes the messages that tell how a job ended.
+class AnswerBuilder:
+    """Makes the messages that say how a job ended.
 
     Args:
-        group: who answers.
+        group: the sender of the answers.
         success, failure: the types of the answers; None follows the convention of `ReplyTypes`.
-        is_silent: answers nothing, so that others can.
+        is_silent: makes no answers, so that other workers can.
 
     Attributes:
-        is_silent: as given.
+        is_silent: as in the arguments.
 
     Raises:
         InvalidInput: a type is none.
@@ -188,7 +188,7 @@ class Answers:
         self.is_silent = is_silent
         self._last_words = last_words(group, failure)
 
-    def to(self, message: Message, result: Result) -> list[Draft]:
+    def to(self, message: Message, result: AttemptResult) -> list[Draft]:
         """Return what is to be published if the job is over by this result."""
         assert result.outcome is not None
         types = ReplyTypes.of(message.type, self._success, self._failure)
@@ -219,26 +219,26 @@ class Worker:
 
         Worker(bus, "resize.request").run(resize)
 
-    It renews the leases of what it works on, answers requests (see `ReplyTypes`), and goes on
-    after whatever a job does. One `run` at a time.
+    It renews the leases of its jobs, answers requests (see `ReplyTypes`), and goes on after any
+    failure of a job. One `run` at a time.
 
     Args:
         bus: an open bus.
-        queue: a queue, or the name of one; a name that is not a queue yet becomes one, whose
-            pattern is the name.
-        group: the class of workers that it belongs to: the sender of the answers, and whose heart
+        queue: a queue, or the name of a queue; if there is none of the name, it is created, with
+            the name as its pattern.
+        group: the class of workers that it belongs to: the agent that answers and whose heart
             beats; None is the queue's name and `-worker`.
-        instance: this one worker, for people; None is a new name.
+        instance: the name of this worker, for people; None is a new name.
         concurrency: how many jobs it works on at once.
         lease_s: for how long it claims and renews: how soon others take over when it dies.
         success_type, failure_type: the types of the answers; None follows the convention that
             `x.request` is answered by `x.done` or `x.failed`, and other types are not.
-        answers: whether requests are answered. A copy of the stream (a journal, a count) leaves
-            that to those who do what is asked.
-        beats: whether its group's heart beats while it runs, and tells what it does.
-        warn_hops, max_hops: from how many hops on what it publishes is warned of, once for each
-            conversation (`HopsWarning`), and how many are refused, which fails the job for good.
-            Each job that is begun by what the one before it published is a hop.
+        answers: whether requests are answered. A worker that only watches the stream (a journal, a
+            count) leaves that to the workers that do what is asked.
+        beats: whether its group's heart beats while it runs, with the current job as its task.
+        warn_hops, max_hops: from how many hops on its messages bring a warning (`HopsWarning`),
+            once for each conversation, and from how many on they are refused, which fails the job
+            for good. A job that a job's message begins is a hop further than that job.
     """
 
     def __init__(
@@ -267,11 +267,11 @@ class Worker:
         self.instance = instance or f"{self.group[:96]}-{os.getpid()}-{secrets.token_hex(4)}"
         self.concurrency = concurrency
         self.lease_s = lease_s
-        self._answers = Answers(self.group, success_type, failure_type, is_silent=not answers)
+        self._answers = AnswerBuilder(self.group, success_type, failure_type, is_silent=not answers)
         self._states = WorkerStates.of(bus)
         self._beats = beats
-        self._reports = Reports(warn_hops, max_hops)
-        self._keeper = Keeper(self.queue, lease_s, None, self._give_up)
+        self._reports = OutcomeReporter(warn_hops, max_hops)
+        self._keeper = ClaimKeeper(self.queue, lease_s, None, self._give_up)
         self._executor: Executor | None = None
         self._listener: Listener | None = None
         self._is_stopping = False
@@ -284,7 +284,7 @@ class Worker:
     def run(
         self, handler: Callable[[Message], object], *, once: bool = False, drain: bool = False
     ) -> int:
-        """Call `handler` for each message of the queue; blocks until it is told to stop.
+        """Call `handler` for each message of the queue; blocks until `stop` is called.
 
         What the handler returns is the payload of the answer, or drafts to publish as they are.
         When it raises, the attempt has failed, and the queue's policy decides; `RetryLater` and
@@ -293,7 +293,7 @@ class Worker:
 
         Args:
             handler: is given each message, with its `attempt` and the claim's `token`.
-            once: wait for one message, handle it, and return.
+            once: wait for a message, handle it, and return.
             drain: return when nothing is left that could be claimed now.
 
         Returns:
@@ -307,14 +307,14 @@ class Worker:
 
             return asyncio.run(self.run_async(handler, once=once, drain=drain))
         check_plain(handler, "run", instead="give a function that returns, without 'yield'")
-        return self.run_work(Function(handler, self.bus), once=once, drain=drain)
+        return self.run_work(FunctionWork(handler, self.bus), once=once, drain=drain)
 
     def run_work(self, work: Work, *, once: bool = False, drain: bool = False) -> int:
         """Do as `run` does, for other kinds of work than Python functions."""
         if self.concurrency == 1 or once:
-            executor: Executor = Inline(work, self._write, self._begins_no_more)
+            executor: Executor = InlineExecutor(work, self._write, self._begins_no_more)
         else:
-            executor = Threads(work, self.concurrency, self._wake)
+            executor = ThreadExecutor(work, self.concurrency, self._wake)
         return self._run(executor, once, drain)
 
     async def run_async(
@@ -342,7 +342,7 @@ class Worker:
         check_coroutine_function(handler, "run_async", instead="run takes plain functions")
         loop = asyncio.get_running_loop()
         count = 1 if once else self.concurrency
-        executor = Tasks(
+        executor = TaskExecutor(
             handler, engine_of(self.bus), loop, count, timeout_s, self._wake, self._begins_no_more
         )
 
@@ -383,7 +383,7 @@ class Worker:
         self._executor, self._running, self._count, self._unwritten = executor, 0, 0, []
         heart = self.bus.heart(self.group) if self._beats else None
         self._is_to_be_noted = heart is not None and not self._answers.is_silent
-        self._keeper = Keeper(self.queue, self.lease_s, heart, self._give_up)
+        self._keeper = ClaimKeeper(self.queue, self.lease_s, heart, self._give_up)
         try:
             with listen(self.bus) as self._listener, heart or nullcontext(), self._keeper:
                 try:
@@ -477,18 +477,18 @@ class Worker:
             return
         try:
             self._write_together(ends)
-        except (BusBusy, DiskFull) as error:  # for each one it would be the same
+        except (BusBusy, DiskFull) as error:  # each end alone would fail, too
             self._reports.held_up(not old, "%s ends wait: %s", len(ends), error)
             self._unwritten = ends
-        except AckbusError:  # one of them can't be written: which one shows when each goes alone
+        except AckbusError:  # some end can't be written: find it by writing each alone
             for index, (claim, result) in enumerate(ends):
                 self._write_one(claim, result, is_new=index >= old)
 
     def _write_together(self, ends: list[Ended]) -> None:
         finished = [(claim, result, result.outcome) for claim, result in ends if result.outcome]
-        told = [(c, outcome, self._answers.to(c.message, r)) for c, r, outcome in finished]
+        endings = [(c, outcome, self._answers.to(c.message, r)) for c, r, outcome in finished]
         with self.bus.transaction():
-            written = self.queue.end_many(told, max_hops=self._reports.max_hops)
+            written = self.queue.end_many(endings, max_hops=self._reports.max_hops)
             for (_, result, _), (_, error) in zip(finished, written, strict=True):
                 if error is None and result.state_updates:
                     self._states.update(self.group, result.state_updates)
@@ -500,7 +500,7 @@ class Worker:
         for (claim, _, _), (receipts, _) in zip(finished, written, strict=True):
             self._reports.followed(claim.message, receipts)
 
-    def _write_one(self, claim: Claim, result: Result, *, is_new: bool) -> None:
+    def _write_one(self, claim: Claim, result: AttemptResult, *, is_new: bool) -> None:
         try:
             try:
                 self._write_together([(claim, result)])

@@ -13,7 +13,7 @@ from blake3 import blake3
 from ruamel.yaml import YAML
 
 from ...schema.directory.file_trust import open_checked
-from ...schema.directory.layout import NoHome, expanded
+from ...schema.directory.layout import NoHome, expand_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def path_from(folder: Path, text: str) -> Path:
     if "\0" in text:
         raise ValueError(NO_PATH)
     try:
-        return folder / expanded(text)
+        return folder / expand_home(text)
     except NoHome as error:
         raise ValueError("there is no such user, or no home directory") from error
 

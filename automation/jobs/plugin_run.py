@@ -27,7 +27,7 @@ from ...schema.queries import engine_of
 from ...subscribers.jobs.claims import COMPLETED, Outcome
 from ...subscribers.jobs.jobs import FAILED, TIMED_OUT
 from ...workers.commands.json_contract import PROTOCOL, NoResponse, parse_response
-from ...workers.commands.raw_contract import EX_CONFIG, EX_TEMPFAIL, how_it_exited, with_its_words
+from ...workers.commands.raw_contract import EX_CONFIG, EX_TEMPFAIL, how_it_exited, with_stderr_line
 from ...workers.processes.run_process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, run_process
 from ..records.facts import JobLog
 
@@ -400,9 +400,9 @@ def _failed(
 def _without_response(end: ProcessEnd, error: InvalidInput) -> str:
     """Return the failure of a program whose stdout is no response."""
     if end.exit_code in _MEANINGS:  # that says it all
-        return with_its_words(f"{how_it_exited(end)}, which {_MEANINGS[end.exit_code]}", end)
+        return with_stderr_line(f"{how_it_exited(end)}, which {_MEANINGS[end.exit_code]}", end)
     if end.exit_code:
-        return f"{with_its_words(how_it_exited(end), end)}; {error}"
+        return f"{with_stderr_line(how_it_exited(end), end)}; {error}"
     return f"protocol error: {error}"
 
 

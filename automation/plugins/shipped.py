@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ...schema.directory.enclosure import Enclosure, LinkRefused, Spot
+from ...schema.directory.enclosure import EnclosedFile, Enclosure, LinkRefused
 from ...schema.errors import AckbusError, NotFound, Refused
 from ..config.reading import read_bytes
 from .discovery import MANIFEST
@@ -101,7 +101,7 @@ def _write(
     try:
         with within.spot(str(folder / _NO_FILE), make=0o755) as there:
             for file, data in wanted.items():
-                spot = Spot(str(folder / file), file, there.folder)
+                spot = EnclosedFile(str(folder / file), file, there.folder)
                 spot.remove_link()
                 spot.replace(data, mode=modes[file])
     except LinkRefused:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ...blobs.store import BlobStore
     from ...schema.engine import Engine
-    from ...schema.message.draft import Draft, Row
+    from ...schema.message.draft import Draft, MessageRow
     from ...schema.message.message import Message
     from ..signing import Signer
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 #: in days.
 _JOIN_MS = 3_600_000
 
-#: How many imports are remembered. Messages of older ones count by the time they were sent.
+#: How many imports are remembered. Messages of older imports count by the time they were sent.
 _MAX_RANGES = 1000
 
 
@@ -73,7 +73,7 @@ class Imports(Table):
 
     def _ranges(self) -> list[Range]:
         text = self._engine.value(SQL["imports"])
-        return [] if text is None else [tuple(each) for each in orjson.loads(text)]
+        return [] if text is None else [tuple(pair) for pair in orjson.loads(text)]
 
 
 #: After how long a publisher looks again whether it signs, and the log is chained, in milliseconds.
@@ -150,7 +150,7 @@ class Appender:
             self._extend_chain(len(rows))
         return receipts
 
-    def parents(self, drafts: Iterable[Draft | Row]) -> Parents:
+    def parents(self, drafts: Iterable[Draft | MessageRow]) -> Parents:
         """Look up the messages of the log that some drafts reply to; see `Log.parents`."""
         # A draft is refused later if this is no text.
         ids = {d.in_reply_to for d in drafts if isinstance(d.in_reply_to, str)}
@@ -176,18 +176,18 @@ class Appender:
             self._signer = Signer()
 
     def _append_all(
-        self, rows: list[Row], orphans: AbstractSet[str], as_history: bool
+        self, rows: list[MessageRow], orphans: AbstractSet[str], as_history: bool
     ) -> list[Receipt]:
         if as_history:
             return self._append_history(rows)
         return self._append_rows(rows, orphans)
 
-    def _put_payloads(self, rows: list[Row]) -> None:
+    def _put_payloads(self, rows: list[MessageRow]) -> None:
         refs = self._blobs.put_all(row.large_payload for row in rows if row.large_payload)
         for row, ref in zip(rows, refs, strict=True):
             row.payload_ref = ref
 
-    def _append_history(self, rows: list[Row]) -> list[Receipt]:
+    def _append_history(self, rows: list[MessageRow]) -> list[Receipt]:
         with self._engine.write():
             receipts = self._append_rows(rows, orphans=set())
             new = [receipt.seq for receipt in receipts if not receipt.duplicate]
@@ -195,7 +195,7 @@ class Appender:
                 Imports(self._engine).note(new[0], new[-1])
         return receipts
 
-    def _append_rows(self, rows: list[Row], orphans: AbstractSet[str]) -> list[Receipt]:
+    def _append_rows(self, rows: list[MessageRow], orphans: AbstractSet[str]) -> list[Receipt]:
         """Store rows by the cheapest way that is possible."""
         if not orphans:
             try:
@@ -203,11 +203,11 @@ class Appender:
                     return [self._append(rows[0])]  # one statement is a transaction by itself
                 return self._append_at_once(rows)
             except RowRefused:
-                pass  # of which one, and why, is asked under the lock
+                pass  # which row, and why, is found under the lock
         with self._engine.write():
             return [self._append_one(row, row.id in orphans) for row in rows]
 
-    def _append_at_once(self, rows: list[Row]) -> list[Receipt]:
+    def _append_at_once(self, rows: list[MessageRow]) -> list[Receipt]:
         with self._engine.write():
             for row in rows:
                 if row.payload_ref is not None:
@@ -219,10 +219,10 @@ class Appender:
     def _insert(self, rows: list[tuple[object, ...]]) -> int:
         """Insert many rows, and return the seq of the last.
 
-        The guard is skipped where it could refuse none of them, and the trigger for queues if no
-        queue hides messages of these types. That halves the time in SQLite. Under the write lock
-        no other process can change this, an id that is in the log is refused by its index, and we
-        give no seq.
+        The guard is skipped where it could refuse no row, and the trigger for queues if no queue
+        hides messages of these types. That halves the time in SQLite. It is safe: under the write
+        lock no other process can change this, the index refuses an id that is in the log, and
+        SQLite gives the seqs.
         """
         if len(rows) < UNGUARDED_FROM:
             return self._engine.insert_many(SQL["append"], rows)
@@ -231,7 +231,7 @@ class Appender:
         statement = SQL["append" if work else "append_mail"]
         return self._engine.insert_many(statement, rows, guarded=bool(guard))
 
-    def _append_one(self, row: Row, is_orphan: bool) -> Receipt:
+    def _append_one(self, row: MessageRow, is_orphan: bool) -> Receipt:
         if is_orphan and row.in_reply_to is not None:
             self._adopt(row, row.in_reply_to)
             if self._signer is not None:
@@ -243,11 +243,11 @@ class Appender:
         except RowRefused as error:
             return self._receipt_of_refused(row, error)
 
-    def _append(self, row: Row) -> Receipt:
+    def _append(self, row: MessageRow) -> Receipt:
         seq = self._engine.insert(SQL["append"], row.values(), then=self._ring)
         return Receipt(seq, row.id)
 
-    def _join_conversations(self, rows: list[Row], parents: Parents | None) -> set[str]:
+    def _join_conversations(self, rows: list[MessageRow], parents: Parents | None) -> set[str]:
         """Join replies to conversations, and return the ids of those without a stored parent."""
         replies = [row for row in rows if row.in_reply_to is not None]
         if not replies:
@@ -263,7 +263,7 @@ class Appender:
                 row.correlation_id = parent[0]
         return orphans
 
-    def _adopt(self, row: Row, parent: str) -> None:
+    def _adopt(self, row: MessageRow, parent: str) -> None:
         """Join a reply to its conversation, under the write lock.
 
         Its parent comes before it in the same transaction, or is archived.
@@ -274,7 +274,7 @@ class Appender:
         if row.correlation_id is None:
             row.correlation_id = message.conversation
 
-    def _secure_blob(self, row: Row, ref: str) -> None:
+    def _secure_blob(self, row: MessageRow, ref: str) -> None:
         """Check, under the write lock, that the collector has not deleted the blob meanwhile."""
         if ref in self._blobs:
             return
@@ -282,11 +282,11 @@ class Appender:
             raise BlobMissing(f"no blob {shown(ref)} in the store; put it there first")
         self._blobs.put(row.large_payload)
 
-    def _receipt_of_refused(self, row: Row, error: RowRefused) -> Receipt:
+    def _receipt_of_refused(self, row: MessageRow, error: RowRefused) -> Receipt:
         try:
             stored = self._find(row.id)
-        except MessageDiscarded as gone:  # it was stored once: nothing is left to compare with
-            return Receipt(gone.seq, row.id, duplicate=True)
+        except MessageDiscarded as discarded:  # it was stored once: nothing is left to compare with
+            return Receipt(discarded.seq, row.id, duplicate=True)
         if stored is None:
             from ..waiting_limits import WaitingLimits
 

@@ -1,9 +1,9 @@
 """The archive: the beginning of the log, in compressed files beside the bus.
 
 A segment is a file of lines as they are in `bus.jsonl`, compressed with zstd a thousand lines at a
-time: so one message costs the reading of one such frame, and `zstd -dc` shows all of them. The bus
-has the place of each frame. Messages leave the bus only when their segment is on the disk; from
-then on the log reads them here.
+time: so reading a message costs one frame, and `zstd -dc` shows the whole segment. The bus has the
+place of each frame. Messages leave the bus only when their segment is on the disk; from then on the
+log reads them here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...schema.directory.layout import Layout
     from ...schema.engine import Engine
     from ...schema.message.message import Message
-    from .archive_records import Discarded, Frame, Segment
+    from .archive_records import ArchiveFrame, Discarded, Segment
 
 # Frames of the archive, decompressed a piece at a time and no further than a frame can go.
 #
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 FRAME_LINES = 1000
 FRAME_BYTES = 1024 * 1024
 
-#: The longest line that is read, in bytes. A bus writes shorter ones, since larger payloads are
-#: blobs; a file that was put in the place of its own may have a line that memory can't hold.
+#: The longest line that is read, in bytes. A bus writes shorter lines, since larger payloads are
+#: blobs; a file that replaced a segment may have a line that memory can't hold.
 MAX_LINE_BYTES = 64 * 1024 * 1024
 
 #: The longest frame, in bytes, decompressed or not: the line that closes it may be the longest.
 MAX_FRAME_BYTES = FRAME_BYTES + MAX_LINE_BYTES
 
-#: How much is decompressed at once, in bytes: at worst it stands for 32,000 times as much.
+#: How much is decompressed at once, in bytes: at worst it expands 32,000 times.
 PIECE_BYTES = 1024
 
 
 class DamagedFrame(ValueError):
-    """Bytes are no frame of an archive, or of one that is larger than any that a bus writes."""
+    """Bytes are no frame of an archive, or a frame larger than any that a bus writes."""
 
 
 def lines_of_frame(pieces: Iterable[bytes]) -> tuple[list[bytes], int]:
@@ -100,7 +100,7 @@ class Archive:
         self._layout = layout
         self._folder = layout.archive_folder
         # The frame that was read last, and its lines: readers of one message often read others.
-        self._last: tuple[Frame, list[bytes]] | None = None
+        self._last: tuple[ArchiveFrame, list[bytes]] | None = None
 
     # Reading -----------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class Archive:
         return self._engine.one_number(SQL["archived_upto"], "archive_state")
 
     def segments(self) -> list[Segment]:
-        """Return all segments but discarded ones, the first first."""
+        """Return all segments that were not discarded, in the order of the log."""
         from .archive_records import Segment
 
         return [Segment(*row) for row in self._engine.rows(SQL["archive_segments"])]
@@ -118,13 +118,13 @@ class Archive:
         """Return the ranges that were discarded, one after the other from the first message on."""
         from .archive_records import Discarded
 
-        found: list[Discarded] = []
+        ranges: list[Discarded] = []
         for first_seq, last_seq, messages, at_ms in self._engine.rows(SQL["discarded_segments"]):
-            if found and found[-1].at_ms == at_ms:  # by the same command
-                last = found.pop()
+            if ranges and ranges[-1].at_ms == at_ms:  # by the same command
+                last = ranges.pop()
                 first_seq, messages = last.first_seq, last.messages + messages
-            found.append(Discarded(first_seq, last_seq, messages, at_ms))
-        return found
+            ranges.append(Discarded(first_seq, last_seq, messages, at_ms))
+        return ranges
 
     def discarded_files(self) -> list[str]:
         """Return the names of files that are left of discarded segments: a deletion died."""
@@ -157,15 +157,15 @@ class Archive:
         """
         message = next(self.read(seq - 1, seq), None)
         if message is None and 1 <= seq <= self.upto():
-            for each in self.discarded():
-                if each.first_seq <= seq <= each.last_seq:
-                    raise MessageDiscarded(seq, each)
+            for discarded in self.discarded():
+                if discarded.first_seq <= seq <= discarded.last_seq:
+                    raise MessageDiscarded(seq, discarded)
         return message
 
     def read(self, after_seq: int, upto_seq: int, holding: bytes = b"") -> Iterator[Message]:
         """Yield the archived messages of a range, in order, a frame in memory at a time.
 
-        Discarded ones are left out.
+        Discarded messages are left out.
 
         Args:
             after_seq, upto_seq: the range, without the first and with the last.
@@ -184,16 +184,16 @@ class Archive:
         for frame in reversed(self._frames(after_seq, min(upto_seq, self.upto()))):
             yield from reversed(list(self._messages(frame, after_seq, upto_seq, b"")))
 
-    def _frames(self, after_seq: int, upto_seq: int) -> list[Frame]:
+    def _frames(self, after_seq: int, upto_seq: int) -> list[ArchiveFrame]:
         if upto_seq <= after_seq:
             return []
-        from .archive_records import Frame
+        from .archive_records import ArchiveFrame
 
         rows = self._engine.rows(SQL["frames_in_span"], (after_seq + 1, upto_seq))
-        return [Frame(*row) for row in rows]
+        return [ArchiveFrame(*row) for row in rows]
 
     def _messages(
-        self, frame: Frame, after_seq: int, upto_seq: int, holding: bytes
+        self, frame: ArchiveFrame, after_seq: int, upto_seq: int, holding: bytes
     ) -> Iterator[Message]:
         # Loaded only where archives are read.
         from bisect import bisect_right
@@ -212,9 +212,9 @@ class Archive:
                     after_seq = message.seq
                     yield message
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise self._damaged(frame, f"a line in it is none of a bus ({error})") from error
+            raise self._damaged(frame, f"a line in it is no message of a bus ({error})") from error
 
-    def _lines(self, frame: Frame) -> list[bytes]:
+    def _lines(self, frame: ArchiveFrame) -> list[bytes]:
         last = self._last
         if last is not None and last[0] == frame:
             return last[1]
@@ -224,10 +224,10 @@ class Archive:
         self._last = (frame, lines)
         return lines
 
-    def _are_own(self, frame: Frame, lines: list[bytes]) -> bool:
-        """Whether these are the lines of a frame, and not those of a foreign file.
+    def _are_own(self, frame: ArchiveFrame, lines: list[bytes]) -> bool:
+        """Whether these are the lines of a frame, and not the lines of a foreign file.
 
-        The ids of the ends are known, and zstd has checked the bytes between.
+        The bus knows the ids of the first and the last, and zstd has checked the bytes between.
         """
         from ...schema.message.message import message_of_line
 
@@ -236,7 +236,7 @@ class Archive:
             return False
         return all(self._engine.value(SQL["kept_seq"], (end.id,)) == end.seq for end in ends)
 
-    def _read_frame(self, frame: Frame) -> list[bytes]:
+    def _read_frame(self, frame: ArchiveFrame) -> list[bytes]:
 
         try:
             with self._folder.read(segment_name(frame.segment)) as file:
@@ -250,7 +250,7 @@ class Archive:
             raise self._damaged(frame, "it is damaged (it is shorter than it was)")
         return lines
 
-    def _damaged(self, frame: Frame, why: str) -> SegmentMissing:
+    def _damaged(self, frame: ArchiveFrame, why: str) -> SegmentMissing:
         last_seq = self._engine.value(SQL["frame_end"], (frame.first_seq,))
         return SegmentMissing(frame.first_seq, last_seq, self._path(frame.segment), why)
 
@@ -269,7 +269,7 @@ class Archive:
         try:
             with self.open(segment) as file:
                 if os.fstat(file.fileno()).st_size != segment.bytes:
-                    return "altered"  # to read it would tell no more, and it may be huge
+                    return "altered"  # reading it would add nothing, and it may be huge
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
         except FileNotFoundError:
             return "missing"
@@ -295,22 +295,22 @@ class Archive:
         """Return the state of a segment by the name and the size of its file; nothing is read."""
         name = segment_name(segment.first_seq)
         try:
-            found = self._folder.look(name)
+            status = self._folder.look(name)
         except OSError:
             return "unreadable"
-        if found is None:
+        if status is None:
             return "missing"
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             return "unreadable"
-        return "ok" if found.st_size == segment.bytes else "altered"
+        return "ok" if status.st_size == segment.bytes else "altered"
 
     # Writing -----------------------------------------------------------------------------------
 
-    def add(self, segment: Segment, frames: Sequence[Frame]) -> None:
+    def add(self, segment: Segment, frames: Sequence[ArchiveFrame]) -> None:
         """Note a segment whose file is on the disk. Its messages are still in the log too.
 
         Args:
-            segment: follows the last one without a gap.
+            segment: follows the last segment without a gap.
             frames: all of its frames.
         """
         with self._engine.write():
@@ -319,7 +319,7 @@ class Archive:
                 self._engine.rows(SQL["add_frame"], astuple(frame))
 
     def note_again(
-        self, segment: Segment, frames: Sequence[Frame], messages: Iterable[Message]
+        self, segment: Segment, frames: Sequence[ArchiveFrame], messages: Iterable[Message]
     ) -> None:
         """Replace the record of a segment whose file was mended.
 
@@ -348,7 +348,7 @@ class Archive:
         """Note that segments are discarded, before their files are deleted; ids stay taken.
 
         Args:
-            segments: the first ones that are left, without a gap.
+            segments: the first segments of the archive, without a gap.
             refs: the blobs that no other archived message names.
             at_ms: when, in epoch milliseconds.
         """
@@ -387,7 +387,7 @@ class Archive:
             return self._engine.count_changes(SQL["remove_archived"], (after, upto))
 
 
-def _pieces(file: BufferedReader, frame: Frame) -> Iterator[bytes]:
+def _pieces(file: BufferedReader, frame: ArchiveFrame) -> Iterator[bytes]:
     """Yield the bytes of a frame, as far as the file has them."""
     at, end = frame.start, frame.start + frame.bytes
     while at < end and (piece := os.pread(file.fileno(), min(PIECE_BYTES, end - at), at)):

@@ -26,7 +26,7 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class ArchiveFrame:
     """A run of messages that is compressed by itself.
 
     Attributes:

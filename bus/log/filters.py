@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 @with_checked_arguments
-class Wanted:
+class Criteria:
     """Filters of messages; None filters nothing.
 
-    No dataclass: making one takes longer than a command has for it, and every command loads this.
+    It is no dataclass: every command loads this, and the decorator would slow each start.
 
     Args:
-        type: a type pattern, or several, of which one must fit.
+        type: a type pattern, or several; a message must fit any of them.
         conversation: their conversation.
         agent: their sender or recipient.
         since_ms, until_ms: their least and their greatest time, in epoch milliseconds.
@@ -28,7 +28,7 @@ class Wanted:
 
     Attributes:
         pattern: the pattern of their types.
-        The others: as given.
+        The others: as in the arguments.
 
     Raises:
         InvalidInput: `type` is not a type pattern, or a name is no Unicode text.

@@ -19,7 +19,7 @@ from ..errors import SegmentMissing
 from ..statements import SQL
 from .append import Appender
 from .catalog import Catalog
-from .filters import Wanted
+from .filters import Criteria
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,23 +79,23 @@ class Stats:
 
 
 #: How many messages a reader of history holds at a time. More make no reader faster, and a reader
-#: of a few large ones at a time, like a live stream, would read the rest again and again.
+#: that takes a few large messages at a time, like a live stream, would read the rest repeatedly.
 PAGE_MESSAGES = 100
 
 
-#: Among how many of the newest messages an agent's acquaintances are looked for.
+#: How many of the newest messages are searched for an agent's acquaintances.
 _ACQUAINTED_MESSAGES = 5000
 
-#: How far a clock may be ahead of this one, in milliseconds.
+#: How far another clock may be ahead of this clock, in milliseconds.
 _A_DAY_MS = 86_400_000
 
 
-class _HasLeft(Exception):
+class _MovedToArchive(Exception):
     """Messages left the log for the archive while they were read."""
 
 
 class Log:
-    """The messages of one bus: those in the file, and the archived ones before them."""
+    """The messages of one bus: archived messages, and then the messages in the file."""
 
     def __init__(
         self,
@@ -179,11 +179,11 @@ class Log:
     def acquaintances(self, agent: str, base: str) -> tuple[set[str], set[str]]:
         """Return the agents and the types that an agent has sent to or answered.
 
-        Only the newest messages of the log are looked at: who is not among these is a stranger.
+        Only the newest messages of the log are read: an agent that is not in these is a stranger.
 
         Args:
-            agent: its name, or that of its session.
-            base: the base name of the session; else the same.
+            agent: its name, or the name of its session.
+            base: the base name of the session; the same name where there is no session.
         """
         rows = self._engine.rows(SQL["sent_and_answered"], (agent, base, _ACQUAINTED_MESSAGES))
         return {name for name, _ in rows if name is not None}, {type for _, type in rows}
@@ -225,9 +225,9 @@ class Log:
         return seq or 0
 
     def is_work(self, seq: int) -> bool | None:
-        """Whether a message is work; None for one that is not in the file any more, or was not."""
-        found = self._engine.row(SQL["is_work"], (seq,))
-        return None if found is None else bool(found[0])
+        """Whether a message is work; None if it is not in the file (archived, or unknown)."""
+        row = self._engine.row(SQL["is_work"], (seq,))
+        return None if row is None else bool(row[0])
 
     def work_between(self, after_seq: int, upto_seq: int) -> set[str]:
         """Return the types of the messages in a range that are work; a walk over the range."""
@@ -258,26 +258,26 @@ class Log:
             after_seq: only messages above this seq.
             filters: `ReadFilters`.
         """
-        wanted = Wanted(**filters)
+        criteria = Criteria(**filters)
         last = self.newest_seq() if before_seq is None else min(before_seq - 1, self.newest_seq())
-        if wanted.conversation is not None:  # an index has them; it is shorter than the log
-            found = self.find(wanted, after_seq=after_seq, upto_seq=last)
-            return list(deque(found, maxlen=count))
+        if criteria.conversation is not None:  # an index has them; it is shorter than the log
+            messages = self.find(criteria, after_seq=after_seq, upto_seq=last)
+            return list(deque(messages, maxlen=count))
         size = min(count, PAGE_MESSAGES)
-        if wanted.to_agent is not None:  # an index has these, too
-            found = self._backwards(after_seq, last, size, "newest_sent_to", wanted.to_agent)
+        if criteria.to_agent is not None:  # an index has these, too
+            messages = self._backwards(after_seq, last, size, "newest_sent_to", criteria.to_agent)
         else:
-            spans = list(self._spans(after_seq, last, wanted, wanted.from_agent))
-            each = (self._backwards(start, end, size) for start, end in reversed(spans))
-            found = chain.from_iterable(each)
-        return list(islice(filter(wanted.fits, found), count))[::-1]
+            spans = list(self._spans(after_seq, last, criteria, criteria.from_agent))
+            parts = (self._backwards(start, end, size) for start, end in reversed(spans))
+            messages = chain.from_iterable(parts)
+        return list(islice(filter(criteria.fits, messages), count))[::-1]
 
     def _backwards(
         self, after: int, last: int, size: int, walk: str = "newest_in_span", *key: str
     ) -> Iterator[Message]:
         """Yield the messages of a range, the newest first, `size` in memory at a time.
 
-        Those of the archive are all of the range, whatever the walk leaves out.
+        Archived messages are all of the range, also those that the walk would leave out.
         """
 
         def rows(upto: int) -> list[tuple[Any, ...]]:
@@ -312,10 +312,10 @@ class Log:
         messages = [message_of(row, self._blobs) for row in rows if row[0] > archived]
         if archived > after_seq:
             messages = [*self._archive.read(after_seq, min(upto_seq, archived)), *messages]
-        return [each for each in messages if pattern is None or pattern.matches(each.type)]
+        return [message for message in messages if pattern is None or pattern.matches(message.type)]
 
     def named_blobs(self) -> Iterator[str]:
-        """Yield the names of the blobs that messages name, archived ones too, in their order."""
+        """Yield the names of the blobs that messages name, also archived ones, in their order."""
 
         def named(after: bytes) -> list[tuple[bytes, str]]:
             return self._engine.rows(SQL["named_blobs"], (after, PAGE_MESSAGES))
@@ -359,56 +359,56 @@ class Log:
             after_seq, upto_seq: the range, without the first and with the last.
             filters: `ReadFilters`.
         """
-        return self.find(Wanted(**filters), after_seq=after_seq, upto_seq=upto_seq)
+        return self.find(Criteria(**filters), after_seq=after_seq, upto_seq=upto_seq)
 
     def find(
-        self, wanted: Wanted, *, after_seq: int = 0, upto_seq: int | None = None
+        self, criteria: Criteria, *, after_seq: int = 0, upto_seq: int | None = None
     ) -> Iterator[Message]:
-        """Yield the wanted messages, as `read` does."""
+        """Yield the messages that fit the criteria, as `read` does."""
         last = self.newest_seq() if upto_seq is None else min(upto_seq, self.newest_seq())
         while True:
             try:
-                for message in self._matching(after_seq, last, wanted):
+                for message in self._matching(after_seq, last, criteria):
                     after_seq = message.seq
                     yield message
                 return
-            except _HasLeft:
+            except _MovedToArchive:
                 continue  # from where the reader is: what has left is in the archive now
 
-    def _matching(self, after: int, last: int, wanted: Wanted) -> Iterator[Message]:
+    def _matching(self, after: int, last: int, criteria: Criteria) -> Iterator[Message]:
         archived = self._archive.upto()
         if after < archived:
-            holding = orjson.dumps(wanted.conversation or "")[1:-1]  # as it stands in a line
-            for start, end in self._spans(after, min(last, archived), wanted):
-                yield from filter(wanted.fits, self._archive.read(start, end, holding))
+            holding = orjson.dumps(criteria.conversation or "")[1:-1]  # as it stands in a line
+            for start, end in self._spans(after, min(last, archived), criteria):
+                yield from filter(criteria.fits, self._archive.read(start, end, holding))
             after = archived
         if last > archived or not archived:
-            for row in self._rows(after, last, wanted):
+            for row in self._rows(after, last, criteria):
                 message = message_of(row, self._blobs)
-                if wanted.fits(message):
+                if criteria.fits(message):
                     yield message
 
-    def _rows(self, after: int, last: int, wanted: Wanted) -> Iterator[tuple[Any, ...]]:
-        """Yield rows with all wanted messages, by the cheapest walk; some may not match."""
-        if wanted.conversation is not None:
-            yield from self._walk("in_conversation", (wanted.conversation,), after, last)
-        elif wanted.agent is not None:
+    def _rows(self, after: int, last: int, criteria: Criteria) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of all messages that fit, by the cheapest walk; some rows may not fit."""
+        if criteria.conversation is not None:
+            yield from self._walk("in_conversation", (criteria.conversation,), after, last)
+        elif criteria.agent is not None:
             import heapq  # no poll or publication reads by an agent
 
-            sent = self._in_spans(self._spans(after, last, wanted, wanted.agent))
-            received = self._walk("sent_to", (wanted.agent,), after, last)
+            sent = self._in_spans(self._spans(after, last, criteria, criteria.agent))
+            received = self._walk("sent_to", (criteria.agent,), after, last)
             yield from _distinct(heapq.merge(sent, received))
-        elif wanted.to_agent is not None:
-            yield from self._walk("sent_to", (wanted.to_agent,), after, last)
+        elif criteria.to_agent is not None:
+            yield from self._walk("sent_to", (criteria.to_agent,), after, last)
         else:
-            pattern = wanted.pattern
-            spans = self._spans(after, last, wanted, wanted.from_agent)
+            pattern = criteria.pattern
+            spans = self._spans(after, last, criteria, criteria.from_agent)
             yield from self._in_spans(spans, None if pattern is None else pattern.glob)
 
     def _spans(
-        self, after: int, last: int, wanted: Wanted, sender: str | None = None
+        self, after: int, last: int, criteria: Criteria, sender: str | None = None
     ) -> Iterator[tuple[int, int]]:
-        return self._catalog.spans(after, last, wanted.pattern, sender, wanted.since_ms)
+        return self._catalog.spans(after, last, criteria.pattern, sender, criteria.since_ms)
 
     def _in_spans(
         self, spans: Iterable[tuple[int, int]], glob: str | None = None
@@ -417,7 +417,7 @@ class Log:
             yield from self._pages(partial(self._span, glob), start, end)
 
     def _span(self, glob: str | None, after: int, last: int, limit: int) -> list[tuple[Any, ...]]:
-        """Return rows of a range; those of other types are not read where a pattern says so."""
+        """Return rows of a range; with a glob, rows of other types are not read."""
         if glob is None:
             return self._engine.rows(SQL["in_span"], (after, last, limit))
         return self._engine.rows(SQL["in_span_of_types"], (glob, after, last, limit))
@@ -436,7 +436,7 @@ class Log:
         def page(after_seq: int) -> list[tuple[Any, ...]]:
             rows = read(after_seq, last, PAGE_MESSAGES)
             if self._archive.upto() > after_seq:  # asked after the rows, so that none is missed
-                raise _HasLeft
+                raise _MovedToArchive
             return rows
 
         for rows in pages(page, after, PAGE_MESSAGES, what="messages"):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     #: The first and the last name of leases, by the order of SQLite.
     Span = tuple[str, str]
 
-#: How the name of such a lease begins.
+#: The beginning of the names of these leases.
 _LEASE = "session "
 
 #: Between the number of a session and its base name.
@@ -44,8 +44,8 @@ class SessionName:
         number: which session of that name it is, from 1.
         holder: the process whose session it is, and the connection to it.
         token: the fencing token of its lease.
-        until_ms: when the name is free, in epoch milliseconds, where nothing else tells.
-        id: the id by which the program resumes the session; "" where none was told.
+        until_ms: when the name is free, in epoch milliseconds, unless its process has ended before.
+        id: the id by which the program resumes the session; "" where it has given none.
         claims_base: whether it holds the base name besides its own, and gets the mail to it.
     """
 
@@ -97,12 +97,12 @@ def lease_name(base: str, number: int) -> str:
 
 
 def suffix_of(base: str) -> str:
-    """Return how the names of the leases of a base name end; some others end so, too."""
+    """Return the end of the names of a base name's leases; some other names end so, too."""
     return _OF + base
 
 
 def spans_of(name: str) -> list[Span]:
-    """Return where the leases of a session's name are, whatever its base name is."""
+    """Return the spans of names that hold the leases of a session's name, for any base name."""
     own = lease_name(name, 1)
     number = name.rpartition("-")[2]
     if not (number.isascii() and number.isdigit()):
@@ -111,7 +111,7 @@ def spans_of(name: str) -> list[Span]:
 
 
 def session_name(base: str, number: int) -> str:
-    """Return the name of a session; of a base name that is too long, the end is left out."""
+    """Return the name of a session; a base name that is too long is cut."""
     if number == 1:
         return base
     end = f"-{number}"
@@ -123,13 +123,13 @@ def process_of(holder: str) -> str:
     return holder.partition(_BY_SERVER)[0]
 
 
-def nobody() -> str:
+def free_holder() -> str:
     """Return the holder of a name that is free: a process that has ended."""
     return f"process 1 since never on {system()}"
 
 
 def with_id(holder: str, id: str) -> str:
-    """Return a holder with the id by which its program resumes it, if there is one."""
+    """Return a holder with the id by which its program resumes the session, if there is an id."""
     return f"{holder}{_RESUMED_BY}{id}" if id else holder
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     #: The characters that one place allows: ranges of code points, both ends included, in order.
     Ranges = tuple[tuple[int, int], ...]
-    #: A place for one character, or None for any text, also none (`*`).
+    #: A place for one character, or None for any text, also the empty text (`*`).
     Token = Ranges | None
 
 # Globs within one part of a path, such as `*.py`: matching, and whether two share a match.
@@ -30,7 +30,7 @@ _LAST = 0x10FFFF
 #: The characters that `?` matches: all that a part of a path may have.
 _ANY: Ranges = ((1, _SLASH - 1), (_SLASH + 1, _LAST))
 
-#: The characters that mean something else than themselves; a backslash before one takes that away.
+#: The characters with a special meaning; after a backslash they stand for themselves.
 SPECIAL = "*?[\\"
 
 
@@ -95,19 +95,19 @@ def part_of(text: str) -> str | Glob:
     return plain if len(plain) == len(tokens) else Glob(tokens)
 
 
-def _begin_alike(one: str, other: str) -> bool:
-    return one.startswith(other) or other.startswith(one)
+def _begin_alike(text: str, other: str) -> bool:
+    return text.startswith(other) or other.startswith(text)
 
 
-def _end_alike(one: str, other: str) -> bool:
-    return one.endswith(other) or other.endswith(one)
+def _end_alike(text: str, other: str) -> bool:
+    return text.endswith(other) or other.endswith(text)
 
 
 def _share_a_text(ours: Sequence[Token], theirs: Sequence[Token]) -> bool:
     """Whether some text matches both.
 
-    Their places are gone through in turn; a bit for each place in ours says whether it can be
-    reached so far. So a careless glob costs a few thousand steps, not the product of the lengths.
+    The loop goes over their places; a bit for each place in ours says whether it can be reached so
+    far. So a careless glob costs a few thousand steps, not the product of the lengths.
     """
     places: dict[Token, int] = {}  # where ours has a token
     for at, token in enumerate(ours):
@@ -118,7 +118,7 @@ def _share_a_text(ours: Sequence[Token], theirs: Sequence[Token]) -> bool:
     reached = 1
     for token in theirs:
         reached |= (reached & stars) << 1  # a star of ours may read nothing
-        if token is None:  # it reads whatever ours wants: each later place can be reached
+        if token is None:  # a star of theirs reads any text: each later place can be reached
             reached = everywhere & -(reached & -reached)
         else:
             reached = (reached & allowing[token]) << 1 | (reached & stars)
@@ -129,12 +129,12 @@ def _share_a_text(ours: Sequence[Token], theirs: Sequence[Token]) -> bool:
 
 
 def _places_allowing(token: Ranges, places: Mapping[Token, int]) -> int:
-    """Return the places of tokens that allow a character which this one allows too."""
-    found = 0
+    """Return the places of the tokens that share a character with a token."""
+    allowing = 0
     for other, at in places.items():
         if other and any(a <= d and c <= b for a, b in token for c, d in other):
-            found |= at
-    return found
+            allowing |= at
+    return allowing
 
 
 def _tokens(text: str) -> Iterator[Token]:
@@ -195,19 +195,19 @@ def _escaped(text: str, at: int) -> tuple[str, int]:
 
 def _without(ranges: Sequence[tuple[int, int]], cut: Sequence[tuple[int, int]]) -> Ranges:
     """Return ranges in order, without the code points of others."""
-    left = sorted(ranges)
+    remaining = sorted(ranges)
     for low, high in cut:
-        left = [
+        remaining = [
             piece
-            for a, b in left
+            for a, b in remaining
             for piece in ((a, min(b, low - 1)), (max(a, high + 1), b))
             if piece[0] <= piece[1]
         ]
-    return tuple(left)
+    return tuple(remaining)
 
 
 def _plain_beginning(tokens: Sequence[Token]) -> Iterator[str]:
-    """Yield the characters up to the first place that allows more than one."""
+    """Yield the characters up to the first place that allows more than 1."""
     for token in tokens:
         if token is None or len(token) > 1 or token[0][0] != token[0][1]:
             return
@@ -215,7 +215,7 @@ def _plain_beginning(tokens: Sequence[Token]) -> Iterator[str]:
 
 
 def _plain_runs(tokens: Sequence[Token]) -> Iterator[str]:
-    """Yield the plain texts between the places that allow more than one character."""
+    """Yield the plain texts between the places that allow more than 1 character."""
     rest = tokens
     while rest:
         run = "".join(_plain_beginning(rest))
@@ -312,7 +312,7 @@ def parse_pattern(text: str) -> PathPattern:
 
 
 def literal_pattern(path: str) -> PathPattern:
-    """Return the pattern that matches exactly this path, whatever characters it has."""
+    """Return the pattern that matches exactly this path, also where it has glob characters."""
     return PathPattern(path, tuple(path.split("/")))
 
 
@@ -342,7 +342,7 @@ class PathIndex(Generic[T]):
         return list(self._find(tuple(path.split("/")), and_below=False))
 
     def meeting(self, pattern: PathPattern) -> Iterator[T]:
-        """Yield the values whose pattern shares a path with this one."""
+        """Yield the values whose patterns share a path with this pattern."""
         return self._find(pattern.parts, and_below=True)
 
     def _find(self, parts: Sequence[Part], *, and_below: bool) -> Iterator[T]:
@@ -352,17 +352,17 @@ class PathIndex(Generic[T]):
             parts: the path or pattern to look for.
             and_below: whether it stands for everything below it too.
         """
-        found: set[_Node[T]] = set()
-        seen = set()
+        yielded: set[_Node[T]] = set()
+        visited = set()
         states = [(self._root, 0)]
         while states:
             state = states.pop()
-            if state in seen:
+            if state in visited:
                 continue
-            seen.add(state)
+            visited.add(state)
             node, at = state
-            if node.values and node not in found:
-                found.add(node)
+            if node.values and node not in yielded:
+                yielded.add(node)
                 yield from node.values
             if at < len(parts):
                 states += node.next_states(parts[at], at)
@@ -384,7 +384,7 @@ class _Node(Generic[T]):
         self._globs: _GlobTable[T] = _GlobTable()
 
     def child(self, part: Part, name: str) -> _Node[T]:
-        """Return the node after one more part; made if it is missing."""
+        """Return the child for a part; it is made if it is missing."""
         if part is None:
             if self.deep is None:
                 self.deep = self if self.stays else _Node(stays=True)
@@ -394,7 +394,7 @@ class _Node(Generic[T]):
         return self._globs.child(part, name)
 
     def all_children(self) -> Iterator[_Node[T]]:
-        """Yield every node after this one."""
+        """Yield all children."""
         yield from self._children()
         if self.deep is not None:
             yield self.deep
@@ -419,7 +419,7 @@ class _Node(Generic[T]):
             yield child
 
     def _reading(self, part: str | Glob) -> Iterator[_Node[T]]:
-        """Yield the nodes after a part that can be the same text as this one."""
+        """Yield the children whose part can be the same text as this part."""
         if isinstance(part, str):
             if part in self._plain:
                 yield self._plain[part]

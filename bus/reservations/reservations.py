@@ -55,7 +55,7 @@ def project_root(bus_directory: str) -> str:
 
 
 def paths_from_root(text: str, root: str) -> list[str]:
-    """Return a given path or glob as one from the root of the project.
+    """Return a path or a glob relative to the root of the project.
 
     It counts from the root already, wherever the command runs, unless it is absolute or begins
     with `./` or `../`, which is from here. A folder or file that is there is meant as it is called,
@@ -84,23 +84,23 @@ def paths_from_root(text: str, root: str) -> list[str]:
             f"path {text!r}: globs here have no {{a,b}}, and no ! before them; give each path by"
             " itself, or write \\{ and \\! for the characters"
         )
-    # A file has one name here, whatever links lead to it. A link out of the project is a file.
+    # A file has one name here, however many links lead to it. A link out of the project is a file.
     files = [os.path.realpath(reached)] if there else []
     if there == len(parts) and os.path.islink(reached):
         folder, name = os.path.split(reached)
         files.insert(0, os.path.join(os.path.realpath(folder), name))
     below = [path.split("/") for path in (_below(root, file) for file in files) if path is not None]
     return [
-        parse_pattern("/".join([*map(escape_path, found), *parts[there:]])).text
-        for found in below or [parts[:there]]
+        parse_pattern("/".join([*map(escape_path, names), *parts[there:]])).text
+        for names in below or [parts[:there]]
     ]
 
 
 def note_for(text: str, root: str) -> str | None:
     """Return a warning for a path that may have meant a file of this folder, or None.
 
-    In a folder below the root, `a.py` is taken for one at the root. Where that is not there, and
-    one here is, it was most likely meant; the shell writes it so for `*.py`, too.
+    In a folder below the root, `a.py` stands for the file at the root. Where that is missing, and
+    `a.py` is here, the user most likely meant the file here; the shell expands `*.py` so, too.
     """
     here = os.getcwd()
     if here == root or text.split("/")[0] in ("", ".", ".."):
@@ -130,18 +130,18 @@ def _below(root: str, path: str) -> str | None:
     return None
 
 
-# The reservations that were made in sessions: each has a lease that its session's process holds.
+# A reservation that was made in a session has a lease that the session's process holds.
 #
 # `reservation 17`, held by `process 4711 since ...`: when the kernel shows that process dead, the
-# reservation of token 17 has ended. One without such a lease ends at its time, as that of a
-# person in a shell does, who has neither a session nor a heart.
+# reservation of token 17 has ended. A reservation without a lease ends at its time, such as that of
+# a person in a shell, who has neither a session nor a heart.
 
-#: How the name of such a lease begins; the reservation's token follows. The statements know it too.
+#: The beginning of the lease's name; the reservation's token follows. The statements have it, too.
 _LEASE = "reservation "
 
 
-def tie(leases: Leases, token: int, session: str | None, lease_s: float) -> None:
-    """Bind a reservation to the process of a session, and to no other that had it.
+def bind_to_session(leases: Leases, token: int, session: str | None, lease_s: float) -> None:
+    """Bind a reservation to the process of a session, and unbind it from any other.
 
     Args:
         leases: of the bus.
@@ -150,13 +150,13 @@ def tie(leases: Leases, token: int, session: str | None, lease_s: float) -> None
         lease_s: how long the reservation lasts from now, in seconds.
     """
     name = f"{_LEASE}{token}"
-    held = leases.get(name)
-    if held is not None:
+    lease = leases.get(name)
+    if lease is not None:
         with suppress(LeaseLost):  # it has ended
-            if held.holder == session:
-                leases.renew(held, lease_s=lease_s)
+            if lease.holder == session:
+                leases.renew(lease, lease_s=lease_s)
                 return
-            leases.release(held)
+            leases.release(lease)
     if session is not None:
         leases.acquire(name, session, lease_s=lease_s)
 
@@ -167,13 +167,13 @@ def forget_ended(leases: Leases) -> None:
 
 
 def ended_sessions() -> Callable[[str | None], bool]:
-    """Return a function that says whether a session is over, and asks the kernel once for each."""
-    known: dict[str | None, bool] = {None: False}
+    """Return a function that says whether a session is over; it asks the kernel once a session."""
+    verdicts: dict[str | None, bool] = {None: False}
 
     def is_over(session: str | None) -> bool:
-        if session not in known:
-            known[session] = runs(str(session)) is False
-        return known[session]
+        if session not in verdicts:
+            verdicts[session] = runs(str(session)) is False
+        return verdicts[session]
 
     return is_over
 
@@ -184,7 +184,7 @@ DEFAULT_RESERVATION_S = 3600.0
 #: The most paths that one call reserves: more would keep other writers waiting.
 MAX_PATHS = 1000
 
-#: The most conflicts that are looked for: thousands tell no more, and take long to find.
+#: The most conflicts that are looked for: thousands help nobody, and take long to find.
 MAX_CONFLICTS = 100
 
 #: The modes: `exclusive`, no other agent may edit; `shared`, others may that reserve it shared.
@@ -199,7 +199,7 @@ class Reservation:
         path: the pattern, from the root of the project.
         agent: the editing agent.
         mode: `exclusive` or `shared`.
-        token: the fencing token; a later grant of any lease or reservation has a larger one.
+        token: the fencing token; a later grant of any lease or reservation has a larger token.
         reserved_at_ms: when it was granted, in epoch milliseconds.
         until_ms: when it ends unless it is renewed; at that very millisecond it has ended.
         reason: why, for people, or None.
@@ -231,7 +231,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A wanted path, and the reservation that conflicts with it."""
+    """A path of a request, and the reservation that conflicts with it."""
 
     path: str
     held: Reservation
@@ -243,7 +243,7 @@ class ReserveResult:
 
     Attributes:
         granted: whether all paths were reserved; else nothing was changed.
-        reservations: the agent's reservations of the paths, one for each.
+        reservations: the agent's reservations of the paths, one for each path.
         conflicts: at most `MAX_CONFLICTS` conflicts; empty when it was granted.
     """
 
@@ -254,7 +254,7 @@ class ReserveResult:
 
 @with_checked_arguments
 class Reservations(Table):
-    """The reservations of files: the table `reservations`. An ended one is as good as none."""
+    """The reservations of files: the table `reservations`. Ended reservations have no effect."""
 
     def reserve(
         self,
@@ -281,37 +281,41 @@ class Reservations(Table):
             lease_s: how long, in seconds; at most a day.
             reason: why, for people.
             session: the process with which the reservations end, as `str` of a `Process`; None:
-                they end at their time alone, as one does that is extended from elsewhere.
+                they end at their time alone. A reservation that another process extends does so.
 
         Raises:
             InvalidInput: an argument breaks a rule.
             BusBusy: other writers kept the bus for too long; nothing was reserved.
         """
-        wanted = list({each.text: each for each in map(parse_pattern, paths)}.values())
-        if not 1 <= len(wanted) <= MAX_PATHS:
-            raise InvalidInput(f"1 to {MAX_PATHS} paths can be reserved at once, not {len(wanted)}")
+        patterns = list({pattern.text: pattern for pattern in map(parse_pattern, paths)}.values())
+        if not 1 <= len(patterns) <= MAX_PATHS:
+            raise InvalidInput(
+                f"1 to {MAX_PATHS} paths can be reserved at once, not {len(patterns)}"
+            )
         check_agent(agent)
         if reason is not None:
             check_line(reason, "a reason", MAX_REASON_CHARS)
         duration_ms = duration_of(lease_s)
         mode = SHARED if shared else EXCLUSIVE
         before = self._live(now_ms := self._engine.now_ms())
-        if any(each.reserved_at_ms > now_ms for each in before):
+        if any(live.reserved_at_ms > now_ms for live in before):
             self.follow_clock_back()
             before = self._live(now_ms)
-        if conflicts := _conflicts(wanted, agent, mode, before):
+        if conflicts := _conflicts(patterns, agent, mode, before):
             return ReserveResult(False, [], conflicts)
         with self._engine.write():
             now_ms = self._engine.now_ms()
             self._engine.rows(SQL["end_expired_reservations"], (now_ms,))
             forget_ended(self._leases)
-            known = {_key(each) for each in before}
-            since = [each for each in self._live(now_ms) if _key(each) not in known]
-            if conflicts := _conflicts(wanted, agent, mode, since):
+            keys = {_key(live) for live in before}
+            since = [live for live in self._live(now_ms) if _key(live) not in keys]
+            if conflicts := _conflicts(patterns, agent, mode, since):
                 return ReserveResult(False, [], conflicts)
             grants = [
-                self._grant((each.text, agent, mode, now_ms + duration_ms, reason), now_ms, session)
-                for each in wanted
+                self._grant(
+                    (pattern.text, agent, mode, now_ms + duration_ms, reason), now_ms, session
+                )
+                for pattern in patterns
             ]
         return ReserveResult(True, grants, [])
 
@@ -326,13 +330,13 @@ class Reservations(Table):
         duration_ms = duration_of(lease_s)
         with self._engine.write():
             now_ms = self._engine.now_ms()  # here: waiting for the lock must not shorten it
-            held = self._of_token(token)
+            reservation = self._of_token(token)
             key = (now_ms + duration_ms, token, agent, now_ms)
-            is_over = held is not None and ended_sessions()(held.session)
+            is_over = reservation is not None and ended_sessions()(reservation.session)
             if is_over or not self._engine.rows(SQL["renew_reservation"], key):
                 raise self._lost(token, agent, now_ms)
-            if held is not None and held.session is not None:
-                tie(self._leases, token, held.session, lease_s)
+            if reservation is not None and reservation.session is not None:
+                bind_to_session(self._leases, token, reservation.session, lease_s)
             return Reservation(*self._engine.rows(SQL["reservation_of_token"], (token,))[0])
 
     def release(self, token: int, agent: str) -> None:
@@ -345,7 +349,7 @@ class Reservations(Table):
             now_ms = self._engine.now_ms()
             if not self._engine.rows(SQL["release_reservation"], (token, agent, now_ms)):
                 raise self._lost(token, agent, now_ms)
-            tie(self._leases, token, None, 0)
+            bind_to_session(self._leases, token, None, 0)
 
     def against(self, files: Iterable[str], agent: str | None) -> list[Conflict]:
         """Return the conflicts of files that an agent has edited, in the order of the files.
@@ -354,30 +358,30 @@ class Reservations(Table):
 
         Args:
             files: their paths from the root of the project; they are no globs.
-            agent: the agent that edited them; None: one without a reservation.
+            agent: the agent that edited them; None: an agent without a reservation.
         """
         live = self._live(self._engine.now_ms())
-        others = _index(each for each in live if each.agent != agent)
-        own = _index(each for each in live if each.agent == agent)
+        others = _index(other for other in live if other.agent != agent)
+        own = _index(mine for mine in live if mine.agent == agent)
         return [
-            Conflict(file, held)
+            Conflict(file, reservation)
             for file in files
-            for held in others.matching(file)
-            if held.mode == EXCLUSIVE or not own.matching(file)
+            for reservation in others.matching(file)
+            if reservation.mode == EXCLUSIVE or not own.matching(file)
         ]
 
     def list(self, *, agent: str | None = None, path: str | None = None) -> list[Reservation]:
         """Return the reservations that hold now, by path.
 
         Args:
-            agent: only those of this agent.
-            path: only those that share a path with this path or glob.
+            agent: only reservations of this agent.
+            path: only reservations that share a path with this path or glob.
         """
         live = self._live(self._engine.now_ms())
         if path is not None:
             meeting = set(_index(live).meeting(parse_pattern(path)))
-            live = [each for each in live if each in meeting]
-        return [each for each in live if agent in (None, each.agent)]
+            live = [reservation for reservation in live if reservation in meeting]
+        return [reservation for reservation in live if agent in (None, reservation.agent)]
 
     def ended_with_sessions(self, agent: str) -> Sequence[Reservation]:
         """Return an agent's reservations that ended before their time, with their session.
@@ -385,9 +389,13 @@ class Reservations(Table):
         Each is there until its time is over, or the agent reserves its path again.
         """
         rows = self._engine.rows(SQL["live_reservations"], (self._engine.now_ms(),))
-        own = (held for held in (Reservation(*row) for row in rows) if held.agent == agent)
+        own = (
+            reservation
+            for reservation in (Reservation(*row) for row in rows)
+            if reservation.agent == agent
+        )
         is_over = ended_sessions()
-        return [held for held in own if is_over(held.session)]
+        return [reservation for reservation in own if is_over(reservation.session)]
 
     def follow_clock_back(self) -> None:
         """Have what was reserved by a clock that was ahead be reserved now; safe to repeat."""
@@ -396,21 +404,25 @@ class Reservations(Table):
             self._engine.rows(SQL["bring_reservations_nearer"], (now_ms,))
             self._leases.follow_clock_back(now_ms)  # of the sessions that they are tied to
 
-    def end(self, held: Reservation) -> None:
-        """End a reservation, whoever has it: its token counts no more. Safe to repeat."""
+    def end(self, reservation: Reservation) -> None:
+        """End a reservation of any agent: its token is void. Safe to repeat."""
         with self._engine.write():
-            self._engine.rows(SQL["drop_reservation"], (held.path, held.agent))
-            tie(self._leases, held.token, None, 0)
+            self._engine.rows(SQL["drop_reservation"], (reservation.path, reservation.agent))
+            bind_to_session(self._leases, reservation.token, None, 0)
 
     @property
     def _leases(self) -> Leases:
         return Leases(self._engine)
 
     def _live(self, now_ms: int) -> Sequence[Reservation]:
-        """Return the reservations that hold: in time, and of no session that is over."""
+        """Return the reservations whose time and session have not ended."""
         rows = self._engine.rows(SQL["live_reservations"], (now_ms,))
         is_over = ended_sessions()
-        return [held for held in (Reservation(*row) for row in rows) if not is_over(held.session)]
+        return [
+            reservation
+            for reservation in (Reservation(*row) for row in rows)
+            if not is_over(reservation.session)
+        ]
 
     def _of_token(self, token: int) -> Reservation | None:
         row = self._engine.row(SQL["reservation_of_token"], (token,))
@@ -420,30 +432,30 @@ class Reservations(Table):
         self, grant: tuple[str, str, str, int, str | None], now_ms: int, session: str | None
     ) -> Reservation:
         row = self._engine.row(SQL["reservation"], grant[:2])
-        held = None if row is None else Reservation(*row)
-        is_over = held is not None and ended_sessions()(held.session)
+        existing = None if row is None else Reservation(*row)
+        is_over = existing is not None and ended_sessions()(existing.session)
         if is_over or not self._engine.rows(SQL["extend_reservation"], grant):
-            if held is not None:  # it has ended, or is of the other mode
-                self.end(held)
-            held = None
+            if existing is not None:  # it has ended, or is of the other mode
+                self.end(existing)
+            existing = None
             self._engine.rows(SQL["grant_reservation"], (*grant, now_ms))
-        made = Reservation(*self._engine.rows(SQL["reservation"], grant[:2])[0])
-        if held is None or held.session is not None:
-            bound = session if held is None or held.session == session else None
-            tie(self._leases, made.token, bound, (made.until_ms - now_ms) / 1000)
-            made = replace(made, session=bound)
-        return made
+        granted = Reservation(*self._engine.rows(SQL["reservation"], grant[:2])[0])
+        if existing is None or existing.session is not None:
+            bound = session if existing is None or existing.session == session else None
+            bind_to_session(self._leases, granted.token, bound, (granted.until_ms - now_ms) / 1000)
+            granted = replace(granted, session=bound)
+        return granted
 
     def _lost(self, token: int, agent: str, now_ms: int) -> LeaseLost:
-        held = self._of_token(token)
-        if held is None:
+        reservation = self._of_token(token)
+        if reservation is None:
             state = "it was released, has expired, or was never granted"
-        elif ended_sessions()(held.session):
-            state = f"the one for {held.path} has ended with the session that made it"
-        elif held.agent != agent:
-            state = f"it is {held.agent}'s, for {held.path}"
+        elif ended_sessions()(reservation.session):
+            state = f"the one for {reservation.path} has ended with the session that made it"
+        elif reservation.agent != agent:
+            state = f"it is {reservation.agent}'s, for {reservation.path}"
         else:
-            state = f"the one for {held.path} has expired"
+            state = f"the one for {reservation.path} has expired"
         return LeaseLost(
             f"{agent} has no reservation with token {token}: {state};"
             " see 'bus reservations', and reserve again what you need"
@@ -451,26 +463,31 @@ class Reservations(Table):
 
 
 def _conflicts(
-    wanted: Sequence[PathPattern], agent: str, mode: str, live: Sequence[Reservation]
+    patterns: Sequence[PathPattern], agent: str, mode: str, live: Sequence[Reservation]
 ) -> list[Conflict]:
-    """Return the conflicts of wanted patterns, up to `MAX_CONFLICTS`."""
-    others = _index(each for each in live if each.agent != agent and EXCLUSIVE in (mode, each.mode))
-    found: list[Conflict] = []
-    for pattern in wanted:
-        met = islice(others.meeting(pattern), MAX_CONFLICTS - len(found))
-        found += [Conflict(pattern.text, held) for held in sorted(met, key=lambda each: each.token)]
-    return found
+    """Return the conflicts of patterns, up to `MAX_CONFLICTS`."""
+    others = _index(
+        other for other in live if other.agent != agent and EXCLUSIVE in (mode, other.mode)
+    )
+    conflicts: list[Conflict] = []
+    for pattern in patterns:
+        met = islice(others.meeting(pattern), MAX_CONFLICTS - len(conflicts))
+        conflicts += [
+            Conflict(pattern.text, reservation)
+            for reservation in sorted(met, key=lambda reservation: reservation.token)
+        ]
+    return conflicts
 
 
-def _key(held: Reservation) -> tuple[str, str, str, int]:
+def _key(reservation: Reservation) -> tuple[str, str, str, int]:
     """Return the identity of a reservation for conflicts; a new grant has a new token."""
-    return held.path, held.agent, held.mode, held.token
+    return reservation.path, reservation.agent, reservation.mode, reservation.token
 
 
 def _index(reservations: Iterable[Reservation]) -> PathIndex[Reservation]:
     index: PathIndex[Reservation] = PathIndex()
-    for each in reservations:
-        index.add(_pattern_of(each.path), each)
+    for reservation in reservations:
+        index.add(_pattern_of(reservation.path), reservation)
     return index
 
 

@@ -1,8 +1,8 @@
 """The index of words: a file of its own beside the bus, made of the log alone.
 
 It is not in the bus's own file, so building it never holds the lock that publishers need, and
-publishers do nothing for it. A search brings it up to date first, from its own position. A missing
-or damaged index, or one of another form or another log, is built again.
+publishers do nothing for it. A search brings it up to date first, from its own position. An index
+that is missing, damaged, of another form or of another log is built again.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 
 # The rating of matches: bm25, with the rarity of words among the newest messages.
 #
-# The bm25 of SQLite first counts the messages of each phrase in the whole index, those of filters
-# too: for a common word that takes nearly all of the time. Here the newest messages are the
+# The bm25 of SQLite first counts the messages of each phrase in the whole index, also the phrases
+# of filters: for a common word that takes nearly all of the time. Here the newest messages are the
 # sample.
 
-#: The customary constants of bm25: how soon the same word once more counts for little, and how
-#: much less a word counts in a long text.
+#: The customary constants of bm25: how little each repetition of a word adds, and how much less a
+#: word counts in a long text.
 _K1, _B = 1.2, 0.75
 
-#: How many of the newest messages with a word tell how rare it is.
+#: From how many of the newest messages with a word its rarity is estimated.
 _SAMPLE = 1000
 
 _RATED_MESSAGES = """
@@ -96,7 +96,7 @@ def rating(weights: Sequence[float]) -> Callable[..., float]:
 #: How many messages are indexed in one transaction.
 PAGE_MESSAGES = 2000
 
-#: The form of the index; one of another form is built again.
+#: The form of the index; an index of another form is built again.
 _FORM = 4
 
 #: The name of the file.
@@ -188,7 +188,7 @@ class SearchIndex:
         values = (" AND ".join([*phrases, *filters]), after_seq, before_seq, limit)
 
         def find(connection: apsw.Connection) -> list[Any]:
-            connection.execute("BEGIN")  # how far it is, and what it has, are of one moment
+            connection.execute("BEGIN")  # its position and its content are of one moment
             # Another process may have emptied it since it was brought up to date.
             while (upto := _position(connection)[0]) < before_seq - 1:
                 connection.execute("COMMIT")
@@ -218,13 +218,13 @@ class SearchIndex:
                 if not full:
                     connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
                     return ""
-                found = str(connection.execute("PRAGMA integrity_check(1)").get)
-                return "" if found == "ok" else found
+                problem = str(connection.execute("PRAGMA integrity_check(1)").get)
+                return "" if problem == "ok" else problem
         except apsw.Error as error:
             return str(error)
 
     def _in_index(self, call: Callable[[apsw.Connection], Result]) -> Result:
-        """Call a function with the index; a damaged index is replaced by an empty one first."""
+        """Call a function with the index; a damaged index is emptied first."""
         try:
             try:
                 with closing(self._open()) as connection:
@@ -272,7 +272,7 @@ class SearchIndex:
         return page, (page[-1].seq, page[-1].id) if page else (newest, None)
 
     def _make_up(self, connection: apsw.Connection, seq: int, after: int) -> None:
-        """Index the messages of a missing segment or blob that is restored now."""
+        """Index the messages of a segment or a blob that was missing and is there again."""
         while after < seq:
             messages = self._log.read(after_seq=after, upto_seq=seq)
             page = list(islice(messages, PAGE_MESSAGES))
@@ -281,8 +281,8 @@ class SearchIndex:
             if seq == after + 1 and rows and rows[0][1] is None:
                 return  # a blob that is still missing
             with connection:
-                gone = connection.execute(_DELETE_LACKING, (seq, after)).fetchall()
-                if not gone:
+                deleted = connection.execute(_DELETE_LACKING, (seq, after)).fetchall()
+                if not deleted:
                     return  # another process has made up for it
                 _add(connection, rows)
                 if upto < seq:
@@ -302,7 +302,7 @@ class SearchIndex:
         ]
 
     def clear(self) -> None:
-        """Empty the index, of which the next search makes a new one.
+        """Empty the index; the next search fills it again.
 
         Raises:
             BusUnusable: the file can't be written.
@@ -320,7 +320,7 @@ class SearchIndex:
         return connection
 
     def _connect(self) -> apsw.Connection:
-        """Open the file if it exists, whatever its content."""
+        """Open the file if it exists, without a look at its content."""
         connection = open_file(self._layout.files, _NAME)
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         connection.transaction_mode = "IMMEDIATE"
@@ -343,10 +343,10 @@ class SearchIndex:
         return connection
 
     def _make(self) -> None:
-        """Make an empty index beside its place and put it there, unless another process has.
+        """Make an empty index beside its place and move it there, unless another process has.
 
-        Where several begin at once, none may find a file that is half made. Where the index was
-        deleted, what SQLite had beside it must go first: it would be taken for the new one's.
+        Where several processes begin at once, none may find a file that is half made. Where the
+        index was deleted, SQLite's files beside it are removed first: SQLite would apply them.
         """
         files, fresh = self._layout.files, _NAME + ".new"
         keep_out_of_git(self._layout, "search.db*")
@@ -367,9 +367,9 @@ class SearchIndex:
             lock.close()
 
     def _is_usable(self, connection: apsw.Connection) -> bool:
-        """Whether the index has this form and is of this log, which may be a restored one.
+        """Whether the index has this form and is of this log, which may have been restored.
 
-        The index has no trigger and no view, so a file that has one counts as damaged.
+        The index has no trigger and no view, so a file with a trigger or a view is damaged.
         """
         if connection.execute(_RUNS_SOMETHING).fetchall():
             raise apsw.CorruptError("there is a trigger or a view in it")
@@ -381,14 +381,14 @@ class SearchIndex:
         try:
             message = None if id is None else self._log.at(seq)
         except SegmentMissing:
-            return True  # no telling now; the rest of the log can be searched
+            return True  # unknown for now; the rest of the log can be searched
         return id is None or (message is not None and message.id == id)
 
     def _empty(self) -> None:
-        """Make an empty file of a damaged one, under SQLite's locks.
+        """Empty a damaged file, under SQLite's locks.
 
-        To unlink it would take it from other processes, which would go on in a file without a name,
-        or lose the write-ahead log of the next one. This they notice as they do any change.
+        If it were unlinked, other processes would go on in a file without a name, or lose the
+        write-ahead log of the next file. This way they notice it like any change.
         """
         with closing(self._connect()) as connection:
             with suppress(apsw.Error):  # where it can still be read, this keeps its journal mode

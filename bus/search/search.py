@@ -16,7 +16,7 @@ from ...schema.message.names import MAX_COUNT
 from ...schema.paging import further
 from ..errors import SegmentMissing
 from ..log.catalog import Catalog
-from ..log.filters import Wanted
+from ..log.filters import Criteria
 from .index import SearchIndex
 from .text import Words, as_phrase, has_words, payload_text
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 #: How many messages with the words are rated together, the newest first, to find the best.
 RATED = 1000
 
-#: How many messages a search returns unless it is told otherwise.
+#: How many messages a search returns by default.
 SEARCH_LIMIT = 20
 
 #: The advice about missing files.
@@ -69,7 +69,7 @@ class Search:
         self._catalog = Catalog.of(bus)
         self._blobs = bus.blobs
         self._index = SearchIndex(bus.layout, bus.log, bus.blobs)
-        self._told: set[int] = set()  # the lost segments of which it was told
+        self._warned_of: set[int] = set()  # the lost segments that a warning has named
 
     def behind(self) -> int:
         """Return how far the index is behind the log, in seqs; the next search catches up."""
@@ -80,7 +80,7 @@ class Search:
         return self._index.damage(full=full)
 
     def clear(self) -> None:
-        """Empty the index: the next search makes a new one."""
+        """Empty the index; the next search fills it again."""
         self._index.clear()
 
     @checked
@@ -108,7 +108,7 @@ class Search:
             raise InvalidInput(f"limit must be at least 1, not {limit}")
         check_progress(on_progress)
         asked = Words.of(words)
-        wanted = Wanted(**filters)
+        criteria = Criteria(**filters)
         with self._searched() as index:
             lacking = index.catch_up(on_progress)
             if lacking:
@@ -116,18 +116,18 @@ class Search:
                 _log.warning(text, lacking, _SEE)
             messages = (
                 message
-                for seq in self._seqs(index, asked, wanted, upto_seq, by_age)
-                if (message := self._message(seq)) is not None and wanted.fits(message)
+                for seq in self._seqs(index, asked, criteria, upto_seq, by_age)
+                if (message := self._message(seq)) is not None and criteria.fits(message)
             )
             chosen = islice(messages, skip, skip + min(limit, MAX_COUNT))
             return [
-                Found(each, *asked.snippet(payload_text(each, self._blobs) or ""))
-                for each in chosen
+                Found(match, *asked.snippet(payload_text(match, self._blobs) or ""))
+                for match in chosen
             ]
 
     @contextmanager
     def _searched(self) -> Iterator[SearchIndex]:
-        """Yield the index; for a read-only backup, a temporary one."""
+        """Yield the index; for a read-only backup, a temporary index."""
         if self._bus.backup_made_at_ms is None:
             yield self._index
             return
@@ -144,14 +144,14 @@ class Search:
         self,
         index: SearchIndex,
         words: Words,
-        wanted: Wanted,
+        criteria: Criteria,
         upto_seq: int | None,
         by_age: bool,
     ) -> Iterator[int]:
         """Yield the matches: the best of the newest first, then the best of those before them."""
-        after = self._first_since(wanted.since_ms)
+        after = self._first_since(criteria.since_ms)
         phrases = [f"text : {phrase}" for phrase in words.as_phrases()]
-        filters = _filters(wanted)
+        filters = _filters(criteria)
         before = (self._log.newest_seq() if upto_seq is None else upto_seq) + 1
         while True:
             rated = index.newest(phrases, filters, after, before, RATED)
@@ -166,8 +166,8 @@ class Search:
         try:
             return self._log.at(seq)
         except SegmentMissing as error:
-            if error.first_seq not in self._told:
-                self._told.add(error.first_seq)
+            if error.first_seq not in self._warned_of:
+                self._warned_of.add(error.first_seq)
                 _log.warning("%s; what is found in it is left out", error)
             return None
 
@@ -188,9 +188,13 @@ def _newest_first(rated: tuple[int, float]) -> int:
     return -rated[0]
 
 
-def _filters(wanted: Wanted) -> list[str]:
-    """Return the filters as expressions of words; inexact ones are checked again later."""
-    type = re.split("[*>]", wanted.pattern.text)[0] if wanted.pattern else None  # up to a wildcard
-    filters = [("type", type), ("conversation", wanted.conversation)]
-    filters += [("agents", name) for name in (wanted.agent, wanted.from_agent, wanted.to_agent)]
+def _filters(criteria: Criteria) -> list[str]:
+    """Return the filters as expressions of words; inexact filters are checked again later."""
+    type = (
+        re.split("[*>]", criteria.pattern.text)[0] if criteria.pattern else None
+    )  # up to a wildcard
+    filters = [("type", type), ("conversation", criteria.conversation)]
+    filters += [
+        ("agents", name) for name in (criteria.agent, criteria.from_agent, criteria.to_agent)
+    ]
     return [f"{column} : {as_phrase(text)}" for column, text in filters if text and has_words(text)]

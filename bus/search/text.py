@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...blobs.store import BlobStore
     from ...schema.message.message import Message
 
-# Scripts in which words are not parted by blanks: Chinese, Japanese, Thai and the like.
+# Scripts without blanks between words: Chinese, Japanese, Thai and others.
 #
 # Which characters make a word there, only a dictionary tells. So the
 # index has each pair of neighbours of such a run, and its last
@@ -46,7 +46,7 @@ _RANGES = (
 #: Scripts with blanks whose vowels are marks: those of India, and Tibetan.
 _WITH_MARKS = ((0x0900, 0x0DFF), (0x0F00, 0x0FFF))
 
-#: Kana in halves, and Latin letters and digits as wide as Kana: other forms of the usual ones.
+#: Half-width Kana, and Latin letters and digits of full width.
 _OTHER_WIDTHS = re.compile("[\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uff9f]+")
 
 _PLAIN = r"[^\W_]"
@@ -85,26 +85,26 @@ def spread(text: str) -> str:
 
 
 def spread_part(text: str) -> tuple[str, bool]:
-    """Return a part of a text as it occurs in one that was spread.
+    """Return a part of a text as it occurs in a text that was spread.
 
     Returns:
         The text, and whether its last word must be taken as a beginning. A run at its end may go on
         in the text that is searched: its last character stands there alone only if it does not.
     """
     text = _in_usual_widths(text)
-    found = words(text)
-    if not found or not is_run(found[-1][0]):
+    matches = words(text)
+    if not matches or not is_run(matches[-1][0]):
         return spread(text), False
-    before, last = text[: found[-1].start()], found[-1][0]
+    before, last = text[: matches[-1].start()], matches[-1][0]
     return f"{spread(before)} {_pairs(last, inner=True)}", len(last) == 1
 
 
 def _in_usual_widths(text: str) -> str:
-    return _OTHER_WIDTHS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
+    return _OTHER_WIDTHS.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
 
 
 def _pairs(run: str, *, inner: bool = False) -> str:
-    """Return each character with the one after it; the last alone, unless only inner ones count."""
+    """Return each character with its successor; the last alone, unless only inner pairs count."""
     count = max(1, len(run) - 1) if inner else len(run)
     return " ".join(run[start : start + 2] for start in range(count))
 
@@ -177,7 +177,7 @@ def text_of(value: object, max_chars: int = MAX_TEXT_CHARS) -> str:
 
 
 def payload_text(message: Message, blobs: BlobStore) -> str | None:
-    """Return the text of a message's payload, of one that is not JSON as it is stored.
+    """Return the text of a message's payload; a payload that is not JSON as it is stored.
 
     None when it can't be read now; a binary or oversized payload has no text.
     """
@@ -221,11 +221,11 @@ class Words:
         first = pattern.search(text)
         start = max(0, first.start() - _LEAD_CHARS) if first else 0
         end = start + SNIPPET_CHARS
-        passage = re.sub(r"\s", " ", text[start:end])  # one for one: places stay what they are
+        passage = re.sub(r"\s", " ", text[start:end])  # same length: places stay the same
         before, after = "…" if start else "", "…" if end < len(text) else ""
         marks = [
-            (found.start() + len(before), found.end() + len(before))
-            for found in pattern.finditer(passage)
+            (match.start() + len(before), match.end() + len(before))
+            for match in pattern.finditer(passage)
         ]
         return before + passage + after, marks
 
@@ -253,7 +253,7 @@ def _pattern(terms: tuple[str, ...], letter: str) -> re.Pattern[str]:
 def _as_pattern(term: str, letter: str) -> str:
     """Return a pattern for a term in a text: its words, with anything but words between them.
 
-    Words of scripts with blanks are whole ones. Between two scripts there may be nothing.
+    Words of scripts with blanks are whole words. Between two scripts there may be nothing.
 
     Args:
         term: a word, a phrase or a beginning.

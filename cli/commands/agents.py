@@ -11,7 +11,7 @@ from ...schema.errors import InvalidInput
 from ...schema.message.names import check_agent
 from ...schema.message.times import age
 from ...subscribers.overview.agents import MAX_COUNTED, agent_records
-from ...wake.waking import Nudge, Waking
+from ...wake.waking import Nudge, Waker
 from .. import arguments
 from ..definition import Commands, optional
 from ..options.common import HERE, Agent, OwnAgent, Place, PlaceOnly
@@ -76,11 +76,11 @@ def forget(
     It delays no archive any more. Its messages stay, and it stays known by those that it sent. When
     it comes back, its inbox begins with the oldest message again. Exit code 3 while it is alive.
     """
-    from ...subscribers.overview.agents import check_gone, forget_agent
+    from ...subscribers.overview.agents import forget_agent, require_absent
 
     with place.open() as bus:
         if dry_run:
-            check_gone(bus, agent)
+            require_absent(bus, agent)
             output.result(
                 {"agent": agent, "dry_run": True}, f"would forget {agent}; nothing was changed"
             )
@@ -180,7 +180,7 @@ def wake(
         if stranger is not None:
             output.note(f"warning: {stranger}")
         way = OwnCommand(bus, agent, command) if command else Nudge(bus, agent)
-        waking = Waking(bus, agent, way, pace_s=pace_s)
+        waking = Waker(bus, agent, way, pace_s=pace_s)
         if watch:
             for end in waking.follow(patience_s=after_s):
                 tell(end)

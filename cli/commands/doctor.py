@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...bus.log.archive_records import Segment
     from ...export.backup import Backup
-    from ...subscribers.overview.retention import Hold, Plan, Retention
+    from ...subscribers.overview.retention import ArchivePlan, Hold, Retention
 
 # The archive and maintenance: moving old messages into compressed files, and checking those.
 
@@ -211,8 +211,8 @@ def _last_older(bus: Bus, age_s: float, *, after_seq: int | None = None) -> int:
 
 
 def _archive(
-    bus: Bus, retention: Retention, find: Callable[[], Plan], *, dry_run: bool
-) -> tuple[Plan, int, list[Segment]]:
+    bus: Bus, retention: Retention, find: Callable[[], ArchivePlan], *, dry_run: bool
+) -> tuple[ArchivePlan, int, list[Segment]]:
     """Return what was planned, how many messages that are, and the segments that were made."""
     from ...export.archive_writer import Archiver
 
@@ -230,7 +230,7 @@ def _archive(
 
 
 def _lines(
-    plan: Plan, count: int, made: list[Segment], now_ms: int, *, dry_run: bool
+    plan: ArchivePlan, count: int, made: list[Segment], now_ms: int, *, dry_run: bool
 ) -> Iterator[str]:
     act = "would archive" if dry_run else "archived"
     size = sum(segment.bytes for segment in made)

@@ -23,7 +23,7 @@ from ..show.terminal import progress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...bus.signing import Key
+    from ...bus.signing import SigningKey
     from ...bus.verification import Chain, Problem
 
 commands = Commands()
@@ -130,7 +130,7 @@ def remove(
     return 0
 
 
-def _key_record(keyring: Keyring, agent: str, key: Key) -> dict[str, object]:
+def _key_record(keyring: Keyring, agent: str, key: SigningKey) -> dict[str, object]:
     created = format_ts(key.created_at_ms)
     return {"agent": agent, "key": key.id, "created": created, "file": keyring.path(agent)}
 

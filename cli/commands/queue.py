@@ -93,7 +93,7 @@ def show(
     long they ran, its policy, and the acts of people on it (pause, set, purge). The newest 10,000
     attempts count. Exit code 1 when it is stuck.
     """
-    from ...subscribers.jobs.manual_acts import Acts
+    from ...subscribers.jobs.manual_acts import ManualActs
 
     window_s = arguments.seconds(window, "--window")
     with place.open() as bus:
@@ -103,7 +103,7 @@ def show(
             return [QueueStats.of(opened, window_s=window_s)]
 
         (stats,) = found = _look(look, every if watch else None, show_table)
-        acts = Acts.of(bus).of_queue(opened.info)
+        acts = ManualActs.of(bus).of_queue(opened.info)
     record = stats_record(stats)
     headings, rows = show_table(found)
     output.result(

@@ -11,7 +11,7 @@ import typer
 
 from ...bus.reservations.reservations import project_root
 from ...git.driver_setup import DriverSetup
-from ...schema.directory.layout import BUS_DIRECTORY, expanded
+from ...schema.directory.layout import BUS_DIRECTORY, expand_home
 from ...schema.errors import BusNotFound, InvalidInput, Refused
 from ...schema.message.names import check_agent
 from ...server.mcp.tools.profiles import DEFAULT, PROFILES, check_profile
@@ -206,7 +206,7 @@ def _installation(name: str, act: Act, place: Place) -> Installation:
     named = place.named()
     options = ("--user",) if place.user else ("--dir", named) if named is not None else ()
     if act.everywhere:
-        return Installation(name, name, own_path(), expanded("~"), options, GLOBAL)
+        return Installation(name, name, own_path(), expand_home("~"), options, GLOBAL)
     try:
         found = place.find()[0]
     except BusNotFound:

@@ -10,9 +10,9 @@ from itertools import islice
 
 from ...bus.bus import Bus
 from ...schema.process_table import ancestors
-from ...wake.notes import Notes
+from ...wake.notes import WakeNotes
 from ...wake.terminals import NotWoken
-from ...wake.waking import PATIENCE_S, Waking, Woken
+from ...wake.waking import PATIENCE_S, Waker, Woken
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ def wait(agent: str, directory: str, *, patience_s: float = PATIENCE_S) -> bool:
     """
     program = _program()
     with Bus.open(directory) as bus:
-        waking = Waking(bus, agent, _OwnProgram())
+        waking = Waker(bus, agent, _OwnProgram())
         try:
-            with Notes(bus, agent).waiting():
+            with WakeNotes(bus, agent).waiting():
                 ends = waking.follow(patience_s=patience_s, goes_on=lambda: _program() == program)
                 return any(isinstance(end, Woken) for end in ends)
         except NotWoken:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ...schema.directory.layout import BUS_DIR_VARIABLE, expanded
+from ...schema.directory.layout import BUS_DIR_VARIABLE, expand_home
 from ...schema.directory.ownership import is_safe
 from ...schema.errors import BusNotFound, NotFound, Refused
 from ...schema.findings import GRADES
@@ -66,11 +66,11 @@ def _folder_and_origin(given: str | None) -> tuple[Path, Origin]:
 
     named = given or os.environ.get(CONFIG_VARIABLE)
     if named:
-        return Path(expanded(named)), NAMED
+        return Path(expand_home(named)), NAMED
     here, own = Path.cwd(), os.path.expanduser("~/.config/ductile")
     is_own_there = os.path.exists(os.path.join(own, _ROOT)) and not (here / _ROOT).exists()
     if is_own_there or os.path.realpath(own) == os.path.realpath(here):
-        return Path(expanded(own)), OWN
+        return Path(expand_home(own)), OWN
     return here, OWN if is_safe(str(here)) else FOUND
 
 

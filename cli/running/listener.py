@@ -6,7 +6,7 @@ import shutil
 import signal
 from contextlib import nullcontext
 
-from ...schema.callbacks import Reported
+from ...schema.callbacks import AlreadyReported
 from ...schema.errors import InvalidInput
 from ...schema.stop_limit import end_by, lift_limit, obey
 from ...subscribers.inboxes.inbox import Inbox
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class CommandFailed(Reported):
+class CommandFailed(AlreadyReported):
     """The command did not exit with 0, or could not be run."""
 
 

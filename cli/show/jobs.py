@@ -17,7 +17,7 @@ from ...subscribers.jobs.json_records import (
     state_of,
     stats_record,
 )
-from ...subscribers.jobs.manual_acts import Acts
+from ...subscribers.jobs.manual_acts import ManualActs
 from ...subscribers.jobs.policy import POLICY_FIELDS
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
@@ -293,7 +293,7 @@ def _when(job: Job, now_ms: int) -> str:
 def print_job(bus: Bus, queue: Queue, job: Job) -> None:
     """Print a job, its message, every attempt at it, and the acts of people on it."""
     claims = Claims.of(bus).of_job(queue.info, job.seq)
-    acts = Acts.of(bus).of_job(queue.info, job.seq)
+    acts = ManualActs.of(bus).of_job(queue.info, job.seq)
     now_ms = bus.now_ms()
     message = bus.log.at(job.seq)
     assert message is not None  # the log keeps every message, and jobs are made of messages

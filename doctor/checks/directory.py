@@ -19,7 +19,7 @@ from ...schema.directory.layout import (
     refuse_network_filesystem,
     remains_of_bus,
 )
-from ...schema.directory.lock_holders import Holder, holders, is_known, readers, writers
+from ...schema.directory.lock_holders import LockHolder, holders, is_known, readers, writers
 from ...schema.findings import Finding, bad, ok, warn
 from ...schema.sqlite.file_checks import REPAIR, checks_of_database
 from ...schema.system_errors import is_mounted_read_only
@@ -179,12 +179,12 @@ def _write_lock(layout: Layout) -> Finding:
     return ok("free")
 
 
-def _writing(layout: Layout) -> list[Holder]:
+def _writing(layout: Layout) -> list[LockHolder]:
     """Return the holders of the write lock, or else the writers that bypass it."""
     return holders(layout.write_lock) or writers(layout.database)
 
 
-def _in_the_way(holder: Holder, what: str) -> Finding:
+def _in_the_way(holder: LockHolder, what: str) -> Finding:
     return warn(
         f"{holder} holds it and {what}; all other writers wait",
         "let it go on, or end it: what it has not committed is undone",

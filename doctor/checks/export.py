@@ -10,7 +10,7 @@ from itertools import chain
 from ...bus.errors import SegmentMissing
 from ...export.jsonl.exporter import MIN_PAUSE_S
 from ...export.jsonl.jsonl_file import crc_of, lines_of, stamp_of
-from ...export.jsonl.parts import Parts, whole_parts
+from ...export.jsonl.parts import RotatedParts, whole_parts
 from ...export.jsonl.replaced_file import (
     CURE,
     ConflictMarkers,
@@ -200,7 +200,7 @@ def _export(bus: Bus) -> Finding:
     running = holders(bus.layout.export_lock)
     if running and behind and not _gets_on(bus, position):
         return warn(f"{running[0]} exports, and does not get on: {behind:,} behind", "look at it")
-    lost = Parts(bus.layout.directory, Rotation.of(bus).get()).lacking() if position else []
+    lost = RotatedParts(bus.layout.directory, Rotation.of(bus).get()).lacking() if position else []
     if lost:
         names = ", ".join(lost[:_NAMED]) + (" …" if len(lost) > _NAMED else "")
         mend = "'bus export' writes all parts again"

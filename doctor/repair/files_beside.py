@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 from ...blobs.store import BlobStore
 from ...bus.bus import Bus
 from ...bus.log.archive_reader import PIECE_BYTES, lines_of_frame, segment_name
-from ...bus.log.archive_records import Frame, Segment
+from ...bus.log.archive_records import ArchiveFrame, Segment
 from ...bus.search.search import Search
 from ...export.archive_writer import SEGMENT_MESSAGES, write_frames
 from ...export.archive_writer import STAGED as _FRESH
 from ...export.backup import MARK
 from ...export.jsonl.exporter import Exporter
 from ...export.jsonl.jsonl_file import lines_of
-from ...export.jsonl.parts import Parts, index_file
+from ...export.jsonl.parts import RotatedParts, index_file
 from ...export.jsonl.replaced_file import ConflictMarkers, exported_files, refuse_markers
 from ...export.jsonl.writer import Position, Rotation
 from ...schema.directory.file_lock import FileLock
@@ -238,7 +238,7 @@ def mend_export(bus: Bus, stamp: str, dry_run: bool) -> Iterator[Mended]:
 def _is_as_the_log(bus: Bus) -> bool:
     """Whether an export is whole; it may be behind."""
     lines = checks_of_export(bus, full=True)["bus.jsonl"]()
-    lacking = Parts(bus.layout.directory, Rotation.of(bus).get()).lacking()
+    lacking = RotatedParts(bus.layout.directory, Rotation.of(bus).get()).lacking()
     return lines.state == ok("").state and not lacking
 
 
@@ -361,10 +361,10 @@ class SegmentFile:
     last_seq: int = 0
     is_whole: bool = False
 
-    def frames(self, segment: int) -> list[Frame]:
+    def frames(self, segment: int) -> list[ArchiveFrame]:
         """Return its frames; the first is that of the segment's name."""
         return [
-            Frame(first_seq if start else segment, segment, start, size)
+            ArchiveFrame(first_seq if start else segment, segment, start, size)
             for first_seq, start, size in self.starts
         ]
 

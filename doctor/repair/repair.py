@@ -12,7 +12,7 @@ from ...bus.bus import Bus
 from ...bus.log.catalog import Catalog
 from ...schema.directory.discovery import refuse_place
 from ...schema.directory.ignoring import keep_out_of_git
-from ...schema.directory.layout import Layout, has_export, without_file
+from ...schema.directory.layout import Layout, has_export, lost_file_hint
 from ...schema.directory.lock_holders import refuse_openers
 from ...schema.errors import BusNotFound, BusUnusable, Unfinished
 from ...schema.findings import Mended, examine
@@ -21,7 +21,7 @@ from ...schema.queries import file_of
 from ...schema.sqlite.database import SCHEMA_VERSION, Database
 from ...schema.sqlite.file_checks import is_of_other_version
 from ...schema.sqlite.rules.state_rules import put_right
-from ...schema.sqlite.versions import other_version
+from ...schema.sqlite.versions import version_error
 from ..checks.directory import checks_of_file
 from ..checks.export import differences
 from ..recovery.recover import Comparison
@@ -124,7 +124,7 @@ def _refuse_nothing(layout: Layout) -> None:
     if os.path.isdir(layout.directory):  # what a bus can't be opened for, and a new file won't mend
         refuse_place(layout)
     is_something = os.path.exists(layout.database) or has_export(layout)
-    if not is_something and not without_file(layout) and not _died(layout):
+    if not is_something and not lost_file_hint(layout) and not _died(layout):
         raise BusNotFound(f"nothing of a bus is in {layout.directory}; there is nothing to repair")
 
 
@@ -152,7 +152,7 @@ def _is_damaged(layout: Layout) -> bool:
             version = database.schema_version()
     except (BusUnusable, BusNotFound):
         return True
-    raise other_version(layout, version, SCHEMA_VERSION)
+    raise version_error(layout, version, SCHEMA_VERSION)
 
 
 def _is_unfinished(layout: Layout) -> bool:

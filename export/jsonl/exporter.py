@@ -32,12 +32,12 @@ MIN_PAUSE_S = 0.02
 #: How long `export_once` waits for an exporter that is already at work, in seconds.
 WAIT_FOR_OTHER_S = 30.0
 
-#: How long the other one stands still before its file is looked through, in seconds. One that is
-#: busy is seldom seen between the lines and the position, and reading a large file takes as long.
+#: How long another exporter stands still before its file is checked, in seconds. A busy exporter is
+#: seldom seen between the lines and the position, and reading a large file takes as long.
 STILL_S = 0.25
 
-#: The smallest size at which files are cut, in bytes. With each cut `tail -F` has to find the new
-#: file before the next one; where messages come fast it misses lines of smaller ones.
+#: The smallest size at which files are cut, in bytes. After each cut `tail -F` has to find the new
+#: file before the next cut; where messages come fast it would miss lines of smaller files.
 MIN_ROTATE_BYTES = 100_000
 
 
@@ -51,7 +51,7 @@ class ExporterRunning(Refused):
 
 @with_checked_arguments
 class Exporter:
-    """Appends new messages to `bus.jsonl`. For each bus, one works at a time.
+    """Appends new messages to `bus.jsonl`. Only one works on a bus at a time.
 
     Use `export_once` in a hook, `follow` in a process of its own, or `start` and `stop` (or
     `with Exporter(bus):`) for a thread beside other work.
@@ -74,7 +74,7 @@ class Exporter:
     def export_once(self, *, progress: Callable[[int], object] | None = None) -> int:
         """Append the missing messages; a file that has them all is left untouched.
 
-        If another exporter is running, wait until that one has written them or has ended.
+        If another exporter is running, wait until it has written them or has ended.
 
         Args:
             progress: called now and then with the number of messages written so far.
@@ -100,7 +100,7 @@ class Exporter:
             lock.close()
 
     def rebuild(self, *, progress: Callable[[int], object] | None = None) -> int:
-        """Write the file again from the whole log, and replace the old one atomically.
+        """Write the file again from the whole log, and replace the old file atomically.
 
         Args:
             progress: called now and then with the number of messages written so far.
@@ -110,9 +110,9 @@ class Exporter:
 
         Raises:
             ExporterRunning: another exporter is at work.
-            NotImported: the old one has lines that this bus lacks; it is left alone.
-            Refused: a file that is no part of it is where one must go; nothing is changed.
-            BusUnusable: the file can't be written; the old one is as it was.
+            NotImported: the old file has lines that this bus lacks; it is left alone.
+            Refused: a foreign file is in the place of a part; nothing is changed.
+            BusUnusable: the file can't be written; the old file is as it was.
         """
         check_progress(progress)
         lock = self._lock_or_raise()
@@ -129,7 +129,7 @@ class Exporter:
         All files are written again: the cuts depend on the log and the limit alone.
 
         Args:
-            limit_bytes: the size, at least 100,000; 0 makes one file of all again.
+            limit_bytes: the size, at least 100,000; 0 joins all parts in one file again.
             progress: called now and then with the number of messages written so far.
 
         Returns:
@@ -138,8 +138,8 @@ class Exporter:
         Raises:
             InvalidInput: the limit is too small.
             ExporterRunning: another exporter is at work.
-            NotImported: the old ones have lines that this bus lacks; nothing is changed.
-            Refused: a file that is no part is where one must go; the next export does it then.
+            NotImported: the old files have lines that this bus lacks; nothing is changed.
+            Refused: a foreign file is in the place of a part; the next export tries again.
             BusUnusable: the files can't be written; the next export does it then.
         """
         if limit_bytes and limit_bytes < MIN_ROTATE_BYTES:
@@ -163,8 +163,8 @@ class Exporter:
 
         Raises:
             ExporterRunning: another exporter is at work.
-            Refused: a line of the file was not written by a bus, or a file that is no part of it
-                is where the next one must go.
+            Refused: a line of the file was not written by a bus, or a foreign file is in the place
+                of the next part.
             BusMoved: the bus is no longer where it was.
         """
         lock = self._lock_or_raise()
@@ -191,8 +191,8 @@ class Exporter:
 
         Raises:
             ExporterRunning: another exporter is at work.
-            Refused: a line of the file was not written by a bus, or a file that is no part of it
-                is where the next one must go.
+            Refused: a line of the file was not written by a bus, or a foreign file is in the place
+                of the next part.
         """
         self._stopped, self._failure = False, None
         self._ready.clear()
@@ -286,7 +286,7 @@ class Exporter:
             if reached != before:
                 still_since = now
             elif not is_as_left and now > still_since + STILL_S:
-                with suppress(FileNotFoundError):  # the other one may be cutting it
+                with suppress(FileNotFoundError):  # the other exporter may be cutting it
                     refuse_unknown(self._bus)  # it may wait for an import, and say so elsewhere
                 still_since = time.monotonic()
             if now > deadline:

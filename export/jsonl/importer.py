@@ -84,7 +84,7 @@ class FieldMap:
             )
 
     def draft(self, record: Mapping[str, Any]) -> Draft:
-        """Return the message of one record.
+        """Return the message of a record.
 
         Raises:
             InvalidInput: a field is missing or has no meaning for a message.
@@ -137,7 +137,7 @@ class FieldMap:
 
 
 def _as_it_was_stored(payload: object, record: Mapping[str, Any]) -> object:
-    """Return the payload; one that was not JSON stands in the record as a string."""
+    """Return the payload; if it was not JSON, it is a string in the record."""
     if "payload_error" not in record:
         return payload
     if record["payload_error"] != "decode_failed" or not isinstance(payload, str):
@@ -163,11 +163,11 @@ class ImportReport:
     """The result of an import.
 
     Attributes:
-        lines: how many lines were read, blank ones left out.
+        lines: how many lines were read, without blank lines.
         stored: how many became messages.
         duplicates: how many were in the log already, with the same content.
         skipped: how many were refused.
-        reasons: line number (from 1) and reason of the first 1,000 refused ones.
+        reasons: line number (from 1) and reason of the first 1,000 refused lines.
     """
 
     lines: int = 0
@@ -253,7 +253,7 @@ def _refuse_markers_ahead(stream: BinaryIO) -> None:
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Yield lines, each with its end, if it has one.
+    """Yield lines, each with its newline, if it has one.
 
     Raises:
         Refused: a line is too long. Its end is not looked for: there may be none.
@@ -278,7 +278,7 @@ def _draft(line: bytes, fields: FieldMap) -> Draft:
 
 
 def _store(bus: Bus, batch: list[tuple[int, Draft]], report: ImportReport) -> None:
-    """Store a batch in one transaction; when one message is refused, try each by itself."""
+    """Store a batch in one transaction; when a message is refused, try each by itself."""
     try:
         receipts = bus.log.append([draft for _, draft in batch], as_history=True)
     except (InvalidInput, Refused, BlobMissing):

@@ -48,7 +48,7 @@ def open_exported(path: str) -> BufferedReader:
 
 
 def lines_of(path: str) -> Iterator[bytes]:
-    """Yield the lines of an exported file with their newlines; a torn last one has none.
+    """Yield the lines of an exported file with their newlines; a torn last line has none.
 
     Raises:
         Refused: a line is longer than a bus writes them.
@@ -63,7 +63,7 @@ def _lines(stream: BufferedReader, path: str) -> Iterator[bytes]:
     while line := stream.readline(MAX_LINE_BYTES):
         number += 1
         if len(line) == MAX_LINE_BYTES:
-            raise Refused(f"line {number} of {path} is too long for one of a bus; move it away")
+            raise Refused(f"line {number} of {path} is longer than any line of a bus; move it away")
         yield line
 
 
@@ -76,10 +76,10 @@ def crc_of(pieces: Iterable[bytes]) -> int:
 
 
 class JsonlFile:
-    """`bus.jsonl`, open for appending. Only the holder of the export lock may have one.
+    """`bus.jsonl`, open for appending. Only the holder of the export lock may open it so.
 
-    Its size is that at its opening plus the bytes written here since: bytes that another program
-    adds don't count, so the file's stamp then differs from this one.
+    Its size is the size at its opening plus the bytes written here since: bytes that another
+    program adds don't count, so that the file's stamp then differs from `stamp`.
     """
 
     def __init__(self, path: str) -> None:
@@ -100,7 +100,7 @@ class JsonlFile:
             data = data[written:]
 
     def lines(self) -> Iterator[bytes]:
-        """Yield all lines from the first on, with their newlines; a torn last one has none."""
+        """Yield all lines from the first on, with their newlines; a torn last line has none."""
         with os.fdopen(self._fd, "rb", closefd=False) as stream:
             stream.seek(0)
             yield from _lines(stream, self._path)
@@ -161,9 +161,9 @@ class JsonlFile:
         least = max(0, before - MAX_LINE_BYTES)
         while before > least:
             start = max(least, before - _STEP_BYTES)
-            found = os.pread(self._fd, before - start, start).rfind(b"\n")
-            if found >= 0:
-                return start + found + 1
+            offset = os.pread(self._fd, before - start, start).rfind(b"\n")
+            if offset >= 0:
+                return start + offset + 1
             before = start
         return least
 

@@ -40,7 +40,7 @@ _INDEX = "bus.index.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RotatedPart:
     """One rotated file.
 
     Attributes:
@@ -74,21 +74,21 @@ def parts_among(names: Iterable[str], recorded: int = 0) -> list[str]:
     """Return the names of parts among some names, oldest first.
 
     People give their copies such names too (`bus-202611.jsonl`), so numbers count from 1 on, and
-    a name after a gap is not that of a part.
+    a name after a gap is not the name of a part.
 
     Args:
         names: of files of one directory.
         recorded: how many parts there were when it was last known: up to there gaps may be.
     """
     there = set(names)
-    found: list[str] = []
+    parts: list[str] = []
     for number in count(1):
         name = part_name(number)
         if name in there:
-            found.append(name)
+            parts.append(name)
         elif number > recorded:
             break
-    return found
+    return parts
 
 
 def part_name(number: int) -> str:
@@ -104,7 +104,7 @@ def split(lines: Iterable[bytes], size: int, limit: int) -> list[list[bytes]]:
     Args:
         lines: without their newlines.
         size: how large the file is, in bytes.
-        limit: how large it may be; 0 for no limit. A file has one line at least.
+        limit: how large it may be; 0 for no limit. A file has at least 1 line.
     """
     pieces: list[list[bytes]] = [[]]
     for line in lines:
@@ -116,8 +116,8 @@ def split(lines: Iterable[bytes], size: int, limit: int) -> list[list[bytes]]:
     return pieces
 
 
-class Parts:
-    """The parts of one bus. Only the holder of the export lock may change them.
+class RotatedParts:
+    """The parts of a bus. Only the holder of the export lock may change them.
 
     Args:
         directory: the bus directory.
@@ -128,7 +128,7 @@ class Parts:
         self._directory = directory
         self._folder = Folder(directory)
         self._limit = limit
-        self._parts: list[Part] = []
+        self._parts: list[RotatedPart] = []
 
     @property
     def last_seq(self) -> int:
@@ -145,9 +145,9 @@ class Parts:
         return os.path.join(self._directory, part_name(number))
 
     def lacking(self) -> list[str]:
-        """Return the names of missing files, and of those of a wrong size; change nothing.
+        """Return the names of files that are missing or of a wrong size; change nothing.
 
-        One more part than in the index may exist: it was cut this moment, or before a crash.
+        There may be a part more than in the index: it was cut this moment, or before a crash.
         """
         if not self._limit:
             return []
@@ -156,7 +156,7 @@ class Parts:
             return [_INDEX]
         return [part.name for part in recorded if not self._is_in_place(part)]
 
-    def recorded(self) -> list[Part]:
+    def recorded(self) -> list[RotatedPart]:
         """Return the parts that the index has; none where it can't be read."""
         return self._read() or []
 
@@ -164,7 +164,7 @@ class Parts:
         """Read the index, and return whether the files are as it describes them.
 
         Args:
-            after_crash: one part more may have been cut just before; it goes into the index now,
+            after_crash: another part may have been cut just before; it is added to the index now,
                 and its lines must be compared with the log.
         """
         names = part_names(self._directory)
@@ -200,7 +200,7 @@ class Parts:
                 self._folder.remove(name)
 
     def replace(self, staged: list[str], jsonl: str, fresh: str) -> None:
-        """Replace all files by rewritten ones.
+        """Replace all files by rewritten files.
 
         A crash on the way leaves no index beside parts, or an index where there is no limit:
         either way the next exporter rewrites them all.
@@ -217,9 +217,9 @@ class Parts:
             self._rename(fresh, jsonl)  # before the parts go: it has all that they have
         for number, path in enumerate(staged, 1):
             self._rename(path, self.path(number))
-        kept = {part_name(number) for number in range(1, len(staged) + 1)}
+        current = {part_name(number) for number in range(1, len(staged) + 1)}
         for name in reversed(before):  # a crash must leave no gap
-            if name not in kept:
+            if name not in current:
                 self._folder.remove(name)
         if not self._limit:
             self._folder.remove(_INDEX)
@@ -227,24 +227,24 @@ class Parts:
         self._rename(fresh, jsonl)
         self._store([_describe(self.path(number)) for number in range(1, len(staged) + 1)])
 
-    def _is_in_place(self, part: Part) -> bool:
-        found = self._folder.look(os.path.basename(part.name))
-        return found is not None and found.st_size == part.bytes
+    def _is_in_place(self, part: RotatedPart) -> bool:
+        status = self._folder.look(os.path.basename(part.name))
+        return status is not None and status.st_size == part.bytes
 
     def _rename(self, path: str, to: str) -> None:
         self._folder.rename(os.path.basename(path), os.path.basename(to))
 
-    def _read(self) -> list[Part] | None:
+    def _read(self) -> list[RotatedPart] | None:
         """Return the parts of the index; None when it is missing, or of another limit."""
         try:
             index = _read_index(self._directory)
             if index["rotate_bytes"] != self._limit:
                 return None
-            return [Part(**fields) for fields in index["parts"]]
+            return [RotatedPart(**fields) for fields in index["parts"]]
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
-    def _store(self, parts: list[Part]) -> None:
+    def _store(self, parts: list[RotatedPart]) -> None:
         index = {"rotate_bytes": self._limit, "parts": [asdict(part) for part in parts]}
         with self._folder.new(_INDEX + STAGED) as file:
             file.write(orjson.dumps(index, option=orjson.OPT_INDENT_2) + b"\n")
@@ -256,19 +256,19 @@ def whole_parts(directory: str) -> frozenset[str]:
     """Return the paths of the parts whose bytes give the checksum in the index."""
     import hashlib
 
-    found = set()
-    for part in Parts(directory, _limit(directory)).recorded():
+    whole = set()
+    for part in RotatedParts(directory, _limit(directory)).recorded():
         path = os.path.join(directory, part.name)
         with suppress(OSError, BusUnusable), open_exported(path) as file:
             if os.fstat(file.fileno()).st_size != part.bytes:
                 continue
             if hashlib.file_digest(file, "sha256").hexdigest() == part.sha256:
-                found.add(path)
-    return frozenset(found)
+                whole.add(path)
+    return frozenset(whole)
 
 
 def index_file(directory: str) -> list[str]:
-    """Return the path of the index, if there is one."""
+    """Return the path of the index, if there is an index."""
     folder = Folder(directory)
     return [folder.path_of(_INDEX)] if folder.has(_INDEX) else []
 
@@ -295,7 +295,7 @@ def _read_index(directory: str) -> Any:
         return orjson.loads(file.read())
 
 
-def _describe(path: str) -> Part:
+def _describe(path: str) -> RotatedPart:
     """Read a part from end to end.
 
     Raises:
@@ -310,4 +310,4 @@ def _describe(path: str) -> Part:
         while chunk := stream.read(_CHUNK_BYTES):
             digest.update(chunk)
             messages += chunk.count(b"\n")
-        return Part(os.path.basename(path), *ends, messages, file.size, digest.hexdigest())
+        return RotatedPart(os.path.basename(path), *ends, messages, file.size, digest.hexdigest())

@@ -50,7 +50,7 @@ def refuse_markers(lines: Iterable[bytes]) -> None:
     """Raise if a line is a marker.
 
     Raises:
-        ConflictMarkers: one is.
+        ConflictMarkers: a line is a marker.
     """
     for number, line in enumerate(lines, 1):
         if is_marker(line):
@@ -58,7 +58,7 @@ def refuse_markers(lines: Iterable[bytes]) -> None:
 
 
 class NotImported(Refused):
-    """The files hold lines that the log lacks: messages to import, or lines that are none."""
+    """The files hold lines that the log lacks: messages to import, or lines of another form."""
 
 
 def exported_files(jsonl: str) -> list[str]:
@@ -71,7 +71,7 @@ def last_in_log(bus: Bus, lines: Iterable[bytes]) -> tuple[int, int] | None:
     """Compare the lines of all files with the log: they must be its beginning, to the byte.
 
     Returns:
-        The seq of the last whole line, and how many bytes of a torn one come after it. None when
+        The seq of the last whole line, and how many bytes of a torn line come after it. None when
         a line is foreign, doubled, missing or out of its place.
     """
     messages = bus.log.read()
@@ -113,15 +113,15 @@ def refuse_unjudged(targets: Iterable[str], judged: Container[str] = ()) -> None
         judged: the files whose messages are known to be in the log.
 
     Raises:
-        Refused: there is such a file, which people must move away.
+        Refused: there is a foreign file, which people must move away.
     """
     for path in targets:
         if path not in judged and stamp_of(path) is not None:
-            raise Refused(f"{path} is not a part, and is where one must go; move it away")
+            raise Refused(f"{path} is not a part, but is in the place of a part; move it away")
 
 
 def _ids(path: str) -> Iterator[tuple[int, str]]:
-    """Yield the number and the id of each line; a torn last one is left out."""
+    """Yield the number and the id of each line; a torn last line is left out."""
     for number, line in enumerate(lines_of(path), 1):
         try:
             record = orjson.loads(line)

@@ -16,7 +16,7 @@ from ...schema.process_table import boot_id
 from ...schema.queries import Queries, Table
 from ...schema.system_errors import unwritable
 from .jsonl_file import JsonlFile, lines_of, stamp_of
-from .parts import STAGED, Parts, part_files, split
+from .parts import STAGED, RotatedParts, part_files, split
 from .replaced_file import exported_files, last_in_log, refuse_unjudged, refuse_unknown
 
 TYPE_CHECKING = False
@@ -52,7 +52,7 @@ class Position(Table):
         stamp = stamp_of(path)
         if stamp is None:
             return False
-        return self._mark()[:_STAMPED] == _words(self.get(), stamp)
+        return self._mark()[:_STAMPED] == _mark_fields(self.get(), stamp)
 
     def crc(self) -> int | None:
         """Return the CRC-32 of the file as the exporter left it; None if unknown."""
@@ -60,7 +60,7 @@ class Position(Table):
 
     def set(self, seq: int, stamp: Stamp, crc: int) -> None:
         """Store the seq and the identity of the file; only the running exporter calls it."""
-        mark = " ".join([*_words(seq, stamp), str(crc)])
+        mark = " ".join([*_mark_fields(seq, stamp), str(crc)])
         with self._engine.write():
             self._engine.change(_SQL["advance"], (seq,))
             self._engine.change(_SQL["set_mark"], (mark,))
@@ -70,8 +70,8 @@ class Position(Table):
         return (mark or "").split(" ")
 
 
-def _words(seq: int, stamp: Stamp) -> list[str]:
-    return [str(each) for each in (seq, *stamp, boot_id())]
+def _mark_fields(seq: int, stamp: Stamp) -> list[str]:
+    return [str(field) for field in (seq, *stamp, boot_id())]
 
 
 def crc_in_mark(mark: list[str]) -> int | None:
@@ -92,10 +92,10 @@ class Rotation(Table):
         self._engine.change(_SQL["set_rotation"], (str(limit),))
 
 
-#: The name of the file of the lock of whoever writes.
+#: The name of the lock file of the writer.
 WRITING_LOCK = "jsonl.lock"
 
-#: How many messages are written in one go, before the position is stored.
+#: How many messages are written before the position is stored.
 BATCH_MESSAGES = 1000
 
 #: How many bytes of lines make a batch even when they are fewer messages.
@@ -107,10 +107,10 @@ WAIT_S = 30.0
 
 
 def writing_lock(directory: str) -> FileLock:
-    """Return the lock of whoever is writing the files at present, not taken.
+    """Return the lock that is held while the files are written; it is not taken yet.
 
-    An exporter that follows the log has the export lock as long as it runs, and this one for each
-    export: a program may hold it while git replaces the files.
+    An exporter that follows the log has the export lock as long as it runs, and this lock only for
+    each export: so a program may hold this lock while git replaces the files.
 
     Raises:
         BusUnusable: its file can't be opened.
@@ -123,7 +123,7 @@ def writing_lock(directory: str) -> FileLock:
 
 
 class Writer:
-    """Brings the files up to the log. Only the holder of the export lock may have one."""
+    """Brings the files up to the log. Only the holder of the export lock may use it."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -132,7 +132,7 @@ class Writer:
         self._file: JsonlFile | None = None
         self._lock = writing_lock(bus.layout.directory)
         self._limit = 0
-        self._parts = Parts(bus.layout.directory, 0)
+        self._parts = RotatedParts(bus.layout.directory, 0)
         self._last_seq = 0
 
     def catch_up(self, progress: Callable[[int], object] | None = None) -> int:
@@ -143,7 +143,7 @@ class Writer:
 
         Raises:
             NotImported: a file that was replaced has lines that the log lacks.
-            Refused: a file that is no part is where one must go.
+            Refused: a foreign file is in the place of a part.
             BusUnusable: a file can't be written; the next call mends unfinished work.
             BusBusy: another program has the files for long.
         """
@@ -174,18 +174,18 @@ class Writer:
 
         Raises:
             NotImported: it has not; the files are left alone.
-            Refused: a file that is no part is where one must go; they are left alone, too.
-            BusUnusable: they can't be written; the old ones are as they were.
+            Refused: a foreign file is in the place of a part; all files are left alone, too.
+            BusUnusable: they can't be written; the old files are as they were.
         """
         with self._writing():
-            return self._write_anew(self._judge(), progress)
+            return self._rewrite(self._judge(), progress)
 
     def rotate(self, limit: int, progress: Callable[[int], object] | None = None) -> int:
         """Store another limit of size, then rewrite all files as `rebuild` does."""
         with self._writing():
             judged = self._judge()
             Rotation.of(self._bus).set(limit)
-            return self._write_anew(judged, progress)
+            return self._rewrite(judged, progress)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -195,8 +195,8 @@ class Writer:
         finally:
             self._lock.release()
 
-    def _write_anew(self, judged: Stamps, progress: Callable[[int], object] | None) -> int:
-        """Write all files beside the old ones, and replace them.
+    def _rewrite(self, judged: Stamps, progress: Callable[[int], object] | None) -> int:
+        """Write all files beside the old files, and replace those.
 
         That takes seconds, in which git may put others there: these must be judged first.
         """
@@ -215,7 +215,7 @@ class Writer:
             self._parts.replace(staged, self._path, fresh)
         except BaseException as error:
             self.close()
-            with suppress(OSError):  # the next one does it
+            with suppress(OSError):  # the next writer does it
                 self._parts.remove_staged()
             if isinstance(error, OSError):
                 raise unwritable(self._path, error) from error
@@ -294,20 +294,20 @@ class Writer:
                 self._file.go_on_from(self._position.crc())
                 self._last_seq = self._position.get()
                 return 0
-            found = last_in_log(self._bus, self._lines())
-            if found is not None:
-                self._last_seq, torn = found
+            resumed = last_in_log(self._bus, self._lines())
+            if resumed is not None:
+                self._last_seq, torn = resumed
                 self._file.shorten(torn)
                 self._store_position()
                 return 0
-        return self._write_anew(self._judge(), progress)
+        return self._rewrite(self._judge(), progress)
 
     def _store_position(self) -> None:
         assert self._file is not None
         self._position.set(self._last_seq, self._file.stamp, self._file.crc)
 
     def _lines(self) -> Iterator[bytes]:
-        """Yield the lines of all files; those of the open one from its descriptor."""
+        """Yield the lines of all files; the open file is read from its descriptor."""
         assert self._file is not None
         for path in part_files(self._path):
             yield from lines_of(path)
@@ -333,7 +333,7 @@ class Writer:
 
     def _read_rotation(self) -> None:
         self._limit = Rotation.of(self._bus).get()
-        self._parts = Parts(self._bus.layout.directory, self._limit)
+        self._parts = RotatedParts(self._bus.layout.directory, self._limit)
 
 
 def _batches(messages: Iterable[Message]) -> Iterator[tuple[list[bytes], int]]:

@@ -40,7 +40,7 @@ _STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A label of the axis; `date` only where it differs from that of the label before."""
+    """A label of the axis; `date` only where it differs from the date of the label before."""
 
     x: float
     clock: str
@@ -61,25 +61,25 @@ class TimeAxis:
         first_ms: int,
         last_ms: int,
         pauses: Sequence[tuple[int, int]],
-        left: float,
+        left_x: float,
         right: float,
     ) -> None:
         self._pauses = pauses
-        self._left = left
+        self._left = left_x
         drawn_ms = last_ms - first_ms - sum(end - start for start, end in pauses)
-        room = right - left - PAUSE_WIDTH * len(pauses)
+        room = right - left_x - PAUSE_WIDTH * len(pauses)
         self._px_per_ms = room / max(drawn_ms, 1)
         starts = [first_ms, *(end for _, end in pauses)]
         ends = [*(start for start, _ in pauses), last_ms]
         #: The stretches between pauses: from, to, and where the first moment stands.
         self._stretches: list[tuple[int, int, float]] = []
-        x = left
+        x = left_x
         for start, end in zip(starts, ends, strict=True):
             self._stretches.append((start, end, x))
             x += (end - start) * self._px_per_ms + PAUSE_WIDTH
 
     def x(self, ts_ms: int) -> float:
-        """Return the place of a moment; one within a pause has that of its beginning."""
+        """Return the place of a moment; within a pause, the place of the pause's beginning."""
         for start, end, x in reversed(self._stretches):
             if ts_ms >= start:
                 return x + (min(ts_ms, end) - start) * self._px_per_ms
@@ -90,7 +90,7 @@ class TimeAxis:
         return [(self.x(start), length(end - start)) for start, end in self._pauses]
 
     def labels(self) -> list[Label]:
-        """Return the labels: at the end of pauses, and even ones between."""
+        """Return the labels: at the end of pauses, and evenly between."""
         taken: list[int] = []
         for start, _, _ in self._stretches:
             self._take(taken, start)
@@ -109,9 +109,9 @@ class TimeAxis:
 
     def _step(self) -> int:
         """Return the milliseconds between even labels: whole years where ages are shown."""
-        wanted = _LABEL_APART / self._px_per_ms
+        least = _LABEL_APART / self._px_per_ms
         year = _STEPS[-1]
-        return next((step for step in _STEPS if step >= wanted), math.ceil(wanted / year) * year)
+        return next((step for step in _STEPS if step >= least), math.ceil(least / year) * year)
 
     def _take(self, taken: list[int], moment: int) -> None:
         x = self.x(moment)
@@ -127,7 +127,7 @@ def length(duration_ms: int) -> str:
     return f"{duration_ms / _SECOND:.0f} s"
 
 
-#: A pause is cut out when it is so many times as long as the shorter ones are on the average…
+#: A pause is cut out when it is so many times as long as the shorter pauses are on average…
 _TIMES_THE_REST = 10
 
 #: …and would take at least this part of the axis; at most so many of them.
@@ -135,7 +135,7 @@ _PART_OF_AXIS, _MAX_PAUSES = 1 / 15, 12
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class AgentPresence:
     """The time in which an agent left traces: messages that it sent, and its last heartbeat.
 
     Attributes:
@@ -166,7 +166,7 @@ class Timeline:
     """
 
     traffic: Traffic
-    presences: tuple[Presence, ...]
+    presences: tuple[AgentPresence, ...]
     pauses: tuple[tuple[int, int], ...]
 
     @classmethod
@@ -178,15 +178,15 @@ class Timeline:
             beats: the last heartbeats of agents. One from before the first message is left out.
         """
         start = min(arrow.ts_ms for arrow in traffic.arrows)
-        found: dict[str, Presence] = {}
+        presences: dict[str, AgentPresence] = {}
         for arrow in traffic.arrows:
-            _extend(found, arrow.sender, arrow.ts_ms)
+            _extend(presences, arrow.sender, arrow.ts_ms)
         for beat in beats:
             if beat.ts_ms >= start:
-                _extend(found, plain_name(beat.agent), beat.ts_ms, beat.status == "stopped")
+                _extend(presences, plain_name(beat.agent), beat.ts_ms, beat.status == "stopped")
         moments = [arrow.ts_ms for arrow in traffic.arrows]
-        moments += [presence.last_ms for presence in found.values()]
-        return cls(traffic, tuple(found.values()), tuple(pauses(moments)))
+        moments += [presence.last_ms for presence in presences.values()]
+        return cls(traffic, tuple(presences.values()), tuple(pauses(moments)))
 
     @property
     def lanes(self) -> list[str | None]:
@@ -218,29 +218,31 @@ class Timeline:
 def pauses(moments: Iterable[int]) -> list[tuple[int, int]]:
     """Return the pauses between moments that are far longer than the others, in order.
 
-    The longest is looked at first, against those that are shorter, and so on until one is not
-    far longer; so a week that has three days of work keeps the pauses within a day.
+    The longest pause is compared with the shorter pauses, then the next, until a pause is not far
+    longer; so a week that has three days of work keeps the pauses within a day.
     """
     gaps = sorted(pairwise(sorted(set(moments))), key=lambda gap: (gap[0] - gap[1], gap[0]))
-    left = sum(end - start for start, end in gaps)
-    found: list[tuple[int, int]] = []
+    remaining = sum(end - start for start, end in gaps)
+    long_gaps: list[tuple[int, int]] = []
     for number, (start, end) in enumerate(gaps[:_MAX_PAUSES], 1):
         long = end - start
-        rest = left - long
+        rest = remaining - long
         shorter = len(gaps) - number
         is_far_longer = shorter and long * shorter > _TIMES_THE_REST * rest
-        if not is_far_longer or long < _PART_OF_AXIS * left:
+        if not is_far_longer or long < _PART_OF_AXIS * remaining:
             break
-        found.append((start, end))
-        left = rest
-    return sorted(found)
+        long_gaps.append((start, end))
+        remaining = rest
+    return sorted(long_gaps)
 
 
-def _extend(found: dict[str, Presence], agent: str, ts_ms: int, stopped: bool = False) -> None:
-    """Take in one more trace of an agent."""
-    before = found.get(agent, Presence(agent, ts_ms, ts_ms))
+def _extend(
+    presences: dict[str, AgentPresence], agent: str, ts_ms: int, stopped: bool = False
+) -> None:
+    """Add another trace of an agent."""
+    before = presences.get(agent, AgentPresence(agent, ts_ms, ts_ms))
     first, last = min(before.first_ms, ts_ms), max(before.last_ms, ts_ms)
-    found[agent] = Presence(agent, first, last, stopped and ts_ms == last)
+    presences[agent] = AgentPresence(agent, first, last, stopped and ts_ms == last)
 
 
 # A small SVG writer: elements as text, and the style sheet of the time line.
@@ -252,7 +254,7 @@ def _extend(found: dict[str, Presence], agent: str, ts_ms: int, stopped: bool = 
 #: The sizes of text, in pixels; the style sheet says the same.
 TEXT, SMALL, TITLE = 12, 11, 15
 
-#: How many agents have a colour of their own; the next ones begin again.
+#: How many agents have a colour of their own; then the colours repeat.
 COLOURS = 8
 
 #: The class of everybody's lane, which has no colour.
@@ -310,7 +312,7 @@ def text(x: float, y: float, content: str, style: str) -> str:
 
 
 def titled(title: str, parts: Iterable[str]) -> str:
-    """Return elements as one, with what shows when the pointer rests on it."""
+    """Return elements as a group, with the text that shows when the pointer rests on it."""
     return element("g", element("title", escape(title)) + "".join(parts))
 
 
@@ -395,7 +397,7 @@ _WIDE, _MAX_NAME = 1200, 160
 #: The left and right edge; the first lane, and how far apart lanes are.
 _EDGE, _TOP, _LANE = 20, 104, 54
 
-#: The bar of an agent's presence: how high, and how long at least, so that one trace is seen.
+#: The bar of an agent's presence: its height, and its least length, so that one trace is visible.
 _BAR, _MIN_BAR = 12, 12
 
 
@@ -408,8 +410,10 @@ def timeline_svg(timeline: Timeline, title: str) -> str:
     """
     lanes = timeline.lanes
     ys = {name: float(_TOP + _LANE * number) for number, name in enumerate(lanes)}
-    left = _EDGE + max(_name_width(name) for name in lanes) + 24
-    axis = TimeAxis(timeline.first_ms, timeline.last_ms, timeline.pauses, left, _WIDE - _EDGE - 20)
+    left_x = _EDGE + max(_name_width(name) for name in lanes) + 24
+    axis = TimeAxis(
+        timeline.first_ms, timeline.last_ms, timeline.pauses, left_x, _WIDE - _EDGE - 20
+    )
     foot = max(ys.values()) + 36
     subtitle = f"{timeline.traffic.extent}, {span(timeline.first_ms, timeline.last_ms)}"
     if timeline.pauses:
@@ -417,7 +421,7 @@ def timeline_svg(timeline: Timeline, title: str) -> str:
     head = heading(fitted(title, _WIDE - 40, TITLE, bold=True), subtitle)
     parts = [*head, *_pauses(axis, foot), *_time_labels(axis, foot)]
     for name in lanes:
-        parts += _lane(name, lanes, ys[name], left)
+        parts += _lane(name, lanes, ys[name], left_x)
     parts += [_presence(presence, lanes, ys, axis) for presence in timeline.presences]
     parts += [_message(arrow, lanes, ys, axis) for arrow in timeline.traffic.arrows]
     return document(_WIDE, foot + 50, title, parts)
@@ -431,17 +435,17 @@ def _name_width(name: str | None) -> float:
     return width(_shown(name), TEXT, bold=True)
 
 
-def _lane(name: str | None, lanes: list[str | None], y: float, left: float) -> list[str]:
+def _lane(name: str | None, lanes: list[str | None], y: float, left_x: float) -> list[str]:
     shade = colour(lanes, name)
-    label = text(left - 20, y + 4, _shown(name), f"strong end f{shade}")
+    label = text(left_x - 20, y + 4, _shown(name), f"strong end f{shade}")
     return [
-        line((left - 8, y), (_WIDE - _EDGE, y), "rule lane"),
+        line((left_x - 8, y), (_WIDE - _EDGE, y), "rule lane"),
         titled(name or EVERYBODY, [label]),
     ]
 
 
 def _presence(
-    presence: Presence, lanes: list[str | None], ys: dict[str | None, float], axis: TimeAxis
+    presence: AgentPresence, lanes: list[str | None], ys: dict[str | None, float], axis: TimeAxis
 ) -> str:
     """Return the bar of an agent, with a mark at its end when it stopped in good order."""
     shade, y = colour(lanes, presence.agent), ys[presence.agent]
@@ -449,11 +453,11 @@ def _presence(
     short = max(0.0, _MIN_BAR - (end - start)) / 2
     start, end = start - short, end + short
     parts = [box(start, y - _BAR / 2, end - start, _BAR, f"bar f{shade}", _BAR / 2)]
-    told = f"{presence.agent}: {format_ts(presence.first_ms)} to {format_ts(presence.last_ms)}"
+    tooltip = f"{presence.agent}: {format_ts(presence.first_ms)} to {format_ts(presence.last_ms)}"
     if presence.stopped:
         parts.append(line((end, y - _BAR), (end, y + _BAR), f"arrow c{shade}"))
-        told += ", stopped"
-    return titled(told, parts)
+        tooltip += ", stopped"
+    return titled(tooltip, parts)
 
 
 def _message(
@@ -484,8 +488,8 @@ def _pauses(axis: TimeAxis, foot: float) -> list[str]:
         band = element(
             "rect", x=x + 8, y=72, width=PAUSE_WIDTH - 16, height=foot - 72, class_="band"
         )
-        told = text(x + PAUSE_WIDTH / 2, 84, length, "small middle quiet halo")
-        parts.append(titled(f"nothing for {length}", [band, told]))
+        label = text(x + PAUSE_WIDTH / 2, 84, length, "small middle quiet halo")
+        parts.append(titled(f"nothing for {length}", [band, label]))
     return parts
 
 

@@ -51,7 +51,7 @@ def plain(text: str) -> str:
 
 
 def plain_name(name: str) -> str:
-    """Return an agent's name in the same way; one of spaces alone in quotes."""
+    """Return an agent's name in the same way; a name of spaces alone in quotes."""
     return plain(name) or ascii(name)
 
 
@@ -67,7 +67,7 @@ def cut(text: str, chars: int) -> str:
 def cut_name(name: str | None, chars: int) -> str:
     """Return the name of a lane in at most so many characters.
 
-    It is cut in the middle: names that begin alike often end in a number that tells them apart.
+    It is cut in the middle: names that begin alike often end in different numbers.
     """
     whole = name or EVERYBODY
     tail = (chars - 1) // 2
@@ -158,7 +158,7 @@ class Arrow:
         seq, id, ts_ms, type: the message's.
         sender: its sender.
         recipient: its recipient; None stands for all.
-        text: the first words of the payload, as one line; empty when there is none.
+        text: the first words of the payload, as a line; empty when there is no payload.
         is_reply: whether it answers another message.
     """
 
@@ -217,7 +217,7 @@ class Traffic:
 
     Attributes:
         arrows: the newest of them, in order.
-        total: how many there were; more than `arrows` when the older ones are left out.
+        total: how many there were; more than `arrows` when the older messages are left out.
     """
 
     arrows: tuple[Arrow, ...]
@@ -277,15 +277,15 @@ def _text(message: Message, blobs: BlobStore) -> str:
         return ""
     payload = message.payload
     text = payload if isinstance(payload, str) else orjson.dumps(payload).decode()
-    # Spaces may shrink to nothing: some more is taken than is shown, and never all of a large one.
+    # Spaces may shrink to nothing: some more is read than is shown, never all of a large payload.
     return cut(plain(text[: TEXT_CHARS * 4]), TEXT_CHARS)
 
 
 def _blob_size(ref: str | None, blobs: BlobStore) -> int:
-    """Return how large the blob of a payload is; 0 where there is none, whatever the reason."""
+    """Return the size of a payload's blob; 0 if it has none, or the blob is missing."""
     try:
         return 0 if ref is None else blobs.size(ref)
-    except (BlobMissing, InvalidInput):  # the message itself tells of it
+    except (BlobMissing, InvalidInput):  # the message shows that it is missing
         return 0
 
 
@@ -293,7 +293,7 @@ def _blob_size(ref: str | None, blobs: BlobStore) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class TrafficLink:
     """The number of messages from one agent to another; `recipient` None stands for all."""
 
     sender: str
@@ -313,10 +313,10 @@ class Links:
     Attributes:
         links: the pairs, in order of appearance; of too many the busiest.
         messages: how many messages all pairs have.
-        total: how many pairs there are; more than `links` when the quiet ones are left out.
+        total: how many pairs there are; more than `links` when the quiet pairs are left out.
     """
 
-    links: tuple[Link, ...]
+    links: tuple[TrafficLink, ...]
     messages: int
     total: int
 
@@ -326,7 +326,9 @@ class Links:
         counts = Counter((message.from_agent, message.to_agent) for message in messages)
         busiest = {pair for pair, _ in counts.most_common(limit)}
         links = tuple(
-            Link(plain_name(sender), None if recipient is None else plain_name(recipient), count)
+            TrafficLink(
+                plain_name(sender), None if recipient is None else plain_name(recipient), count
+            )
             for (sender, recipient), count in counts.items()
             if (sender, recipient) in busiest
         )
@@ -381,7 +383,7 @@ _NEW_LINE = "<br/>"
 
 
 def sequence_diagram(traffic: Traffic) -> str:
-    """Return a sequence diagram: an arrow for each message, a dashed one for a reply.
+    """Return a sequence diagram: an arrow for each message, dashed for a reply.
 
     Broadcasts go to a last participant, everybody. A note gives the date where it changes, and
     the number of messages where some are left out.
@@ -434,5 +436,5 @@ def _name(name: str | None) -> str:
 
 
 def _node(name: str | None) -> str:
-    """Return an agent's box, or the round one of broadcasts."""
+    """Return an agent's box, or the round box of broadcasts."""
     return f'(["{_name(name)}"])' if name is None else f'["{_name(name)}"]'

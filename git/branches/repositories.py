@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 
-from ...schema.directory.layout import NoHome, expanded
+from ...schema.directory.layout import NoHome, expand_home
 from ...schema.errors import InvalidInput, Refused, shown
 from ..repository import ALONE, GitCommandFailed, Repository, looks_bare
 
@@ -153,7 +153,7 @@ class RepositoryPlace:
         """Return a setting of git that is a path, or None where it is not set."""
         value = self.text(name)
         try:
-            return expanded(value) if value else None
+            return expand_home(value) if value else None
         except NoHome:  # git finds no file there either
             return None
 

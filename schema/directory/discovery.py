@@ -2,8 +2,8 @@
 
 Any user can put a bus into a folder that all may write, above another user's project. So a found
 bus is used only if this user or root made it, or if this user's list names it. A clone or an
-archive can bring a link, or a `.git` that is a file, which leads to another bus of this user: such
-a one is used only if it stays in the project, or if the list names it. A bus that --dir or BUS_DIR
+archive can bring a link, or a `.git` that is a file, which leads to another bus of this user: that
+bus is used only if it stays in the project, or if the list names it. A bus that --dir or BUS_DIR
 names needs no such check: the user has chosen it.
 """
 
@@ -18,7 +18,7 @@ from .layout import (
     BUS_DIR_VARIABLE,
     BUS_DIRECTORY,
     Layout,
-    expanded,
+    expand_home,
     own_ids,
     refuse_links,
     refuse_network_filesystem,
@@ -38,7 +38,7 @@ def find_bus(start: str | os.PathLike[str] | None = None) -> str:
 
     The environment variable `BUS_DIR` wins; else the nearest `.worker-state/` with a bus in it,
     from `start` (default: the working directory) upwards, as git finds `.git`. A linked work tree
-    of git that has none has the bus of its main one, with which it shares all else.
+    of git without a bus uses the bus of the main work tree, with which it shares all else.
 
     Raises:
         BusNotFound: there is none.
@@ -47,7 +47,7 @@ def find_bus(start: str | os.PathLike[str] | None = None) -> str:
     """
     named = os.environ.get(BUS_DIR_VARIABLE)
     if named:
-        return os.path.abspath(expanded(named))
+        return os.path.abspath(expand_home(named))
     origin = os.path.abspath(os.fspath(start) if start is not None else os.getcwd())
     for folder, links in _searched_from(origin):
         directory = os.path.join(folder, BUS_DIRECTORY)
@@ -128,11 +128,11 @@ def _unknown_tree(links: Sequence[str]) -> str | None:
         admin = os.path.dirname(pointer)
         try:
             common = os.path.realpath(os.path.join(admin, _read(admin, "commondir")))
-            known = os.path.realpath(os.path.join(admin, _read(admin, "gitdir")))
+            own_link = os.path.realpath(os.path.join(admin, _read(admin, "gitdir")))
         except (OSError, ValueError):
             return link
         place = os.path.dirname(os.path.realpath(admin))
-        if place != os.path.join(common, "worktrees") or known != os.path.realpath(link):
+        if place != os.path.join(common, "worktrees") or own_link != os.path.realpath(link):
             return link
     return None
 
@@ -151,17 +151,17 @@ def _other_owner(paths: Iterable[str]) -> int | None:
 
 
 def _searched_from(folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield an absolute folder and those above it; after a linked work tree its main one is next.
+    """Yield an absolute folder and its parents; after a linked work tree comes its main work tree.
 
-    The folders above both come last: otherwise a bus there would win over the one that they share.
+    The parents of both come last: otherwise a bus there would win over the bus that both share.
     With each folder come the files of git that led to it.
     """
-    seen: set[str] = set()  # the root is above itself, and links may lead in a circle
+    searched: set[str] = set()  # the root is above itself, and links may lead in a circle
     ahead: list[tuple[str, tuple[str, ...]]] = [(folder, ())]
     while ahead:
         folder, links = ahead.pop()
-        if folder not in seen:
-            seen.add(folder)
+        if folder not in searched:
+            searched.add(folder)
             yield folder, links
             ahead.append((os.path.dirname(folder), links))
             main = _main_work_tree(folder)
@@ -172,8 +172,9 @@ def _searched_from(folder: str) -> Iterator[tuple[str, tuple[str, ...]]]:
 def _main_work_tree(folder: str) -> tuple[str, tuple[str, str]] | None:
     """Return the folder with the `.git` that a linked work tree shares, and which files say so.
 
-    A linked one has a file `.git`, which names a folder in the shared one, whose file `commondir`
-    leads back. A submodule has such a file too, but no `commondir`. None where it is none.
+    A linked work tree has a file `.git`, which names a folder in the shared `.git`; that folder has
+    a file `commondir`, which leads back. A submodule has a file `.git` too, but no `commondir`.
+    None where the folder is no linked work tree.
     """
     link = os.path.join(folder, ".git")
     if not os.path.isfile(link):
@@ -181,7 +182,7 @@ def _main_work_tree(folder: str) -> tuple[str, tuple[str, str]] | None:
     try:
         git_dir = os.path.join(folder, _read(folder, ".git")[len("gitdir: ") :])
         common = os.path.normpath(os.path.join(git_dir, _read(git_dir, "commondir")))
-    except (OSError, ValueError):  # whatever this is (a NUL in a path, too), it leads nowhere
+    except (OSError, ValueError):  # damaged, or a NUL in a path: it leads nowhere
         return None
     return os.path.dirname(common), (link, os.path.join(git_dir, "commondir"))
 
@@ -204,18 +205,18 @@ def require_bus(layout: Layout) -> None:
     """
     try:
         layout.files.check("bus.db")
-        found = layout.files.look("bus.db")
+        status = layout.files.look("bus.db")
     except Obstructed:
         raise
     except OSError as error:
         raise unreachable(layout.directory, error) from error
-    if found is None or found.st_size == 0:
+    if status is None or status.st_size == 0:
         raise _no_bus(layout)
     refuse_place(layout)
 
 
 def refuse_place(layout: Layout) -> None:
-    """Raise where no bus can be opened, whatever is in its file.
+    """Raise if no bus can be opened in the directory, before its file is read.
 
     Raises:
         BusUnusable: it may not be written, has a symbolic link, or is on a network filesystem.

@@ -1,9 +1,9 @@
 """The one way to write files beside the bus: in a project, or in a person's home.
 
-A clone of git brings links that its owner never looked at, and any program may put one there while
+A clone of git brings links that its owner never looked at, and any program may add a link while
 we write. So a path is walked from a folder that is open already, name by name, and each link on it
-is read and judged here, never followed by the system. What is read, made, renamed or removed in the
-end is a name in a folder that is held open: exchanging a link meanwhile changes nothing outside.
+is read and judged here, never followed by the system. Reads, writes, renames and removals act on a
+name in a folder that is held open: exchanging a link meanwhile changes nothing outside.
 
 - In a **project** a link may lead to another place in it, but neither out of it, nor into a
   repository of git (`.git`), nor into a bus.
@@ -61,7 +61,7 @@ class LinkRefused(Refused):
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class EnclosedFile:
     """A name in a folder that is open: the file of a path, wherever its links led.
 
     Attributes:
@@ -81,12 +81,12 @@ class Spot:
             Refused: it is no ordinary file.
         """
         try:
-            found = os.stat(self.name, dir_fd=self._folder, follow_symlinks=False)
+            status = os.stat(self.name, dir_fd=self._folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise Refused(f"{self.path} is no ordinary file; it is left as it is")
-        return found
+        return status
 
     def read(self) -> bytes | None:
         """Return what is in the file, or None when it is not there.
@@ -150,8 +150,8 @@ class Spot:
             OSError: the system refuses it.
         """
         with suppress(FileNotFoundError):
-            found = os.stat(self.name, dir_fd=self._folder, follow_symlinks=False)
-            if stat.S_ISLNK(found.st_mode):
+            status = os.stat(self.name, dir_fd=self._folder, follow_symlinks=False)
+            if stat.S_ISLNK(status.st_mode):
                 os.unlink(self.name, dir_fd=self._folder)
 
     @property
@@ -175,7 +175,7 @@ class Enclosure:
         self.is_home = is_home
 
     @contextmanager
-    def spot(self, path: str, *, make: int | None = None) -> Iterator[Spot]:
+    def spot(self, path: str, *, make: int | None = None) -> Iterator[EnclosedFile]:
         """Walk to a file, and hold the folder that it is in open.
 
         Args:
@@ -189,13 +189,13 @@ class Enclosure:
         """
         with _Walk(self, make) as walk:
             name = walk.to(self._parts(path))
-            yield Spot(path, name, walk.folder)
+            yield EnclosedFile(path, name, walk.folder)
 
     def read(self, path: str) -> bytes | None:
         """Return what is in a file, or None when it is not there.
 
         Raises:
-            Refused, OSError: as `spot` and `Spot.read`.
+            Refused, OSError: as `spot` and `EnclosedFile.read`.
         """
         with self.spot(path) as spot:
             return None if spot.folder is None else spot.read()
@@ -255,25 +255,25 @@ class _Walk:
         return None if self._is_missing else self._folders[-1]
 
     def to(self, parts: list[str], *, is_followed: bool = True) -> str:
-        """Walk along names, and return the last one: that of a file in the folder come to.
+        """Walk along names, and return the last name: a file in the folder that the walk reached.
 
         Args:
             parts: the names.
-            is_followed: whether the last one is followed where it is a link.
+            is_followed: whether the last name is followed where it is a link.
         """
         path = os.path.join(self._enclosure.root, *parts)
-        left = parts[::-1]
-        while left and not self._is_missing:
-            part = left.pop()
+        ahead = parts[::-1]
+        while ahead and not self._is_missing:
+            part = ahead.pop()
             if part in ("", os.curdir):
                 continue
             if part == os.pardir:
                 self._go_up()
                 continue
-            if (left or is_followed) and self._is_link(part, len(left)):
-                left += self._below(self._links[-1][1]).split(os.sep)[::-1]
-            elif left:
-                self._enter(part, len(left))
+            if (ahead or is_followed) and self._is_link(part, len(ahead)):
+                ahead += self._below(self._links[-1][1]).split(os.sep)[::-1]
+            elif ahead:
+                self._enter(part, len(ahead))
             else:
                 self._refuse_dangling(part, 0)
                 self._refuse_private(part)
@@ -312,9 +312,9 @@ class _Walk:
         return True
 
     def _below(self, target: str) -> str:
-        """Return a link's target as one from here, or from the root, to which the walk goes back.
+        """Return a link's target relative to here, or to the root, where the walk begins again.
 
-        In a home an absolute one is from the root of the system.
+        In a home an absolute target is relative to the root of the system.
         """
         if not os.path.isabs(target):
             return target

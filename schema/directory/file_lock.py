@@ -143,7 +143,7 @@ class _Waiter:
         import threading  # loaded only by a process that has to wait
 
         self._fd = fd
-        #: Whether the thread is in the queue; then nobody else may use the descriptor.
+        #: Whether the thread is in the queue; then no other thread may use the descriptor.
         self.queued = False
         self._wanted = self._held = self._ended = False
         self._state = threading.Lock()

@@ -1,8 +1,8 @@
-"""Files and folders that say what runs, whom to contact and what is secret: are they trusted?
+"""Trust in files and folders that say what runs, whom to contact, and what is secret.
 
-Whoever can change such a file acts as its reader. So it must belong to this user, to root, or to
-somebody whom this user trusts, nobody else may write to it, and nobody else may put another file in
-its place: each folder and each link on the way to it is looked at as well. Ownership is no origin:
+A user who can change such a file acts as its reader. So the file must belong to this user, to root,
+or to a user whom this user trusts; no other user may write to it, or put another file in its place:
+each folder and each link on the way to it is checked as well. Ownership does not tell the origin:
 whether a file that came with a clone may act at all is for its reader to decide.
 """
 
@@ -46,11 +46,11 @@ class Distrusted(Refused, OSError):
 
 
 class Owners:
-    """The users whose files count: this one, root, and those who are trusted.
+    """The users whose files count: this user, root, and the users that are trusted.
 
     Args:
-        also: further ids of users, as the owners of what this user has named.
-        listed: directories that this user trusts, whoever owns what is in them, without links.
+        also: further ids of users, such as the owners of files that this user has named.
+        listed: directories without links that this user trusts, whatever owner their files have.
     """
 
     def __init__(self, also: Iterable[int] = (), listed: Sequence[str] = ()) -> None:
@@ -59,31 +59,33 @@ class Owners:
 
     def of(self, *paths: str | os.PathLike[str]) -> Owners:
         """Return these, and the owners of what this user has named; links count as well."""
-        found = []
+        ids = []
         for path in paths:
             for look in (os.lstat, os.stat):
-                with suppress(OSError):  # whoever opens it is told
-                    found.append(look(path).st_uid)
-        return Owners((*self._ids, *found), self._listed)
+                with suppress(OSError):  # the error comes again when the file is opened
+                    ids.append(look(path).st_uid)
+        return Owners((*self._ids, *ids), self._listed)
 
-    def around(self, real: str) -> _Around:
+    def around(self, real: str) -> _PathOwners:
         """Return these as they count on the way to a path without links."""
-        return _Around(self._ids, [each for each in self._listed if is_within(real, each)])
+        return _PathOwners(
+            self._ids, [directory for directory in self._listed if is_within(real, directory)]
+        )
 
 
-class _Around:
+class _PathOwners:
     """The trusted users on the way to one path."""
 
     def __init__(self, ids: frozenset[int], listed: list[str]) -> None:
-        above = set()  # whoever may exchange all of a trusted directory is trusted with it
-        for each in listed:
+        above = set()  # the owner of a trusted directory can exchange all of it: trusted, too
+        for directory in listed:
             with suppress(OSError):
-                above.add(os.stat(each).st_uid)
+                above.add(os.stat(directory).st_uid)
         self._ids, self._listed = ids | above, listed
 
     def has(self, path: str, owner: int) -> bool:
         """Whether a thing with this path and owner counts as the user's own."""
-        return owner in self._ids or any(is_within(path, each) for each in self._listed)
+        return owner in self._ids or any(is_within(path, directory) for directory in self._listed)
 
 
 def is_within(path: str, directory: str) -> bool:
@@ -94,13 +96,13 @@ def is_within(path: str, directory: str) -> bool:
 def check(
     path: str | os.PathLike[str], owners: Owners | None = None, *, lists: bool = False
 ) -> str:
-    """Return where a file or a folder really is, after a look at it and at all that leads to it.
+    """Return the real path of a file or a folder, after a check of it and of all that leads to it.
 
     Args:
         path: of the file or the folder.
-        owners: who counts; None: this user and root.
-        lists: whether names in the folder are taken as they are found: then nobody else may add
-            one, not even where each can only remove its own.
+        owners: the trusted users; None: this user and root.
+        lists: whether the caller uses every name in the folder: then no other user may add a name,
+            not even in a sticky folder, where users can remove only their own.
 
     Raises:
         Distrusted: somebody else owns it, can write to it, or can exchange it.
@@ -112,7 +114,7 @@ def check(
 def open_checked(path: str | os.PathLike[str], owners: Owners | None = None) -> int:
     """Open a trusted file for reading, and return its descriptor.
 
-    A pipe or a device is not waited for: whoever reads looks whether it is an ordinary file.
+    Opening never waits for a pipe or a device: the caller checks that it is an ordinary file.
 
     Raises:
         Distrusted: somebody else owns it, can write to it, or can exchange it.
@@ -132,13 +134,13 @@ def _checked(path: str, owners: Owners, *, lists: bool = False) -> tuple[str, os
     steps = list(_steps(path))
     real, last = steps[-1]
     around, top = owners.around(real), steps[0][1].st_uid
-    for at, found in steps:
+    for at, status in steps:
         # Where the system's root is not seen as root (a container), its folders belong to it.
-        is_systems = found is not last and stat.S_ISDIR(found.st_mode) and found.st_uid == top
-        if not is_systems and not around.has(at, found.st_uid):
-            raise Distrusted(at, f"{at} belongs to {user_name(found.st_uid)}; {_HOW}")
-        if not stat.S_ISLNK(found.st_mode):
-            _refuse_writers(at, found, is_way=found is not last, lists=lists)
+        is_systems = status is not last and stat.S_ISDIR(status.st_mode) and status.st_uid == top
+        if not is_systems and not around.has(at, status.st_uid):
+            raise Distrusted(at, f"{at} belongs to {user_name(status.st_uid)}; {_HOW}")
+        if not stat.S_ISLNK(status.st_mode):
+            _refuse_writers(at, status, is_way=status is not last, lists=lists)
     return real, last
 
 
@@ -158,9 +160,9 @@ def _steps(path: str) -> Iterator[tuple[str, os.stat_result]]:
             at = os.path.dirname(at)
             continue
         below = os.path.join(at, name)
-        found = os.lstat(below)
-        yield below, found
-        if not stat.S_ISLNK(found.st_mode):
+        status = os.lstat(below)
+        yield below, status
+        if not stat.S_ISLNK(status.st_mode):
             at = below
             continue
         links += 1
@@ -171,42 +173,42 @@ def _steps(path: str) -> Iterator[tuple[str, os.stat_result]]:
         ahead += target.split("/")[::-1]
 
 
-def _refuse_writers(at: str, found: os.stat_result, *, is_way: bool, lists: bool) -> None:
+def _refuse_writers(at: str, status: os.stat_result, *, is_way: bool, lists: bool) -> None:
     """Raise where others can write to a file, or exchange what is in a folder."""
-    mode = found.st_mode
-    who, bits = _writers(at, found)
+    mode = status.st_mode
+    who, bits = _writers(at, status)
     if not who:
         return
     if stat.S_ISDIR(mode):
         if mode & stat.S_ISVTX and (is_way or not lists):
-            return  # each can exchange its own alone, and the owner of what follows is looked at
+            return  # users can exchange their own files alone; the next owner is checked, too
         raise Distrusted(at, f"{who} can write into {at}; chmod {bits} it")
     raise Distrusted(at, f"{who} can write to {at}; chmod {bits} it")
 
 
-def _writers(at: str, found: os.stat_result) -> tuple[str, str]:
-    """Return who else may write, and the bits that let them; "" where nobody may."""
-    if not found.st_mode & _GROUP_AND_OTHERS:
+def _writers(at: str, status: os.stat_result) -> tuple[str, str]:
+    """Return which other users may write, and the bits that let them; "" where none may."""
+    if not status.st_mode & _GROUP_AND_OTHERS:
         return "", ""
-    if found.st_mode & stat.S_IWOTH:
+    if status.st_mode & stat.S_IWOTH:
         return "everybody", "o-w"
     if _has_access_list(at):
         return "whoever its access list names", "g-w"
-    is_private = _is_private(found.st_gid, found.st_uid)
+    is_private = _is_private(status.st_gid, status.st_uid)
     return ("", "") if is_private else ("its group", "g-w")
 
 
 def _is_private(group: int, owner: int) -> bool:
-    """Whether a group is that of one user alone: of the owner of a file, or of this user.
+    """Whether a group has one user alone: the owner of a file, or this user.
 
-    Distributions give each user such a group, and a umask of 002.
+    Distributions give each user a group of their own, and a umask of 002.
     """
     users = {owner, os.geteuid()}
     try:
         members = {pwd.getpwnam(name).pw_uid for name in grp.getgrgid(group).gr_mem}
-    except KeyError:  # whose it is can't be told
+    except KeyError:  # the system does not know the group
         return False
-    own = {each.pw_uid for each in pwd.getpwall() if each.pw_gid == group}
+    own = {user.pw_uid for user in pwd.getpwall() if user.pw_gid == group}
     return bool(own & users) and own | members <= {0, *users}
 
 

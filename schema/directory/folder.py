@@ -3,9 +3,9 @@
 A clone of git, a checkout, or any program of the user's may put anything there, at any time and
 under any name that a bus uses: a link that leads out, a second name of a foreign file, a pipe on
 which an opening waits for ever. So each name is looked up in a directory that is open already, no
-link is followed, nothing is waited for, and only an ordinary file is taken for one.
+link is followed, no opening waits, and anything but an ordinary file is refused.
 
-SQLite opens its files itself, by name: they are looked at before (`check`), and never opened here.
+SQLite opens its files itself, by name: they are checked before (`check`), and never opened here.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 # Whether a file is still where it was opened: a directory can be moved or deleted under its
 # users.
 #
-# SQLite would go on in the file that it has open, wherever that is by now. What is written there
-# is lost when the directory was deleted, and in another bus when one was made in its place.
+# SQLite would go on in the file that it has open, wherever that is by now. What is published there
+# is lost when the directory was deleted, or is in another bus than the one at the path.
 
-#: How long a look is trusted, in seconds. A publish has the time for many looks at a thousandth of
-#: its cost, and what is published so shortly after a move is as good as published before it.
+#: How long a check is trusted, in seconds. A check costs a thousandth of a publish, and a message
+#: that is published so shortly after a move is as good as published before it.
 TRUSTED_S = 0.01
 
 
-class Place:
-    """The place of one file."""
+class FileIdentity:
+    """Checks that a path still names the file that was there when this was made."""
 
     __slots__ = ("_due_s", "_found", "_path")
 
@@ -69,12 +69,12 @@ class Place:
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """Return what tells a file from any other; None when there is none."""
+    """Return the device and the inode of a file; None when there is no file."""
     try:
-        found = os.stat(path, follow_symlinks=False)
+        status = os.stat(path, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 #: No link is followed, no pipe or device waited for, no terminal taken, no child given it.
@@ -113,8 +113,8 @@ class Obstructed(BusUnusable, OSError):
 class Descriptor:
     """A descriptor that is closed with the last reference to it.
 
-    So none is closed under a thread that uses it: that one would go on in whatever file was opened
-    under the same number since, and that may be the bus.
+    So no descriptor is closed under a thread that uses it: the thread would go on in the file that
+    was opened under the same number since, and that may be the bus.
     """
 
     __slots__ = ("fd",)
@@ -127,12 +127,12 @@ class Descriptor:
 
 
 class Folder:
-    """A bus directory, or a folder in one.
+    """A bus directory, or a folder in a bus directory.
 
-    A name is of something directly in it. The bus directory itself may be reached through a link,
-    which its user has made; it is opened when it is first used, and stays open: a program whose
-    bus is moved goes on in the same one, until it is told (see `place`). A folder in it is looked
-    up by its name each time. Safe in any number of threads, and in a forked child.
+    Names are of files and folders directly in it. The bus directory itself may be reached through a
+    link, which its user has made; it is opened at its first use, and stays open: a program whose
+    bus is moved goes on in the same directory, until `FileIdentity` notices. A folder in it is
+    looked up by its name each time. Safe in any number of threads, and in a forked child.
 
     Args:
         path: where it is.
@@ -151,7 +151,7 @@ class Folder:
         return Folder(self.path_of(name), self)
 
     def path_of(self, name: str) -> str:
-        """Return the path of a name in it, to tell people, and to give to SQLite."""
+        """Return the path of a name in it, for messages to people, and for SQLite."""
         if os.sep in name or name in ("", ".", ".."):
             raise ValueError(f"{name!r} is not a name in a folder")
         return os.path.join(self.path, name)
@@ -173,23 +173,23 @@ class Folder:
 
         Args:
             name: of the file.
-            flags: more of them for the system, as `os.O_APPEND`.
+            flags: further flags for the system, such as `os.O_APPEND`.
 
         Raises:
-            Obstructed: it is no ordinary file, or has another name, too: whatever has that name
-                would be written to.
+            Obstructed: it is no ordinary file, or has another name (a hard link), so that another
+                file would be written to.
             OSError: the system refuses it.
         """
         return self._open(name, os.O_RDWR | os.O_CREAT | flags)
 
     def new(self, name: str) -> BufferedRandom:
-        """Make a file, open for writing and reading, in the place of one that a process left.
+        """Make a file, open for writing and reading; a file that a process left is replaced.
 
         Only one process at a time may make a file of that name.
 
         Raises:
             Obstructed: a directory stands there.
-            OSError: the system refuses it, or another process made one at this moment.
+            OSError: the system refuses it, or another process made the file at this moment.
         """
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
         try:
@@ -204,7 +204,7 @@ class Folder:
 
         Args:
             old, new: the names.
-            to: the folder that it moves to; None for the one that it is in.
+            to: the folder that it moves to; None: it stays in its folder.
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -242,11 +242,11 @@ class Folder:
                 self.rename(name, also)
 
     def _are_one(self, name: str, other: str) -> bool:
-        found, also = self.look(name), self.look(other)
-        return found is not None and also is not None and os.path.samestat(found, also)
+        status, also = self.look(name), self.look(other)
+        return status is not None and also is not None and os.path.samestat(status, also)
 
     def remove(self, name: str) -> bool:
-        """Remove a file, or a link itself; say whether there was one.
+        """Remove a file, or a link itself; return whether there was any.
 
         Raises:
             Obstructed: it is a directory.
@@ -264,7 +264,7 @@ class Folder:
         return True
 
     def look(self, name: str) -> os.stat_result | None:
-        """Return the status of a name, of a link that of the link itself; None for no such name."""
+        """Return the status of a name (a link is not followed); None if there is no such name."""
         self.path_of(name)
         try:
             with self._entered() as folder:
@@ -275,10 +275,10 @@ class Folder:
     def has(self, name: str) -> bool:
         """Whether an ordinary file has this name."""
         try:
-            found = self.look(name)
+            status = self.look(name)
         except OSError:
             return False
-        return found is not None and stat.S_ISREG(found.st_mode)
+        return status is not None and stat.S_ISREG(status.st_mode)
 
     def set_times(self, name: str, *, used_ns: int, changed_ns: int) -> None:
         """Set when a file was last read and changed, in epoch nanoseconds."""
@@ -291,12 +291,12 @@ class Folder:
         """Look at files that SQLite is about to open, as far as they are there.
 
         Raises:
-            Obstructed: one is no ordinary file, or has another name, too.
+            Obstructed: a file is no ordinary file, or has another name (a hard link).
         """
         for name in names:
-            found = self.look(name)
-            if found is not None:
-                self._check(name, found, is_written=True)
+            status = self.look(name)
+            if status is not None:
+                self._check(name, status, is_written=True)
 
     # The folder itself -----------------------------------------------------------------------
 
@@ -339,8 +339,8 @@ class Folder:
 
     def remove_with_contents(self, name: str) -> None:
         """Remove a file or a link, or a folder with its contents; nothing where there is none."""
-        found = self.look(name)
-        if found is None or not stat.S_ISDIR(found.st_mode):
+        status = self.look(name)
+        if status is None or not stat.S_ISDIR(status.st_mode):
             self.remove(name)
             return
         import shutil  # slow to load, and hardly ever needed
@@ -356,17 +356,17 @@ class Folder:
     def _entered(self) -> Iterator[int]:
         """Give a descriptor of the folder."""
         if self._within is None:
-            held = self._held
-            if held is None:
-                held = self._held = Descriptor(os.open(self.path, _TO_ENTER))
-            yield held.fd
+            descriptor = self._held
+            if descriptor is None:
+                descriptor = self._held = Descriptor(os.open(self.path, _TO_ENTER))
+            yield descriptor.fd
             return
         name = os.path.basename(self.path)
         with self._within._entered() as above:
             try:
                 fd = os.open(name, _TO_ENTER | os.O_NOFOLLOW, dir_fd=above)
             except OSError as error:
-                self._within._explain(name, error, wanted=stat.S_IFDIR)
+                self._within._explain(name, error, expected=stat.S_IFDIR)
                 raise
         try:
             yield fd
@@ -388,26 +388,26 @@ class Folder:
             raise
         return fd
 
-    def _check(self, name: str, found: os.stat_result, *, is_written: bool) -> None:
-        if not stat.S_ISREG(found.st_mode):
-            raise self._obstructed(name, found)
-        if is_written and found.st_nlink > 1:
+    def _check(self, name: str, status: os.stat_result, *, is_written: bool) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            raise self._obstructed(name, status)
+        if is_written and status.st_nlink > 1:
             what = "has another name elsewhere (a hard link), which would be written to as well"
             raise Obstructed(self.path_of(name), f"{what}; put a copy in its place")
 
-    def _explain(self, name: str, error: OSError, wanted: int = stat.S_IFREG) -> None:
+    def _explain(self, name: str, error: OSError, expected: int = stat.S_IFREG) -> None:
         """Raise `Obstructed` where an error comes from another kind of thing under a name."""
-        found = None
+        status = None
         with suppress(OSError):
-            found = self.look(name)
-        if found is not None and stat.S_IFMT(found.st_mode) != wanted:
-            raise self._obstructed(name, found, wanted) from error
+            status = self.look(name)
+        if status is not None and stat.S_IFMT(status.st_mode) != expected:
+            raise self._obstructed(name, status, expected) from error
 
     def _obstructed(
-        self, name: str, found: os.stat_result, wanted: int = stat.S_IFREG
+        self, name: str, status: os.stat_result, expected: int = stat.S_IFREG
     ) -> Obstructed:
-        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
-        needed = _KINDS[wanted]
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+        needed = _KINDS[expected]
         what = f"is {kind}, where the bus needs {needed}; move it away, then try again"
         return Obstructed(self.path_of(name), what)
 

@@ -63,18 +63,19 @@ def write_ignoring(layout: Layout, *, sync: bool = True) -> None:
 def restore_ignoring(layout: Layout) -> None:
     """Write the file again where git has swept it away; a bus that is written to needs it.
 
-    Where that can't be, the writer goes on: its message is worth more, and the doctor tells.
+    Where the file can't be written, the publisher goes on: its message is worth more, and `bus
+    doctor` reports the missing file.
     """
     try:
-        found = layout.files.look(IGNORING)
-        if found is None or found.st_size == 0:
+        status = layout.files.look(IGNORING)
+        if status is None or status.st_size == 0:
             write_ignoring(layout, sync=False)
     except OSError:
         return
 
 
 def keep_out_of_git(layout: Layout, pattern: str) -> None:
-    """Make sure that the file, which may be an older or a person's one, leaves files out."""
+    """Add a pattern to the file, also where an older version or a person wrote it."""
     write_ignoring(layout)
     with _opened(layout) as file:
         text = file.read()
@@ -90,7 +91,9 @@ def default_text(layout: Layout) -> str:
 
 def lacking_patterns(layout: Layout, lines: Collection[str]) -> list[str]:
     """Return the patterns that a file with these lines lacks to leave out all that lives."""
-    return [] if ALL in lines else [each for each in _patterns(layout) if each not in lines]
+    return (
+        [] if ALL in lines else [pattern for pattern in _patterns(layout) if pattern not in lines]
+    )
 
 
 def _patterns(layout: Layout) -> tuple[str, ...]:
@@ -98,7 +101,7 @@ def _patterns(layout: Layout) -> tuple[str, ...]:
 
 
 def _is_shared(layout: Layout) -> bool:
-    """Whether a directory has files that are not of a bus, as that of `--dir .` may."""
+    """Whether a directory has files that are not of a bus, as with `--dir .`."""
     if os.path.basename(layout.directory) == BUS_DIRECTORY:
         return False
     from fnmatch import fnmatchcase  # a publisher needs it only where the file is missing

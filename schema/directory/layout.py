@@ -62,7 +62,7 @@ class Layout:
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
         # SQLite's names of files are UTF-8, so elsewhere nothing could be opened.
-        self.directory = check_unicode(os.path.abspath(expanded(os.fspath(directory))))
+        self.directory = check_unicode(os.path.abspath(expand_home(os.fspath(directory))))
         self.files = Folder(self.directory)
         self.archive_folder = self.files.folder("archive")
         self.blob_folder = self.files.folder("blobs")
@@ -89,25 +89,26 @@ def sync_directory(path: str) -> None:
         os.close(fd)
 
 
-def without_file(layout: Layout) -> str | None:
-    """Return what to say of a bus that has lost its file, or None where there was none.
+def lost_file_hint(layout: Layout) -> str | None:
+    """Return the message about a bus that has lost its file, or None where there was no bus.
 
-    Its log and its archive tell: a clone of git brings neither, and there a new bus is right.
+    Its write-ahead log or its archive is the sign: a clone of git brings neither, and there a new
+    bus is right.
     """
     log = os.path.basename(layout.database) + "-wal"
-    left = [log] if os.path.exists(os.path.join(layout.directory, log)) else []
+    remains = [log] if os.path.exists(os.path.join(layout.directory, log)) else []
     if os.path.isdir(layout.archive) and os.listdir(layout.archive):
-        left.append("archive/")
-    if not left:
+        remains.append("archive/")
+    if not remains:
         return None
     return (
-        f"bus.db is missing or empty in {layout.directory}, and of that bus {' and '.join(left)}"
+        f"bus.db is missing or empty in {layout.directory}, and of that bus {' and '.join(remains)}"
         " is there; put bus.db back, or 'bus doctor --repair'; for a new bus, move that away"
     )
 
 
 def has_export(layout: Layout) -> bool:
-    """Whether there is a `bus.jsonl` with anything in it: a new bus has an empty one."""
+    """Whether there is a `bus.jsonl` with anything in it: that of a new bus is empty."""
     try:
         return os.stat(layout.jsonl).st_size > 0
     except OSError:
@@ -115,11 +116,11 @@ def has_export(layout: Layout) -> bool:
 
 
 def remains_of_bus(layout: Layout) -> str | None:
-    """Return what to say where a bus has lost its file, or only its export is; None where neither.
+    """Return the message where a bus has lost its file, or only its export is there; else None.
 
-    A clone of git brings the export alone: there a new bus is as right as the old one.
+    A clone of git brings the export alone: there the user chooses between a new bus and the old.
     """
-    if (remains := without_file(layout)) or not has_export(layout):
+    if (remains := lost_file_hint(layout)) or not has_export(layout):
         return remains
     export = os.path.basename(layout.jsonl)
     return (
@@ -129,10 +130,10 @@ def remains_of_bus(layout: Layout) -> str | None:
 
 
 class NoHome(BusUnusable, FileNotFoundError):
-    """A path begins with a home directory that nobody knows."""
+    """A path begins with `~`, and the system knows no home directory for it."""
 
 
-def expanded(path: str) -> str:
+def expand_home(path: str) -> str:
     """Return a path with the home directory in place of a `~` or `~NAME` that it begins with.
 
     A shell leaves that in `--dir=~/x`, and so do files of variables. Taken as it is, it would be a
@@ -143,10 +144,10 @@ def expanded(path: str) -> str:
     """
     if not path.startswith("~"):
         return path
-    found = os.path.expanduser(path)
-    if not os.path.isabs(found):
+    whole_path = os.path.expanduser(path)
+    if not os.path.isabs(whole_path):
         raise NoHome(f"no home directory is known for {path!a}; set HOME, or name a whole path")
-    return found
+    return whole_path
 
 
 def of_platform(path: Callable[[], str]) -> str:
@@ -156,7 +157,7 @@ def of_platform(path: Callable[[], str]) -> str:
         NoHome: it has no place.
     """
     try:
-        return expanded(path())
+        return expand_home(path())
     except RuntimeError as error:
         raise NoHome(f"no home directory is known: {error}") from error
 
@@ -179,7 +180,9 @@ def keys_directory() -> str:
         NoHome: it has no place.
     """
     named = os.environ.get(KEYS_DIR_VARIABLE)
-    return os.path.abspath(expanded(named)) if named else os.path.join(config_directory(), "keys")
+    return (
+        os.path.abspath(expand_home(named)) if named else os.path.join(config_directory(), "keys")
+    )
 
 
 def config_directory() -> str:
@@ -195,7 +198,7 @@ def config_directory() -> str:
         import platformdirs
 
         home = of_platform(platformdirs.user_config_dir)
-    return os.path.join(expanded(home), "ackbus")
+    return os.path.join(expand_home(home), "ackbus")
 
 
 def own_ids() -> set[int]:
@@ -208,11 +211,11 @@ def own_ids() -> set[int]:
 def refuse_links(directory: str) -> None:
     """Raise when something in a bus directory is a symbolic link.
 
-    A clone of git can bring one, under any name that a bus uses: what is written to it, or read
-    from it, would be a file outside. The directory itself may be one: its user made it so.
+    A clone of git can bring a link, under any name that a bus uses: a write or a read through it
+    would be of a file outside. The directory itself may be a link, which its user has made.
 
     Raises:
-        BusUnusable: there is one, or the directory can't be read.
+        BusUnusable: there is a link, or the directory can't be read.
         FileNotFoundError: there is no such directory.
     """
     try:

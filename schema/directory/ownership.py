@@ -1,8 +1,8 @@
-"""Which directories this user trusts where they are found, as git's safe.directory says it.
+"""The list of directories that this user trusts, like git's safe.directory.
 
-It is a bus of another user, or a folder whose configuration, crew or plugins may act. The list is a
-text file in the user's own configuration, for people and scripts to edit; it counts only where
-nobody else can write to it.
+An entry is the bus of another user, or a folder whose configuration, crew or plugins may act. The
+list is a text file in the user's own configuration, for people and scripts to edit; it counts only
+where no other user can write to it.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ _ACTING = {
 #: The longest list that is read, in characters: each command that finds a bus may read it.
 _MAX_CHARS = 1024 * 1024
 
-#: How long a change of the list waits for another one, in seconds; each takes milliseconds.
+#: How long a change of the list waits for another change, in seconds; each takes milliseconds.
 _LOCK_S = 10.0
 
 
 def is_safe(directory: str) -> bool:
     """Whether this user's list, or the environment, names a directory."""
-    wanted = _resolved(directory)
-    return any(each == EVERY or wanted in _meant(each) for each in _all_named())
+    real_path = _resolved(directory)
+    return any(listed == EVERY or real_path in _meant(listed) for listed in _all_named())
 
 
 def trusted_owners(*named: str | os.PathLike[str]) -> Owners:
-    """Return the users whose files count for this one.
+    """Return the users whose files count for this user.
 
     Args:
-        named: what this user has named itself: the owners of these count as well.
+        named: paths that this user has given: their owners count as well.
     """
-    listed = ["/" if each == EVERY else os.path.realpath(each) for each in _all_named()]
+    listed = ["/" if name == EVERY else os.path.realpath(name) for name in _all_named()]
     return Owners(listed=listed).of(*named)
 
 
 def _all_named() -> Iterator[str]:
     named = os.environ.get(SAFE_VARIABLE, "").split(os.pathsep)
-    return (each for each in (*named, *safe_directories()) if each)
+    return (name for name in (*named, *safe_directories()) if name)
 
 
 def _meant(entry: str) -> tuple[str, str]:
@@ -72,7 +72,7 @@ def _meant(entry: str) -> tuple[str, str]:
 
 
 def _resolved(directory: str) -> str:
-    """Return a path without links, except for its last part, which may be one."""
+    """Return a path without links, except for its last part, which may be a link."""
     path = os.path.abspath(directory)
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
@@ -139,9 +139,9 @@ def add_safe_directory(directory: str) -> bool:
         InvalidInput: the directory's name can't stand in a line.
     """
     named = [directory] if directory == EVERY else _meant_by(directory)
-    with _alone():
+    with _locked_list():
         before = _lines()
-        new = [each for each in named if each not in before]
+        new = [path for path in named if path not in before]
         if new:
             _write([*before, *new])
     return bool(new)
@@ -154,15 +154,15 @@ def remove_safe_directory(directory: str) -> bool:
         BusUnusable: the list can't be read or written.
     """
     path = os.path.abspath(directory)
-    gone = {directory, path, _resolved(path), os.path.join(path, BUS_DIRECTORY)}
-    if gone.isdisjoint(_lines()):  # a list that is not there, or can't be written, has no lock
+    spellings = {directory, path, _resolved(path), os.path.join(path, BUS_DIRECTORY)}
+    if spellings.isdisjoint(_lines()):  # a list that is not there, or can't be written, has no lock
         return False
-    with _alone():
+    with _locked_list():
         before = _lines()
-        left = [each for each in before if each not in gone]
-        if left != before:
-            _write(left)
-    return left != before
+        after = [line for line in before if line not in spellings]
+        if after != before:
+            _write(after)
+    return after != before
 
 
 def contents(directory: str) -> list[str]:
@@ -182,37 +182,37 @@ def _meant_by(directory: str) -> list[str]:
         )
     if "\n" in path or "\r" in path:  # either ends a line where it is read
         raise InvalidInput("a directory with a line break in its name can't be in a list of lines")
-    found = [bus] if bus else []
-    return found if bus and not _beside_bus(path) else [*found, *({path} - {bus})]
+    trusted = [bus] if bus else []
+    return trusted if bus and not _beside_bus(path) else [*trusted, *({path} - {bus})]
 
 
 def _bus_in(path: str) -> str:
-    """Return the bus directory that is meant: the path, or the one in that project; "" for none."""
-    for each in (os.path.join(path, BUS_DIRECTORY), path):
-        if os.path.exists(Layout(each).database):
-            return each
+    """Return the bus directory at a path, or in the project at that path; "" for none."""
+    for candidate in (os.path.join(path, BUS_DIRECTORY), path):
+        if os.path.exists(Layout(candidate).database):
+            return candidate
     return ""
 
 
 def _beside_bus(path: str) -> list[str]:
     """Return what else there is in a directory that may act."""
-    found = []
+    descriptions = []
     for name, what in _ACTING.items():
         if os.path.lexists(os.path.join(path, name)):
-            found.append(f"{what} {os.path.join(path, name)}")
+            descriptions.append(f"{what} {os.path.join(path, name)}")
     with suppress(OSError):
         for name in sorted(os.listdir(path)):
             if os.path.lexists(os.path.join(path, name, "manifest.yaml")):
-                found.append(f"the plugin {os.path.join(path, name)}")
-    return found
+                descriptions.append(f"the plugin {os.path.join(path, name)}")
+    return descriptions
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _locked_list() -> Iterator[None]:
     """Keep other processes from changing the list between the look at it and the change.
 
     Raises:
-        BusBusy: another one has held the lock for seconds.
+        BusBusy: another change has held the lock for seconds.
         BusUnusable: the lock can't be had.
     """
     path = f"{safe_list()}.lock"
@@ -235,7 +235,7 @@ def _write(lines: list[str]) -> None:
     try:
         with open(fresh, "w", encoding="utf-8", errors="surrogateescape") as file:
             os.chmod(fresh, 0o600)
-            file.writelines(f"{each}\n" for each in lines)
+            file.writelines(f"{line}\n" for line in lines)
         os.rename(fresh, path)
     except OSError as error:
         raise BusUnusable(f"{path} can't be written: {error.strerror}") from error

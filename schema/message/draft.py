@@ -1,4 +1,4 @@
-"""The message of a publisher: `Draft`, and the checked and encoded `Row` made from it."""
+"""The message of a publisher: `Draft`, and the checked and encoded `MessageRow` made from it."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def for_each(draft: Draft, recipients: Iterable[str]) -> list[Draft]:
         raise InvalidInput("a message has a recipient, or several, not both")
     first_id = draft.id or new_id()
     drafts = [copy(draft) for _ in names]
-    for each, name in zip(drafts, names, strict=True):
-        each.to_agent = name
-        if each is drafts[0]:
-            each.id = first_id
+    for copied, name in zip(drafts, names, strict=True):
+        copied.to_agent = name
+        if copied is drafts[0]:
+            copied.id = first_id
             continue
-        each.id = draft.id and f"{draft.id}:{name}"
+        copied.id = draft.id and f"{draft.id}:{name}"
         if draft.in_reply_to is None:
-            each.correlation_id = draft.correlation_id or first_id
+            copied.correlation_id = draft.correlation_id or first_id
     return drafts
 
 
@@ -185,7 +185,7 @@ class Draft:
         """
         return for_each(self, recipients)
 
-    def prepare(self, now_ms: int) -> Row:
+    def prepare(self, now_ms: int) -> MessageRow:
         """Check every field and return the row to store; writes nothing.
 
         Raises:
@@ -193,7 +193,7 @@ class Draft:
         """
         try:
             ts_ms = self._check(now_ms)
-            return Row(self, ts_ms, self._encode_payload(), self._encode_headers())
+            return MessageRow(self, ts_ms, self._encode_payload(), self._encode_headers())
         except InvalidInput:
             check_types(Draft.__init__, self)  # names the argument, where its type is wrong
             raise
@@ -250,7 +250,7 @@ class Draft:
         return data.decode()
 
 
-class Row:
+class MessageRow:
     """A draft whose fields have been checked and encoded: what is about to be a stored row.
 
     `large_payload` holds the JSON that must become a blob before the row is stored.
@@ -340,13 +340,13 @@ def _content_of(headers: str | None) -> str:
     return json.encode(fields).decode()
 
 
-def _same_json(one: str | None, other: str | None) -> bool:
-    if one == other:
+def _same_json(text: str | None, other: str | None) -> bool:
+    if text == other:
         return True
-    if one is None or other is None:
+    if text is None or other is None:
         return False
     try:
         # Text written by another program may have other spacing and the same meaning.
-        return json.encode(orjson.loads(one)) == json.encode(orjson.loads(other))
+        return json.encode(orjson.loads(text)) == json.encode(orjson.loads(other))
     except orjson.JSONDecodeError:
         return False

@@ -153,7 +153,7 @@ class Message(_Open):
     def __copy__(self) -> Message:
         return self
 
-    def __deepcopy__(self, known: dict[int, object]) -> Message:
+    def __deepcopy__(self, memo: dict[int, object]) -> Message:
         """Copy what can be changed, the objects in the payload, and share the blob store."""
         copied = message_of(tuple(getattr(self, name) for name in _FIELDS), self._blobs, self._line)
         delivered(copied, self.attempt, self.token)
@@ -318,28 +318,28 @@ class Message(_Open):
 
 def message_of(row: tuple[Any, ...], blobs: PayloadSource, line: bytes | None = None) -> Message:
     """Make a message of its columns; `line` is its line of `bus.jsonl`, where that is known."""
-    made: Any = _Open()
+    opened: Any = _Open()
     (
-        made.seq,
-        made.id,
-        made.ts_ms,
-        made.from_agent,
-        made.to_agent,
-        made.type,
-        made.correlation_id,
-        made.in_reply_to,
-        made.raw_payload,
-        made.payload_ref,
-        made.priority,
-        made.raw_headers,
+        opened.seq,
+        opened.id,
+        opened.ts_ms,
+        opened.from_agent,
+        opened.to_agent,
+        opened.type,
+        opened.correlation_id,
+        opened.in_reply_to,
+        opened.raw_payload,
+        opened.payload_ref,
+        opened.priority,
+        opened.raw_headers,
     ) = row
-    made._blobs = blobs
-    made._decoded = None
-    made._line = line
-    made.attempt = 1
-    made.token = None
-    made.__class__ = Message  # costs less than to set each field past `__setattr__`
-    message: Message = made
+    opened._blobs = blobs
+    opened._decoded = None
+    opened._line = line
+    opened.attempt = 1
+    opened.token = None
+    opened.__class__ = Message  # costs less than to set each field past `__setattr__`
+    message: Message = opened
     return message
 
 
@@ -396,7 +396,7 @@ def message_of_line(line: bytes, blobs: PayloadSource) -> Message:
 
 
 def payload_as_stored(line: bytes) -> str | None:
-    """Return the text of the payload in such a line, spaced as it is there; None when it has none.
+    """Return the text of the payload in a line, spaced as it is there; None when it has none.
 
     Raises:
         ValueError, KeyError: it is another line.

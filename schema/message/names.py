@@ -1,4 +1,4 @@
-"""The rules of names, and the limits of messages. One clear line when one is broken."""
+"""The rules of names, and the limits of messages. A broken rule raises one clear line."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAX_LEASE_NAME_CHARS = 512
 #: The longest path or pattern of a reservation, in characters.
 MAX_PATH_CHARS = 1024
 
-#: The longest reason of a reservation, in characters: it is one line of what others are told.
+#: The longest reason of a reservation, in characters: other agents see it as one line.
 MAX_REASON_CHARS = 255
 
 #: The largest seq that a message can have, by a CHECK of the file, and the largest token too: every
@@ -94,7 +94,7 @@ def check_type(name: object) -> None:
 
 
 def check_line(text: str, what: str, max_chars: int) -> None:
-    """Refuse what is no single line of printable text, or too long a one."""
+    """Refuse a text that is not a single printable line, or is too long."""
     if not text or len(text) > max_chars:
         raise InvalidInput(f"{what} must have 1 to {max_chars} characters, not {len(text)}")
     if not text.isprintable():

@@ -32,16 +32,16 @@ class TypePattern:
         self.text = text
         self._open_ended = parts[-1] == ">"
         self._parts = parts[:-1] if self._open_ended else parts
-        #: The one type that matches, or None when the pattern has a wildcard.
+        #: The only type that matches, or None when the pattern has a wildcard.
         self.exact = None if self._open_ended or "*" in parts else text
         self._known: dict[str, bool] = {}
 
     def matches(self, type: str) -> bool:
-        """Say whether a message type fits."""
-        known = self._known.get(type)
-        if known is None:
-            known = self._known[type] = self._match(type.split("."))
-        return known
+        """Return whether a message type fits."""
+        is_match = self._known.get(type)
+        if is_match is None:
+            is_match = self._known[type] = self._match(type.split("."))
+        return is_match
 
     def overlaps(self, other: TypePattern) -> bool:
         """Say whether some type would fit both patterns."""
@@ -84,10 +84,10 @@ class TypePattern:
 
 
 class AnyPattern:
-    """Several type patterns, of which a type need fit only one.
+    """Several type patterns; a type fits if it fits any of them.
 
     Raises:
-        InvalidInput: one of them is no type pattern.
+        InvalidInput: a text is no type pattern.
     """
 
     __slots__ = ("_patterns",)
@@ -99,12 +99,12 @@ class AnyPattern:
         self._patterns = [TypePattern(text) for text in texts]
 
     def matches(self, type: str) -> bool:
-        """Say whether a message type fits one of them."""
+        """Return whether a message type fits any of them."""
         return any(pattern.matches(type) for pattern in self._patterns)
 
 
 def pattern_of(type: str | Sequence[str] | None) -> TypePattern | AnyPattern | None:
-    """Return the filter that one pattern, several, or none stand for."""
+    """Return the filter for a pattern, several patterns, or None."""
     if type is None or isinstance(type, str):
         return None if type is None else TypePattern(type)
     return TypePattern(type[0]) if len(type) == 1 else AnyPattern(type) if type else None
@@ -123,12 +123,12 @@ def check_pattern(text: str) -> None:
         )
 
 
-# The types of messages that are acted upon: the one list, and the right that each needs.
+# The list of the message types that are acted upon, and the right that each needs.
 #
-# A message of such a type starts an agent program or a plugin, or moves a ref. So it takes a step
-# that has the right to publish it, and that writes a row beside it; without one, it is only
-# stored. All other types are free, `state_change` and the other `task.*` too: they tell, and
-# change nothing.
+# A message of such a type starts an agent program or a plugin, or moves a ref. So only a step with
+# the right to do that may publish it; the step writes a row beside it. Without that row the message
+# is only stored. All other types are free, `state_change` and the other `task.*` too: they inform,
+# and change nothing.
 
 
 class ActedType:
@@ -136,9 +136,9 @@ class ActedType:
 
     Attributes:
         pattern: the type pattern: one exact type, or `WORD.>`.
-        scope: the scope of a token that may have it acted upon, as it is written.
-        acts: what comes of a message of it, for people: "runs plugins".
-        way: the command that does so for a person here.
+        scope: the scope of a token that may publish it for action, as it is written.
+        acts: what a message of the type does, for people: "runs plugins".
+        way: the command by which a person does that here.
     """
 
     __slots__ = ("acts", "pattern", "scope", "way")
@@ -148,7 +148,7 @@ class ActedType:
         self.pattern, self.scope, self.acts, self.way = pattern, scope, acts, way
 
 
-#: All of them.
+#: All types that are acted upon.
 ACTED_TYPES = (
     ActedType("task.request", "tasks:rw", "has a planner plan", "bus task request"),
     ActedType("task.job", "tasks:rw", "starts an agent program", "bus task add"),
@@ -157,11 +157,11 @@ ACTED_TYPES = (
     ActedType("schedule.>", "plugin:rw", "runs a plugin", "bus schedule run"),
 )
 
-#: The queues of the roles, with their types; and how the names of those of plugins begin.
+#: The queues of the roles, with their types; and the beginning of the names of plugins' queues.
 _QUEUES = {"requests": "task.request", "jobs": "task.job", "completions": "task.completion"}
 _OF_PLUGIN = "plugin."
 
-#: Why a message of such a type is not acted upon, for people.
+#: Why a message of a type that is acted upon has no effect, for people.
 UNPROVEN = "no step that has the right published it"
 
 _EXACT = {each.pattern: each for each in ACTED_TYPES if not each.pattern.endswith(".>")}
@@ -175,7 +175,7 @@ def acted_type(type: str) -> ActedType | None:
 
 
 def not_acted_upon(type: object) -> str | None:
-    """Return the warning for whoever only publishes a message of a type; None: none is needed."""
+    """Return the warning for a publisher of a type that is acted upon; None for other types."""
     if not isinstance(type, str) or "." not in type or (acted := acted_type(type)) is None:
         return None
     return (
@@ -185,8 +185,8 @@ def not_acted_upon(type: object) -> str | None:
 
 
 def is_acted_queue(name: str, pattern: str) -> bool:
-    """Whether a queue is one whose jobs are acted upon: those of the roles, and of each plugin.
+    """Whether a queue belongs to a role or a plugin, so that its jobs are acted upon.
 
-    It makes no job of a message by itself: a step does, in the transaction that publishes it.
+    Such a queue does not make jobs of messages: a step does, in the transaction that publishes one.
     """
     return _QUEUES.get(name) == pattern or (name.startswith(_OF_PLUGIN) and pattern == f"{name}.*")

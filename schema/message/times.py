@@ -27,7 +27,7 @@ def now_ms() -> int:
 
 
 def format_ts(ts_ms: int) -> str:
-    """Return `2026-01-10T14:00:00.000Z` for an epoch millisecond; one out of range as a number."""
+    """Return `2026-01-10T14:00:00.000Z` for an epoch millisecond; the number if out of range."""
     if not 0 <= ts_ms <= MAX_TS_MS:
         return str(ts_ms)
     seconds, ms = divmod(ts_ms, 1000)
@@ -36,7 +36,7 @@ def format_ts(ts_ms: int) -> str:
 
 
 def age(seconds: float) -> str:
-    """Return an age for people, in the largest unit of which it has more than one."""
+    """Return an age for people, in the largest unit of which it has more than 1."""
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

@@ -1,4 +1,4 @@
-"""Checkpoints beside the writers, so that no publisher waits for one.
+"""Checkpoints beside the writers, so that no publisher waits for a checkpoint.
 
 Left alone, SQLite checkpoints inside the commit that makes the write-ahead log a thousand pages
 long: that publisher waits for the disk, and with it, behind the write lock, all others. Here a
@@ -43,8 +43,8 @@ INLINE_PAGES = 4 * LONG_PAGES
 #: milliseconds, for readers of the log to end.
 _WRITERS_TIMEOUT_S, _READERS_TIMEOUT_MS = 5.0, 50
 
-#: Whose threads are at work. A fork waits for them: SQLite's memory may be locked by one, and
-#: nobody would unlock it in the child.
+#: The checkpointers whose threads are running. A fork waits for them: a thread may have locked
+#: SQLite's memory, and no thread of the child would unlock it.
 _running: set[Checkpointer] = set()
 
 
@@ -75,10 +75,10 @@ class Checkpointer:
                 self._start()
 
     def before_close(self, connection: apsw.Connection) -> None:
-        """Do what is due before a connection closes, which may be the last one.
+        """Prepare for the close of a connection, which may be the last connection.
 
-        The last one brings all over and removes the log, with four waits for the disk. A short log
-        is left as it is: the next to open the file reads it in no time.
+        The last close would move the log into the file and remove it, with four waits for the disk.
+        A short log is left as it is: the next open reads it in no time.
         """
         if connection.in_transaction or self._database.read_only:
             return
@@ -90,7 +90,7 @@ class Checkpointer:
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
     def wait(self) -> None:
-        """Wait for the checkpoint that is under way, if there is one."""
+        """Wait for the running checkpoint, if there is any."""
         if self._thread is not None:
             self._thread.join()
 

@@ -13,10 +13,10 @@ from ..directory.ignoring import write_ignoring
 from ..directory.layout import (
     BUS_DIRECTORY,
     Layout,
+    lost_file_hint,
     refuse_links,
     refuse_network_filesystem,
     sync_directory,
-    without_file,
 )
 from ..errors import BusUnusable
 from ..system_errors import disk_full, without_log
@@ -52,8 +52,8 @@ def create(directory: str | os.PathLike[str]) -> bool:
     lock.acquire(timeout_s=BUSY_TIMEOUT_MS / 1000)
     try:
         write_ignoring(layout)  # first: with the file its name comes onto the disk
-        made = _create_tables(layout)
-        if made and os.path.basename(layout.directory) == BUS_DIRECTORY:
+        is_new = _create_tables(layout)
+        if is_new and os.path.basename(layout.directory) == BUS_DIRECTORY:
             os.chmod(layout.directory, 0o700)  # a clone of git made it, and gave all a look into it
     except apsw.Error as error:
         raise translate(error, layout) from error
@@ -64,7 +64,7 @@ def create(directory: str | os.PathLike[str]) -> bool:
     finally:
         lock.release()
         lock.close()
-    return made
+    return is_new
 
 
 def _unmakeable(layout: Layout, error: OSError) -> BusUnusable:
@@ -76,10 +76,10 @@ def _unmakeable(layout: Layout, error: OSError) -> BusUnusable:
 def _create_tables(layout: Layout) -> bool:
     """Make the file beside its place and rename it: no program ever opens an unfinished bus."""
     layout.files.check("bus.db")
-    found = layout.files.look("bus.db")
-    if found is not None and found.st_size > 0:
+    status = layout.files.look("bus.db")
+    if status is not None and status.st_size > 0:
         return False
-    if remains := without_file(layout):  # SQLite would play the log into the new file
+    if remains := lost_file_hint(layout):  # SQLite would play the log into the new file
         raise BusUnusable(remains)
     _sync_names_of(layout.directory)
     connection = make_file(layout.files, "bus.db.new")

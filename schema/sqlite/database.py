@@ -15,7 +15,7 @@ import apsw
 
 from ..arguments import checked
 from ..directory.discovery import require_bus
-from ..directory.folder import Obstructed, Place
+from ..directory.folder import FileIdentity, Obstructed
 from ..directory.layout import (
     Layout,
 )
@@ -29,8 +29,8 @@ from ..message.times import now_ms
 from ..system_errors import unreachable, without_log
 from . import forks
 from .checkpoints import INLINE_PAGES, Checkpointer
-from .forks import let_go
-from .hardening import BULK_WORK, WORK, Bound, bound_work
+from .forks import close_inherited
+from .hardening import BULK_WORK, WORK, WorkLimit, bound_work
 from .sqlite_errors import FAILURES, check_sqlite_version, explain, open_file, translate
 from .transactions import ThreadState, WriteTransaction, without_triggers
 
@@ -66,18 +66,18 @@ class Database:
     Args:
         directory: the bus directory; it must hold a bus.
         durability: `normal` (a power loss may take the newest commits, never the order or the
-            file) or `full` (it takes nothing that was committed). None: what is set for the bus,
-            which can be made stronger here, and not weaker.
+            file) or `full` (a power loss takes no commit). None: the setting of the bus, which can
+            be made stronger here, and not weaker.
         write_timeout_s: how long a write waits for other writers before it raises `BusBusy`.
         clock: the present time in epoch milliseconds.
-        any_version: open the file of another schema version too, and whatever is in it. Only who
-            upgrades or examines it does.
-        read_only: write nothing, and move nothing into the file: it may be damaged. Only who
-            examines it does.
+        any_version: open the file of another schema version too, with any foreign objects in it;
+            for upgrades and examinations.
+        read_only: write nothing, and move nothing into the file, since it may be damaged; for
+            examinations.
 
     Raises:
         BusNotFound: there is no bus.
-        BusUnusable: there is one that this process can't use.
+        BusUnusable: there is a bus that this process can't use.
     """
 
     @checked
@@ -108,13 +108,13 @@ class Database:
         self.read_only = read_only
         self.most_work = BULK_WORK if any_version else WORK
         #: Whether a file is refused that has triggers, or rules, which are not ours.
-        self.refuses_strangers = False
+        self.refuses_foreign_objects = False
         self._threads = _local()
         self.checkpointer = Checkpointer(self)
         self._closed = False
         try:
             require_bus(self.layout)
-            self.place = Place(self.layout.database)
+            self.place = FileIdentity(self.layout.database)
             self._check_tables(any_version)
         except BaseException:
             self.close()
@@ -162,11 +162,11 @@ class Database:
         *,
         then: Callable[[], None] | None = None,
     ) -> list[tuple[Any, ...]]:
-        """Run one writing statement in this thread's transaction, or else as one of its own."""
+        """Run one writing statement in this thread's transaction, or else in its own."""
         thread = self._thread()
         if thread.depth:
             thread.require_transaction()
-            rows = self.rows(sql, values)  # SQLite undoes a failed one by itself: no savepoint
+            rows = self.rows(sql, values)  # SQLite undoes a failed statement: no savepoint
             if then is not None:
                 thread.after_commit[then] = None
             return rows
@@ -191,7 +191,7 @@ class Database:
         """Insert one row as `change` does, and return the number that its table gave it.
 
         SQLite could also return it from the statement (`RETURNING`), by way of a table for that
-        one row, which costs a twentieth of a publish.
+        row, which costs a twentieth of a publish.
         """
         self.change(sql, values, then=then)
         number: int = self._threads.state.connection.last_insert_rowid()
@@ -228,11 +228,10 @@ class Database:
             call()
 
     def write(self, timeout_s: float | None = None) -> WriteTransaction:
-        """Begin a write transaction, or a nested part of the one that this thread is in.
+        """Begin a write transaction, or a nested part of this thread's transaction.
 
-        Waits for other writers for `write_timeout_s`, and where one of them does not know the
-        write lock for up to 5 s more. A `timeout_s` is for writers that know the write lock: for
-        others nothing waits then.
+        It waits for other writers for `write_timeout_s`, and up to 5 s more for a writer that does
+        not use the write lock. With `timeout_s` it waits only for writers that use the write lock.
         """
         return WriteTransaction(self._thread(), self, timeout_s)
 
@@ -247,7 +246,7 @@ class Database:
         return version
 
     def require_place(self) -> None:
-        """Raise `BusMoved` where the directory of the bus is another by now, or gone."""
+        """Raise `BusMoved` if the bus is no longer at its path."""
         self.place.look()
 
     def schema_version(self) -> int:
@@ -266,7 +265,7 @@ class Database:
             raise refusal_of_backup(self)
 
     def look_at_settings(self) -> None:
-        """Use the bus in this thread, and in later ones, as the file says by now."""
+        """Read the settings in the file again, for this thread and for later threads."""
         self._adopt(self._settings())
 
     def _settings(self) -> dict[str, Any]:
@@ -286,19 +285,19 @@ class Database:
         return version
 
     def _adopt(self, settings: dict[str, Any]) -> None:
-        """Use the bus as it says of itself; of a value that is none, the safer side is taken."""
+        """Apply the stored settings; an invalid value counts as the safer setting."""
         if settings.get("durability", "normal") != "normal" and self.durability != "full":
             self.durability = "full"
             self.connection.execute("PRAGMA synchronous = FULL")
         if "backup_made_at_ms" in settings:
-            made = str(settings["backup_made_at_ms"])
-            is_time = made.isascii() and made.isdecimal() and len(made) < 16
-            self.backup_made_at_ms = int(made) if is_time else 0
+            text = str(settings["backup_made_at_ms"])
+            is_time = text.isascii() and text.isdecimal() and len(text) < 16
+            self.backup_made_at_ms = int(text) if is_time else 0
 
     def is_upgraded(self, connection: apsw.Connection) -> bool:
         """Whether a newer ackbus has upgraded the file since it was opened here."""
-        found = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").get
-        return str(found).isdecimal() and int(found) > SCHEMA_VERSION
+        version = connection.execute("SELECT value FROM meta WHERE key = 'schema_version'").get
+        return str(version).isdecimal() and int(version) > SCHEMA_VERSION
 
     def close_thread(self) -> None:
         """Close this thread's connection, if it has one; a later use opens another."""
@@ -333,18 +332,18 @@ class Database:
         thread.look()
         return thread
 
-    def connect(self, work: Bound | None = None) -> apsw.Connection:
-        """Open one more connection, with the pragmas that the protocol asks for.
+    def connect(self, work: WorkLimit | None = None) -> apsw.Connection:
+        """Open another connection, with the pragmas that the protocol asks for.
 
         Args:
             work: how long it may work at a time; by default long enough for the whole file.
         """
         self.check_process()
-        let_go(self.layout.database)
+        close_inherited(self.layout.database)
         flags = apsw.SQLITE_OPEN_READONLY if self.read_only else apsw.SQLITE_OPEN_READWRITE
         try:
             connection = open_file(self.layout.files, "bus.db", flags)
-            if self.read_only:  # the last one to close a file would move its log into it
+            if self.read_only:  # the last connection to close would move the log into the file
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             if work is not None:
                 bound_work(connection, work)
@@ -357,7 +356,7 @@ class Database:
                 # publishing many; and its 2 MB of cache do not hold the pages that these touch.
                 "PRAGMA temp_store = MEMORY;"
                 f"PRAGMA cache_size = -{_CACHE_KIB};"
-            ).fetchall()  # to the end: apsw stops at each row, and some of these give one
+            ).fetchall()  # to the end: apsw stops at each row, and some of these give a row
             # Otherwise SQLite plans a statement again for each value that it is given, at several
             # times the cost of running it, because a value might let it use a partial index.
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -379,13 +378,13 @@ class Database:
 
     def _check_tables(self, any_version: bool) -> None:
         settings = self._settings()
-        found = self._version_in(settings)
+        version = self._version_in(settings)
         if any_version:
             return
-        if found != SCHEMA_VERSION:
-            from .versions import other_version
+        if version != SCHEMA_VERSION:
+            from .versions import version_error
 
-            raise other_version(self.layout, found, SCHEMA_VERSION)
-        self.refuses_strangers = True
-        self._thread().refuse_strangers()
+            raise version_error(self.layout, version, SCHEMA_VERSION)
+        self.refuses_foreign_objects = True
+        self._thread().refuse_foreign_objects()
         self._adopt(settings)

@@ -9,10 +9,10 @@ import apsw
 
 from ..findings import Finding, bad, ok, warn
 from .database import SCHEMA_VERSION
-from .foreign_objects import our_tables, strangers_in
+from .foreign_objects import foreign_objects_in, our_tables
 from .hardening import is_as_ours
 from .sqlite_errors import translate
-from .versions import way_over
+from .versions import upgrade_hint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,19 +49,19 @@ def checks_of_database(database: Database, *, full: bool = False) -> dict[str, C
 
 
 def _schema(database: Database) -> Finding:
-    found = database.schema_version()
-    if found != SCHEMA_VERSION:
-        text = f"version {found}, and this ackbus knows {SCHEMA_VERSION}"
-        return bad(text, way_over(found, SCHEMA_VERSION))
-    strangers = strangers_in(database.connection)
+    version = database.schema_version()
+    if version != SCHEMA_VERSION:
+        text = f"version {version}, and this ackbus knows {SCHEMA_VERSION}"
+        return bad(text, upgrade_hint(version, SCHEMA_VERSION))
+    strangers = foreign_objects_in(database.connection)
     if strangers.refused:
         return bad(", ".join(strangers.refused), REPAIR)
     others = f"; of others: {', '.join(strangers.reported)}" if strangers.reported else ""
-    return ok(f"version {found}, with all its tables{others}")
+    return ok(f"version {version}, with all its tables{others}")
 
 
 def is_of_other_version(database: Database) -> bool:
-    """Whether a file is of another ackbus; one that only says so, and is as ours, is damaged."""
+    """Whether a file is of another ackbus: another version number alone is a damage."""
     return database.schema_version() != SCHEMA_VERSION and not is_as_ours(database.connection)
 
 
@@ -69,9 +69,9 @@ def _pages(database: Database, full: bool) -> Finding:
     rows = _look(database, "PRAGMA integrity_check(3)" if full else "PRAGMA quick_check(3)", full)
     if rows is None:
         return ok(f"no damage within {_QUICK_S:g} s of looking; --full reads all of it")
-    found = [str(row[0]).replace("\n", " ") for row in rows]
-    if found != ["ok"]:
-        return bad(f"damaged: {'; '.join(found)}", REPAIR)
+    lines = [str(row[0]).replace("\n", " ") for row in rows]
+    if lines != ["ok"]:
+        return bad(f"damaged: {'; '.join(lines)}", REPAIR)
     return ok("undamaged" if full else "undamaged; --full reads the indexes too")
 
 

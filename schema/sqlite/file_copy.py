@@ -31,20 +31,20 @@ def copy_database(
 ) -> None:
     """Copy the file as it is at this moment, onto the disk, and read the copy from end to end.
 
-    Publishers go on meanwhile: the copy is made inside one read transaction, so nothing that they
-    commit makes SQLite begin again. Only the write-ahead log grows until it is done. The source is
-    a connection of its own, since one inside a write transaction can't be it.
+    Publishers go on meanwhile: the copy is made inside a read transaction, so that their commits do
+    not make SQLite begin again. Only the write-ahead log grows until it is done. The source is a
+    connection of its own, since SQLite can't copy from inside a write transaction.
 
     Args:
         database: the bus.
-        path: where to; nothing may be there.
-        backup_made_at_ms: what the copy is to say of itself: that it is a backup, of this time in
-            epoch milliseconds; None: nothing.
-        on_progress: told now and then how many bytes are copied.
+        path: the path of the copy; nothing may be there.
+        backup_made_at_ms: marks the copy as a backup of this time, in epoch milliseconds; None: it
+            is no backup.
+        on_progress: called now and then with the number of copied bytes.
 
     Raises:
-        BusUnusable: the file is damaged, or the copy can't be written; what is at `path` is of no
-            use then.
+        BusUnusable: the file is damaged, or the copy can't be written; the file at `path` is
+            useless then.
     """
     source = database.connect()
     try:
@@ -53,15 +53,15 @@ def copy_database(
         with_progress = on_progress or (lambda done: None)
         mark = None if backup_made_at_ms is None else str(backup_made_at_ms)
         _copy_file(source, path, mark, lambda pages: with_progress(pages * page_bytes))
-        found = _examine(path)
+        damage = _examine(path)
     except apsw.Error as error:
         is_full = isinstance(error, apsw.FullError)  # it is the copy's disk that is written to
         where = Layout(os.path.dirname(path)) if is_full else database.layout
         raise translate(error, where) from error
     finally:
         source.close()
-    if found != "ok":
-        raise BusUnusable(f"the file {database.layout.database} is damaged: {found}")
+    if damage != "ok":
+        raise BusUnusable(f"the file {database.layout.database} is damaged: {damage}")
 
 
 def _copy_file(

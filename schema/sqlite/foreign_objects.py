@@ -1,6 +1,6 @@
-"""Differences between a file and a new bus, and which of them make the file be refused.
+"""The tables, triggers, indexes and views in a file that a new bus does not have.
 
-Loaded where a file is not as a new bus is.
+Some of them make the file be refused. This module is loaded only for files that differ.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TOKENS = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Strangers:
+class ForeignObjects:
     """The differences of a file from a new bus.
 
     Attributes:
@@ -58,28 +58,28 @@ class Strangers:
     reported: list[str]
 
 
-def strangers_in(connection: apsw.Connection) -> Strangers:
+def foreign_objects_in(connection: apsw.Connection) -> ForeignObjects:
     """Return how a file differs from a new bus."""
     rows = _rows(connection, _PARTS)
     texts = {text for _, _, text in rows}
-    wanted = {_name(text): text for text in our_texts()}
+    expected = {_name(text): text for text in our_texts()}
     there = {(str(kind), str(name)) for kind, name, _ in rows}
     refused = [
         f"{' '.join(part)} is {'altered' if part in there else 'missing'}"
-        for part, text in wanted.items()
+        for part, text in expected.items()
         if text not in texts
     ]
     reported = []
     for kind, name, text in rows:
         if text in our_texts():
             continue
-        part = _told(str(kind), str(name))
+        part = _description(str(kind), str(name))
         if not text.startswith(_INERT):
             refused.append(f"{part} is not of ackbus")
-        elif (kind, name) not in wanted:
+        elif (kind, name) not in expected:
             reported.append(part)
     refused += _rules(connection)
-    return Strangers(sorted(refused), sorted(reported))
+    return ForeignObjects(sorted(refused), sorted(reported))
 
 
 def _rows(connection: apsw.Connection, sql: str) -> list[Any]:
@@ -110,10 +110,11 @@ def _rules(connection: apsw.Connection) -> Iterator[str]:
     for table in sorted(our_tables()):
         for (name,) in connection.execute(_INDEXES, (table,)).fetchall():
             if name not in ours:
-                yield f"{_told('index', str(name))} on {table} is not plain, and not of ackbus"
+                part = _description("index", str(name))
+                yield f"{part} on {table} is not plain, and not of ackbus"
 
 
-def _told(*words: str) -> str:
+def _description(*words: str) -> str:
     """Return the name of a part, escaped: any program can have chosen it."""
     return " ".join(word if word.isidentifier() else shown(word) for word in words)
 
@@ -124,13 +125,13 @@ def _name(text: bytes) -> tuple[str, str]:
     return words[1].lower(), words[2]
 
 
-def refuse_strangers(connection: apsw.Connection, layout: Layout) -> None:
+def refuse_foreign_objects(connection: apsw.Connection, layout: Layout) -> None:
     """Raise where a file differs from a new bus in a way that is refused.
 
     Raises:
         BusUnusable: it does.
     """
-    refused = strangers_in(connection).refused
+    refused = foreign_objects_in(connection).refused
     if refused:
         more = f", and {len(refused) - 1} more" if len(refused) > 1 else ""
         raise BusUnusable(
@@ -140,7 +141,7 @@ def refuse_strangers(connection: apsw.Connection, layout: Layout) -> None:
 
 
 def restate(connection: apsw.Connection) -> None:
-    """Set the text of each part to that of ours, where both say the same in other words.
+    """Replace the text of each part by ours, where both say the same in other words.
 
     An older ackbus wrote other comments. The connection is in a transaction, and not defensive.
     """
@@ -157,4 +158,4 @@ def restate(connection: apsw.Connection) -> None:
 
 def _tokens(text: bytes | None) -> tuple[bytes, ...]:
     """Return the tokens of a statement, without comments and white space."""
-    return tuple(found[0] for found in _TOKENS.finditer(text or b"") if not found[1])
+    return tuple(match[0] for match in _TOKENS.finditer(text or b"") if not match[1])

@@ -1,12 +1,12 @@
 """Forks beside SQLite: waiting in the parent, and closing inherited files in the child.
 
-A thread that is inside SQLite when another one forks holds locks of SQLite's memory that no thread
-of the child would ever open: the child would hang. So a fork waits until no thread is inside.
+A thread that is inside SQLite when another thread forks holds locks of SQLite's memory that no
+thread of the child would ever open: the child would hang. So a fork waits until none is inside.
 
-SQLite keeps account of its locks on a file for each process. In the child that account still has
-the parent's: a connection that the child opened itself would take none of its own, and others would
-checkpoint and delete the write-ahead log under it. What it published then would be lost. So the
-child first closes what it inherited of a file.
+SQLite records its locks on a file for each process. In the child that record still has the locks of
+the parent: a connection that the child opened itself would take none, and other processes would
+checkpoint and delete the write-ahead log under it. Messages that it published then would be lost.
+So the child first closes the connections to a file that it inherited.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import apsw
 
 from ..errors import WrongProcess
 
-#: How long a fork waits for those inside, in seconds. One who stays for longer reads the whole log.
+#: How long a fork waits for threads inside, in seconds. One that stays longer reads a whole log.
 _PATIENCE_S = 1.0
 
-#: After what time Python lets another thread go on, in seconds, while a fork is prepared: from the
-#: look at who is inside up to the fork itself nobody may enter.
+#: After what time Python lets another thread go on, in seconds, while a fork is prepared: no thread
+#: may enter between the check and the fork.
 _UNDISTURBED_S = 0.1
 
-#: How many forks there are between the first process and this one: what tells a child from its
-#: parent, and costs less than asking the system for the process id.
+#: How many forks there are between the first process and this process: it differs between a child
+#: and its parent, and costs less than asking the system for the process id.
 count = 0
 
 #: The connections that were open when this process was forked.
@@ -74,8 +74,8 @@ os.register_at_fork(
 )
 
 
-def let_go(database: str) -> None:
-    """Close what was inherited of a file, so that a connection to it takes locks of its own.
+def close_inherited(database: str) -> None:
+    """Close inherited connections to a file, so that a new connection takes locks of its own.
 
     The parent's locks are the parent's, and stay.
 
@@ -85,11 +85,11 @@ def let_go(database: str) -> None:
     if not _inherited:
         return
     path = os.path.realpath(database)
-    for connection in [each for each in _inherited if _file_of(each) == path]:
+    for connection in [inherited for inherited in _inherited if _file_of(inherited) == path]:
         if connection.in_transaction:
             raise WrongProcess(
                 f"this process was forked inside a transaction on {database}, and can't use it;"
-                " fork outside of one"
+                " fork outside of a transaction"
             )
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.close()

@@ -17,13 +17,13 @@ import apsw
 #: The file of the statements that make a bus.
 SCHEMA = os.path.join(os.path.dirname(__file__), "schema.sql")
 
-#: How often SQLite asks whether a statement may go on, in steps of its machine; Ctrl-C is heard
-#: then. It does some 100 million a second.
+#: After how many steps of its machine SQLite asks whether a statement may go on; Ctrl-C takes
+#: effect then. It does some 100 million steps a second.
 STEPS = 10_000_000
 
-#: How often it may ask within one statement: a thousand million steps, and for what reads or writes
-#: a whole file, as the doctor does, a million times a million. The longest of the others, which
-#: looks at each of ten million messages, takes half of that.
+#: How often it may ask within a statement: a thousand million steps, or a million times a million
+#: for reads and writes of a whole file, as by the doctor. The longest other statement, which reads
+#: each of ten million messages, takes half of a thousand million.
 WORK, BULK_WORK = 100, 100_000
 
 _TEXTS = "SELECT CAST(sql AS BLOB) FROM sqlite_schema WHERE sql IS NOT NULL"
@@ -34,7 +34,7 @@ _OF_SQLITE = b"CREATE TABLE sqlite_sequence(name,seq)"
 _ours: frozenset[bytes] = frozenset()
 
 
-class Bound:
+class WorkLimit:
     """A bound on the work of a connection since it was last reset.
 
     Attributes:
@@ -62,10 +62,10 @@ def harden(connection: apsw.Connection) -> None:
     """
     connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
     connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
-    bound_work(connection, Bound(BULK_WORK))
+    bound_work(connection, WorkLimit(BULK_WORK))
 
 
-def bound_work(connection: apsw.Connection, bound: Bound) -> None:
+def bound_work(connection: apsw.Connection, bound: WorkLimit) -> None:
     """Set how long a connection may work at a time."""
     connection.set_progress_handler(bound, STEPS)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..message.fields import Durability
     from .database import Database
 
-#: How durable a commit can be: a power loss may take a `normal` one, and never a `full` one.
+#: How durable a commit can be: a power loss may take a `normal` commit, and never a `full` commit.
 DURABILITIES = ("normal", "full")
 
 #: Stores an entry: its key, and its value.
@@ -36,19 +36,19 @@ class Settings:
         self._database = database
 
     def durability(self) -> Durability:
-        """Return what is set for the bus, `normal` or `full`; this process may do more."""
+        """Return the durability of the bus, `normal` or `full`; this process may use more."""
         stored = self._database.value(_GET, (_DURABILITY,))
         return "normal" if stored in (None, "normal") else "full"
 
     def set_durability(self, durability: Durability) -> None:
-        """Set how durably each program writes that opens the bus from now on.
+        """Set the durability of each program that opens the bus from now on.
 
-        This object of the bus does so at once where it is to be stronger; programs that have the
-        bus open go on as they opened it. Safe to repeat.
+        A stronger durability also applies to this object at once; programs that have the bus open
+        keep theirs. Safe to repeat.
 
         Args:
-            durability: `full` (no power loss takes what was committed, and each commit waits for
-                the disk), or `normal` (one can take the newest commits).
+            durability: `full` (no power loss takes a commit, and each commit waits for the disk),
+                or `normal` (a power loss can take the newest commits).
 
         Raises:
             InvalidInput: it is neither.
@@ -60,7 +60,7 @@ class Settings:
         self._database.look_at_settings()
 
     def require_in_use(self) -> None:
-        """Raise `ReadOnlyBackup` where the bus is a backup that nobody took into use."""
+        """Raise `ReadOnlyBackup` if the bus is a backup that was not taken into use."""
         self._database.require_writable()
 
     def take_into_use(self) -> None:
@@ -86,5 +86,5 @@ def age_of_backup(made_at_ms: int, now_ms: int) -> str:
 def refusal_of_backup(database: Database) -> ReadOnlyBackup:
     """Return the error for a write into a backup."""
     made_at_ms = database.backup_made_at_ms or 0
-    made = age_of_backup(made_at_ms, database.now_ms())
-    return ReadOnlyBackup(database.layout.directory, made_at_ms, made)
+    age_text = age_of_backup(made_at_ms, database.now_ms())
+    return ReadOnlyBackup(database.layout.directory, made_at_ms, age_text)

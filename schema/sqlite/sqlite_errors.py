@@ -31,8 +31,8 @@ FAILURES = (apsw.Error, UnicodeEncodeError, OverflowError)
 #: The file of a bus.
 BUS_FILE = "bus.db"
 
-#: The directories of the buses that this process opened last, for whoever explains an error of a
-#: call that has closed its bus by then; no command needs more than two.
+#: The directories of the buses that this process opened last, to explain errors of calls that have
+#: closed their bus by then; no command needs more than two.
 opened_last: list[str] = []
 
 #: The endings of a database's files: its own, and those that SQLite puts beside it.
@@ -60,7 +60,7 @@ def open_file(
 
 
 def make_file(folder: Folder, name: str) -> apsw.Connection:
-    """Make a database file in the place of one that a process left, and open it."""
+    """Make a database file and open it; a file that a process left is replaced."""
     for ending in ENDINGS[1:]:
         folder.remove(name + ending)
     folder.new(name).close()  # it is new: no process has locks on it that this could lose
@@ -83,7 +83,7 @@ def check_sqlite_version(version: str) -> None:
 
 
 def explain(error: Exception, layout: Layout) -> AckbusError:
-    """Return the error of ours for one of `FAILURES`."""
+    """Return our error for an error of the types in `FAILURES`."""
     if isinstance(error, apsw.Error):
         return translate(error, layout)
     if isinstance(error, UnicodeEncodeError):  # a command line that is not UTF-8 gives such text

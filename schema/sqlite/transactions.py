@@ -12,7 +12,7 @@ from ..directory.folder import TRUSTED_S
 from ..directory.layout import Layout
 from ..errors import AckbusError, BusUnusable
 from .checkpoints import LOOK_AFTER_CHANGES
-from .hardening import Bound, is_as_ours
+from .hardening import WorkLimit, is_as_ours
 from .sqlite_errors import translate
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from ..directory.folder import Place
+    from ..directory.folder import FileIdentity
     from .database import Database
 
 
@@ -31,7 +31,7 @@ IGNORING_LOOK_S = 1.0
 
 
 class WriteTransaction:
-    """The result of `Database.write`: a transaction, or a savepoint in the open one."""
+    """The result of `Database.write`: a transaction, or a savepoint in the open transaction."""
 
     __slots__ = ("_database", "_thread", "_timeout_s")
 
@@ -112,7 +112,7 @@ class ThreadState:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._work = Bound(database.most_work)
+        self._work = WorkLimit(database.most_work)
         self.connection = database.connect(self._work)
         self._cookie: object = None
         self._due_s = 0.0
@@ -127,48 +127,48 @@ class ThreadState:
         self.after_commit: dict[Callable[[], None], None] = {}
 
     def look(self) -> None:
-        """Look whether the file is where it was, and as it was made, unless that was just done."""
+        """Check that the file is where it was, and as it was made, unless that was just done."""
         now_s = time.monotonic()
         if now_s >= self._due_s:
             self._due_s = 0.0
             self.place.look()
-            self.refuse_strangers()
-            self._work.asked = 0  # from now on another statement works
+            self.refuse_foreign_objects()
+            self._work.asked = 0  # the next statement begins
             self._due_s = now_s + TRUSTED_S
 
-    def refuse_strangers(self) -> None:
-        """Raise where the file has parts that are not ours; look only when its tables have changed.
+    def refuse_foreign_objects(self) -> None:
+        """Raise if the file has foreign objects; it checks only after a change of the schema.
 
-        A program goes on while a newer ackbus upgrades the file under it.
+        Programs go on while a newer ackbus upgrades the file under them.
         """
         database = self._database
-        if not database.refuses_strangers:
+        if not database.refuses_foreign_objects:
             return
         try:
             ((cookie,),) = self.connection.execute("PRAGMA schema_version").fetchall()
             if cookie != self._cookie and not is_as_ours(self.connection):
-                from .foreign_objects import refuse_strangers
+                from .foreign_objects import refuse_foreign_objects
 
                 if not database.is_upgraded(self.connection):
-                    refuse_strangers(self.connection, self.layout)
+                    refuse_foreign_objects(self.connection, self.layout)
             self._cookie = cookie
         except apsw.Error as error:
             raise translate(error, self.layout) from error
 
     def require_transaction(self) -> None:
-        """Raise if SQLite has undone the transaction: what follows must not stand alone.
+        """Raise if SQLite has undone the transaction: the rest of it must not be stored alone.
 
-        It does so by itself after a full disk.
+        SQLite does so after a full disk.
         """
         if not self.connection.in_transaction:
             raise AckbusError("an error has undone this transaction; begin another")
 
     def begin(self, timeout_s: float) -> None:
-        """Take the write lock and begin; raises `BusBusy` when that does not work out in time."""
+        """Take the write lock and begin; raise `BusBusy` when that takes too long."""
         self._begin(self._lock(timeout_s))
 
     def begin_within(self, timeout_s: float) -> None:
-        """Begin as `begin` does, without a wait for programs that don't know the write lock."""
+        """Begin as `begin` does, without a wait for programs that don't use the write lock."""
         self._lock(timeout_s)
         self.connection.set_busy_timeout(0)
         try:
@@ -194,8 +194,8 @@ class ThreadState:
     ) -> list[tuple[Any, ...]]:
         """Run one writing statement as a transaction of its own, and return its rows.
 
-        SQLite takes its lock before such a statement reads anything, as it does for a transaction
-        that begins IMMEDIATE; leaving out BEGIN and COMMIT saves a tenth of a publish.
+        SQLite takes its lock before a writing statement reads anything, as for a transaction that
+        begins IMMEDIATE; leaving out BEGIN and COMMIT saves a tenth of a publish.
         """
         deadline = self._lock(timeout_s)
         try:
@@ -209,7 +209,7 @@ class ThreadState:
         return rows
 
     def _lock(self, timeout_s: float) -> float:
-        """Take the write lock, and return when waiting for SQLite's own is to end."""
+        """Take the write lock, and return the deadline of the wait for SQLite's own lock."""
         if self.lock is None:
             self._require_writable()  # asked here: so no later write of a bus in use pays for it
             self.lock = _open_lock(self.layout, self.place)
@@ -287,7 +287,7 @@ class ThreadState:
             self.lock.close()
 
 
-def _open_lock(layout: Layout, place: Place) -> FileLock:
+def _open_lock(layout: Layout, place: FileIdentity) -> FileLock:
     try:
         return FileLock(layout.write_lock)
     except OSError as error:

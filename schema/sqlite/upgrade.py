@@ -1,8 +1,8 @@
 """Bringing the file of an older version up to date, with a copy of it kept as it was.
 
 All of it happens in one write transaction, and a process that dies on the way leaves the old
-version. No other program may have the file open: an older one would look for things where its own
-version had them.
+version. No other program may have the file open: an older program would expect the tables of its
+own version.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ..errors import BusUnusable
 from ..system_errors import unwritable
 from .database import SCHEMA_VERSION, WRITE_TIMEOUT_S, Database
 from .file_copy import copy_database
-from .foreign_objects import refuse_strangers, restate
+from .foreign_objects import refuse_foreign_objects, restate
 from .rules.state_rules import put_right
 from .sqlite_errors import ENDINGS
 from .transactions import without_triggers
-from .versions import migrations, other_version
+from .versions import migrations, version_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ class Upgrade:
     Attributes:
         directory: the bus directory.
         from_version: the schema version that the file had.
-        version: the one that it has now.
+        version: the schema version that it has now.
         backup: the file as it was; None when there was nothing to do.
-        mended: what broke the bounds of the new version, and was put right.
+        mended: the rows that broke the bounds of the new version, and were put right.
     """
 
     directory: str
@@ -60,11 +60,10 @@ class Upgrade:
 def upgrade(
     directory: str | os.PathLike[str], *, write_timeout_s: float = WRITE_TIMEOUT_S
 ) -> Upgrade:
-    """Bring a bus to the schema version of this code; one that has it is left as it is.
+    """Bring a bus to the schema version of this code; a bus that has it is left as it is.
 
     Safe to repeat, and to call from several processes at once. It leaves a copy beside the file,
-    `bus.db.v12` of version 12; one that is there already is replaced, since all that it has is in
-    the new one.
+    `bus.db.v12` of version 12; an older copy is replaced, since the new copy has all of it.
 
     Args:
         directory: the bus directory.
@@ -73,18 +72,19 @@ def upgrade(
     Raises:
         BusNotFound: there is no bus.
         BusUnusable: it is damaged, or can't be written; or it is of a newer version, or of an older
-            one that can't be upgraded: the error says how to go over.
+            version that can't be upgraded: the error says how to change over.
         Refused: another program has it open, and did not end within a few seconds.
         BusBusy: other writers, or another upgrade, kept it locked.
-        AckbusError: SQLite refused a step, as when a table of someone's own has the name of a new
-            one. After any of these the file is as it was.
+        AckbusError: SQLite refused a step, as when a foreign table has the name of a new table.
+
+        After any of these the file is as it was.
     """
     layout = Layout(directory)
     with closing(_open(layout, write_timeout_s)) as database:
-        found = database.schema_version()
-    if found == SCHEMA_VERSION:
-        return Upgrade(layout.directory, found, found, None)
-    _scripts_from(found, layout)  # before it waits for anybody
+        version = database.schema_version()
+    if version == SCHEMA_VERSION:
+        return Upgrade(layout.directory, version, version, None)
+    _scripts_from(version, layout)  # before it waits for anybody
     lock = FileLock(layout.upgrade_lock)  # first: an upgrade that waits has no file open
     try:
         lock.acquire(write_timeout_s)
@@ -105,11 +105,11 @@ def _upgrade(database: Database) -> Upgrade:
     refuse_openers(layout.database, _THEN, patience_s=_PATIENCE_S)
     connection = database.connection
     with database.write():
-        found = database.schema_version()
-        if found == SCHEMA_VERSION:
-            return Upgrade(layout.directory, found, found, None)
-        scripts = _scripts_from(found, layout)
-        backup = _back_up(database, found)
+        version = database.schema_version()
+        if version == SCHEMA_VERSION:
+            return Upgrade(layout.directory, version, version, None)
+        scripts = _scripts_from(version, layout)
+        backup = _back_up(database, version)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)  # it changes a table's text
         with without_triggers(connection):  # somebody else's may be among them
             for script in scripts:
@@ -117,15 +117,17 @@ def _upgrade(database: Database) -> Upgrade:
         _check_strangers(database, connection)
         mended = tuple(put_right(database))
         _check_references(database)
-        refuse_openers(layout.database, _THEN)  # one that came meanwhile has read the old version
-    return Upgrade(layout.directory, found, SCHEMA_VERSION, backup, mended)
+        refuse_openers(
+            layout.database, _THEN
+        )  # a program that came meanwhile has read the old version
+    return Upgrade(layout.directory, version, SCHEMA_VERSION, backup, mended)
 
 
 def _scripts_from(version: int, layout: Layout) -> list[str]:
-    """Return the scripts that lead from a version to this one; raise where none do."""
+    """Return the scripts that lead from a version to ours; raise if there are none."""
     paths = migrations(version, SCHEMA_VERSION)
     if paths is None:
-        raise other_version(layout, version, SCHEMA_VERSION)
+        raise version_error(layout, version, SCHEMA_VERSION)
     scripts = []
     for path in paths:
         with open(path, encoding="utf-8") as file:
@@ -147,7 +149,7 @@ def _check_strangers(database: Database, connection: apsw.Connection) -> None:
     """Raise when the file is not a bus of ours by now, so that the transaction rolls back."""
     restate(connection)
     try:
-        refuse_strangers(connection, database.layout)
+        refuse_foreign_objects(connection, database.layout)
     except BusUnusable as error:
         raise BusUnusable(f"nothing was changed: {error}") from error
 

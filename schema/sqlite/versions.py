@@ -22,29 +22,29 @@ _GO_OVER = (
 )
 
 
-def other_version(layout: Layout, found: int, ours: int) -> BusUnusable:
+def version_error(layout: Layout, version: int, ours: int) -> BusUnusable:
     """Return the error for a file of an older or newer version than ours."""
     return BusUnusable(
-        f"the bus in {layout.directory} has schema version {found}, and this ackbus knows version"
-        f" {ours}; {way_over(found, ours)}"
+        f"the bus in {layout.directory} has schema version {version}, and this ackbus knows version"
+        f" {ours}; {upgrade_hint(version, ours)}"
     )
 
 
-def way_over(found: int, ours: int) -> str:
+def upgrade_hint(version: int, ours: int) -> str:
     """Return what to do with a file of an older or newer version than ours, in words."""
-    if found > ours:
+    if version > ours:
         return "use a newer ackbus"
-    return _GO_OVER if migrations(found, ours) is None else "run 'bus upgrade'"
+    return _GO_OVER if migrations(version, ours) is None else "run 'bus upgrade'"
 
 
-def migrations(found: int, ours: int) -> list[str] | None:
+def migrations(version: int, ours: int) -> list[str] | None:
     """Return the paths of the scripts that lead from a version to ours, in their order.
 
     Returns:
         None where a script on the way is missing, and for a newer version.
     """
     names = os.listdir(MIGRATIONS) if os.path.isdir(MIGRATIONS) else []
-    later = sorted(name for name in names if int(name[:4]) > found)
-    if found > ours or len(later) != ours - found:
+    later = sorted(name for name in names if int(name[:4]) > version)
+    if version > ours or len(later) != ours - version:
         return None
     return [os.path.join(MIGRATIONS, name) for name in later]

@@ -18,7 +18,7 @@ from ...schema.message.names import check_agent
 from ...schema.message.patterns import TypePattern
 from ...subscribers.inboxes.failed_deliveries import Deliveries
 from ...subscribers.inboxes.inbox import Inbox
-from ...subscribers.inboxes.mail import Look
+from ...subscribers.inboxes.mail import InboxView
 from ...subscribers.inboxes.session import inbox_of
 from ...subscribers.overview.agents import agent_records
 from ..access.access import TheClient
@@ -272,7 +272,7 @@ async def poll_inbox(
     name, pattern = reader.act_as(agent), None if type is None else TypePattern(type)
     check_agent(name)
 
-    def look() -> Look:  # at each one, since a session may claim its base name meanwhile
+    def look() -> InboxView:  # at each one, since a session may claim its base name meanwhile
         return inbox_of(bus, name, with_work=with_work)._look(limit, pattern)
 
     to_it = None, name, name.rpartition("-")[0]  # to all, to it, and to its base name

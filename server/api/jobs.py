@@ -19,7 +19,7 @@ from ...subscribers.jobs.claims import Claims
 from ...subscribers.jobs.errors import WrongJobState
 from ...subscribers.jobs.jobs import Job, Jobs
 from ...subscribers.jobs.json_records import claim_record, job_record
-from ...subscribers.jobs.manual_acts import Acts
+from ...subscribers.jobs.manual_acts import ManualActs
 from ...subscribers.queues.job_control import DeadLetters, JobControl
 from ...subscribers.queues.queue import Queue
 from ...subscribers.queues.queues import Queues
@@ -161,7 +161,7 @@ def _in_full(bus: Bus, name: str, seq: int, state: str | None) -> Response:
     assert message is not None  # the log keeps every message, and jobs are made of messages
     now_ms = bus.now_ms()
     attempts = Claims.of(bus).of_job(queue.info, seq)
-    acts = Acts.of(bus).of_job(queue.info, seq)
+    acts = ManualActs.of(bus).of_job(queue.info, seq)
     return json_of(
         job_record(job)
         | {

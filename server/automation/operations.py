@@ -17,7 +17,7 @@ from ...automation.schedules.firing import SchedulesByHand
 from ...automation.schedules.tables import Schedule, Schedules
 from ...automation.status import breaker_history, reset_breakers, status_of
 from ...bus.bus import Bus
-from ...bus.log.filters import Wanted
+from ...bus.log.filters import Criteria
 from ...schema.message.times import format_ts
 from ..access.table import AUTOMATION
 from ..api.common import After, TheBus, json_of
@@ -137,7 +137,7 @@ async def follow_events(
     Without `after` it begins with new ones. The id of an event is its message's seq, its data the
     message. A client that comes back with the last id that it has misses nothing.
     """
-    filters = Wanted(_TYPES, None, None)
+    filters = Criteria(_TYPES, None, None)
     return stream_of(request, bus, filters, after, last_event_id, row=AUTOMATION["GET /events"])
 
 

@@ -26,7 +26,7 @@ from starlette.websockets import WebSocketDisconnect
 
 from ...bus.bus import RECHECK_S, Bus
 from ...bus.doorbell import listen
-from ...bus.log.filters import Wanted
+from ...bus.log.filters import Criteria
 from ...schema.errors import AckbusError
 from ...schema.message.message import Message
 from ...schema.processes import start_thread
@@ -97,7 +97,7 @@ class Batch:
             return self
         return Batch([event for event in self.events if event.seq > seq], self.upto)
 
-    def fitting(self, filters: Wanted) -> Batch:
+    def fitting(self, filters: Criteria) -> Batch:
         """Return the wanted events: the batch itself, if all are wanted."""
         if filters.is_all:
             return self
@@ -179,7 +179,7 @@ class FeedHistory:
                 return batch.after(after_seq)
         return Batch((), upto=key[1])
 
-    async def find(self, after_seq: int, filters: Wanted) -> Batch:
+    async def find(self, after_seq: int, filters: Criteria) -> Batch:
         """Return the next wanted messages after a seq, at most one batch.
 
         It may be empty, and not reach the end of the log.
@@ -195,7 +195,7 @@ class FeedHistory:
         messages = self._bus.log.read(after_seq=after_seq, upto_seq=upto_seq)
         return list(cut(map(FeedEvent, messages)))
 
-    def _find(self, after_seq: int, filters: Wanted) -> Batch:
+    def _find(self, after_seq: int, filters: Criteria) -> Batch:
         upto = min(self._bus.log.newest_seq(), after_seq + _LOOK)
         messages = self._bus.log.find(filters, after_seq=after_seq, upto_seq=upto)
         nothing = Batch((), upto=max(after_seq, upto))
@@ -258,7 +258,7 @@ class LiveFeed:
         self._wake()
 
     async def stream(
-        self, after_seq: int, filters: Wanted, *, keep_alive_s: float
+        self, after_seq: int, filters: Criteria, *, keep_alive_s: float
     ) -> AsyncGenerator[Batch, None]:
         """Yield the messages after a seq, in order, each once, until the feed is stopped.
 
@@ -276,7 +276,7 @@ class LiveFeed:
             spoke = self._loop.time()
             yield batch
 
-    async def _next(self, after_seq: int, filters: Wanted) -> Batch:
+    async def _next(self, after_seq: int, filters: Criteria) -> Batch:
         """Return the next messages after a seq; empty when there are none yet."""
         if after_seq >= self._begins_after:
             return self._kept_after(after_seq).fitting(filters)

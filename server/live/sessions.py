@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Path, Request, Response, WebSocket
 from pydantic import Field
 
-from ...bus.log.filters import Wanted
+from ...bus.log.filters import Criteria
 from ...schema.message.draft import Draft
 from ...schema.message.names import new_id
 from ..access.access import GuardedRouter, TheClient
@@ -63,7 +63,7 @@ async def follow_session(
 
     It need not have begun: what is said in it first comes first.
     """
-    filters, row = Wanted(conversation=session), SERVER["GET /v1/sessions/{session}/events"]
+    filters, row = Criteria(conversation=session), SERVER["GET /v1/sessions/{session}/events"]
     return stream_of(request, bus, filters, after, last_event_id, row=row)
 
 

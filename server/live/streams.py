@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.types import Receive, Scope, Send
 
 from ...bus.bus import Bus
-from ...bus.log.filters import Wanted
+from ...bus.log.filters import Criteria
 from ...schema.errors import AckbusError, BusBusy, BusUnusable, InvalidInput
 from ...schema.message.names import MAX_SEQ
 from ..access.access import GuardedRouter, authorize
@@ -82,7 +82,7 @@ async def serve_socket(
     try:
         authorize(socket, row)
         asked = type(default).model_validate(default.model_dump() | _parameters(socket))
-        message_filters = Wanted(**asked.model_dump(exclude={"after"}), **filters)
+        message_filters = Criteria(**asked.model_dump(exclude={"after"}), **filters)
         begin = begin_after(bus, asked.after, None)
     except (AckbusError, ValidationError) as error:
         await WebSocketTransport(socket).close(_end(error))
@@ -226,14 +226,14 @@ async def events(
     Without `after` it begins with new messages. The id of an event is its message's seq. A payload
     that is a blob stays a reference to it.
     """
-    filters, row = Wanted(type, conversation, agent), SERVER["GET /v1/events"]
+    filters, row = Criteria(type, conversation, agent), SERVER["GET /v1/events"]
     return stream_of(request, bus, filters, after, last_event_id, row=row)
 
 
 def stream_of(
     request: Request,
     bus: Bus,
-    filters: Wanted,
+    filters: Criteria,
     after: int | None,
     last_event_id: str | None,
     *,

@@ -18,7 +18,7 @@ from fastapi import Header, Request, Response, WebSocket
 from starlette.requests import HTTPConnection
 from starlette.responses import StreamingResponse
 
-from ...bus.log.filters import Wanted
+from ...bus.log.filters import Criteria
 from ...schema.errors import AckbusError
 from ...schema.message.names import MAX_SEQ, new_id
 from ...schema.paging import further
@@ -147,7 +147,9 @@ async def _batches(
 
 async def _hear(feed: LiveFeed, after_seq: int, timeout_s: float) -> bool:
     """Wait for an event of any session after a seq; return False when the time is over."""
-    async with aclosing(feed.stream(after_seq, Wanted(_TYPES), keep_alive_s=timeout_s)) as batches:
+    async with aclosing(
+        feed.stream(after_seq, Criteria(_TYPES), keep_alive_s=timeout_s)
+    ) as batches:
         async for batch in batches:
             return bool(batch.events)
     return True  # the feed is over

@@ -1,8 +1,8 @@
 """Conversations: a request, and the first message that answers it.
 
 A request is an ordinary message, and so is its answer; nothing else is stored. Workers publish
-an answer only when the work is over for good, so the first one that comes is the answer. Its type
-says how the work ended. Where there is none of such a type, the word of who was asked counts.
+an answer only when the work is over for good, so the first answer counts. Its type says how the
+work ended. Without a message of such a type, a direct reply of an agent that was asked counts.
 """
 
 from __future__ import annotations
@@ -26,20 +26,18 @@ if TYPE_CHECKING:
     from ...schema.message.message import Message
     from ..options import AnswerState
 
-# The agents that a request asks: their word is its answer, whatever its type.
-
 SQL = Queries(beside=__file__)
 
 
-class Asked(Table):
-    """Tells the word of an agent that was asked from what others say, by the tables of work."""
+class ReplyJudge(Table):
+    """Decides which messages reply to a request, by the tables of work, whatever their type."""
 
-    def said(self, request: Message, message: Message) -> bool:
-        """Whether a message is the word of who was asked: a direct reply, and not to others.
+    def is_reply(self, request: Message, message: Message) -> bool:
+        """Whether a message is a direct reply from an agent that the request asked.
 
-        Asked is the recipient of the request, a session under that name, and each worker group that
-        has, or had, its job. Such a group publishes events of its work to all: its word goes to the
-        asker alone. What another queue takes in besides is a step on the way.
+        A request asks its recipient, the sessions under that name, and each worker group that has,
+        or had, its job. A worker group publishes events of its work to all, so its reply must be
+        addressed to the asker. A message that another queue takes in is a step on the way.
         """
         if message.in_reply_to != request.id or not is_word(message.type):
             return False
@@ -60,14 +58,14 @@ PENDING: Final = "pending"
 SUCCESS: Final = "success"
 FAILURE: Final = "failure"
 TIMED_OUT: Final = "timed_out"
-#: By a reply of another type, of who was asked: how the work ended, its payload tells.
+#: Answered by a reply of another type: its payload says how the work ended.
 ANSWERED: Final = "answered"
 
 #: Which answer `check` takes where there are several.
 FIRST: Final = "first"
 LAST: Final = "last"
 
-#: The states that the endings of other types tell.
+#: The states that endings of other types mean.
 _BY_ENDING: Final[dict[str, AnswerState]] = {
     "done": SUCCESS,
     "failed": FAILURE,
@@ -115,12 +113,12 @@ def check(
 
     It only looks: the answer stays in the inbox of the agent that asked (`Inbox.receive`).
 
-    Its request is its first message of a type that ends in `.request`, or else its first one;
-    what stands before the request is no answer to it.
+    Its request is its first message whose type ends in `.request`, or else its first message;
+    messages before the request are no answer to it.
 
     Args:
         bus: an open bus.
-        conversation: its id; or the id of one request among several in a conversation.
+        conversation: its id; or the id of a request among several in a conversation.
         success_type, failure_type: the types of the answers; those left out follow the
             convention by the request's type.
         which: which answer counts where there are several: the `last` or the `first`.
@@ -152,9 +150,9 @@ def double_answers(
 ) -> list[Answer]:
     """Return all answers to the request that `check` looks at, if an agent has given two alike.
 
-    Words of other types are among them: an agent that said the result, and later answers by the
-    convention, has done the work twice. A success after a failure is no double. Without one it
-    returns nothing.
+    Replies of other types are among them: an agent that replied with the result, and later answers
+    by the convention, has done the work twice. A success after a failure is no double. Without a
+    double the list is empty.
 
     Args and errors as for `check`.
     """
@@ -164,9 +162,9 @@ def double_answers(
     reply_types = ReplyTypes.of(asked.type, success_type, failure_type)
     reply_types.require(asked.type)
     every = _answers_and_words(bus, asked.conversation, asked.seq, reply_types)
-    found = [(answer, answer.reply) for answer, _ in every if answer.reply is not None]
-    kinds = {(reply.from_agent, answer.failed) for answer, reply in found}
-    return [answer for answer, _ in found] if len(kinds) < len(found) else []
+    replies = [(answer, answer.reply) for answer, _ in every if answer.reply is not None]
+    kinds = {(reply.from_agent, answer.failed) for answer, reply in replies}
+    return [answer for answer, _ in replies] if len(kinds) < len(replies) else []
 
 
 def named(bus: Bus, key: str) -> str | None:
@@ -195,8 +193,8 @@ def receive(
 
     Args:
         bus: an open bus.
-        answer: the answer; a pending one changes nothing.
-        reader: the agent that has it; None: nobody whose inbox is to change.
+        answer: the answer; a pending answer changes nothing.
+        reader: the agent that has it; None: no inbox is to change.
         timeout_s: how long to wait for other writers, in seconds.
     """
     if answer.reply is None or reader is None or reader != answer.asker:
@@ -210,25 +208,25 @@ def receive(
 
 
 def answered(bus: Bus, requests: Iterable[Message]) -> set[int]:
-    """Return the seqs of those requests that have an answer, by the convention of types.
+    """Return the seqs of the requests that have an answer.
 
-    One walk for each conversation and type, over what came after the first of its requests.
+    It walks once for each conversation and type over the messages after the first of its requests.
     """
     alike: dict[tuple[str, str], list[Message]] = {}
     for request in requests:
         alike.setdefault((request.conversation, request.type), []).append(request)
-    found: set[int] = set()
-    asked = Asked.of(bus)
+    seqs: set[int] = set()
+    judge = ReplyJudge.of(bus)
     for (conversation, type), together in alike.items():
-        reply_types, first = ReplyTypes.of(type), min(each.seq for each in together)
+        reply_types, first = ReplyTypes.of(type), min(asking.seq for asking in together)
         for message in bus.read(conversation=conversation, after_seq=first):
             if _state_by(message, reply_types) is None:
-                found.update(each.seq for each in together if asked.said(each, message))
+                seqs.update(asking.seq for asking in together if judge.is_reply(asking, message))
             else:
                 meant = request_meant(bus, message, type)
-                before = (each.seq for each in together if each.seq < message.seq)
-                found.update(seq for seq in before if meant in (None, seq))
-    return found
+                before = (asking.seq for asking in together if asking.seq < message.seq)
+                seqs.update(seq for seq in before if meant in (None, seq))
+    return seqs
 
 
 def _request_of(bus: Bus, conversation: str) -> Message | None:
@@ -246,10 +244,10 @@ def _request_of(bus: Bus, conversation: str) -> Message | None:
 def answers_to(
     bus: Bus, conversation: str, request_seq: int, reply_types: ReplyTypes
 ) -> Iterator[Answer]:
-    """Yield every answer in a conversation to a request. Reads no more than what came after it.
+    """Yield every answer in a conversation to a request. Reads only the messages after it.
 
     An answer may come by way of other messages, but not to another request of the same type.
-    Replies of other types by who was asked are answers where there is none of these types.
+    Without an answer of these types, other replies of agents that were asked are answers.
     """
     is_answered, words = False, []
     for answer, is_typed in _answers_and_words(bus, conversation, request_seq, reply_types):
@@ -265,16 +263,16 @@ def answers_to(
 def _answers_and_words(
     bus: Bus, conversation: str, request_seq: int, reply_types: ReplyTypes
 ) -> Iterator[tuple[Answer, bool]]:
-    """Yield what answers a request, and whether it is of a type that does."""
+    """Yield the answers to a request, and whether their types are those of the convention."""
     request = bus.get(request_seq)
     assert request is not None
-    asked, asker = Asked.of(bus), request.from_agent
+    judge, asker = ReplyJudge.of(bus), request.from_agent
     for message in bus.read(conversation=conversation, after_seq=request_seq):
         state = _state_by(message, reply_types)
         if state is not None:
             if request_meant(bus, message, request.type) in (None, request_seq):
                 yield Answer(state, conversation, message, asker), True
-        elif asked.said(request, message):
+        elif judge.is_reply(request, message):
             state = _BY_ENDING.get(message.type.rpartition(".")[2], ANSWERED)
             yield Answer(state, conversation, message, asker), False
 
@@ -282,7 +280,7 @@ def _answers_and_words(
 def _state_by(message: Message, reply_types: ReplyTypes) -> AnswerState | None:
     """Return the state that a message brings its conversation into, or None.
 
-    Success comes first, for those who give one type to both outcomes.
+    Success comes first, in case both outcomes have the same type.
     """
     if message.type == reply_types.success:
         return SUCCESS

@@ -1,7 +1,7 @@
-"""The rules of delivery, once, for every form of the loop.
+"""The delivery loop, written once for its four forms.
 
-`Rules` is a generator that says what to do next and is told how it went. It reads and writes the
-bus between its yields, never across one; the drivers only call handlers and wait.
+`DeliveryRun` is a generator: it yields what the driver does next, and takes the outcome. It reads
+and writes the bus between its yields, never across one; the drivers only call handlers and wait.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...bus.doorbell import Listener
     from ...schema.message.message import Message
     from .inbox import Inbox
-    from .mail import Look
+    from .mail import InboxView
 
 # The pause before a message whose delivery failed is delivered again.
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 #: meanwhile the messages behind it wait.
 RETRY_FACTOR, RETRY_MAX_S = 2.0, 60.0
 
-#: More doublings than lead from any sensible first pause to the longest one: a message that is
-#: never parked may fail more often than a float can be doubled.
+#: Enough doublings from any sensible first pause to the longest pause: a message that is never
+#: parked may fail more often than a float can be doubled.
 _MAX_DOUBLINGS = 64
 
 
 def retry_pause_s(first_s: float, failures: int) -> float:
-    """Return the pause in seconds after this many failures before the last one."""
+    """Return the pause in seconds after a failure that follows this many failures."""
     return min(first_s * RETRY_FACTOR ** min(failures, _MAX_DOUBLINGS), RETRY_MAX_S)
 
 
@@ -54,7 +54,7 @@ class Wait:
     """The driver is to call `wait`, which blocks, and to answer None.
 
     Args:
-        rules: whose wait it is; stopping them ends it.
+        delivery: the run that waits; stopping it ends the wait.
         listener: what ends it early.
         seconds: how long it is.
         whole: whether messages that arrive leave it as long as it is.
@@ -63,29 +63,29 @@ class Wait:
         rung: whether something ended it early.
     """
 
-    __slots__ = ("_listener", "_rules", "_seconds", "_whole", "rung")
+    __slots__ = ("_delivery", "_listener", "_seconds", "_whole", "rung")
 
     def __init__(
-        self, rules: Rules, listener: Listener, seconds: float, *, whole: bool = False
+        self, delivery: DeliveryRun, listener: Listener, seconds: float, *, whole: bool = False
     ) -> None:
-        self._rules, self._listener = rules, listener
+        self._delivery, self._listener = delivery, listener
         self._seconds, self._whole = seconds, whole
         self.rung = False
 
     def wait(self) -> None:
-        """Block until there may be something to do, or the rules were stopped."""
+        """Block until there may be something to do, or the run was stopped."""
         deadline = time.monotonic() + self._seconds
-        while not self._rules.stopped:
+        while not self._delivery.stopped:
             self.rung = self._listener.wait(deadline - time.monotonic())
             if not (self.rung and self._whole):
                 return
 
 
-class Rules:
-    """One run of one inbox's delivery loop.
+class DeliveryRun:
+    """A run of an inbox's delivery loop.
 
     Args:
-        inbox: whose messages.
+        inbox: the inbox.
         drain: end when nothing is left.
     """
 
@@ -136,20 +136,20 @@ class Rules:
                 inbox._end()
 
     def _fail(self, message: Message, error: Exception) -> bool:
-        """Count a failure, tell of it in the log, and return whether the message is parked.
+        """Count a failure, log it, and return whether the message is parked.
 
         The first failure of each kind is a warning with its traceback, and so is each parking.
         """
         import logging  # hardly ever needed
 
-        from ...schema.callbacks import Failures, Reported, text_of
+        from ...schema.callbacks import AlreadyReported, FailureLog, text_of
 
         inbox, text = self.inbox, text_of(error)
         is_parked = inbox.fail(message, text)
-        if isinstance(error, Reported):
+        if isinstance(error, AlreadyReported):
             return is_parked
         if inbox._failures is None:
-            inbox._failures = Failures()
+            inbox._failures = FailureLog()
         follows = "parked" if is_parked else f"delivery {message.attempt} of {inbox.max_deliveries}"
         inbox._failures.tell(
             logging.getLogger("ackbus.inbox"),
@@ -169,12 +169,12 @@ class Rules:
             yield wait
             if wait.rung:
                 return
-            known, self._version = self._version, engine_of(self.inbox.bus).version()
-            if self._version != known:  # or it was not known before the last look
+            before, self._version = self._version, engine_of(self.inbox.bus).version()
+            if self._version != before:  # or this is the first look
                 return
 
     def _deliver(
-        self, look: Look, listener: Listener
+        self, look: InboxView, listener: Listener
     ) -> Generator[Handle | Wait, Exception | None, None]:
         """Deliver in order; after a failure stop, since nothing may overtake what failed."""
         reached = look.has_failures
@@ -200,25 +200,25 @@ class Rules:
                 return
 
 
-# The drivers of the delivery rules: a plain loop, a plain iterator, and both for asyncio.
+# The drivers of a delivery run: a plain loop, a plain iterator, and both for asyncio.
 
 #: The advice of `run` for a handler that it does not take.
 OF_COROUTINES = "give a plain function, or await Inbox.run_async with a coroutine function"
 
 
-def run(rules: Rules, handler: Callable[[Message], None]) -> None:
+def run(delivery: DeliveryRun, handler: Callable[[Message], None]) -> None:
     """Call `handler` for each message, in this thread."""
     check_plain(handler, "run", instead=OF_COROUTINES)
-    steps = rules.steps()
+    steps = delivery.steps()
     try:
         answer: Exception | None = None
         while (step := _next(steps, answer)) is not None:
             answer = None
             if isinstance(step, Handle):
                 try:
-                    with tracing.handling(step.message, rules.inbox.agent):
+                    with tracing.handling(step.message, delivery.inbox.agent):
                         call_plain(handler, step.message)
-                except Exception as error:  # the rules count it, and deliver again or park
+                except Exception as error:  # the run counts it, and delivers again or parks
                     answer = error
             else:
                 step.wait()
@@ -226,9 +226,9 @@ def run(rules: Rules, handler: Callable[[Message], None]) -> None:
         steps.close()
 
 
-def iterate(rules: Rules) -> Iterator[Message]:
+def iterate(delivery: DeliveryRun) -> Iterator[Message]:
     """Yield each message; coming back for the next one means that it was handled."""
-    steps = rules.steps()
+    steps = delivery.steps()
     try:
         while (step := _next(steps, None)) is not None:
             if isinstance(step, Handle):
@@ -239,23 +239,23 @@ def iterate(rules: Rules) -> Iterator[Message]:
         steps.close()
 
 
-async def run_async(rules: Rules, handler: Callable[[Message], Awaitable[object]]) -> None:
+async def run_async(delivery: DeliveryRun, handler: Callable[[Message], Awaitable[object]]) -> None:
     """Await `handler` for each message, in the event loop."""
     check_coroutine_function(handler, "run_async", instead="run takes plain functions")
-    async with _Thread(rules) as thread:
+    async with _Thread(delivery) as thread:
         answer: Exception | None = None
         while (step := await thread.next(answer)) is not None:
             answer = None
             try:
-                with tracing.handling(step.message, rules.inbox.agent):
+                with tracing.handling(step.message, delivery.inbox.agent):
                     refuse_unrun(await handler(step.message), handler)
-            except Exception as error:  # the rules count it, and deliver again or park
+            except Exception as error:  # the run counts it, and delivers again or parks
                 answer = error
 
 
-async def iterate_async(rules: Rules) -> AsyncIterator[Message]:
+async def iterate_async(delivery: DeliveryRun) -> AsyncIterator[Message]:
     """Yield each message; coming back for the next one means that it was handled."""
-    async with _Thread(rules) as thread:
+    async with _Thread(delivery) as thread:
         while (step := await thread.next(None)) is not None:
             yield step.message
 
@@ -263,7 +263,7 @@ async def iterate_async(rules: Rules) -> AsyncIterator[Message]:
 def _next(
     steps: Generator[Handle | Wait, Exception | None, None], answer: Exception | None
 ) -> Handle | Wait | None:
-    """Answer the last step and return the next one; None when the rules are through."""
+    """Answer the last step and return the next step; None when the run has ended."""
     try:
         return steps.send(answer)
     except StopIteration:
@@ -271,14 +271,14 @@ def _next(
 
 
 class _Thread:
-    """The thread in which the rules of an asynchronous loop read, write and wait.
+    """The thread in which the run of an asynchronous loop reads, writes and waits.
 
-    It is one thread for the whole loop, because a connection belongs to its thread.
+    It is the same thread for the whole loop, because a connection belongs to its thread.
     """
 
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-        self._steps = rules.steps()
+    def __init__(self, delivery: DeliveryRun) -> None:
+        self._delivery = delivery
+        self._steps = delivery.steps()
         self._executor: Executor | None = None
 
     async def __aenter__(self) -> _Thread:
@@ -290,7 +290,7 @@ class _Thread:
         return self
 
     async def next(self, answer: Exception | None) -> Handle | None:
-        """Answer the last message and wait for the next; None when the rules are through."""
+        """Answer the last message and wait for the next; None when the run has ended."""
         import asyncio
 
         loop = asyncio.get_running_loop()
@@ -307,10 +307,10 @@ class _Thread:
         import asyncio
 
         assert self._executor is not None
-        self._rules.stop()  # a cancelled wait still blocks the thread; this ends it
+        self._delivery.stop()  # a cancelled wait still blocks the thread; this ends it
         await asyncio.get_running_loop().run_in_executor(self._executor, self._close)
         self._executor.shutdown(wait=False)
 
     def _close(self) -> None:
         self._steps.close()
-        engine_of(self._rules.inbox.bus).close_thread()
+        engine_of(self._delivery.inbox.bus).close_thread()

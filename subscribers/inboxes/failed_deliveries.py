@@ -51,7 +51,7 @@ class Parked:
         return f"<Parked {self.agent} seq={self.seq} attempts={self.attempts}: {self.error}>"
 
 
-#: How many notes of finished messages are looked at in one transaction.
+#: How many rows of finished messages a transaction reads.
 _FORGET_BATCH = 500
 
 
@@ -59,7 +59,7 @@ class Deliveries(Table):
     """The tables `deliveries`, `loops` and `finished`: the results of deliveries."""
 
     def count_failure(self, agent: str, seq: int, error: str) -> int:
-        """Note one more failed delivery, and return how many there have been."""
+        """Count a failed delivery, and return how many there have been."""
         # An error may quote what is no Unicode text, and must be counted all the same.
         text = error[:MAX_ERROR_CHARS].encode(errors="backslashreplace").decode()
         row = (agent, seq, text, self._engine.now_ms())
@@ -194,7 +194,7 @@ class Cursors(Table):
     """
 
     def position(self, agent: str) -> int:
-        """Return the last seq that the agent acknowledged; 0 for one that never did."""
+        """Return the last seq that the agent acknowledged; 0 if it never did."""
         seq: int | None = self._engine.value(SQL["cursor"], (agent,))
         return seq or 0
 
@@ -295,21 +295,21 @@ class Cursors(Table):
         return seq
 
     def passed_over(self) -> dict[str, int]:
-        """Return whose mail has left the log unread, and when last, in epoch milliseconds."""
+        """Return the agents whose mail was archived unread, each with the last such time (ms)."""
         return dict(self._engine.rows(SQL["passed_over"]))
 
     def join(self, agent: str, *, after_seq: int = 0) -> None:
-        """Note that an agent is here to read; its cursor stays, and a new one is `after_seq`."""
+        """Record an agent as a reader; its cursor stays, and a new cursor is at `after_seq`."""
         self._engine.change(SQL["join"], (agent, after_seq, self._engine.now_ms()))
 
     def wants(self, agent: str) -> list[str] | None:
-        """Return the patterns of the broadcasts that an agent wants; None for all."""
-        wanted: str | None = self._engine.value(SQL["wants"], (agent,))
-        if wanted is None:
+        """Return the type patterns of the broadcasts that an agent gets; None for all."""
+        text: str | None = self._engine.value(SQL["wants"], (agent,))
+        if text is None:
             return None
         import orjson  # a prompt counts what is unread without it
 
-        patterns: list[str] = orjson.loads(wanted)
+        patterns: list[str] = orjson.loads(text)
         return patterns
 
     def set_wants(self, agent: str, patterns: Sequence[str] | None) -> None:
@@ -325,14 +325,13 @@ class Cursors(Table):
         for pattern in patterns or ():
             check_pattern(pattern)
             TypePattern(pattern).as_glob()
-        wanted = None if patterns is None else orjson.dumps(list(patterns)).decode()
-        self._engine.change(SQL["set_wants"], (agent, self._engine.now_ms(), wanted))
+        text = None if patterns is None else orjson.dumps(list(patterns)).decode()
+        self._engine.change(SQL["set_wants"], (agent, self._engine.now_ms(), text))
 
     def receive(self, agent: str, seq: int, timeout_s: float | None = None) -> None:
-        """Note that an agent has a message by waiting for it, so that it leaves the inbox.
+        """Record that an agent got a message by waiting for it, so that it leaves the inbox.
 
-        Writes only what is new: who asks again and again writes once. `timeout_s` as for
-        `Engine.write`.
+        It writes only the first time. `timeout_s` as for `Engine.write`.
         """
         if not self._engine.value(SQL["is_unreceived"], (agent, seq)):
             return

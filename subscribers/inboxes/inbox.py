@@ -12,16 +12,16 @@ from ...schema.message.draft import Draft
 from ...schema.message.names import check_agent
 from ...schema.message.patterns import TypePattern
 from ..starts import BEGINNING, seq_before
-from .delivery import Rules
+from .delivery import DeliveryRun
 from .failed_deliveries import Cursors, Deliveries, Parked
-from .mail import NO_LIMIT, POLL_LIMIT, Look, Mail, Pace
+from .mail import NO_LIMIT, POLL_LIMIT, InboxView, MailReader, Pace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from ...bus.bus import Bus
-    from ...schema.callbacks import Failures
+    from ...schema.callbacks import FailureLog
     from ...schema.message.message import Message, Receipt
     from ..options import Start
 
@@ -75,7 +75,7 @@ class Inbox:
         self._pace = Pace() if recheck_s is None else Pace(recheck_s, recheck_s)
         self._cursors = Cursors.of(bus)
         self._deliveries = Deliveries.of(bus)
-        self._mail = Mail(
+        self._mail = MailReader(
             bus,
             agent,
             self._cursors,
@@ -84,8 +84,8 @@ class Inbox:
             with_work=with_work,
         )
         self._shows_more = own_broadcasts or with_work
-        self._loops: set[Rules] = set()
-        self._failures: Failures | None = None  # few inboxes meet any
+        self._loops: set[DeliveryRun] = set()
+        self._failures: FailureLog | None = None  # few inboxes meet any
         self._is_stopped = False
 
     @property
@@ -120,7 +120,7 @@ class Inbox:
             limit: how many at most, at least 1.
             type: only messages that fit this type pattern. An acknowledgement covers what the
                 pattern hid as well: poll by type to look, not to work.
-            wait_s: how long to block until there is one, in seconds; 0 doesn't block.
+            wait_s: how long to block until there is a message, in seconds; 0 doesn't block.
 
         Raises:
             InvalidInput: an argument breaks a rule.
@@ -128,28 +128,28 @@ class Inbox:
         """
         if limit < 1:
             raise InvalidInput(f"limit must be at least 1, not {limit}")
-        wanted = None if type is None else TypePattern(type)
-        found = self._mail.look(limit, wanted).messages
-        return found if found or wait_s <= 0 else self._wait(limit, wanted, wait_s)
+        pattern = None if type is None else TypePattern(type)
+        messages = self._mail.look(limit, pattern).messages
+        return messages if messages or wait_s <= 0 else self._wait(limit, pattern, wait_s)
 
-    def _wait(self, limit: int, wanted: TypePattern | None, wait_s: float) -> list[Message]:
+    def _wait(self, limit: int, pattern: TypePattern | None, wait_s: float) -> list[Message]:
         """Look at each ring of the doorbell, and now and then, until there is a message."""
         deadline = monotonic() + wait_s
         pace = Pace()
         with listen(self.bus) as listener:  # before the look: what comes after it is heard
-            while not (found := self._mail.look(limit, wanted).messages):
+            while not (messages := self._mail.look(limit, pattern).messages):
                 left_s = deadline - monotonic()
                 if left_s <= 0:
                     break
                 listener.wait(min(pace.next(), left_s))
-        return found
+        return messages
 
-    def _look(self, limit: int = POLL_LIMIT, wanted: TypePattern | None = None) -> Look:
+    def _look(self, limit: int = POLL_LIMIT, pattern: TypePattern | None = None) -> InboxView:
         """Return the messages that `poll` returns, and the state of the inbox."""
-        return self._mail.look(limit, wanted)
+        return self._mail.look(limit, pattern)
 
     def poll_after(self, after_seq: int, limit: int = POLL_LIMIT) -> list[Message]:
-        """Return up to `limit` messages that wait after a seq, without requeued ones."""
+        """Return up to `limit` messages that wait after a seq, without requeued messages."""
         return self._mail.after(after_seq, limit)
 
     @property
@@ -208,13 +208,13 @@ class Inbox:
         with self.bus.transaction():
             newest = self.bus.log.newest_seq()
             if not 1 <= seq <= newest:
-                held = f"the log holds 1 to {newest}" if newest else "the log is empty"
-                raise AckPastEnd(f"can't acknowledge {seq}: {held}; see 'bus poll'")
+                extent = f"the log holds 1 to {newest}" if newest else "the log is empty"
+                raise AckPastEnd(f"can't acknowledge {seq}: {extent}; see 'bus poll'")
             self._deliveries.acknowledge(self.agent, seq)
             return self._cursors.advance(self.agent, seq)
 
     def complete(self, message: Message, *replies: Draft) -> list[Receipt] | None:
-        """Acknowledge a message and publish the replies to it, in one transaction, once.
+        """Acknowledge a message and publish the replies to it, in a single transaction, once.
 
         All before it is acknowledged too, as by `ack`: complete messages in order. However often
         the message is delivered, the replies are published one time.
@@ -240,9 +240,9 @@ class Inbox:
     def fail(self, message: Message, error: str) -> bool:
         """Record a failed delivery (nack); after `max_deliveries` failures the message is parked.
 
-        What the agent has acknowledged counts as done, whatever came after that. A message is
-        parked when none waits before it, as the cursor can't pass one and not the other: who
-        fails over several out of order is told False until those before are acknowledged.
+        A failure after the acknowledgement does not count. A message is parked only when no message
+        waits before it, since the cursor can't pass one and not the other: where several fail out
+        of order, it returns False until the messages before are acknowledged.
 
         Returns:
             Whether it is parked now, and the cursor past it.
@@ -267,7 +267,7 @@ class Inbox:
     def park(self, message: Message, why: str) -> int:
         """Put a message aside that its agent does not handle; all before it is acknowledged.
 
-        People see it (`parked`), and requeue or drop it, as one that failed too often.
+        People see it (`parked`), and requeue or drop it, like a message that failed too often.
 
         Args:
             message: the message.
@@ -317,8 +317,8 @@ class Inbox:
     ) -> None:
         """Handle each message, and acknowledge it when `handler` returns; blocks between them.
 
-        When the handler raises an `Exception`, the message comes again after a pause, and those
-        after it wait, until it succeeds or is parked. The log `ackbus.inbox` tells of it.
+        When the handler raises an `Exception`, the message comes again after a pause, and later
+        messages wait, until it succeeds or is parked. The logger `ackbus.inbox` reports it.
 
         Args:
             handler: a plain function; is given each message. What it returns is ignored, unless
@@ -331,7 +331,7 @@ class Inbox:
         """
         from .delivery import run
 
-        run(self._rules(drain=drain), handler)
+        run(self._new_delivery(drain=drain), handler)
 
     async def run_async(
         self, handler: Callable[[Message], Awaitable[object]], *, drain: bool = False
@@ -343,23 +343,23 @@ class Inbox:
         """
         from .delivery import run_async
 
-        await run_async(self._rules(drain=drain), handler)
+        await run_async(self._new_delivery(drain=drain), handler)
 
     def stop(self) -> None:
-        """End the loops on this object after the message at hand, and later ones at once.
+        """End the loops on this object after the current message, and later loops at once.
 
         Safe from any thread and from a signal handler; more than once does nothing.
         """
         self._is_stopped = True
-        for rules in tuple(self._loops):
-            rules.wake()
+        for delivery in tuple(self._loops):
+            delivery.wake()
 
-    def _rules(self, *, drain: bool = False) -> Rules:
-        """Return the rules of a new loop, which `stop` ends."""
-        return Rules(self, drain=drain)
+    def _new_delivery(self, *, drain: bool = False) -> DeliveryRun:
+        """Return the run of a new loop, which `stop` ends."""
+        return DeliveryRun(self, drain=drain)
 
     def __iter__(self) -> Iterator[Message]:
-        """Yield messages for ever; asking for the next one acknowledges the last.
+        """Yield messages for ever; asking for the next message acknowledges the last.
 
         Leaving the loop, by `break` or by an error, leaves the message that was at hand
         unacknowledged: it comes again, and counts as a failed delivery. Acknowledge it before a
@@ -367,19 +367,19 @@ class Inbox:
         """
         from .delivery import iterate
 
-        return iterate(self._rules())
+        return iterate(self._new_delivery())
 
     def __aiter__(self) -> AsyncIterator[Message]:
         """Yield messages as the plain iterator does; the event loop never waits for the bus."""
         from .delivery import iterate_async
 
-        return iterate_async(self._rules())
+        return iterate_async(self._new_delivery())
 
     def _begin(self) -> None:
         """Begin to deliver; a message on which the last process died counts as a failure.
 
-        Which message that was is not written down, since that would cost a write for each one:
-        it is the first that waits.
+        That message is not recorded, since it would cost a write for each message: it is the first
+        that waits.
         """
         with self.bus.transaction():
             self.join()
@@ -392,7 +392,7 @@ class Inbox:
             warnings.warn(SecondLoopWarning(text), stacklevel=2)
             return
         for message in self.poll(limit=1):
-            # It may have come after that process died: one such count alone must not park it.
+            # It may have come after that process died: a single such count must not park it.
             self._count(message, "the process that handled it died", max(2, self.max_deliveries))
 
     def _leave(self, message: Message) -> None:
@@ -410,7 +410,7 @@ class Inbox:
         try:
             self._deliveries.end_loop(self.agent)
         except AckbusError:
-            return  # the next loop takes this one for dead, and counts one failure too many
+            return  # the next loop takes this loop for dead, and counts a failure too many
 
     def attempts(self, message: Message) -> int:
         """Return how many deliveries of a message have failed."""

@@ -27,7 +27,7 @@ IDLE_S = 2.0
 #: By how much each look that finds nothing lengthens the next sleep.
 BACKOFF = 1.5
 
-#: How many messages a poll returns unless it is told otherwise.
+#: How many messages a poll returns by default.
 POLL_LIMIT = 100
 
 
@@ -51,7 +51,7 @@ class Pace:
         self._next_s = active_s
 
     def next(self) -> float:
-        """Return the sleep that is due, in seconds, and lengthen the one after it."""
+        """Return the next sleep, in seconds, and lengthen the sleep after it."""
         due = self._next_s
         self._next_s = min(due * self._backoff, self._idle_s)
         return due
@@ -67,11 +67,11 @@ _FILTERED_PAGE = 500
 #: For SQL: all of them. Requeued messages are as few as a person asked for by hand.
 NO_LIMIT = -1
 
-#: For SQL: whose broadcasts are hidden, where nobody's are. Nobody is named "".
+#: For SQL: the sender whose broadcasts are hidden, where none are. No agent is named "".
 _NOBODY = ""
 
 
-class Look:
+class InboxView:
     """The result of a look into an inbox.
 
     Attributes:
@@ -86,7 +86,7 @@ class Look:
         self.messages, self.cursor, self.has_failures = messages, cursor, has_failures
 
 
-class Mail:
+class MailReader:
     """The unread messages of one agent. Looking changes nothing.
 
     Args:
@@ -119,16 +119,17 @@ class Mail:
         chosen = "chosen_mail" if broadcasts else "addressed_mail"
         self._statement = SQL["mail_and_work" if with_work else chosen]
 
-    def look(self, limit: int, wanted: TypePattern | None) -> Look:
-        """Return up to `limit` messages, requeued ones too, and how the agent stands.
+    def look(self, limit: int, pattern: TypePattern | None) -> InboxView:
+        """Return up to `limit` messages, also requeued ones, and the state of the inbox.
 
-        Few agents say what they want, or received what is still before their cursors. How they
-        stand shows it; then the statement that looks at each message for that is run instead.
+        Few agents filter broadcasts, or have received messages that their cursors have not passed.
+        The state of the inbox shows whether they have; then a statement is run that checks each
+        message for that.
 
         Raises:
-            MailArchived: some that wait were archived.
+            MailArchived: some messages that wait were archived.
         """
-        size = max(limit, _FILTERED_PAGE) if wanted else limit
+        size = max(limit, _FILTERED_PAGE) if pattern else limit
         if self._is_plain:
             rows = self._engine.rows(SQL["mail"], (self._agent, size, self._hidden))
         else:
@@ -136,23 +137,25 @@ class Mail:
         cursor, failing, requeued, chooses = self._cursors.standing(self._agent)
         if chooses and self._is_plain:
             self._is_plain = False  # the other statement is right for every agent: no way back
-            return self.look(limit, wanted)
-        found = page = [message_of(row, self._blobs) for row in rows]
+            return self.look(limit, pattern)
+        messages = page = [message_of(row, self._blobs) for row in rows]
         if requeued:  # each was parked by a cursor that went past it
-            found = self._requeued(NO_LIMIT if wanted else limit) + page
-        if wanted:
-            found = [message for message in found if wanted.matches(message.type)]
-            if len(found) < limit and len(page) == size:
-                found += self._more(page[-1].seq, size, limit - len(found), wanted)
-        return Look(found[:limit], cursor, failing or requeued)
+            messages = self._requeued(NO_LIMIT if pattern else limit) + page
+        if pattern:
+            messages = [message for message in messages if pattern.matches(message.type)]
+            if len(messages) < limit and len(page) == size:
+                messages += self._more(page[-1].seq, size, limit - len(messages), pattern)
+        return InboxView(messages[:limit], cursor, failing or requeued)
 
-    def _more(self, seq: int, size: int, limit: int, wanted: TypePattern) -> list[Message]:
+    def _more(self, seq: int, size: int, limit: int, pattern: TypePattern) -> list[Message]:
         more = pages(lambda after: self.after(after, size), seq, size, place=seq_of, what="mail")
         waiting = (message for page in more for message in page)
-        return list(islice((each for each in waiting if wanted.matches(each.type)), limit))
+        return list(
+            islice((fitting for fitting in waiting if pattern.matches(fitting.type)), limit)
+        )
 
     def after(self, seq: int, limit: int) -> list[Message]:
-        """Return up to `limit` messages that wait above a seq, without requeued ones.
+        """Return up to `limit` messages that wait above a seq, without requeued messages.
 
         Raises:
             MailArchived: as for `look`.

@@ -1,4 +1,4 @@
-"""Notes of the mail that an agent was shown: tools acknowledge no other, hooks show none twice."""
+"""The mail that an agent was shown: tools acknowledge only that, and hooks show it only once."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 #: The folder of the bus directory that has the notes.
 _FOLDER = "shown"
 
-#: How many ranges of seqs are kept, the lowest, and how many messages that were shown in part.
+#: How many ranges of seqs are kept (the lowest), and how many messages that were shown in part.
 _MAX_RANGES, _MAX_PARTS = 1000, 200
 
-#: The most that a file of notes has, in bytes: some 40 for each range.
+#: The largest file, in bytes: some 40 for each range.
 _MAX_BYTES = 100_000
 
 #: How many messages are read at a time.
 _READ = 500
 
-#: How long a reader or writer waits for another one, and between two tries, in seconds.
+#: How long a process waits for another reader or writer, and between two tries, in seconds.
 _PATIENCE_S, _NAP_S = 1.0, 0.005
 
 
-class Notes:
+class SeenMail:
     """The mail that an agent was shown, as the file has it.
 
     Attributes:
@@ -73,7 +73,7 @@ class Notes:
         return seq in self or seq in self.parts
 
     def add(self, spans: Iterable[Span]) -> None:
-        """Add what was displayed; a message is seen once all of it was, from its beginning on."""
+        """Add displayed parts; a message is seen once all of it was shown from its beginning on."""
         for seq, begin, end in spans:
             shown = self.parts.get(seq, 0)
             if begin > shown:  # what comes before it was never displayed
@@ -86,27 +86,27 @@ class Notes:
         self.ranges = _merged(self.ranges)
 
     def keep(self, cursor: int, requeued: Iterable[int]) -> None:
-        """Forget what is acknowledged, but not what comes again by itself; bound the rest."""
+        """Forget acknowledged messages, except requeued ones; bound the rest."""
         again = [(seq, seq) for seq in requeued if seq <= cursor and seq in self]
         waiting = [(max(first, cursor + 1), last) for first, last in self.ranges if last > cursor]
         self.ranges = [*again, *waiting][:_MAX_RANGES]
         self.parts = dict(list(self.parts.items())[-_MAX_PARTS:])
 
     @classmethod
-    def parse(cls, data: bytes, holder: str | None) -> Notes:
-        """Return what a file says of a session, by its holder.
+    def parse(cls, data: bytes, holder: str | None) -> SeenMail:
+        """Return the content of a file about a session, by its holder.
 
-        That is nothing when it is of another session, was cut short, or is none of ours.
+        It is empty when the file is of another session, was cut short, or is not ours.
         """
         import orjson
 
         with suppress(ValueError, TypeError, KeyError, AttributeError):
-            told = orjson.loads(data)
-            if told["session"] != holder:
+            record = orjson.loads(data)
+            if record["session"] != holder:
                 return cls()
-            parts = {int(seq): int(end) for seq, end in told["parts"].items()}
-            ranges = [(int(first), int(last)) for first, last in told["seen"]]
-            return cls(int(told["upto"]), _merged(ranges), parts, int(told.get("older", 0)))
+            parts = {int(seq): int(end) for seq, end in record["parts"].items()}
+            ranges = [(int(first), int(last)) for first, last in record["seen"]]
+            return cls(int(record["upto"]), _merged(ranges), parts, int(record.get("older", 0)))
         return cls()
 
     def to_json(self, holder: str | None) -> bytes:
@@ -114,29 +114,29 @@ class Notes:
         import orjson
 
         parts = {str(seq): end for seq, end in self.parts.items()}
-        told = {"session": holder, "upto": self.upto, "seen": self.ranges, "parts": parts}
-        return orjson.dumps(told | ({"older": self.older} if self.older else {}))
+        record = {"session": holder, "upto": self.upto, "seen": self.ranges, "parts": parts}
+        return orjson.dumps(record | ({"older": self.older} if self.older else {}))
 
 
 def _merged(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return ranges in order, those that touch as one."""
-    made: list[tuple[int, int]] = []
+    """Return ranges in order; ranges that touch are joined."""
+    merged: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
-        if made and first <= made[-1][1] + 1:
-            made[-1] = (made[-1][0], max(made[-1][1], last))
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
         else:
-            made.append((first, last))
-    return made
+            merged.append((first, last))
+    return merged
 
 
-class Shown:
-    """The file of the bus directory that has an agent's notes.
+class SeenMailFile:
+    """The file of the bus directory with the mail that an agent was shown.
 
-    It is no cursor. Losing it shows mail again, and never lets an agent acknowledge what it has not
-    seen; so trouble in writing it is none of the reader's. Any number of processes may use it.
+    It is no cursor. If it is lost, mail is shown again, and no agent acknowledges mail that it has
+    not seen; so a failure to write it is no error for readers. Any number of processes may use it.
 
     Args:
-        bus, agent: whose mail, and where.
+        bus, agent: the bus, and the agent that reads.
     """
 
     def __init__(self, bus: Bus | OpenFile, agent: str) -> None:
@@ -147,13 +147,13 @@ class Shown:
         self._folder = bus.layout.files.folder(_FOLDER)
         self._name = hashlib.sha256(agent.encode()).hexdigest()[:32]
 
-    def read(self) -> Notes:
-        """Return the notes; empty ones where there are none, or they can't be read."""
+    def read(self) -> SeenMail:
+        """Return the mail that was shown; empty if there is no file, or it can't be read."""
         session = SessionNames.of(self._bus).named(self._agent)
         holder = None if session is None else session.holder
         with suppress(OSError), self._folder.read(self._name) as file, _lock(file.fileno(), False):
-            return Notes.parse(file.read(_MAX_BYTES), holder)
-        return Notes()
+            return SeenMail.parse(file.read(_MAX_BYTES), holder)
+        return SeenMail()
 
     def note(
         self,
@@ -185,7 +185,7 @@ class Shown:
                     keep_out_of_git(self._layout, f"{_FOLDER}/")
             file = os.fdopen(self._folder.change(self._name), "r+b")
             with file, _lock(file.fileno(), True):
-                notes = Notes() if afresh else Notes.parse(file.read(_MAX_BYTES), holder)
+                notes = SeenMail() if afresh else SeenMail.parse(file.read(_MAX_BYTES), holder)
                 notes.add(spans)
                 notes.upto = max(notes.upto, upto)
                 notes.older = notes.older if older is None else older
@@ -197,7 +197,7 @@ class Shown:
         return False
 
 
-class Unseen:
+class UnseenMail:
     """The mail that keeps an agent from acknowledging up to a seq; `besides` does not.
 
     Attributes:
@@ -211,7 +211,7 @@ class Unseen:
     def __init__(self, bus: Bus, agent: str, seq: int, limit: int, *, besides: int = 0) -> None:
         from heapq import merge
 
-        notes, cursors = Shown(bus, agent).read(), Cursors.of(bus)
+        notes, cursors = SeenMailFile(bus, agent).read(), Cursors.of(bus)
         self.first: list[tuple[int, str, str]] = []
         self.seen: int | None = None
         base = SessionNames.of(bus).base_claimed_by(agent)
@@ -220,18 +220,18 @@ class Unseen:
             message = bus.log.readable(seq)
             self.first = [] if message is None else [(seq, message.type, message.from_agent)]
         to_base = () if base is None else _covered(cursors, base, seq, broadcasts=False)
-        told = min(seq, notes.older - 1)  # of the broadcasts up to there
+        broadcasts_upto = min(seq, notes.older - 1)  # of the broadcasts up to there
         own = chain(
-            _covered(cursors, agent, told, broadcasts=False),
-            _covered(cursors, agent, seq, broadcasts=True, after_seq=max(0, told)),
+            _covered(cursors, agent, broadcasts_upto, broadcasts=False),
+            _covered(cursors, agent, seq, broadcasts=True, after_seq=max(0, broadcasts_upto)),
         )
-        for each in merge(own, to_base):
+        for entry in merge(own, to_base):
             if len(self.first) == limit:
                 return
-            if each[0] not in notes and each[0] != besides:
-                self.first.append(each)
+            if entry[0] not in notes and entry[0] != besides:
+                self.first.append(entry)
             elif not self.first:
-                self.seen = each[0]
+                self.seen = entry[0]
 
 
 def _requeued(bus: Opened, agent: str) -> list[int]:

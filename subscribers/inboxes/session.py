@@ -20,7 +20,7 @@ from ...schema.message.names import MAX_SEQ
 from .delivery import OF_COROUTINES
 from .failed_deliveries import Cursors
 from .inbox import Inbox
-from .mail import NO_LIMIT, Look, Mail
+from .mail import NO_LIMIT, InboxView, MailReader
 from .session_names import SessionNames
 from .statements import STARTED, STOPPED
 
@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
-    from typing import Unpack
+    from typing import Any, Unpack
 
     from ...bus.heartbeat_thread import Heart
     from ...schema.message.draft import Draft
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from ...schema.message.patterns import TypePattern
     from ..options import InboxOptions
 
-# The inbox of a session that claims its base name: its own mail, and what is addressed to that.
+# The inbox of a session that claims its base name: its own mail, and mail to the base name.
 
 
 def inbox_of(bus: Bus, agent: str, *, with_work: bool = False) -> Inbox:
-    """Return the inbox of an agent; of a session that claims its base name, with that one's mail.
+    """Return the inbox of an agent; if a session claims its base name, with the base name's mail.
 
     Args:
         bus: an open bus.
@@ -68,7 +68,7 @@ class SessionInbox(Inbox):
     """The mail of a session, and the mail that is addressed to its base name, in one order.
 
     Broadcasts come from its own inbox alone, so each comes once. An acknowledgement moves both
-    cursors: that of the base name is where a later session begins.
+    cursors: a later session begins at the cursor of the base name.
 
     Attributes:
         base: the base name.
@@ -125,7 +125,7 @@ class SessionInbox(Inbox):
         return super().attempts(message) if own else self._base.attempts(message)
 
 
-def only_addressed(inbox: Inbox) -> Mail:
+def only_addressed(inbox: Inbox) -> MailReader:
     """Return the mail of an inbox that is addressed to its agent, or to the base name."""
     own = _Addressed(inbox.bus, inbox.agent)._mail
     return _BothMails(own, inbox._base._mail) if isinstance(inbox, SessionInbox) else own
@@ -136,7 +136,7 @@ class _Addressed(Inbox):
 
     def __init__(self, bus: Bus, base: str) -> None:
         super().__init__(bus, base)
-        self._mail = Mail(
+        self._mail = MailReader(
             bus,
             base,
             self._cursors,
@@ -147,15 +147,15 @@ class _Addressed(Inbox):
         )
 
 
-class _BothMails(Mail):
+class _BothMails(MailReader):
     """The mail of a session, and what is addressed to its base name."""
 
-    def __init__(self, own: Mail, base: Mail) -> None:
+    def __init__(self, own: MailReader, base: MailReader) -> None:
         self._own, self._base = own, base
 
-    def look(self, limit: int, wanted: TypePattern | None) -> Look:
-        own, base = self._own.look(limit, wanted), self._base.look(limit, wanted)
-        return Look(
+    def look(self, limit: int, pattern: TypePattern | None) -> InboxView:
+        own, base = self._own.look(limit, pattern), self._base.look(limit, pattern)
+        return InboxView(
             _in_order(own.messages + base.messages)[:limit],
             min(own.cursor, base.cursor),
             own.has_failures or base.has_failures,
@@ -165,8 +165,8 @@ class _BothMails(Mail):
         return _in_order(self._own.after(seq, limit) + self._base.after(seq, limit))[:limit]
 
 
-def _in_order(found: list[Message]) -> list[Message]:
-    return sorted(found, key=lambda message: message.seq)
+def _in_order(messages: list[Message]) -> list[Message]:
+    return sorted(messages, key=lambda message: message.seq)
 
 
 @with_checked_arguments
@@ -178,7 +178,7 @@ class Session:
 
     On entry it joins, so that what comes waits for it, publishes `agent_started`, and its heart
     begins to beat; on exit, after an error too, the heart stops and `agent_stopped` is published.
-    An agent that is killed says nothing, and its heartbeat tells.
+    An agent that is killed publishes nothing; its heartbeat shows it.
 
     Args:
         bus: an open bus.
@@ -242,8 +242,9 @@ class Session:
     ) -> Receipt:
         """Publish an answer to a message's sender, in the same conversation."""
         answer: MessageFields = {"to_agent": message.from_agent, "in_reply_to": message.id}
-        given = fields.get("headers") or {}
-        headers = tracing.child_trace(message.headers) | given if isinstance(given, dict) else given
+        headers: Any = fields.get("headers") or {}
+        if isinstance(headers, dict):
+            headers = tracing.child_trace(message.headers) | headers
         return self.publish(type, payload, **(answer | fields | {"headers": headers}))
 
     async def publish_async(
@@ -278,7 +279,7 @@ class Session:
     async def run_async(
         self, handler: Callable[[Message], Awaitable[object]], *, drain: bool = False
     ) -> None:
-        """Deliver messages as `Inbox.run_async` does, with the current one in the heartbeat.
+        """Deliver messages as `Inbox.run_async` does, with the current message in the heartbeat.
 
         Raises:
             InvalidInput: as for `Inbox.run_async`.

@@ -1,12 +1,12 @@
-"""The names of sessions: several programs that were set up under one name get one each.
+"""The names of sessions: programs that were set up under the same name get a name each.
 
 A session is a running program of an agent. The first that runs under a base name has it as its own
 name, the next is `NAME-2`, and so on. A name is a lease that the program's process holds, so it is
-free as soon as that process has ended, and the next session takes it up, with its cursor; one that
-its program resumes takes up the name that it had. Where no session has the base name any more, one
-that runs claims it, and gets its mail too.
+free as soon as that process has ended, and the next session takes the name, with its cursor; a
+session that its program resumes takes its former name. Where no session has the base name any more,
+a running session claims it, and gets its mail too.
 
-Hooks look here after every tool: what is held already is read by one statement.
+Hooks look here after every tool: a name that is held already is read by one statement.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from itertools import count
 from ...bus.presence.session_name import (
     ALL,
     SessionName,
+    free_holder,
     is_id,
     lease_name,
-    nobody,
     session_name,
     spans_of,
     suffix_of,
@@ -67,17 +67,17 @@ class SessionNames(Table):
         Args:
             base: the name that was set up.
             holder: `str` of the program's process, or what `by_connection` returned.
-            lease_s: how long it is held after this, in seconds, where nothing else tells.
+            lease_s: how long it is held after this, in seconds, if its process can't be seen.
             timeout_s: how long to wait for other writers, in seconds; None: as the bus does.
-            id: the id by which its program resumes it, where the program tells.
+            id: the id by which its program resumes it, if the program gives one.
             is_resumed: whether it was resumed just now, and has the name that it had if that is
                 free.
 
         Raises:
             InvalidInput: the base name is none.
             BusBusy: that was not long enough.
-            BusUnusable, Refused: it can't be written. These are raised only for one that has no
-                name yet: others keep theirs.
+            BusUnusable, Refused: it can't be written. These are raised only for a session that has
+                no name yet: other sessions keep their names.
         """
         id = id if id and is_id(id) else ""
         settled = self._settled(base, holder, lease_s, id)
@@ -92,27 +92,31 @@ class SessionNames(Table):
             if own is None:
                 raise
             return own
-        return next(each for each in self.list(base) if each.number == number)
+        return next(session for session in self.list(base) if session.number == number)
 
     def find(self, base: str, holder: str) -> SessionName | None:
-        """Return the name that a session has; None for one that has none."""
-        own = [each for each in self.list(base) if each.holder == holder]
-        return max(own, key=lambda each: each.number, default=None)
+        """Return the name of a session; None if it has none."""
+        own = [session for session in self.list(base) if session.holder == holder]
+        return max(own, key=lambda session: session.number, default=None)
 
     def above(self, processes: Iterable[str], base: str | None) -> SessionName | None:
-        """Return the session of the first of some processes that has one, of a base name or any."""
-        found = self.list()
-        own = ((each, process) for process in processes for each in reversed(found))
-        fits = (each for each, process in own if each.holder == process)
-        return next((each for each in fits if base in (None, each.base, each.name)), None)
+        """Return the session of the first process that has one, under a base name or any name."""
+        sessions = self.list()
+        own = ((session, process) for process in processes for session in reversed(sessions))
+        fits = (session for session, process in own if session.holder == process)
+        return next(
+            (session for session in fits if base in (None, session.base, session.name)), None
+        )
 
     def named(self, name: str) -> SessionName | None:
         """Return the session that has a name, or had it last; None where none had."""
-        had = [each for each in self._under(name) if each.name == name]
-        last = max(had, key=lambda each: (self.is_live(each), each.until_ms), default=None)
+        sessions = [session for session in self._under(name) if session.name == name]
+        last = max(
+            sessions, key=lambda session: (self.is_live(session), session.until_ms), default=None
+        )
         if last is not None and last.number > 1:
             first = lease_name(last.base, 1)
-            claims = [each.holder == last.holder for each in self._read((first, first))]
+            claims = [session.holder == last.holder for session in self._read((first, first))]
             last.claims_base = any(claims)
         return last
 
@@ -128,41 +132,45 @@ class SessionNames(Table):
         from ...bus.leases import Leases
 
         with self._engine.write():
-            for each in self.list(base):
-                if each.holder == holder and each.until_ms > self._engine.now_ms():
+            for session in self.list(base):
+                if session.holder == holder and session.until_ms > self._engine.now_ms():
                     with suppress(LeaseLost):  # it ends just now
-                        Leases(self._engine).renew(each.lease(), lease_s=_END_MS / 1000)
+                        Leases(self._engine).renew(session.lease(), lease_s=_END_MS / 1000)
 
     def list(self, base: str | None = None) -> list[SessionName]:
         """Return the names of sessions, of those that have ended too, by base name and number."""
         ends = "" if base is None else suffix_of(base)
-        found = [each for each in self._read(ALL, ends) if base in (None, each.base)]
-        firsts = {each.base: each.holder for each in found if each.number == 1}
-        for each in found:
-            each.claims_base = each.number > 1 and firsts.get(each.base) == each.holder
-        return sorted(found, key=lambda each: (each.base, each.number))
+        sessions = [session for session in self._read(ALL, ends) if base in (None, session.base)]
+        firsts = {session.base: session.holder for session in sessions if session.number == 1}
+        for session in sessions:
+            is_first = session.number == 1
+            session.claims_base = not is_first and firsts.get(session.base) == session.holder
+        return sorted(sessions, key=lambda session: (session.base, session.number))
 
     def bases(self) -> dict[str, str]:
-        """Return the base names of all names that a session had last under another one."""
-        last = {each.name: each for each in sorted(self.list(), key=lambda each: each.token)}
-        return {name: each.base for name, each in last.items() if each.number > 1}
+        """Return the base name of each session name that differs from it."""
+        last = {
+            session.name: session
+            for session in sorted(self.list(), key=lambda session: session.token)
+        }
+        return {name: session.base for name, session in last.items() if session.number > 1}
 
     def running(self, base: str) -> tuple[SessionName, ...]:
         """Return the sessions of a base name that are there, each by its own name."""
-        live = [each for each in self.list(base) if self.is_live(each)]
-        return tuple({each.holder: each for each in live}.values())
+        live = [session for session in self.list(base) if self.is_live(session)]
+        return tuple({session.holder: session for session in live}.values())
 
-    def is_live(self, each: SessionName) -> bool:
+    def is_live(self, session: SessionName) -> bool:
         """Whether a session is there: its process runs, and a connection was heard lately."""
-        is_there = runs(each.process)
-        if is_there is False or (is_there and not each.has_connection):
+        is_there = runs(session.process)
+        if is_there is False or (is_there and not session.has_connection):
             return is_there
         now_ms = self._engine.now_ms()
-        if each.has_connection or now_ms < each.until_ms:
-            return now_ms < each.until_ms - _END_MS
+        if session.has_connection or now_ms < session.until_ms:
+            return now_ms < session.until_ms - _END_MS
         from ...bus.heartbeats import Heartbeats  # only of what can't be seen from here
 
-        beat = Heartbeats(self._engine).get(each.name)
+        beat = Heartbeats(self._engine).get(session.name)
         return beat is not None and beat.age_s < LEASE_S
 
     def traces(self, name: str) -> tuple[int | None, bool]:
@@ -178,64 +186,70 @@ class SessionNames(Table):
         return pid, bool(is_bound)
 
     def _under(self, name: str) -> Iterator[SessionName]:
-        """Yield the sessions that may have a name, of whatever base name."""
+        """Yield the sessions that may have a name, under any base name."""
         for span in spans_of(name):
             yield from self._read(span)
 
     def _read(self, span: Span, ends: str = "") -> Iterator[SessionName]:
         for lease, *fields in self._engine.rows(SQL["session_leases"], (*span, ends)):
-            found = SessionName.parse(lease, *fields)
-            if found is not None:
-                yield found
+            session = SessionName.parse(lease, *fields)
+            if session is not None:
+                yield session
 
     def _settled(self, base: str, holder: str, lease_s: float, id: str) -> SessionName | None:
-        """Return the name of a session for which nothing is to be written."""
-        found = self.list(base)
-        own = [each for each in found if each.holder == holder]
+        """Return the name of a session if nothing has to be written for it; else None."""
+        sessions = self.list(base)
+        own = [session for session in sessions if session.holder == holder]
         soon_ms = self._engine.now_ms() + lease_s * 500
-        if not own or min(each.until_ms for each in own) < soon_ms or id not in ("", own[-1].id):
+        if (
+            not own
+            or min(session.until_ms for session in own) < soon_ms
+            or id not in ("", own[-1].id)
+        ):
             return None
-        first = found[0]
+        first = sessions[0]
         has_base = first.number == 1 and (first.holder == holder or self.is_live(first))
         return own[-1] if has_base or self._is_of_others(base, base) else None
 
     def _settle(self, base: str, holder: str, lease_s: float, id: str, is_resumed: bool) -> int:
         """Hold the name of a session, and the base name where it is free; return its number."""
-        held = {each.number: each for each in self.list(base)}
+        by_number = {session.number: session for session in self.list(base)}
         own = self.find(base, holder)
-        had = self._had(base, id) if is_resumed and id else None
-        if had is not None and own is not None and own.number > 1:
-            self._hold(base, own.number, own, nobody(), _END_MS / 1000)
-        last = had or own
-        number = self._first_free(base, held) if last is None else last.number
+        former = self._former_name(base, id) if is_resumed and id else None
+        if former is not None and own is not None and own.number > 1:
+            self._hold(base, own.number, own, free_holder(), _END_MS / 1000)
+        last = former or own
+        number = self._first_free(base, by_number) if last is None else last.number
         if last is not own or own is None:
             self._begin(session_name(base, number), base)
         by = with_id(holder, id or (own.id if own else ""))
-        self._hold(base, number, held.get(number), by, lease_s)
-        first = held.get(1)
+        self._hold(base, number, by_number.get(number), by, lease_s)
+        first = by_number.get(1)
         is_free = not (first and first.holder != holder and self.is_live(first))
         if number > 1 and is_free and not self._is_of_others(base, base):
             self._hold(base, 1, first, with_id(holder, first.id if first else ""), lease_s)
         return number
 
-    def _had(self, base: str, id: str) -> SessionName | None:
-        """Return the name that a session had before it was resumed; None: it is not free.
+    def _former_name(self, base: str, id: str) -> SessionName | None:
+        """Return the name that a session had before it was resumed; None if it is not free.
 
-        Where another session claims it as the base name, it goes back: that one has its own.
+        A base name that another session only claims is free: that session has its own name.
         """
-        found = self.list(base)
-        had = [each for each in found if each.id == id]
-        last = max(had, key=lambda each: each.token, default=None)
+        sessions = self.list(base)
+        former = [session for session in sessions if session.id == id]
+        last = max(former, key=lambda session: session.token, default=None)
         if last is None or self._is_of_others(last.name, base):
             return None
-        is_claimed = any(each.claims_base and each.holder == last.holder for each in found)
+        is_claimed = any(
+            session.claims_base and session.holder == last.holder for session in sessions
+        )
         is_free = (last.number == 1 and is_claimed) or not self.is_live(last)
         return last if is_free else None
 
-    def _first_free(self, base: str, held: Mapping[int, SessionName]) -> int:
-        """Return the first number that no session has, and whose name is no agent of its own."""
+    def _first_free(self, base: str, by_number: Mapping[int, SessionName]) -> int:
+        """Return the first number that no session has, and whose name is no agent's name."""
         for number in count(1):
-            name, last = session_name(base, number), held.get(number)
+            name, last = session_name(base, number), by_number.get(number)
             if self._is_of_others(name, base):
                 continue
             if last is not None:
@@ -246,15 +260,19 @@ class SessionNames(Table):
         raise AssertionError
 
     def _is_of_others(self, name: str, base: str) -> bool:
-        """Whether a session of another base name has a name: `a-2` may be set up as one, too."""
-        same = (each for each in self._under(name) if each.name == name and each.base != base)
+        """Whether a session of another base name has a name: `a-2` may be a base name, too."""
+        same = (
+            session
+            for session in self._under(name)
+            if session.name == name and session.base != base
+        )
         return any(map(self.is_live, same))
 
     def _is_known(self, name: str) -> bool:
         return bool(self._engine.value(SQL["is_known"], (name,)))
 
     def _begin(self, name: str, base: str) -> None:
-        """Make a session a reader: a new one begins where the base name is, and misses no mail."""
+        """Make a session a reader: it begins at the base name's cursor, and misses no mail."""
         cursors = Cursors(self._engine)
         first = cursors.first_waiting(name, is_reader=False)
         begin = cursors.position(base)

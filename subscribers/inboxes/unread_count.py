@@ -26,7 +26,7 @@ class OpenFile:
         self.layout = database.layout
 
 
-class Look:
+class UnreadCount:
     """The result of a look into a session's inbox.
 
     It is a context manager: until its end the file is open, for what follows from the look.
@@ -53,9 +53,9 @@ class Look:
 
     def forget_shown(self) -> None:
         """Note that the agent remembers nothing of what it was shown or told."""
-        from .seen_mail import Shown
+        from .seen_mail import SeenMailFile
 
-        Shown(OpenFile(self._database), self.agent).note(afresh=True)
+        SeenMailFile(OpenFile(self._database), self.agent).note(afresh=True)
 
     def traces(self) -> tuple[int | None, bool]:
         """Return what the agent's name has left, as `SessionNames.traces`."""
@@ -84,7 +84,7 @@ def unread_in(
 
     Raises:
         BusNotFound: there is no bus.
-        BusUnusable: there is one that this process can't use.
+        BusUnusable: there is a bus that this process can't use.
     """
     with look_in(directory, agent, limit, wait_s=wait_s) as look:
         return look.unread
@@ -100,8 +100,8 @@ def look_in(
     joins: bool = False,
     id: str | None = None,
     is_resumed: bool = False,
-) -> Look:
-    """Look into the inbox of an agent's session, in a bus that is opened for that.
+) -> UnreadCount:
+    """UnreadCount into the inbox of an agent's session, in a bus that is opened for that.
 
     Args:
         directory, agent, limit, wait_s: as for `unread_in`.
@@ -135,7 +135,7 @@ def look_in(
             base = session.base if session.claims_base else None
         if base is not None:
             unread = min(limit, unread + cursors.count_addressed(base, limit))
-        return Look(database, name, session, unread)
+        return UnreadCount(database, name, session, unread)
     except BaseException:
         database.close()
         raise

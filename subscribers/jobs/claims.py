@@ -43,11 +43,11 @@ class Claim:
     Attributes:
         queue: the queue's name.
         message: what the work is about.
-        token: the claim's identity, and its fencing token: a later claim has a larger one.
+        token: the claim's identity, and its fencing token: a later claim has a larger token.
         attempt: which attempt this is, from 1.
         max_attempts: how many there may be.
         dedupe_key: what the job is about, or None.
-        group, instance: the class of workers, and the one process, that has it.
+        group, instance: the class of workers, and the process of it, that has the claim.
         claimed_at_ms: when it was claimed, in epoch milliseconds.
         lease_until_ms: when it is lost unless it was renewed.
     """
@@ -115,7 +115,7 @@ class Outcome:
 
     Attributes:
         status: `completed`, `failed` or `timed_out`.
-        error: why it failed, in one line.
+        error: why it failed, in a line.
         result: the result: text is kept as it is, other values as JSON.
         exit_code: of the command.
         stderr: what it printed there.
@@ -147,8 +147,8 @@ class Outcome:
     def row(self) -> tuple[object, ...]:
         """Return the values of exit_code, error, stderr, result and logs as they are stored."""
         logs = None if not self.logs else orjson.dumps(self.logs).decode()
-        kept = (kept_error(self.error), kept_text(self.stderr), kept_text(_text(self.result)))
-        return (self.exit_code, *kept, logs)
+        texts = (kept_error(self.error), kept_text(self.stderr), kept_text(_text(self.result)))
+        return (self.exit_code, *texts, logs)
 
 
 class Claims(Table):
@@ -185,7 +185,7 @@ class Claims(Table):
         return self._engine.count_changes(SQL["hand_back_claim"], values) > 0
 
     def status(self, token: int) -> ClaimStatus | None:
-        """Return the stored status of a claim, or None without one."""
+        """Return the stored status of a claim, or None if there is no claim."""
         status: ClaimStatus | None = self._engine.value(SQL["claim_status"], (token,))
         return status
 
@@ -207,17 +207,17 @@ class Claims(Table):
         return bool(self._engine.value(SQL["queue_is_at_work"], (info.id, now_ms)))
 
     def last_at_ms(self, info: QueueInfo) -> int | None:
-        """Return when the queue's newest claim was made, in epoch milliseconds; None without one.
+        """Return when the queue's newest claim was made, in epoch milliseconds, or None.
 
-        A walk over the entries of its claims in one index.
+        It walks over the entries of its claims in an index.
         """
         at_ms: int | None = self._engine.value(SQL["last_claim_at"], (info.id,))
         return at_ms
 
     def follow_clock_back(self, info: QueueInfo, now_ms: int) -> None:
-        """Have what was claimed by a clock that was ahead be claimed now; safe to repeat.
+        """Move claims that a clock ahead has made to the present time; safe to repeat.
 
-        A worker that is there renews its claim in time; one that is gone is lost after its lease.
+        A worker that lives renews its claim in time; otherwise it is lost after its lease.
         """
         self._engine.rows(SQL["bring_claims_nearer"], (info.id, now_ms))
 

@@ -27,7 +27,7 @@ class ClaimLost(Refused):
 class TooManyHops(Refused):
     """The replies of a job were refused: its conversation is a loop of jobs that feed each other.
 
-    The job is over all the same, as one that failed for good.
+    The job is over all the same: it failed for good.
 
     Attributes:
         seq: the message.
@@ -48,7 +48,7 @@ class HopsWarning(UserWarning):
 
 
 class UnservedRequestWarning(UserWarning):
-    """A request was published that no live worker serves: it waits for one."""
+    """A request was published that no live worker serves: it waits for a worker."""
 
 
 class QueueNotFound(NotFound):

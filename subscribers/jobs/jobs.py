@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     #: A job that is about to run: seq, attempt, max_attempts, available_at_ms, dedupe_key.
     Ready = tuple[int, int, int, int, str | None]
 
-# The work at hand in a queue, found by one look at its tables. Looking takes no write lock.
+# The work at hand in a queue, by one statement on its tables, without a write lock.
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class AtHand:
 
     Attributes:
         ready: how many jobs may be claimed, counted up to a limit.
-        is_due: whether there are some whose time has come.
-        is_lost: whether there are some whose workers are lost.
-        is_shut: whether nothing may begin, since the queue is paused or as many run as may.
-        is_by_age: whether what comes later never goes first.
+        is_due: whether the time of some jobs has come.
+        is_lost: whether the workers of some jobs are lost.
+        is_shut: whether no job may begin, since the queue is paused or `max_running` jobs run.
+        is_by_age: whether later messages never go first.
     """
 
     ready: int
@@ -47,13 +47,13 @@ class AtHand:
     is_by_age: int
 
     @property
-    def is_something(self) -> bool:
+    def has_work(self) -> bool:
         """Whether there is anything to do."""
         return bool(self.is_due or self.is_lost or (self.ready and not self.is_shut))
 
 
-#: Assumed for a worker that was idle and hears of new messages: it begins without counting the work
-#: that is ready. Its next look, after these messages, is for all work.
+#: Assumed for a worker that was idle, when new messages come: it begins without counting the work
+#: that is ready. After these messages it looks for all work.
 NEWS = AtHand(ready=0, is_due=0, is_lost=0, is_shut=0, is_by_age=1)
 
 
@@ -64,8 +64,8 @@ class QueueAtHand:
     Attributes:
         id: the queue.
         first_seq: the job that goes first, or None where none may be claimed.
-        next_due_ms: when the next delay ends, in epoch milliseconds; None without one.
-        is_shut: whether nothing may begin, since the queue is paused or as many run as may.
+        next_due_ms: when the next delay ends, in epoch milliseconds; None without a delay.
+        is_shut: whether no job may begin, since the queue is paused or `max_running` jobs run.
     """
 
     id: int
@@ -80,19 +80,19 @@ FAILED: Final = "failed"
 TIMED_OUT: Final = "timed_out"
 DEAD: Final = "dead"
 CANCELLED: Final = "cancelled"
-#: The states of one that is not.
+#: The states of a job that is not over.
 QUEUED: Final = "queued"
 RUNNING: Final = "running"
 
 STATES: tuple[JobState, ...] = (QUEUED, RUNNING, SUCCEEDED, FAILED, TIMED_OUT, DEAD, CANCELLED)
 
-#: Those that a person may want to look at, and try again.
+#: The states of jobs that a person may want to look at, and try again.
 ENDED_BADLY: tuple[JobState, ...] = (FAILED, TIMED_OUT, DEAD)
 
 #: The reason why a queued job waits: none, its time, or other jobs with its key.
 OPEN, TIME, KEY = "open", "time", "key"
 
-#: Among how many of the next in line the one is looked for that has waited longest.
+#: How many jobs at the head of the line are searched for the job that has waited longest.
 _NEXT_IN_LINE = 1000
 
 #: How many jobs become due in one transaction.
@@ -121,7 +121,7 @@ class Job:
         started_at_ms: when the last attempt began, or None before the first.
         ended_at_ms: when it was over; None while it is not.
         error: why the last attempt failed, or why it was cancelled; else None.
-        for_worker: the one worker, by its group, that may claim it; None: any.
+        for_worker: the only worker, by its group, that may claim it; None: any.
     """
 
     queue: str
@@ -181,40 +181,40 @@ class Jobs(Table):
         self,
         info: QueueInfo,
         message: Message,
-        wanted: WorkHeaders,
+        wishes: WorkHeaders,
         created_at_ms: int,
         turn_ms: int,
     ) -> str | None:
-        """Store a job whose sender has wishes, or note it as a duplicate.
+        """Store a job whose sender has wishes, or record it as a duplicate.
 
         Args:
             info, message, created_at_ms, turn_ms: as for `row`.
-            wanted: what the sender asked for.
+            wishes: the sender's wishes.
 
         Returns:
-            Of what it is a duplicate, for people, or None.
+            A text for people that names the original of a duplicate, or None.
         """
         now_ms = self._engine.now_ms()
-        original = self._original(info, message, wanted)
-        is_later = wanted.available_at_ms is not None and wanted.available_at_ms > now_ms
+        original = self._original(info, message, wishes)
+        is_later = wishes.available_at_ms is not None and wishes.available_at_ms > now_ms
         state, gate, ended_at_ms, error = QUEUED, OPEN, None, None
         if original is not None:
             state, ended_at_ms = CANCELLED, now_ms
-            error = f"duplicate of {original} with dedupe key {wanted.dedupe_key}"
+            error = f"duplicate of {original} with dedupe key {wishes.dedupe_key}"
         elif is_later:
             gate = TIME
-        elif wanted.dedupe_key is not None:
+        elif wishes.dedupe_key is not None:
             gate = KEY
-        available_at_ms = max(created_at_ms, wanted.available_at_ms or 0)
+        available_at_ms = max(created_at_ms, wishes.available_at_ms or 0)
         rank_ms = info.policy.rank_ms(turn_ms, message.priority)
         row = (
             *(info.id, message.seq, state, gate, info.policy.max_attempts, available_at_ms),
-            *(message.priority, turn_ms, rank_ms, wanted.dedupe_key),
-            *(created_at_ms, ended_at_ms, error, wanted.for_worker),
+            *(message.priority, turn_ms, rank_ms, wishes.dedupe_key),
+            *(created_at_ms, ended_at_ms, error, wishes.for_worker),
         )
         self._engine.rows(SQL["add_job"], row)
         if gate == KEY:
-            self.open_key(info, wanted.dedupe_key)
+            self.open_key(info, wishes.dedupe_key)
         if original is not None:
             import logging
 
@@ -235,27 +235,27 @@ class Jobs(Table):
         row[2], row[11], row[12] = CANCELLED, self._engine.now_ms(), UNPROVEN
         self._engine.rows(SQL["add_job"], tuple(row))
 
-    def _original(self, info: QueueInfo, message: Message, wanted: WorkHeaders) -> str | None:
+    def _original(self, info: QueueInfo, message: Message, wishes: WorkHeaders) -> str | None:
         """Return the job of which a message is a duplicate, and how it stands, or None.
 
         It is compared with what had succeeded when it was published, so that it makes no
         difference when the queue is filled.
         """
-        if wanted.dedupe_key is None:
+        if wishes.dedupe_key is None:
             return None
         published_ms = max(0, message.ts_ms)  # another program may have stored any number
-        found = self.original(info, wanted.dedupe_key, published_ms, wanted.dedupe_window_ms)
-        return found and f"{found[0]}, which {found[1]},"
+        original = self.original(info, wishes.dedupe_key, published_ms, wishes.dedupe_window_ms)
+        return original and f"{original[0]}, which {original[1]},"
 
     def original(
         self, info: QueueInfo, key: str, published_ms: int, window_ms: int | None
     ) -> tuple[int, str] | None:
-        """Return the job of which another one with its key would be a duplicate, or None.
+        """Return the job of which another job with a key would be a duplicate, or None.
 
         Args:
             info: the queue.
             key: the dedupe key.
-            published_ms: when the other one was published.
+            published_ms: when the other job was published.
             window_ms: for how long a success keeps it out, and then a job that waits or runs does
                 so too; None takes the queue's window, and only successes count.
 
@@ -284,18 +284,18 @@ class Jobs(Table):
             self.open_key(info, key)
 
     def open_key(self, info: QueueInfo, key: str | None) -> None:
-        """Open as many jobs as may run with a key; to be called whenever one has left."""
+        """Open as many jobs as may run with a key; to be called whenever such a job has ended."""
         if key is not None:
             limit = info.policy.max_running_per_key
             self._engine.rows(SQL["open_key"], (info.id, key, limit))
 
     def rank_again(self, info: QueueInfo, seqs: list[int]) -> None:
-        """Rank those of some jobs that are queued by the ordering that their queue has now."""
+        """Rank jobs again, if they are queued, by the present ordering of their queue."""
         rows = [(info.id, seq) for seq in seqs]
         self._engine.run_many(SQL["rank_job"], rows)
 
     def open_keys_again(self, info: QueueInfo, after_key: bytes) -> list[bytes]:
-        """Open or close what waits with the keys after one, a batch of keys; return their bytes."""
+        """Open or close the waiting jobs of a batch of keys after a key; return the keys' bytes."""
         rows = self._engine.rows(SQL["live_keys_after"], (info.id, after_key, BATCH))
         for _, key in rows:
             self._engine.rows(SQL["close_key"], (info.id, key))
@@ -392,15 +392,15 @@ class Jobs(Table):
 
     def named(self, names: Iterable[tuple[str, int]]) -> list[Job]:
         """Return the jobs of these queues and seqs, as far as there are any, by one look."""
-        wanted = orjson.dumps(list(names)).decode()
-        return [Job(*row) for row in self._engine.rows(VIEWS["jobs_named"], (wanted,))]
+        pairs = orjson.dumps(list(names)).decode()
+        return [Job(*row) for row in self._engine.rows(VIEWS["jobs_named"], (pairs,))]
 
     def queued_seqs(self, info: QueueInfo) -> list[int]:
-        """Return the seqs of all jobs that are queued, whatever they wait for, in no order."""
+        """Return the seqs of all queued jobs, also of those that wait for others, in no order."""
         return [seq for (seq,) in self._engine.rows(SQL["queued_seqs"], (info.id,))]
 
     def queued(self, info: QueueInfo, limit: int) -> list[Job]:
-        """Return up to `limit` jobs that are queued, whatever they wait for, in no order."""
+        """Return up to `limit` queued jobs, also jobs that wait for others, in no order."""
         return [Job(*row) for row in self._engine.rows(SQL["jobs_queued"], (info.id, limit))]
 
     def ended_badly(self, info: QueueInfo, state: str, after_seq: int, limit: int) -> list[Job]:
@@ -422,14 +422,14 @@ class Jobs(Table):
         return none | dict(self._engine.rows(SQL["count_jobs"], (info.id,)))
 
     def oldest_available_ms(self, info: QueueInfo, now_ms: int) -> int | None:
-        """Return since when the job waits that could be claimed for longest; None without one."""
+        """Return since when the longest waiting job could be claimed; None without such a job."""
         values = (info.id, _NEXT_IN_LINE, now_ms)
         since_ms: int | None = self._engine.value(VIEWS["oldest_available"], values)
         return since_ms
 
 
 def refuse_unproven(info: QueueInfo, job: Job) -> None:
-    """Raise where a job was noted as one that no step with the right published.
+    """Raise for a job that was cancelled because no step with the right published it.
 
     Raises:
         WrongJobState: it was.

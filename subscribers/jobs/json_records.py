@@ -48,7 +48,7 @@ def stats_record(stats: QueueStats) -> dict[str, object]:
 
 
 def state_of(stats: QueueStats) -> str:
-    """Return how a queue is, in one word."""
+    """Return the state of a queue, as a word."""
     if stats.info.paused_at_ms is not None:
         return "paused"
     if stats.stuck is not None:
@@ -63,8 +63,8 @@ def job_record(job: Job) -> dict[str, object]:
 
 def plugin_job_record(job: Job, message: Message) -> dict[str, object]:
     """Return what a job of a plugin is beside that: the columns of the view `job_queue`."""
-    told = message.headers.get("job")
-    origin = told if isinstance(told, dict) else {}
+    header = message.headers.get("job")
+    origin = header if isinstance(header, dict) else {}
     is_retried = job.state == "queued" and job.attempt > 1
     return {
         "id": message.id,
@@ -95,7 +95,7 @@ def claim_record(claim: ClaimRecord, now_ms: int) -> dict[str, object]:
     return record if claim.result is None else record | {"result": given_result(claim.result)}
 
 
-#: The names of a claim's fields in JSON, where they differ from those of its columns.
+#: The names of a claim's fields in JSON, where they differ from the names of its columns.
 _NAMES = {"instance": "worker", "lease_until": "until"}
 
 

@@ -54,7 +54,7 @@ class Act:
         return {name: value for name, value in fields.items() if value is not None}
 
 
-class Acts(Table):
+class ManualActs(Table):
     """The table `work_acts`.
 
     Args:

@@ -42,25 +42,25 @@ if TYPE_CHECKING:
     from .jobs import Job, Jobs
     from .policy import Policy
 
-    #: Makes the messages that tell of a job which ends without a worker, from the message, the
-    #: job's state and the reason.
+    #: Makes the messages about a job that ends without a worker, from the message, the job's state
+    #: and the reason.
     LastWords = Callable[[Message, str, str], Iterable[Draft]]
 
-# Hops: how many jobs stand one behind the other before a message, each begun by the last one.
+# Hops: the length of the chain of jobs before a message, each begun by the job before it.
 #
-# A worker's message that ends a job is one hop further than the job's message. So a worker
-# whose answers feed its own queue is told from people who ask again, and ends by itself.
+# A worker's message that ends a job is one hop further than the job's message. So a worker whose
+# answers feed its own queue differs from people who ask again, and its loop ends.
 
-#: The header that counts them. What agents and people publish has none, which is 0.
+#: The header that counts them. Messages that agents and people publish have none, which is 0.
 HOPS = "hops"
 
-#: From how many hops on people are told, and how many are refused: a chain of different workers
-#: has a few, and a loop that people would miss has hundreds in a second.
+#: From how many hops on a warning is logged, and from how many on messages are refused: a chain of
+#: different workers has a few, and a loop that nobody notices has hundreds in a second.
 WARN_HOPS, MAX_HOPS = 20, 100
 
 
 def hops_of(message: Message) -> int:
-    """Return how many hops a message has come; 0 where its header says nothing that makes sense."""
+    """Return how many hops a message has come; 0 where its header is missing or no number."""
     hops = message.headers.get(HOPS) if message.raw_headers else None
     return hops if type(hops) is int and hops > 0 else 0
 
@@ -77,22 +77,22 @@ def one_hop_on(message: Message, drafts: Iterable[Draft]) -> list[Draft]:
 
 
 def refusal(message: Message, max_hops: int) -> TooManyHops | None:
-    """Return why nothing more may follow from a message, or None if something may."""
+    """Return the error if a message has come too many hops for further messages, or None."""
     hops = hops_of(message) + 1
     return TooManyHops(message.seq, hops, max_hops) if hops >= max_hops else None
 
 
 # Answers: the messages that tell the senders of requests how their jobs ended.
 #
-# A worker answers by what came of the work (`answer_to`). For a job that ends without one,
-# because its worker is lost, a person gave it up, or it is a duplicate, these are its last words.
+# A worker answers with the outcome of the work (`answer_to`). A job that ends without a worker,
+# because its worker is lost, a person gave it up, or it is a duplicate, has last words instead.
 
-#: Other headers that a conversation carries on: what its members agreed to share.
+#: A header that a conversation carries on: data that its members share.
 CONTEXT = "context"
 
 #: Headers that a reply drops, in this order, when they are too long: stderr is on the claim anyway.
 _DISPENSABLE = ("stderr", TRACE_STATE, CONTEXT)
-#: The room that is left in the headers for what is added later, in bytes: the hops.
+#: The room that is left in the headers for the hops, which are added later, in bytes.
 _LEFT_BYTES = 32
 
 _log = logging.getLogger("ackbus.queue")
@@ -158,15 +158,15 @@ def tell_cancelled(
 ) -> None:
     """Answer the requests among messages whose jobs were cancelled, in the caller's transaction.
 
-    Those that have an answer get no second one. An answer that has no room, or can't be, is left
-    out with a warning: what can't be told must not keep a queue from being filled or emptied.
+    A request that has an answer gets no second answer. An answer that has no room, or is refused,
+    is left out with a warning: it must not keep a queue from being filled or emptied.
 
     Args:
         bus: the bus.
         info: the queue that the jobs are in.
         cancelled: each message, and why.
-        sender: who answers. None is the queue itself, under its name: it speaks only if it is
-            there for requests of this one type, since whoever looks at more does no such work.
+        sender: the agent that answers; None: the queue, under its name. The queue answers only if
+            its pattern is the request's type: a queue of several types may only watch.
     """
     own_type = TypePattern(info.pattern).exact
     asked = [
@@ -174,16 +174,16 @@ def tell_cancelled(
         for message, why in cancelled
         if ReplyTypes.of(message.type).failure and (sender or message.type == own_type)
     ]
-    told = answered(bus, [message for message, _ in asked])
+    seqs_answered = answered(bus, [message for message, _ in asked])
     make = last_words(sender or info.name[:MAX_AGENT_CHARS].rstrip())
     refused: list[tuple[int, Exception]] = []
     for message, why in asked:
-        if message.seq not in told:
+        if message.seq not in seqs_answered:
             try:
                 bus.log.append(make(message, CANCELLED, why))
             except (InvalidInput, LimitReached) as error:
                 refused.append((message.seq, error))
-    if refused:  # told when it is certain
+    if refused:  # logged when the cancellation is certain
         engine_of(bus).after_commit(lambda: _warn_of(info, refused))
 
 
@@ -205,25 +205,25 @@ def _fitting(headers: dict[str, object]) -> dict[str, object]:
 
 
 def carried_on(message: Message) -> dict[str, object]:
-    """Return the headers that what follows from a message has too."""
+    """Return the headers that messages copy from the message that they follow from."""
     headers = message.headers
-    kept = {name: headers[name] for name in (TRACE_STATE, CONTEXT) if name in headers}
-    return tracing.child_trace(headers) | kept
+    copied = {name: headers[name] for name in (TRACE_STATE, CONTEXT) if name in headers}
+    return tracing.child_trace(headers) | copied
 
 
 #: Why a claim is lost whose job was not cancelled.
 RAN_OUT = "the lease ran out"
 
 
-class Endings:
+class ClaimEnder:
     """Ends claims, and decides about their jobs by the queue's policy."""
 
     def __init__(self, bus: Bus, jobs: Jobs, claims: Claims) -> None:
         self._bus = bus
         self._jobs = jobs
         self._claims = claims
-        # The lost claims of which it was told that their last words have no room.
-        self._told: set[int] = set()
+        # The lost claims that a warning has named, since their last words have no room.
+        self._reported_tokens: set[int] = set()
 
     def end(
         self,
@@ -290,11 +290,11 @@ class Endings:
                 with self._bus.transaction():
                     self.lose(info, token, seq, now_ms, words)
             except LimitReached as error:
-                if token not in self._told:
-                    self._told.add(token)
+                if token not in self._reported_tokens:
+                    self._reported_tokens.add(token)
                     _log.warning("job %s of queue %s can't end yet: %s", seq, info.name, error)
         if len(expired) > 1:
-            ring(self._bus)  # there is more than the one who looked may take
+            ring(self._bus)  # there is more than this worker may take
 
     def lose(
         self,
@@ -309,8 +309,8 @@ class Endings:
         self._claims.lose(token, why, now_ms)
         job = self._jobs.get(info, seq)
         message = self._bus.log.readable(seq)
-        wanted = None if message is None else WorkHeaders.of(message)
-        rule = (wanted and wanted.on_lost) or info.policy.on_lost
+        wishes = None if message is None else WorkHeaders.of(message)
+        rule = (wishes and wishes.on_lost) or info.policy.on_lost
         if rule == "requeue" and job.attempt < job.max_attempts:
             self._jobs.queue_again(info, job, job.attempt + 1, now_ms, why)
             return
@@ -342,17 +342,16 @@ class Endings:
     def give_up(
         self, info: QueueInfo, given_up: Sequence[Job], why: str, state: str = states.CANCELLED
     ) -> None:
-        """Cancel jobs, whatever they wait for; workers that are at them lose their claims.
+        """Cancel jobs in any state; workers that work on them lose their claims.
 
         Args:
             info: the queue.
             given_up: its jobs.
             why: the reason, for people.
-            state: that of the jobs from then on: `cancelled`, or `dead`, where a person may want
-                to try them again.
+            state: the state of the jobs from then on: `cancelled`, or `dead`, where a person may
+                want to try them again.
 
-        The queue answers requests of its own type, but not those whose jobs were over: they have
-        their answers.
+        The queue answers requests of its own type, unless their jobs were over: those have answers.
         """
         now_ms = self._bus.now_ms()
         for job in given_up:
@@ -383,27 +382,27 @@ class Endings:
 
 
 def _check_queue(info: QueueInfo, claim: Claim) -> None:
-    # Another queue has another job for the message: ending that one would leave this one running.
+    # Another queue has another job for the message: its job would end, and this job would run on.
     if claim.queue != info.name:
         raise InvalidInput(f"claim {claim.token} is of queue {claim.queue!r}, not {info.name!r}")
 
 
 def is_tried_again(policy: Policy, claim: Claim, outcome: Outcome) -> bool:
     """Return whether another attempt at a job follows an attempt that failed."""
-    wanted = _tries_failures(policy, outcome) if outcome.retry is None else outcome.retry
-    return wanted and claim.attempt < claim.max_attempts
+    is_wanted = _tries_failures(policy, outcome) if outcome.retry is None else outcome.retry
+    return is_wanted and claim.attempt < claim.max_attempts
 
 
 def _tries_failures(policy: Policy, outcome: Outcome) -> bool:
-    """Return whether failures such as this one are tried again."""
+    """Return whether a failure of this kind is tried again."""
     return policy.retry == "failures" or (policy.retry == "contract" and not outcome.is_reply)
 
 
 def end_state(policy: Policy, outcome: Outcome) -> str:
     """Return the state of a job after a failure that is not tried again.
 
-    Where failures are to be tried again, or this one asked for it, one that is left is a matter
-    for people. Elsewhere a failure is an answer.
+    Where failures are tried again, or this failure asked for it, a person has to look at the last
+    failure: the job is dead. Elsewhere a failure is an answer.
     """
     if _tries_failures(policy, outcome) or outcome.retry:
         return states.DEAD

@@ -55,14 +55,14 @@ CHOICES = {
     "hides": ("exact", "all", "none"),
 }
 
-#: For `addressed`: whoever it is.
+#: For `addressed`: any recipient.
 ANYBODY = "*"
 
-#: The group of workers that alone claims from queues which are addressed to it: it keeps limits
-#: over several queues, which others would not know.
+#: The only group of workers that claims from queues which are addressed to it: it keeps limits over
+#: several queues, which other workers would not know.
 AUTOMATION = "automation"
 
-#: More doublings than lead from any sensible first pause to the longest one.
+#: Enough doublings from any sensible first pause to the longest pause.
 _MAX_DOUBLINGS = 40
 
 
@@ -73,27 +73,27 @@ class Policy:
     Attributes:
         ordering: `fifo` (oldest first), or `priority` (interactive before normal before
             background, and the oldest first among equals).
-        ageing_s: with `priority`: how much older a job must be, in seconds, to go before one of
-            the next higher priority. So nothing waits for ever.
+        ageing_s: with `priority`: how much older a job must be, in seconds, to go before a job of
+            the next higher priority. So no job waits for ever.
         retry: `failures` tries again after every failure and timeout that does not forbid it, and
-            what fails for the last time is dead. `asked` takes a failure for an answer: only
+            a job that fails for the last time is dead. `asked` takes a failure for an answer: only
             exit status 75, or a handler that asks, brings another attempt. `contract` leaves it to
             the worker's contract: `asked` for a command of the raw contract, whose output is the
             answer; `failures` for all others.
-        max_attempts: how many attempts a job has, lost ones included; at least 1.
+        max_attempts: how many attempts a job has, lost attempts included; at least 1.
         backoff_s: the base of the pause before the next attempt, in seconds: base · 2^(attempt-1)
-            and a random part of up to one base. 0 is no pause.
+            plus a random part of up to the base. 0 is no pause.
         on_lost: what becomes of a job whose worker let the lease run out: `requeue` (it waits
             again, the attempt counts, and after the last it is dead), `fail`, or `dead`.
         max_running: how many jobs of the queue may run at once; None is any number.
         max_running_per_key: how many with the same dedupe key may run at once.
         dedupe_window_s: for how many seconds a success keeps others with its key out; 0 never.
-        hides: which of the messages that it takes in are kept out of inboxes: `exact`, those of a
-            queue whose pattern is one type without wildcards; `all`; or `none`. It holds for what
-            is published from then on.
-        addressed: what it takes in besides broadcasts: what is addressed to this agent or worker
-            group, and is kept out of its inbox as `hides` says; `*`: to anybody, in whose inbox it
-            stays; None: nothing.
+        hides: which messages that it takes in are kept out of inboxes: `exact`: all if its pattern
+            is a type without wildcards, else none; `all`; or `none`. It holds for messages that are
+            published from then on.
+        addressed: the messages that it takes in besides broadcasts: messages to this agent or
+            worker group, which are kept out of its inbox as `hides` says; `*`: messages to any
+            agent, which stay in its inbox; None: none.
 
     Raises:
         InvalidInput: a rule is none.
@@ -115,8 +115,8 @@ class Policy:
         """Check every rule."""
         for name, choices in CHOICES.items():
             if getattr(self, name) not in choices:
-                given = getattr(self, name)
-                raise InvalidInput(f"{name} must be {' or '.join(choices)}, not {given!r}")
+                choice = getattr(self, name)
+                raise InvalidInput(f"{name} must be {' or '.join(choices)}, not {choice!r}")
         if self.addressed not in (None, ANYBODY):
             check_agent(self.addressed, "addressed")
         for name in ("max_attempts", "max_running", "max_running_per_key"):
@@ -224,10 +224,10 @@ class WorkHeaders:
 
     @classmethod
     def of(cls, message: Message) -> WorkHeaders | None:
-        """Return what a message asks for, or None when that is nothing.
+        """Return the wishes of a message's sender, or None if it has none.
 
-        What breaks a rule is not there: a program with its own SQL may have stored it, and the
-        message must come all the same.
+        A header that breaks a rule is ignored: a program with its own SQL may have stored it, and
+        the message must be delivered all the same.
         """
         if not message.raw_headers:
             return None
@@ -236,14 +236,14 @@ class WorkHeaders:
         window_ms = headers.get(DEDUPE_WINDOW)
         is_key = isinstance(key, str) and 0 < len(key) <= MAX_ID_CHARS
         worker, on_lost = headers.get(FOR_WORKER), headers.get(ON_LOST)
-        wanted = cls(
+        wishes = cls(
             at_ms if _is_time(at_ms) else None,
             key if is_key else None,
             window_ms if is_key and _is_time(window_ms) else None,
             worker if _is_agent(worker) else None,
             on_lost if isinstance(on_lost, str) and on_lost in CHOICES[ON_LOST] else None,
         )
-        return None if wanted == _NOTHING else wanted
+        return None if wishes == _NOTHING else wishes
 
 
 _NOTHING = WorkHeaders(None, None, None)

@@ -34,21 +34,21 @@ MAX_COUNTED = 1000
 def agent_records(bus: Bus, *, online_s: float | None = None) -> list[dict[str, Any]]:
     """Return the JSON objects of the agents that a bus knows, by name.
 
-    Each has what the last heartbeat says, if there was one, the cursor, and how many messages are
-    unread, up to `MAX_COUNTED`; and a session the base name that it runs under, if it has another.
+    Each has the fields of the last heartbeat, if there was one, the cursor, and how many messages
+    are unread, up to `MAX_COUNTED`; a session also has its base name, if that is another name.
 
     Args:
         bus: an open bus.
-        online_s: only agents whose last beat is no older, in seconds, and did not say that they
-            stopped; None: all.
+        online_s: only agents that have not stopped, and whose last beat is at most so old, in
+            seconds; None: all.
     """
-    found = bus.heartbeats.list()
-    beats = {beat.agent: beat.record() for beat in found}
+    heartbeats = bus.heartbeats.list()
+    beats = {beat.agent: beat.record() for beat in heartbeats}
     names = bus.agents.names()
     if online_s is not None:
         is_there = {
             beat.agent
-            for beat in found
+            for beat in heartbeats
             if beat.age_s <= online_s and beat.liveness != Liveness.STOPPED
         }
         names = [name for name in names if name in is_there]
@@ -92,13 +92,13 @@ def forget_agent(bus: Bus, agent: str) -> None:
         Refused: its heart beats, or its delivery loop runs; nothing was changed.
     """
     with bus.transaction():
-        check_gone(bus, agent)
+        require_absent(bus, agent)
         Cursors.of(bus).forget(agent)
         Deliveries.of(bus).forget(agent)
         bus.heartbeats.forget(agent)
 
 
-def check_gone(bus: Bus, agent: str) -> None:
+def require_absent(bus: Bus, agent: str) -> None:
     """Refuse an agent that is there, or that never was.
 
     Raises:
@@ -119,10 +119,9 @@ def check_gone(bus: Bus, agent: str) -> None:
 
 
 def outsider(bus: Bus, session: SessionName) -> Process | None:
-    """Return a process that beats for a session and is none of its own; None where none is seen.
+    """Return a process that beats for a session but does not descend from its program, or None.
 
-    Such a process takes part without `bus hook` and `bus mcp`, as `bus listen` does, or turned
-    sessions off.
+    It takes part without `bus hook` and `bus mcp`, as `bus listen` does, or turned sessions off.
     """
     beat = Heartbeats(engine_of(bus)).get(session.name)
     if beat is None or beat.pid is None or beat.liveness is not Liveness.ALIVE:
@@ -133,23 +132,22 @@ def outsider(bus: Bus, session: SessionName) -> Process | None:
 # The holders of reservations: whether they live, since when they are silent, and taking over.
 #
 # Silence alone ends no reservation. It lets another agent take the files over, which ends the
-# reservation that was there; its holder is told by a message, and the new one says so to the
-# guard.
+# reservation; its holder gets a message, and the reason of the new reservation names the holder.
 
 #: The type of the message to an agent whose reservations were taken over.
 TAKEN_OVER = "reservation.taken_over"
 
-#: For how long an agent was not heard of that counts as silent, in seconds.
+#: After how long without an act an agent counts as silent, in seconds.
 SILENT_S = DEAD_AFTER_S
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ReservationHolder:
     """The state of the agent that has a reservation, as the bus knows it.
 
     Attributes:
-        lives: whether its process runs or its heart beats; False: it said that it stopped, or the
-            process is dead; None: nothing tells.
+        lives: whether its process runs or its heart beats; False: it has stopped, or the process
+            is dead; None: unknown.
         heard_ms: when it acted last: a beat, a message, an acknowledgement, or the reservation; in
             epoch milliseconds.
         silent_s: how long ago that was, in seconds.
@@ -169,25 +167,27 @@ class Holder:
         return {"lives": self.lives, "silent_since": format_ts(self.heard_ms)}
 
     def __str__(self) -> str:
-        told = {True: "it lives", False: "it is dead", None: "it may live"}
-        return f"{told[self.lives]}, silent since {format_ts(self.heard_ms)}"
+        words = {True: "it lives", False: "it is dead", None: "it may live"}
+        return f"{words[self.lives]}, silent since {format_ts(self.heard_ms)}"
 
 
-def holder_of(bus: Bus, held: Reservation) -> Holder:
-    """Return what is known of the agent that has a reservation."""
-    beat = bus.heartbeats.get(held.agent)
-    _, acknowledged_ms = Cursors.of(bus).seen().get(held.agent, (0, 0))
-    acted_ms = max(held.reserved_at_ms, acknowledged_ms, bus.log.last_sent_ms(held.agent) or 0)
+def holder_of(bus: Bus, reservation: Reservation) -> ReservationHolder:
+    """Return the state of the agent that has a reservation."""
+    beat = bus.heartbeats.get(reservation.agent)
+    _, acknowledged_ms = Cursors.of(bus).seen().get(reservation.agent, (0, 0))
+    acted_ms = max(
+        reservation.reserved_at_ms, acknowledged_ms, bus.log.last_sent_ms(reservation.agent) or 0
+    )
     heard_ms = acted_ms if beat is None else max(acted_ms, beat.ts_ms)
     silent_s = max(0, bus.now_ms() - heard_ms) / 1000
-    if held.session is not None and (runs_now := runs(held.session)) is not None:
-        return Holder(runs_now, heard_ms, silent_s)
+    if reservation.session is not None and (runs_now := runs(reservation.session)) is not None:
+        return ReservationHolder(runs_now, heard_ms, silent_s)
     lives = None
     if beat is not None and beat.liveness in (Liveness.ALIVE, Liveness.WARN):
         lives = True
     elif beat is not None and beat.liveness is Liveness.STOPPED and beat.ts_ms >= acted_ms:
         lives = False
-    return Holder(lives, heard_ms, silent_s)
+    return ReservationHolder(lives, heard_ms, silent_s)
 
 
 @checked
@@ -212,11 +212,11 @@ def take_over(
         paths, agent, shared, session: as for `Reservations.reserve`.
         lease_s: too; None: an hour, as there.
         reason: why, for the holders and the guard.
-        by_hand: whether a person decides: also from holders that live and are heard of.
+        by_hand: whether a person decides: then also from holders that live and are not silent.
 
     Returns:
-        As `Reservations.reserve`: not granted, with their conflicts, where holders live that were
-        heard of lately, and nobody decides by hand.
+        As `Reservations.reserve`: not granted, with the conflicts, where a holder lives, was heard
+        of lately, and `by_hand` is False.
 
     Raises:
         InvalidInput: there is no reason, or an argument breaks a rule.
@@ -232,7 +232,7 @@ def take_over(
     try:
         with bus.transaction():
             while True:
-                found = bus.reservations.reserve(
+                reserved = bus.reservations.reserve(
                     paths,
                     agent,
                     shared=shared,
@@ -240,16 +240,16 @@ def take_over(
                     reason=_noted(reason, taken),
                     session=session,
                 )
-                if found.granted:
+                if reserved.granted:
                     break
-                taken += _end(bus, found.conflicts, by_hand=by_hand)
+                taken += _end(bus, reserved.conflicts, by_hand=by_hand)
             bus.log.append(_messages(bus, taken, agent, reason))
-    except _HeldByTheLiving as kept:
-        return ReserveResult(False, [], kept.conflicts)
-    return found
+    except _HolderAlive as refusal:
+        return ReserveResult(False, [], refusal.conflicts)
+    return reserved
 
 
-class _HeldByTheLiving(Exception):
+class _HolderAlive(Exception):
     """Rolls a take-over back that conflicts with the living."""
 
     def __init__(self, conflicts: list[Conflict]) -> None:
@@ -259,32 +259,35 @@ class _HeldByTheLiving(Exception):
 
 def _end(bus: Bus, conflicts: Sequence[Conflict], *, by_hand: bool) -> list[Reservation]:
     """End the reservations that conflict; each is returned once."""
-    held = list({each.held.token: each.held for each in conflicts}.values())
-    follows = {each.token: by_hand or holder_of(bus, each).may_be_followed for each in held}
-    kept = [each for each in conflicts if not follows[each.held.token]]
-    if kept:
-        raise _HeldByTheLiving(kept)
-    for each in held:
-        bus.reservations.end(each)
-    return held
+    reservations = list({conflict.held.token: conflict.held for conflict in conflicts}.values())
+    follows = {
+        reservation.token: by_hand or holder_of(bus, reservation).may_be_followed
+        for reservation in reservations
+    }
+    unended = [conflict for conflict in conflicts if not follows[conflict.held.token]]
+    if unended:
+        raise _HolderAlive(unended)
+    for reservation in reservations:
+        bus.reservations.end(reservation)
+    return reservations
 
 
 def _noted(reason: str, taken: Sequence[Reservation]) -> str:
-    """Return the reason of the new reservation, which names who had the files."""
-    names = ", ".join(dict.fromkeys(each.agent for each in taken))
+    """Return the reason of the new reservation, which names the former holders."""
+    names = ", ".join(dict.fromkeys(reservation.agent for reservation in taken))
     return (f"taken over from {names}: {reason}" if taken else reason)[:MAX_REASON_CHARS]
 
 
 def _messages(bus: Bus, taken: Iterable[Reservation], agent: str, reason: str) -> list[Draft]:
-    """Return the message to each former holder; none to a name that nothing can be sent to."""
+    """Return the message to each former holder; none to a name that can't be a recipient."""
     by_holder: dict[str, list[Reservation]] = {}
-    for each in taken:
-        by_holder.setdefault(each.agent, []).append(each)
+    for reservation in taken:
+        by_holder.setdefault(reservation.agent, []).append(reservation)
     drafts = []
     for name, lost in by_holder.items():
         with suppress(InvalidInput):  # another program wrote the row
             check_recipient(name)
-            ended = [{"path": each.path, "token": each.token} for each in lost]
-            told = {"ended": ended, "by": agent, "reason": reason}
-            drafts.append(Draft(TAKEN_OVER, told, from_agent=agent, to_agent=name))
+            ended = [{"path": reservation.path, "token": reservation.token} for reservation in lost]
+            payload = {"ended": ended, "by": agent, "reason": reason}
+            drafts.append(Draft(TAKEN_OVER, payload, from_agent=agent, to_agent=name))
     return drafts

@@ -1,4 +1,4 @@
-"""Retention: the parts of the log that agents and queues still need, and agents passed over."""
+"""Retention: the part of the log that agents and queues still need, and the agents to ignore."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ..queues.queues import QueueInfo
 
-#: How long nobody has seen an agent or a queue that is idle, in seconds: a week.
+#: After how long without an act an agent or a queue is idle, in seconds: a week.
 IDLE_AFTER_S = 7 * 86_400.0
 
-#: How long nobody has seen a session that has ended and is waited for no longer, in seconds.
+#: For how long an ended session still holds messages back, in seconds.
 SESSION_IDLE_AFTER_S = 3600.0
 
 #: Readers that may need a part of the log.
@@ -34,15 +34,15 @@ INBOX, QUEUE = "inbox", "queue"
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """An agent or a queue that has not done with the log from some message on.
+    """An agent or a queue that still needs the log from some message on.
 
     Attributes:
         kind: `inbox` or `queue`.
-        name: whose.
+        name: the name of the agent or the queue.
         seq: the first message that it needs.
-        seen_ms: when it was last seen to do something, in epoch milliseconds, or that message was
-            sent, or came by an import, whichever is latest.
-        is_living: whether that is not too long ago.
+        seen_ms: when it last acted, or when that message was sent or imported, whichever is latest;
+            in epoch milliseconds.
+        is_living: whether `seen_ms` is recent: it is not idle.
         is_passed_over: whether mail of the agent was archived unread, and it has not acknowledged,
             joined, run a loop or beaten its heart since; or it is a session that ended an hour ago.
     """
@@ -56,7 +56,7 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ArchivePlan:
     """A plan for archiving.
 
     Attributes:
@@ -71,7 +71,7 @@ class Plan:
 
     @property
     def idle(self) -> list[Hold]:
-        """The idle agents that alone keep more from being archived."""
+        """The idle agents and queues without which more could be archived."""
         by_seq = sorted(self.held_by, key=lambda hold: (hold.seq, not hold.is_living))
         return list(takewhile(lambda hold: not hold.is_living, by_seq))
 
@@ -81,13 +81,13 @@ class Retention:
 
     An inbox needs its first message that is not acknowledged; broadcasts of others count for
     readers: agents that have acknowledged, run a loop or joined (`Inbox.join`). A heart makes no
-    reader. Mail to `automation` is needed by none. A queue needs the first message that is not a
+    reader. Mail to `automation` is not needed. A queue needs the first message that is not a
     job yet, or is a job that is not over.
 
-    Who has not been seen for `idle_after_s` is idle: a queue from which nobody claimed; an agent
-    that has not acknowledged, joined, published or beaten its heart, has no loop that runs, and
-    whose first unread message is as old, or came by an import as long ago. Polling can't be seen,
-    since it changes nothing.
+    After `idle_after_s` without an act an agent or a queue is idle: a queue without a claim; an
+    agent that has not acknowledged, joined, published or beaten its heart, has no loop that runs,
+    and whose first unread message was sent or imported as long ago. Polling does not count, since
+    it changes nothing.
 
     Args:
         bus: an open bus.
@@ -106,7 +106,7 @@ class Retention:
 
     def plan(
         self, wanted_seq: int, *, pass_over: Collection[str] = (), pass_over_idle: bool = False
-    ) -> Plan:
+    ) -> ArchivePlan:
         """Return a plan to archive the log, at most up to `wanted_seq`.
 
         No agent's unread mail may be, idle or not, unless it is asked for here, or was before and
@@ -126,12 +126,12 @@ class Retention:
         self._check_known(pass_over)
         last = min(wanted_seq, self._bus.log.newest_seq() - 1)  # the newest message never leaves
         holds = [hold for hold in self.holds() if hold.seq <= last]
-        left = [hold for hold in holds if _is_left(hold, pass_over, pass_over_idle)]
-        held_by = [hold for hold in holds if hold not in left]
+        passed_over = [hold for hold in holds if _is_left(hold, pass_over, pass_over_idle)]
+        held_by = [hold for hold in holds if hold not in passed_over]
         upto = max(0, min([last, *(hold.seq - 1 for hold in held_by)]))
-        return Plan(upto, held_by, [hold for hold in left if hold.seq <= upto])
+        return ArchivePlan(upto, held_by, [hold for hold in passed_over if hold.seq <= upto])
 
-    def pass_over(self, plan: Plan) -> None:
+    def pass_over(self, plan: ArchivePlan) -> None:
         """Note for the agents that a plan passes over that mail of theirs is archived unread.
 
         Their next poll says so. A queue needs no note: it reads the archive as it reads the log.
@@ -143,11 +143,11 @@ class Retention:
 
     def holds(self) -> list[Hold]:
         """Return all holds, in the order of their messages."""
-        found = [*self._inboxes(), *self._queues()]
-        return sorted(found, key=lambda hold: (hold.seq, hold.kind, hold.name))
+        holds = [*self._inboxes(), *self._queues()]
+        return sorted(holds, key=lambda hold: (hold.seq, hold.kind, hold.name))
 
     def held_by_queues(self, upto_seq: int) -> list[Hold]:
-        """Return the holds of queues up to a seq, idle or not: nobody reads what is discarded."""
+        """Return the holds of queues up to a seq, idle or not: no queue can read discarded jobs."""
         return [hold for hold in self._queues() if hold.seq <= upto_seq]
 
     def _check_known(self, names: Collection[str]) -> None:
@@ -168,7 +168,7 @@ class Retention:
         acts, ended = self._acts(), self._ended_sessions()
         for name in sorted({*readers, *log.recipients()}):
             if name == AUTOMATION and name not in readers:
-                continue  # nobody reads its mail: its queues hold what is still to be done
+                continue  # no program reads its mail: its queues hold the messages that they need
             _, moved_ms = readers.get(name, (0, 0))
             seq = self._cursors.first_waiting(name, is_reader=name in readers)
             if seq is not None:
@@ -183,16 +183,16 @@ class Retention:
         return self._bus.now_ms() - round(SESSION_IDLE_AFTER_S * 1000)
 
     def _ended_sessions(self) -> dict[str, int]:
-        """Return the sessions that have ended, besides base names, and when they were there last.
+        """Return the sessions that have ended, without base names, and when they were there last.
 
-        A later session begins at the cursor of the base name. Of one that came by a connection only
-        its heart tells: a server holds its name far ahead.
+        A later session begins at the cursor of the base name. For a session that came by a
+        connection the time is 0, since a server holds its name far ahead: its heart counts.
         """
         names = SessionNames.of(self._bus)
         return {
-            each.name: 0 if each.has_connection else each.until_ms - round(LEASE_S * 1000)
-            for each in names.list()
-            if each.number > 1 and not names.is_live(each)
+            session.name: 0 if session.has_connection else session.until_ms - round(LEASE_S * 1000)
+            for session in names.list()
+            if session.number > 1 and not names.is_live(session)
         }
 
     def _acts(self) -> dict[str, int]:
@@ -201,7 +201,7 @@ class Retention:
         return beats | dict.fromkeys(Deliveries.of(self._bus).agents_in_loops(), self._bus.now_ms())
 
     def _came_ms(self, seq: int) -> int:
-        """Return since when a message waits: an imported one may have been sent long before."""
+        """Return since when a message waits: an import may be long after its sending."""
         message = self._bus.log.at(seq)
         sent_ms = 0 if message is None else message.ts_ms
         return max(sent_ms, self._imports.came_ms(seq) or 0)
@@ -216,9 +216,11 @@ class Retention:
 
     def _first_to_come(self, info: QueueInfo) -> int | None:
         """Return the first message that the queue has yet to take in."""
-        found = self._bus.log.read(after_seq=info.filled_seq, type=info.pattern)
+        messages = self._bus.log.read(after_seq=info.filled_seq, type=info.pattern)
         try:
-            message = next((each for each in found if info.policy.takes(each.to_agent)), None)
+            message = next(
+                (arrived for arrived in messages if info.policy.takes(arrived.to_agent)), None
+            )
         except SegmentMissing as lost:  # what it waits for may come back
             return max(lost.first_seq, info.filled_seq + 1)
         return None if message is None else message.seq

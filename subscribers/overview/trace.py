@@ -1,4 +1,4 @@
-"""Views of one message: its causes and consequences, receipts, and notices."""
+"""Views of a message: its causes and consequences, receipts, and notices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..inboxes.failed_deliveries import Cursors
 from ..inboxes.statements import SESSION_NEWS
 from ..jobs.claims import Claims
 from ..jobs.jobs import Jobs
-from ..jobs.manual_acts import Acts
+from ..jobs.manual_acts import ManualActs
 from ..jobs.policy import ANYBODY
 from ..jobs.statements import SQL
 from ..queues.queues import Queues
@@ -41,11 +41,11 @@ CLAIM = "claim"
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A message's job in one queue, with its claims.
+    """A message's job in a queue, with its claims.
 
     Attributes:
         job: its state there.
-        claims: every attempt, the first first.
+        claims: every attempt, in order.
         acts: the acts of people on it, in order.
     """
 
@@ -72,13 +72,12 @@ class Step:
 @with_checked_arguments
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A message with all that it belongs to.
+    """A message with its causes and its consequences.
 
     Attributes:
-        seq: the message that was asked for, or that of the job or claim; of a conversation the
-            first one.
+        seq: the message of the key: of a job or a claim its message, of a conversation the first.
         conversations: the conversations on the way to it, its own first.
-        steps: all their messages, each after the one that it answers.
+        steps: all their messages, each after the message that it answers.
     """
 
     seq: int
@@ -115,7 +114,7 @@ class WorkHistory:
         self._jobs = Jobs.of(bus)
         self._claims = Claims.of(bus)
         self._queues = Queues(bus)
-        self._acts = Acts.of(bus)
+        self._acts = ManualActs.of(bus)
 
     def of(self, seq: int) -> list[Work]:
         """Return what became of a message, by queue. A queue that has not looked has nothing."""
@@ -129,16 +128,16 @@ class WorkHistory:
 
 def _start(bus: Bus, key: str) -> Message:
     """Return the message at which a trace starts."""
-    found = find_message(bus, key) or next(bus.read(conversation=key), None)
-    if found is None:
+    message = find_message(bus, key) or next(bus.read(conversation=key), None)
+    if message is None:
         seq = _seq_of_work(bus, key)
-        found = None if seq is None else bus.get(seq)
-    if found is None:
+        message = None if seq is None else bus.get(seq)
+    if message is None:
         raise NotFound(
             f"nothing in the bus is called {key!a}; give the id or seq of a message,"
             f" a conversation, {CLAIM}:TOKEN, or QUEUE:SEQ"
         )
-    return found
+    return message
 
 
 def _seq_of_work(bus: Bus, key: str) -> int | None:
@@ -165,7 +164,7 @@ def _conversations(bus: Bus, message: Message) -> list[str]:
 
 
 def _before(bus: Bus, message: Message) -> Message | None:
-    """Return the message that one answers, else the first of its conversation, if it is older."""
+    """Return the message that a message answers, else the first of its conversation, if older."""
     parent = None if message.in_reply_to is None else bus.get(message.in_reply_to)
     if parent is None:
         parent = next(bus.read(conversation=message.conversation), None)
@@ -173,7 +172,7 @@ def _before(bus: Bus, message: Message) -> Message | None:
 
 
 def _tree(messages: Iterable[Message]) -> Iterator[tuple[Message, int]]:
-    """Yield messages, which come in order, each after the one that it answers, with its depth.
+    """Yield messages, given in order, each after the message that it answers, with its depth.
 
     Without recursion: two agents may have answered each other a thousand times.
     """
@@ -183,11 +182,11 @@ def _tree(messages: Iterable[Message]) -> Iterator[tuple[Message, int]]:
         parent = message.in_reply_to if message.in_reply_to in answers else None
         answers[parent].append(message)
         answers[message.id] = []
-    left = [(message, 0) for message in reversed(answers[None])]
-    while left:
-        message, depth = left.pop()
+    ahead = [(message, 0) for message in reversed(answers[None])]
+    while ahead:
+        message, depth = ahead.pop()
         yield message, depth
-        left += [(answer, depth + 1) for answer in reversed(answers[message.id])]
+        ahead += [(answer, depth + 1) for answer in reversed(answers[message.id])]
 
 
 # Read receipts: the state of a message at each of its readers. No message is sent for them.
@@ -195,11 +194,11 @@ def _tree(messages: Iterable[Message]) -> Iterator[tuple[Message, int]]:
 
 @dataclass(frozen=True, slots=True)
 class ReadReceipt:
-    """The state of a message at one reader.
+    """The state of a message at a reader.
 
     Attributes:
         kind: `inbox` or `queue`.
-        name: whose inbox, or which queue.
+        name: the agent, or the queue.
         state: in an inbox a `ReadState`: `unread`, `acknowledged`, `parked`, `received` or
             `passed_over`; in a queue the `JobState` of its job.
     """
@@ -218,11 +217,11 @@ def read_receipts(bus: Bus, key: int | str) -> list[ReadReceipt]:
     """Return the state of a message at each reader: inboxes by name, then queues.
 
     Readers are its recipient; of a broadcast, all agents with a cursor that want it; and the queues
-    that take it in. What a cursor has passed counts as acknowledged, read or not.
+    that take it in. A message that a cursor has passed counts as acknowledged, read or not.
 
     Args:
         bus: an open bus.
-        key: the seq or id of a message, an archived one too.
+        key: the seq or id of a message, also an archived message.
 
     Raises:
         NotFound: there is no such message.
@@ -237,7 +236,7 @@ def read_receipts(bus: Bus, key: int | str) -> list[ReadReceipt]:
 def _in_inboxes(bus: Bus, message: Message, queues: list[ReadReceipt]) -> Iterator[ReadReceipt]:
     is_work = bus.log.is_work(message.seq)
     if is_work is None:  # it is archived: as its queues are now
-        policies = [Queues(bus).get(each.name).policy for each in queues]
+        policies = [Queues(bus).get(receipt.name).policy for receipt in queues]
         is_work = any(
             policy.hides != "none" and message.to_agent in (None, policy.addressed)
             for policy in policies
@@ -277,9 +276,9 @@ _REMEMBERED = 10_000
 
 
 class Notices:
-    """The tables `notices` and `notice_state`: what was told, and how far the log was looked at.
+    """The tables `notices` and `notice_state`: the notices given, and how far the log was read.
 
-    Any number of processes may look for news; together they tell of each conversation once.
+    Any number of processes may look for news; together they give one notice for each conversation.
     """
 
     def __init__(self, bus: Bus) -> None:
@@ -290,19 +289,19 @@ class Notices:
 
     @property
     def position(self) -> int:
-        """The seq up to which the log was looked at; 0 before the first look."""
+        """The seq up to which the log was read; 0 before the first look."""
         seq: int = self._engine.one_number(SQL["notice_position"], "notice_state")
         return seq
 
     def news(self, *, first_since_ms: int) -> Iterator[Message]:
         """Yield the first new answer in each conversation without a notice.
 
-        An answer is noted as told, in a transaction of its own, before it is yielded: at most
-        once. A process that dies in between leaves one notice untold, which is better than many
-        told twice: the answer itself waits in the log.
+        A notice is recorded, in a transaction of its own, before its answer is yielded: so it is
+        given at most once. A process that dies in between leaves a notice out, which is better than
+        many notices twice: the answer itself waits in the log.
 
-        What is looked at is what came since the last look, so that the cost of a look does not
-        depend on how long the log is.
+        Each look reads the messages since the last look, so that its cost does not depend on the
+        length of the log.
 
         Args:
             first_since_ms: on the very first look at a bus, only answers of this epoch
@@ -318,7 +317,7 @@ class Notices:
         self._engine.change(SQL["advance_notices"], (newest,))
 
     def _read(self, after: int, newest: int, since_ms: int | None) -> Iterator[Message]:
-        """Yield a range of the log; what is lost of the archive is told, and left out for good."""
+        """Yield a range of the log; lost parts of the archive are logged, and left out for good."""
         while True:
             try:
                 yield from self._bus.read(after_seq=after, upto_seq=newest, since_ms=since_ms)
@@ -328,7 +327,7 @@ class Notices:
                 after = further("messages of the archive", after, lost.last_seq)
 
     def _is_news(self, message: Message) -> bool:
-        """Say whether a message answers a request, and its conversation has no notice yet."""
+        """Return whether a message answers a request, and its conversation has no notice yet."""
         request_type = request_type_of(message.type)
         if request_type is None:
             return False
@@ -344,7 +343,7 @@ class Notices:
         return False
 
     def _was_asked_in_archive(self, conversation: str, request_type: str, answer: Message) -> bool:
-        """Whether the request is archived: the message that is answered tells, if it names one."""
+        """Whether the answered request is archived, by the parent that the answer names."""
         if self._engine.value(SQL["is_told"], (conversation,)) or answer.in_reply_to is None:
             return False
         try:
@@ -357,6 +356,6 @@ class Notices:
         )
 
     def _note(self, message: Message) -> bool:
-        """Note that people are told of a conversation; False when another process did so."""
+        """Record the notice of a conversation; return False if another process has done so."""
         values = (message.conversation, message.seq, self._engine.now_ms())
         return bool(self._engine.change(SQL["add_notice"], values))

@@ -1,8 +1,8 @@
-"""A clock that was ahead and was set back: what was stored by it comes back to the present time.
+"""A clock that was ahead and was set back: times that it stored are moved to the present time.
 
 Retries, claims, leases, reservations and dedupe windows would stand still until the date at which
-they were stored. No hot act looks for that: the loops of workers do, when they begin and when they
-see the clock go back.
+they were stored. The hot paths do not check for that: the loops of workers do, when they begin and
+when they see the clock go back.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ...bus.bus import Bus
 
-#: By how much a clock goes back at once that is set, and not slewed, in milliseconds.
+#: From which jump on a clock was set back, and not slewed, in milliseconds.
 _STEP_MS = 1_000.0
 
 
 class ClockBack:
-    """Looks whether the clock of a bus has gone back, for one loop.
+    """Notices, for a loop, that the clock of a bus has gone back.
 
     Args:
         bus: an open bus.
@@ -34,13 +34,13 @@ class ClockBack:
         self._offset_ms: float | None = None
 
     def look(self) -> bool:
-        """Bring back what a clock that was ahead has stored, where there may be any.
+        """Move times that a clock ahead has stored to the present, if there may be any.
 
-        At first that is where the newest claim or lease is of the future; later, once this clock
-        has gone back against one that never does. Else no statement is run.
+        The first look compares the newest claim or lease with the clock; later looks compare the
+        clock with a clock that never goes back, and run no statement unless it has.
 
         Returns:
-            Whether it was done; False where the bus was busy too: the next look tries again.
+            Whether times were moved; False also where the bus was busy: the next look tries again.
         """
         offset_ms = self._bus.now_ms() - monotonic() * 1000
         try:
@@ -57,7 +57,7 @@ class ClockBack:
 
 
 def newest_ms(bus: Bus) -> int:
-    """Return the time of the newest claim or lease, in epoch milliseconds; 0 without one."""
+    """Return the time of the newest claim or lease, in epoch milliseconds; 0 if there is none."""
     return max(Claims.of(bus).newest_ms(), bus.leases.newest_ms())
 
 

@@ -15,8 +15,8 @@ from ...schema.queries import engine_of
 from ..jobs import jobs as job_states
 from ..jobs.claims import Claims
 from ..jobs.jobs import BATCH, DEAD, ENDED_BADLY, Job, Jobs, refuse_unproven, wrong_state
-from ..jobs.manual_acts import CANCEL, LIMIT, PURGE, RETRY, SKIP, UNLIMIT, Acts
-from ..jobs.outcomes import Endings, last_words
+from ..jobs.manual_acts import CANCEL, LIMIT, PURGE, RETRY, SKIP, UNLIMIT, ManualActs
+from ..jobs.outcomes import ClaimEnder, last_words
 from ..views import list_jobs
 from .queues import Queues
 
@@ -51,9 +51,9 @@ class JobControl:
         self._bus = queue.bus
         self._queues = Queues(queue.bus)
         self._jobs = Jobs.of(queue.bus)
-        self._acts = Acts(engine_of(queue.bus), by)
+        self._acts = ManualActs(engine_of(queue.bus), by)
         self._claims = Claims.of(queue.bus)
-        self._endings = Endings(queue.bus, self._jobs, self._claims)
+        self._claim_ender = ClaimEnder(queue.bus, self._jobs, self._claims)
 
     def get(self, seq: int) -> Job:
         """Return the job of a message. Fills the queue first.
@@ -100,7 +100,7 @@ class JobControl:
             job = self._jobs.get(info, seq)
             if job.state in (job_states.SUCCEEDED, job_states.CANCELLED):
                 raise wrong_state(job, "cancelled")
-            self._endings.give_up(info, [job], why)
+            self._claim_ender.give_up(info, [job], why)
             self._acts.note(info, CANCEL, seq=seq, detail=why)
             return self._jobs.get(info, seq)
 
@@ -148,13 +148,13 @@ class JobControl:
             words = last_words(info.name[:MAX_AGENT_CHARS].rstrip())
             lost = self._claims.active(info)
             for token, seq in lost:
-                self._endings.lose(info, token, seq, now_ms, words, why)
+                self._claim_ender.lose(info, token, seq, now_ms, words, why)
             return [self._jobs.get(info, seq) for _, seq in lost]
 
     def lose(self, seq: int, why: str) -> Job:
-        """End the claim of one running job as lost, since its worker is known to be gone.
+        """End the claim of a running job as lost, since its worker is known to have ended.
 
-        What becomes of the job is as if its lease had run out.
+        The job goes on as if the claim's lease had run out.
 
         Raises:
             JobNotFound: the queue has no such job.
@@ -166,7 +166,7 @@ class JobControl:
             if token is None:
                 raise wrong_state(self._jobs.get(info, seq), "lost")
             words = last_words(info.name[:MAX_AGENT_CHARS].rstrip())
-            self._endings.lose(info, token, seq, self._bus.now_ms(), words, why)
+            self._claim_ender.lose(info, token, seq, self._bus.now_ms(), words, why)
             return self._jobs.get(info, seq)
 
     def _give_up_waiting(self, why: str, state: str) -> int:
@@ -178,16 +178,16 @@ class JobControl:
                 waiting = self._jobs.queued(info, BATCH)
                 if not waiting:
                     return count
-                self._endings.give_up(info, waiting, why, state)
+                self._claim_ender.give_up(info, waiting, why, state)
                 reason = "" if state == job_states.CANCELLED else f": {why}"
                 self._acts.note(info, PURGE, detail=f"{len(waiting)} jobs{reason}")
             count += len(waiting)
 
     def skip(self) -> list[tuple[int, int]]:
-        """Pass over what is lost of the archive, without making jobs of it.
+        """Pass over lost parts of the archive, without making jobs of their messages.
 
         Returns:
-            The ranges of the log that it takes in nothing of any more: first and last seq.
+            The ranges of the log that were passed over: first and last seq.
         """
         skipped: list[tuple[int, int]] = []
         while (lost := self._pass_by_lost()) is not None:
@@ -196,7 +196,7 @@ class JobControl:
                 first_seq, _ = skipped.pop()
             skipped.append((first_seq, last_seq))
         if skipped:
-            self.recount_limit()  # what was skipped does not wait any more
+            self.recount_limit()  # skipped messages no longer wait
         return skipped
 
     def limit(self, max_waiting: int) -> None:
@@ -204,8 +204,8 @@ class JobControl:
 
         Raises:
             InvalidInput: the limit is not at least 1, or the queue's first message is still to
-                come: until then it has no way to tell what will wait in it.
-            QueueStuck: a part of the archive is lost, so it can't be told what waits.
+                come: until then the waiting messages can't be counted.
+            QueueStuck: a part of the archive is lost, so the waiting messages can't be counted.
         """
         self._queue.fill()
         with self._bus.transaction():
@@ -228,25 +228,24 @@ class JobControl:
         Raises:
             QueueStuck: as for `limit`.
         """
-        for each in self._bus.limits.list():
-            if (each.kind, each.name) == ("queue", self._queue.name):
+        for waiting_limit in self._bus.limits.list():
+            if (waiting_limit.kind, waiting_limit.name) == ("queue", self._queue.name):
                 self._queue.fill()
                 with self._bus.transaction():
-                    self._set_limit(each.max_waiting)
+                    self._set_limit(waiting_limit.max_waiting)
 
     def list(
         self, *states: JobState, limit: int = LIST_LIMIT, before_seq: int | None = None
     ) -> list[Job]:
         """Return jobs of the queue, the newest first. Fills the queue first.
 
-        When only queued ones are asked for they come in line: first those that may be claimed, in
-        the order of claiming, then the delayed ones, then those that wait for others with their
-        key.
+        Queued jobs alone come in line: first the jobs that may be claimed, in the order of
+        claiming, then the delayed jobs, then the jobs that wait for others with their key.
 
         Args:
             states: states of jobs, such as `failed`; none for all.
             limit: how many at most.
-            before_seq: only jobs of messages before this one, the newest first in any case.
+            before_seq: only jobs of messages before this seq, the newest first in any case.
 
         Raises:
             InvalidInput: there is no such state.
@@ -319,23 +318,23 @@ class DeadLetters:
                 was an answer, may be asked for too.
             type: only messages of a type that fits this type pattern.
             since_ms: only jobs that ended at this epoch millisecond or later.
-            after_seq: only jobs of messages after this one.
+            after_seq: only jobs of messages after this seq.
 
         Raises:
             InvalidInput: jobs never end badly in a state, or `type` is no pattern.
         """
-        wanted = None if type is None else TypePattern(type)
+        pattern = None if type is None else TypePattern(type)
         for state in states:
             if state not in ENDED_BADLY:
                 raise InvalidInput(
                     f"states must be of {', '.join(ENDED_BADLY)}, not {shown(state)}"
                 )
-        return self._find(states, wanted, since_ms, after_seq)
+        return self._find(states, pattern, since_ms, after_seq)
 
     def _find(
         self,
         states: Sequence[JobState],
-        wanted: TypePattern | None,
+        pattern: TypePattern | None,
         since_ms: int | None,
         after_seq: int,
     ) -> Iterator[Job]:
@@ -344,29 +343,29 @@ class DeadLetters:
             for page in pages(bad, after_seq, place=seq_of, what="jobs that ended badly"):
                 for job in page:
                     is_recent = since_ms is None or (job.ended_at_ms or 0) >= since_ms
-                    if is_recent and (wanted is None or self._is_of(job, wanted)):
+                    if is_recent and (pattern is None or self._is_of(job, pattern)):
                         yield job
 
     def _ended_badly(self, state: JobState, after_seq: int) -> list[Job]:
         return self._jobs.ended_badly(self._queue.info, state, after_seq, BATCH)
 
-    def requeue(self, found: Iterable[Job]) -> Iterator[Job]:
+    def requeue(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Queue jobs again, from their first attempt, and yield them as they are then.
 
         Some hundreds a transaction. What is no longer as it was found is passed over.
         """
-        return self._each(found, self._control.retry)
+        return self._each(jobs, self._control.retry)
 
-    def drop(self, found: Iterable[Job]) -> Iterator[Job]:
+    def drop(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Cancel jobs, and yield them as they are then.
 
         Some hundreds a transaction. What is no longer as it was found is passed over.
         """
-        return self._each(found, lambda seq: self._control.cancel(seq, "dropped by hand"))
+        return self._each(jobs, lambda seq: self._control.cancel(seq, "dropped by hand"))
 
-    def _each(self, found: Iterable[Job], act: Callable[[int], Job]) -> Iterator[Job]:
-        found = iter(found)
-        while batch := list(islice(found, BATCH)):
+    def _each(self, jobs: Iterable[Job], act: Callable[[int], Job]) -> Iterator[Job]:
+        jobs = iter(jobs)
+        while batch := list(islice(jobs, BATCH)):
             with self._bus.transaction():
                 done = [act(job.seq) for job in batch if self._is_as_found(job)]
             yield from done

@@ -30,17 +30,17 @@ if TYPE_CHECKING:
     from ...schema.message.message import Receipt
     from ..jobs.errors import ClaimLost, TooManyHops
     from ..jobs.jobs import Ready
-    from ..jobs.outcomes import Endings, LastWords
+    from ..jobs.outcomes import ClaimEnder, LastWords
     from ..options import ClaimStatus, PolicyRules, Start
     from .job_control import DeadLetters, JobControl
-    from .queues import Page
+    from .queues import MatchedPage
     from .statistics import QueueStats
 
 # Claiming: the next jobs of a queue are handed out, each under a claim of its own.
 
 
 class Claimer:
-    """Hands out the jobs of one queue. All calls belong into the caller's transaction."""
+    """Hands out the jobs of a queue. All calls belong into the caller's transaction."""
 
     def __init__(self, jobs: Jobs, claims: Claims, filler: Filler) -> None:
         self._jobs = jobs
@@ -72,8 +72,8 @@ class Claimer:
 #: The most jobs that one call claims: more would keep other writers waiting.
 MAX_CLAIMS = 1000
 
-#: How many pages of new messages one call of a queue that goes by priority takes in before it
-#: chooses: it must come back within a second, however much has come.
+#: How many pages of new messages a claim from a queue with priorities takes in before it chooses:
+#: it must return within a second, also after many messages.
 MAX_PAGES = 20
 
 
@@ -81,7 +81,7 @@ MAX_PAGES = 20
 class Queue:
     """A queue as one process sees it. Make one with `Queue.create` or `Queue.open`.
 
-    Every message whose type matches the queue's pattern becomes one job in it. A job is handed out
+    Every message whose type matches the queue's pattern becomes a job in it. A job is handed out
     under a claim: a lease with a token. As long as the claim is extended, no other worker gets the
     job; its end is checked against the token in the same transaction, so a worker whose lease ran
     out changes nothing, and gets `ClaimLost`.
@@ -131,8 +131,8 @@ class Queue:
             InvalidInput: an argument breaks a rule.
             QueueMismatch: it is there, with another pattern, or another value of a given rule.
         """
-        wanted = name if pattern is None else pattern
-        return cls(bus, Queues(bus).create(name, wanted, start=start, group=group, **rules))
+        types = name if pattern is None else pattern
+        return cls(bus, Queues(bus).create(name, types, start=start, group=group, **rules))
 
     @classmethod
     def open(cls, bus: Bus, name: str) -> Queue:
@@ -171,9 +171,9 @@ class Queue:
     def fill(self) -> None:
         """Take in all that the log holds now, so that counts and lists are complete.
 
-        Claiming does this by itself, as far as it needs. Where a part of the archive is lost, it
-        stops before that, and `stuck` tells: what is in the queue can be looked after all the same.
-        In a backup, which is read-only, everything is as it was at its moment.
+        Claiming does this as far as it needs. Before a lost part of the archive it stops, and sets
+        `stuck`: the jobs that are in the queue can be listed and changed all the same. A backup,
+        which is read-only, is left as it is.
         """
         if self.bus.backup_made_at_ms is not None:
             return
@@ -190,24 +190,24 @@ class Queue:
     def take_in(self, seqs: Sequence[int]) -> None:
         """Make jobs of messages that the caller, by its right, published in its transaction.
 
-        In a queue whose jobs are acted upon nothing else does, however a message came into the log.
+        In a queue whose jobs are acted upon, no other call makes jobs of messages.
         """
         with self.bus.transaction():
             while (page := self._filler.look()) is not None:
                 self._filler.store(page, self._refresh(), seqs)
 
     def take_in_done(self, seq: int, by: str, result: object) -> int:
-        """Make a job of a message, as `take_in` does, which has succeeded by that.
+        """Make a job of a message, as `take_in` does, that has succeeded already.
 
         It never waits, so no worker gets it, and a pause or a limit of the queue changes nothing.
 
         Args:
             seq: of the message, which the caller published in its transaction.
-            by: who has done it; for people.
-            result: what came of it.
+            by: the actor that has done it; for people.
+            result: the result of the job.
 
         Returns:
-            The token of its one claim, which has ended.
+            The token of its only claim, which has ended.
         """
         with self.bus.transaction():
             self.take_in([seq])
@@ -259,22 +259,22 @@ class Queue:
             check_agent(name, "worker")
         self.info.policy.refuse_others(self.name, who[0])
         while True:
-            page, found = self._find(who[0], limit)
-            if page is None and not found.is_something:
+            page, at_hand = self._find(who[0], limit)
+            if page is None and not at_hand.has_work:
                 return []
             with self.bus.transaction():
-                taken = self._claim_found(page, found, who, limit, lease_ms, last_words)
+                taken = self._claim_found(page, at_hand, who, limit, lease_ms, last_words)
             for claim in taken:
                 tracing.claimed(claim.message, claim.queue, claim.group, claim.claimed_at_ms)
-            if taken or found.is_shut or not (found.ready or page is not None):
+            if taken or at_hand.is_shut or not (at_hand.ready or page is not None):
                 return taken
             # Others were faster, or the page brought nothing that may be claimed now: once more.
 
     def take(self, who: tuple[str, str], limit: int, lease_ms: int) -> list[Claim]:
         """Claim up to `limit` jobs that are in the queue, in the open transaction.
 
-        Nothing new is taken in, and nobody looks after jobs whose workers are lost: that is done by
-        `claim`, or by a caller that claims from several queues at once.
+        It takes in no new messages, and leaves jobs of lost workers alone: `claim` does that, or a
+        caller that claims from several queues at once.
 
         Args:
             who: the worker group, and the instance of it.
@@ -293,7 +293,7 @@ class Queue:
         with self.bus.transaction():
             now_ms = self.bus.now_ms()  # here: waiting for the lock must not shorten it
             if not self._claims.renew(claim.token, now_ms + lease_ms, now_ms):
-                raise self._endings.lost(claim)
+                raise self._claim_ender.lost(claim)
 
     def complete(self, claim: Claim, *replies: Draft, result: object = None) -> list[Receipt]:
         """Complete a claim, and publish its replies in the same transaction, as `end` does."""
@@ -321,8 +321,8 @@ class Queue:
     def end(self, claim: Claim, outcome: Outcome, replies: Sequence[Draft] = ()) -> list[Receipt]:
         """End a claim, decide about its job, and publish the replies if the job is over by this.
 
-        One transaction for all of it: no crash leaves an end without its reply. Inside a larger
-        one that is undone, all of it is undone, what is kept of a late outcome too.
+        All of it is one transaction: no crash leaves an end without its reply. Inside a larger
+        transaction that is rolled back, all of it is undone, also the record of a late outcome.
 
         Returns:
             The receipts of the replies; none when the job waits for another attempt.
@@ -363,7 +363,7 @@ class Queue:
         with self.bus.transaction():
             info = self._refresh()
             now_ms = self.bus.now_ms()
-            ended = [self._endings.end(info, *end, now_ms, max_hops) for end in ends]
+            ended = [self._claim_ender.end(info, *end, now_ms, max_hops) for end in ends]
             drafts = [draft for replies, _ in ended for draft in replies]
             # The sender of a request has acted; other recipients may be a slip.
             self.bus.agents.refuse_several(*(draft.to_agent for draft in drafts))
@@ -377,24 +377,24 @@ class Queue:
             ClaimLost: the lease has run out, or the job was cancelled; nothing was changed.
         """
         with self.bus.transaction():
-            self._endings.release(self._refresh(), claim, why)
+            self._claim_ender.release(self._refresh(), claim, why)
 
     def cancel(self, claim: Claim, why: str) -> None:
         """End a claim and its job for good, without success or failure.
 
-        The sender of a request that has no answer is told so, by the convention of `ReplyTypes`;
-        if the answer has no room, a warning is logged and the job ends without it.
+        The sender of a request without an answer gets one, by the convention of `ReplyTypes`; if
+        the answer has no room, a warning is logged and the job ends without it.
 
         Raises:
             ClaimLost: the lease has run out, or the job was cancelled; nothing was changed.
         """
         with self.bus.transaction():
-            self._endings.cancel(self._refresh(), claim, why)
+            self._claim_ender.cancel(self._refresh(), claim, why)
 
     def status(self, claim: Claim) -> ClaimStatus | None:
-        """Return the stored status of a claim: `active`, then that of its end.
+        """Return the stored status of a claim: `active`, then the status of its end.
 
-        None when there is no such claim. One row is read; a lease that has run out makes no
+        None when there is no such claim. It reads a row; a lease that has run out makes no
         difference before a claim, a renewal or an end finds it.
         """
         return self._claims.status(claim.token)
@@ -403,31 +403,31 @@ class Queue:
         """Return when a delay ends or a lease runs out next, in epoch milliseconds, or None."""
         return self._jobs.next_change_ms(self.info)
 
-    def _find(self, worker: str, limit: int) -> tuple[Page | None, AtHand]:
+    def _find(self, worker: str, limit: int) -> tuple[MatchedPage | None, AtHand]:
         """Return new messages, if they are needed, and what is at hand without them."""
         was_idle = self._was_empty and self.info.policy.ordering == "fifo"
         page = self._filler.look() if was_idle else None
-        found = self._jobs.at_hand(self.info, worker, limit) if page is None else NEWS
-        may_begin = not found.is_shut or found.is_due or found.is_lost
-        if not was_idle and may_begin and not (found.is_by_age and found.ready >= limit):
+        at_hand = self._jobs.at_hand(self.info, worker, limit) if page is None else NEWS
+        may_begin = not at_hand.is_shut or at_hand.is_due or at_hand.is_lost
+        if not was_idle and may_begin and not (at_hand.is_by_age and at_hand.ready >= limit):
             try:
                 page = self._filler.look()
             except QueueStuck:
-                if not found.is_something:
+                if not at_hand.has_work:
                     raise
-        for _ in range(0 if found.is_by_age else MAX_PAGES):  # what is most urgent may stand last
+        for _ in range(0 if at_hand.is_by_age else MAX_PAGES):  # what is most urgent may stand last
             if page is None or not page.is_full:
                 break
             with self.bus.transaction():
                 self._filler.store(page, self._refresh())
             page = self._filler.look()
-        self._was_empty = not (page or found.is_something or found.is_shut)
-        return page, found
+        self._was_empty = not (page or at_hand.has_work or at_hand.is_shut)
+        return page, at_hand
 
     def _claim_found(
         self,
-        page: Page | None,
-        found: AtHand,
+        page: MatchedPage | None,
+        at_hand: AtHand,
         who: tuple[str, str],
         limit: int,
         lease_ms: int,
@@ -437,17 +437,17 @@ class Queue:
         now_ms = self.bus.now_ms()
         if page is not None:
             self._filler.store(page, info)
-        if found.is_lost:
-            self._endings.recover(info, now_ms, who[0], last_words)
-        if found.is_due:
+        if at_hand.is_lost:
+            self._claim_ender.recover(info, now_ms, who[0], last_words)
+        if at_hand.is_due:
             self._jobs.open_due(info, now_ms)
         return self._claimer.take(info, who, limit, now_ms, lease_ms)
 
     @cached_property
-    def _endings(self) -> Endings:
-        from ..jobs.outcomes import Endings  # a queue that is only looked at ends no job
+    def _claim_ender(self) -> ClaimEnder:
+        from ..jobs.outcomes import ClaimEnder  # a queue that is only looked at ends no job
 
-        return Endings(self.bus, self._jobs, self._claims)
+        return ClaimEnder(self.bus, self._jobs, self._claims)
 
     def _refresh(self) -> QueueInfo:
         info = self.info = self._queues.get(self.name)
@@ -465,7 +465,7 @@ def claim_of(bus: Bus, token: int) -> tuple[Queue, Claim]:
     """Return the claim with a token, and its queue.
 
     Raises:
-        ClaimNotFound: there never was one.
+        ClaimNotFound: there never was such a claim.
         SegmentMissing: its message is in a part of the archive that can't be read.
     """
     record = Claims.of(bus).get(token)

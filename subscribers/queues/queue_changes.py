@@ -11,7 +11,7 @@ from ...schema.paging import pages
 from ...schema.queries import engine_of
 from ..jobs import jobs as states
 from ..jobs.jobs import BATCH, Jobs
-from ..jobs.manual_acts import REMOVE, SET, Acts
+from ..jobs.manual_acts import REMOVE, SET, ManualActs
 from .job_control import JobControl
 from .queue import Queue
 from .queues import Filler, Queues, policy_with, with_retries
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 def change_policy(
     bus: Bus, name: str, *, by: str | None = None, **rules: Unpack[PolicyRules]
 ) -> QueueInfo:
-    """Change rules of a queue; they hold from the next claim on, also for what waits.
+    """Change rules of a queue; they hold from the next claim on, also for waiting jobs.
 
-    How many attempts a job may have is settled when it is taken in. What waits is adapted to
+    The number of a job's attempts is settled when it is taken in. Waiting jobs are adapted to
     another order, and to another limit for each key, some hundreds of jobs a transaction.
-    Until that is through, some go by the old rule and some by the new one; after a crash in
+    Until that is done, some jobs follow the old rule and some the new rule; after a crash in
     between, the same call does the rest.
 
     Args:
         bus: the bus.
         name: the queue.
-        by: who does it, for the record; None: the account of this process.
+        by: the actor, for the record; None: the account of this process.
         rules: fields of `Policy`.
 
     Raises:
@@ -53,8 +53,8 @@ def change_policy(
         if policy.addressed != info.policy.addressed:
             _fill(bus, queues, info)
         queues.set_policy(info, policy)
-        told = ", ".join(f"{rule} {policy.said(rule)}" for rule in rules)
-        Acts(engine_of(bus), by).note(info, SET, detail=told)
+        detail = ", ".join(f"{rule} {policy.said(rule)}" for rule in rules)
+        ManualActs(engine_of(bus), by).note(info, SET, detail=detail)
         ring(bus)  # there may be room for more
     # Also where a rule is given that holds already: an earlier call may have been cut short.
     if rules.keys() & {"ordering", "ageing_s"}:
@@ -105,12 +105,12 @@ def remove_queue(bus: Bus, name: str, *, by: str | None = None) -> str:
 
     Its jobs and claims stay on record under that name. Messages that are published from now on are
     in inboxes, as if the queue had never been. A new queue of the old name is another queue, which
-    begins with the whole log unless it is told otherwise.
+    begins with the whole log by default.
 
     Args:
         bus: an open bus.
         name: the queue.
-        by: who does it, for the record; None: the account of this process.
+        by: the actor, for the record; None: the account of this process.
 
     Raises:
         QueueNotFound: there is none of this name.
@@ -126,11 +126,11 @@ def remove_queue(bus: Bus, name: str, *, by: str | None = None) -> str:
         with suppress(NotFound):  # most queues have no limit
             bus.limits.clear("queue", name)
         queues.set_policy(info, replace(info.policy, hides="none", addressed=None))
-        kept = f"{name[:200]}~removed-{info.id}"
-        Acts(engine_of(bus), by).note(info, REMOVE)
-        queues.remove(info, kept)
+        history_name = f"{name[:200]}~removed-{info.id}"
+        ManualActs(engine_of(bus), by).note(info, REMOVE)
+        queues.remove(info, history_name)
         ring(bus)  # its workers learn it
-    return kept
+    return history_name
 
 
 def refuse_live(queue: Queue) -> None:

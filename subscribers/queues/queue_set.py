@@ -1,4 +1,4 @@
-"""Several queues that one host works on as if they were one, in the order of the log."""
+"""Several queues that a host works on together, in the order of the log."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from .queues import QueueInfo
 
 #: How long these claims last, in milliseconds: 300 days. The host is alone, by a lock that the
-#: kernel frees, and its successor takes its claims for lost. So no clock that is set ends one.
+#: kernel frees, and its successor takes its claims for lost. So setting a clock ends no claim.
 _LEASE_MS = 300 * 86_400_000
 
-#: Over how many new messages the types are looked at; after more, every queue is filled.
+#: Up to how many new messages their types are checked; after more, every queue is filled.
 _MAX_LOOKED_AT = 10_000
 
 
@@ -47,20 +47,20 @@ class _Member:
 
 
 class QueueSet:
-    """Queues of which one host claims the lowest seq first; those that are full are skipped.
+    """Queues from which a host claims the lowest seq first; queues that are full are skipped.
 
-    One thread may use it.
+    Only one thread may use it.
 
     Args:
         bus: an open bus.
-        names: the queues, all of which are there.
+        names: existing queues.
 
     Attributes:
-        next_due_ms: when a delay ends next, in epoch milliseconds, as the last claim has seen it;
-            None without one.
+        next_due_ms: when a delay ends next, in epoch milliseconds, as of the last claim; None
+            without a delay.
 
     Raises:
-        QueueNotFound: one is not.
+        QueueNotFound: a queue does not exist.
     """
 
     def __init__(self, bus: Bus, names: Iterable[str]) -> None:
@@ -87,7 +87,7 @@ class QueueSet:
         self.fill()
         at_hand = self._look()
         now_ms = self._bus.now_ms()
-        if limit < 1 or not any(_is_something(each, now_ms) for each in at_hand):
+        if limit < 1 or not any(_has_work(queue, now_ms) for queue in at_hand):
             return []
         with self._bus.transaction():
             check()
@@ -98,52 +98,52 @@ class QueueSet:
         return taken
 
     def fill(self) -> None:
-        """Take in what came since the last call; one look at the log tells for which queues."""
+        """Take in the messages since the last call; a read of the log finds the queues for them."""
         newest = self._bus.log.newest_seq()
         after = self._filled_upto
         if newest == after:
             return
         if after is None or newest - after > _MAX_LOOKED_AT:
-            wanted = list(self._members.values())
+            to_fill = list(self._members.values())
         else:
             types = self._bus.log.work_between(after, newest)
-            wanted = [member for member in self._members.values() if member.takes_any(types)]
-        for member in wanted:
+            to_fill = [member for member in self._members.values() if member.takes_any(types)]
+        for member in to_fill:
             member.queue.fill()
         self._filled_upto = newest
 
     def _look(self) -> list[QueueAtHand]:
         at_hand = self._jobs.at_hand_of(list(self._members))
-        dues = (each.next_due_ms for each in at_hand if each.next_due_ms is not None)
+        dues = (queue.next_due_ms for queue in at_hand if queue.next_due_ms is not None)
         self.next_due_ms = min(dues, default=None)
         return at_hand
 
     def _open_due(self, at_hand: list[QueueAtHand]) -> None:
         now_ms = self._bus.now_ms()
-        for each in at_hand:
-            if each.next_due_ms is not None and each.next_due_ms <= now_ms:
-                self._jobs.open_due(self._members[each.id].queue.info, now_ms)
+        for queue in at_hand:
+            if queue.next_due_ms is not None and queue.next_due_ms <= now_ms:
+                self._jobs.open_due(self._members[queue.id].queue.info, now_ms)
 
     def _take(self, who: tuple[str, str], limit: int) -> list[Claim]:
-        line = [(each.first_seq, each.id) for each in self._look() if _may_begin(each)]
+        line = [(queue.first_seq, queue.id) for queue in self._look() if _may_begin(queue)]
         heapq.heapify(line)
         taken: list[Claim] = []
         while line and len(taken) < limit:
             _, id = heapq.heappop(line)
             taken += self._members[id].queue.take(who, 1, _LEASE_MS)
-            for each in self._jobs.at_hand_of([id]):
-                if _may_begin(each):
-                    heapq.heappush(line, (each.first_seq, id))
+            for queue in self._jobs.at_hand_of([id]):
+                if _may_begin(queue):
+                    heapq.heappush(line, (queue.first_seq, id))
         return taken
 
 
-def _may_begin(each: QueueAtHand) -> bool:
-    return each.first_seq is not None and not each.is_shut
+def _may_begin(queue: QueueAtHand) -> bool:
+    return queue.first_seq is not None and not queue.is_shut
 
 
-def _is_something(each: QueueAtHand, now_ms: int) -> bool:
-    is_due = each.next_due_ms is not None and each.next_due_ms <= now_ms
-    return is_due or _may_begin(each)
+def _has_work(queue: QueueAtHand, now_ms: int) -> bool:
+    is_due = queue.next_due_ms is not None and queue.next_due_ms <= now_ms
+    return is_due or _may_begin(queue)
 
 
 # The worker groups of each queue, and whether a type of requests is served.
@@ -158,7 +158,7 @@ _THERE = (Liveness.ALIVE, Liveness.WARN)
 class QueueWorkers:
     """The table `queue_workers`: which groups have begun to work for a queue, and answer for it.
 
-    Whether they are there still, their hearts tell.
+    Their heartbeats show whether they are still there.
     """
 
     def __init__(self, bus: Bus) -> None:

@@ -15,7 +15,7 @@ from ...schema.message.patterns import TypePattern, check_pattern, is_acted_queu
 from ...schema.message.times import MAX_TS_MS
 from ...schema.queries import engine_of
 from ..jobs.errors import QueueMismatch, QueueNotFound, QueueStuck
-from ..jobs.manual_acts import PAUSE, RESUME, Acts
+from ..jobs.manual_acts import PAUSE, RESUME, ManualActs
 from ..jobs.policy import POLICY_FIELDS, Policy, WorkHeaders
 from ..jobs.statements import SQL
 from ..starts import BEGINNING, seq_before
@@ -32,11 +32,10 @@ if TYPE_CHECKING:
 # Filling a queue: messages of its types become jobs, when a worker asks for work.
 #
 # Publishers pay nothing for queues. A claim reads the log from the queue's position on, and makes
-# jobs of matching messages. Only a match, or a long way without one, is written down.
+# jobs of matching messages. It writes only for a match, or after a long way without a match.
 #
-# A queue whose jobs are acted upon believes no message: a step with the right makes its jobs, in
-# the transaction that publishes them. What else has come is noted as cancelled, and nothing acts
-# upon it.
+# A queue whose jobs are acted upon trusts no message: a step with the right makes its jobs, in the
+# transaction that publishes them. Other messages are recorded as cancelled jobs.
 
 #: How many messages become jobs in one transaction: a few milliseconds.
 PAGE_JOBS = 500
@@ -47,8 +46,8 @@ STORE_AFTER = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """The matches of one look at the log.
+class MatchedPage:
+    """The matches of a look at the log.
 
     Attributes:
         base: the stored position when it began.
@@ -67,7 +66,7 @@ class Page:
 
 
 class Filler:
-    """Brings the messages of the log into one queue, each once."""
+    """Brings the messages of the log into a queue, each once."""
 
     def __init__(self, bus: Bus, info: QueueInfo, queues: Queues, jobs: Jobs) -> None:
         self._bus = bus
@@ -83,7 +82,7 @@ class Filler:
         # The messages of the last page, by seq: most of them are claimed soon, and by this process.
         self._read: dict[int, Message] = {}
 
-    def look(self) -> Page | None:
+    def look(self) -> MatchedPage | None:
         """Look for messages that are not jobs yet; None when there are none. Writes no job.
 
         Raises:
@@ -104,7 +103,7 @@ class Filler:
         self._read = {message.seq: message for message in messages} if is_final else {}
         if messages:
             upto = messages[-1].seq if len(messages) == PAGE_JOBS else newest
-            return Page(base, upto, messages)
+            return MatchedPage(base, upto, messages)
         if is_final:
             self._looked_upto = newest
         if newest - base > STORE_AFTER:
@@ -118,13 +117,15 @@ class Filler:
         if newest - after <= PAGE_JOBS:
             recent = self._bus.log.between(after, newest, pattern=self._pattern)
             return list(filter(self._takes, recent))
-        found = self._bus.log.read(after_seq=after, upto_seq=newest, type=self._pattern.text)
-        return list(islice(filter(self._takes, found), PAGE_JOBS))
+        messages = self._bus.log.read(after_seq=after, upto_seq=newest, type=self._pattern.text)
+        return list(islice(filter(self._takes, messages), PAGE_JOBS))
 
     def _takes(self, message: Message) -> bool:
         return self.policy.takes(message.to_agent)
 
-    def store(self, page: Page, info: QueueInfo, proven: Collection[int] = frozenset()) -> None:
+    def store(
+        self, page: MatchedPage, info: QueueInfo, proven: Collection[int] = frozenset()
+    ) -> None:
         """Make jobs of a page, unless another filler has; in the open transaction.
 
         A request that is a duplicate is answered: no worker will get it.
@@ -152,11 +153,11 @@ class Filler:
             if not (believes_all or message.seq in proven):
                 self._jobs.add_unproven(info, message, created_at_ms, clock_ms)
                 continue
-            wanted = WorkHeaders.of(message)
-            if wanted is None:
+            wishes = WorkHeaders.of(message)
+            if wishes is None:
                 rows.append(self._jobs.row(info, message, created_at_ms, clock_ms))
             else:
-                why = self._jobs.add_special(info, message, wanted, created_at_ms, clock_ms)
+                why = self._jobs.add_special(info, message, wishes, created_at_ms, clock_ms)
                 duplicates += [(message, why)] if why else []
         self._jobs.add(rows)
         self._queues.advance(info.id, page.upto, clock_ms, offset_ms)
@@ -208,7 +209,7 @@ class QueueInfo:
 
     @property
     def is_acted_upon(self) -> bool:
-        """Whether it makes no job of a message by itself: see `Queue.take_in`."""
+        """Whether only `Queue.take_in` makes its jobs, and filling does not."""
         return is_acted_queue(self.name, self.pattern)
 
 
@@ -251,8 +252,8 @@ class Queues:
         with self._engine.write():
             filled_seq = seq_before(self._bus, start)
             if self._engine.row(SQL["queue"], (name,)) is None:
-                made = policy if "addressed" in rules else replace(policy, addressed=group)
-                self._add(name, pattern, filled_seq, made)
+                initial = policy if "addressed" in rules else replace(policy, addressed=group)
+                self._add(name, pattern, filled_seq, initial)
             info = self.get(name)
         _check_same(info, pattern, rules, policy)
         return info
@@ -277,7 +278,7 @@ class Queues:
         return _info(row)
 
     def _hint(self, name: str) -> str:
-        """Return the names that a misspelt one may stand for, as a part of an error."""
+        """Return the names that a misspelt name may stand for, as a part of an error."""
         import difflib
 
         near = difflib.get_close_matches(name, [info.name for info in self.list()])
@@ -291,7 +292,7 @@ class Queues:
         """Store the rules of a queue, in the caller's transaction; `change_policy` does the rest.
 
         Raises:
-            InvalidInput: it hides all that fits a pattern, and SQL can't tell what does.
+            InvalidInput: it hides all messages that fit a pattern, and SQL can't match the pattern.
         """
         _check_hiding(info.pattern, policy)
         self._engine.rows(SQL["set_policy"], (*policy.row(), info.id))
@@ -306,7 +307,7 @@ class Queues:
         Raises:
             QueueNotFound: there is none of this name.
         """
-        self._set_paused(name, self._engine.now_ms(), Acts(self._engine, by))
+        self._set_paused(name, self._engine.now_ms(), ManualActs(self._engine, by))
 
     def resume(self, name: str, *, by: str | None = None) -> None:
         """Allow claims from a paused queue again; its workers are woken.
@@ -317,7 +318,7 @@ class Queues:
         Raises:
             QueueNotFound: there is none of this name.
         """
-        self._set_paused(name, None, Acts(self._engine, by))
+        self._set_paused(name, None, ManualActs(self._engine, by))
         ring(self._bus)
 
     def remove(self, info: QueueInfo, name: str) -> None:
@@ -327,7 +328,7 @@ class Queues:
     # Filling -----------------------------------------------------------------------------------
 
     def position(self, queue_id: int) -> tuple[int, int]:
-        """Return how far a queue has looked, and the newest seq of the log, as of one moment."""
+        """Return how far a queue is filled, and the newest seq of the log, at the same moment."""
         ((filled_seq, newest_seq),) = self._engine.rows(SQL["filled_seq"], (queue_id,))
         return filled_seq, newest_seq
 
@@ -339,7 +340,7 @@ class Queues:
         """Move a queue's position and its clock, in the caller's transaction."""
         self._engine.rows(SQL["advance_filling"], (upto, clock_ms, offset_ms, queue_id))
 
-    def _set_paused(self, name: str, at_ms: int | None, acts: Acts) -> None:
+    def _set_paused(self, name: str, at_ms: int | None, acts: ManualActs) -> None:
         with self._engine.write():
             info = self.get(name)
             self._engine.rows(SQL["set_paused"], (at_ms, info.id))
@@ -347,13 +348,13 @@ class Queues:
 
 
 def _check_hiding(pattern: str, policy: Policy) -> None:
-    """Refuse to hide all that fits a pattern where SQL could not tell what does."""
+    """Refuse to hide all messages that fit a pattern which SQL can't match."""
     if policy.hides == "all":
         TypePattern(pattern).as_glob()
 
 
 def with_retries(rules: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return rules of which one that says how to retry means that failures are retried."""
+    """Return rules; a number of attempts or a pause adds the rule that failures are retried."""
     says_how = not rules.keys().isdisjoint(("max_attempts", "backoff_s"))
     return {"retry": "failures", **rules} if says_how else rules
 
@@ -372,17 +373,17 @@ def policy_with(base: Policy, rules: Mapping[str, Any]) -> Policy:
     return replace(base, **rules)
 
 
-def _check_same(info: QueueInfo, pattern: str, rules: Mapping[str, Any], wanted: Policy) -> None:
+def _check_same(info: QueueInfo, pattern: str, rules: Mapping[str, Any], policy: Policy) -> None:
     if info.pattern != pattern:
         raise QueueMismatch(
             f"queue {info.name!r} exists and takes in {info.pattern}, not {pattern}; use"
             " another queue name"
         )
     for rule in rules:
-        if getattr(info.policy, rule) != getattr(wanted, rule):
+        if getattr(info.policy, rule) != getattr(policy, rule):
             raise QueueMismatch(
                 f"queue {info.name!r} exists with {rule} {info.policy.said(rule)}, not"
-                f" {wanted.said(rule)}; change it with 'bus queue set'"
+                f" {policy.said(rule)}; change it with 'bus queue set'"
             )
 
 
@@ -394,7 +395,7 @@ def _info(row: tuple[Any, ...]) -> QueueInfo:
         raise _unusable(row[1], str(error)) from error
     info = QueueInfo(*values)
     if not 0 <= info.rank_clock_ms <= MAX_TS_MS or abs(info.rank_offset_ms) > MAX_TS_MS:
-        raise _unusable(info.name, "its clock is at a time that is none")
+        raise _unusable(info.name, "its clock has no valid time")
     return info
 
 

@@ -1,7 +1,7 @@
 """The statistics of a queue: waiting jobs, durations, rates and failures.
 
 Everything is computed from the times that jobs and claims store; nothing is counted on the side.
-The statements are those of `Views`, which only read.
+The statements are in `Views`, which only reads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 
-#: How far statistics look back unless told otherwise, and at most, in seconds: a day, 30 days.
+#: How far statistics look back by default, and at most, in seconds: a day, 30 days.
 DEFAULT_WINDOW_S, MAX_WINDOW_S = 86_400.0, 2_592_000.0
 
 #: How many attempts statistics are made of at most: the newest.
@@ -83,7 +83,7 @@ class QueueStats:
         held: jobs that wait for others with their dedupe key.
         running: jobs that are claimed.
         failed, timed_out, dead: jobs that ended so, ever, and were not requeued or dropped.
-        oldest_wait_ms: how long the oldest job waits that a worker could take; None without one.
+        oldest_wait_ms: how long the oldest job waits that a worker could take; None without a job.
         longest_run_ms: how long the job runs that has run for longest; None where none runs.
         window_s: how far back the rest looks.
         covered_s: the part of it that the rate is over: since the queue was made, or since the
@@ -127,7 +127,7 @@ class QueueStats:
     def is_saturated(self) -> bool:
         """Whether work has waited for over 60 s while all workers are busy.
 
-        All are: one that is not would have taken what waits. Where nothing runs, there is none.
+        A worker that is not busy would have taken it. Where nothing runs, there is no worker.
         """
         has_waited = (self.oldest_wait_ms or 0) > SATURATED_AFTER_S * 1000
         return has_waited and self.running > 0 and self.info.paused_at_ms is None
@@ -181,7 +181,7 @@ def _age_ms(since_ms: int | None, now_ms: int) -> int | None:
 
 
 def _reaches_back_to(info: QueueInfo, newest: list[Attempt]) -> int:
-    """Return from when on the attempts tell all that happened in a queue."""
+    """Return from when on the attempts are all that there were in a queue."""
     oldest_ms = min(
         (claimed_at_ms for _, _, claimed_at_ms, _ in newest), default=info.created_at_ms
     )

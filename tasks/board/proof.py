@@ -14,7 +14,7 @@ from operator import attrgetter
 
 from ...bus.log.append import Imports
 from ...bus.signing import Keyring, sign
-from ...bus.verification import Counts, SignatureCheck
+from ...bus.verification import SignatureCheck, VerificationCounts
 from ...git.repository import GitCommandFailed, GitFailed
 from ...git.sealed import sealed_around
 from ...git.trusted import TrustedRepositories
@@ -313,7 +313,7 @@ def _contains(repository: Repository, tip: str, commit: str) -> bool:
 
 
 def _with_signatures(bus: Bus, evidence: Evidence) -> Iterator[str]:
-    check = SignatureCheck(Keyring(), Counts(), strict=False, earlier=lambda agent: ())
+    check = SignatureCheck(Keyring(), VerificationCounts(), strict=False, earlier=lambda agent: ())
     for message in evidence.messages:
         problem = check.of(message)
         if problem is not None:

@@ -24,8 +24,8 @@ from ...subscribers.queues.queue_set import QueueWorkers
 from ...workers.commands.json_contract import JSON_TIMEOUT_S, JsonCommand
 from ...workers.processes.stop_switch import GRACE_S, StopSwitch
 from ...workers.processes.supervisors import Supervisors
-from ...workers.work import Result, not_storable
-from ...workers.worker import Answers
+from ...workers.work import AttemptResult, not_storable
+from ...workers.worker import AnswerBuilder
 from ..control.entries import Entries
 from ..control.jobs import check_job
 from ..control.requests import Requests
@@ -100,7 +100,7 @@ class TaskPlanner:
         open_queue(bus, JOBS)
         self._requests = Requests(bus, Sessions(bus).tell)
         self._workers = WorkerTable(bus, Entries(bus, JOBS))
-        self._answers = Answers(settings.planner, None, None)
+        self._answers = AnswerBuilder(settings.planner, None, None)
         self._instance = f"{settings.planner[:96]}/{os.getpid()}-{secrets.token_hex(4)}"
         self._stop = StopSwitch()
         self._listener: Listener | None = None
@@ -194,7 +194,7 @@ class TaskPlanner:
             keeper.let_go()
             heart.update("idle")
 
-    def _publish(self, claim: Claim, result: Result, heart: Heart) -> None:
+    def _publish(self, claim: Claim, result: AttemptResult, heart: Heart) -> None:
         """Publish a plan, and end its request, in one transaction."""
         message = claim.message
         try:
@@ -204,7 +204,7 @@ class TaskPlanner:
             if worker is not None:
                 jobs[0] = replace(jobs[0], for_worker=worker)
             assert result.outcome is not None
-            whole = Result(result.outcome, result.payload, result.headers, others)
+            whole = AttemptResult(result.outcome, result.payload, result.headers, others)
             with self._bus.transaction():
                 self._tasks.plan(
                     jobs,
@@ -220,7 +220,7 @@ class TaskPlanner:
         except Refused as error:
             self._end(claim, not_storable(result, error))
 
-    def _end(self, claim: Claim, result: Result) -> None:
+    def _end(self, claim: Claim, result: AttemptResult) -> None:
         assert result.outcome is not None
         self._queue.end(claim, result.outcome, self._answers.to(claim.message, result))
 
@@ -295,6 +295,6 @@ def _of_session(request: Message, payload: dict[str, Any]) -> dict[str, Any]:
     return {"sessionId": session, **payload} if isinstance(session, str) and session else payload
 
 
-def failed_plan(error: AckbusError) -> Result:
+def failed_plan(error: AckbusError) -> AttemptResult:
     """Return the result of a plan that can't be taken."""
-    return Result(Outcome(status="failed", error=str(error)), payload=str(error))
+    return AttemptResult(Outcome(status="failed", error=str(error)), payload=str(error))

@@ -40,7 +40,7 @@ PUBLIC: dict[str, Any] = {
 #: What only this package calls of its public classes.
 INTERNAL = {
     "ClaimRecord.state",
-    "Command.stop",
+    "ContractCommand.stop",
     "Draft.prepare",
     "ImportReport.skip",
     "JsonCommand.do",

@@ -11,7 +11,7 @@ from typing import get_args, get_type_hints
 import pytest
 
 import ackbus
-from ackbus.bus.log.filters import Wanted
+from ackbus.bus.log.filters import Criteria
 from ackbus.bus.reservations.reservations import EXCLUSIVE, SHARED
 from ackbus.bus.waiting_limits import INBOX, QUEUE
 from ackbus.schema.sqlite.database import Database
@@ -38,11 +38,11 @@ INTERNAL = {
         "Engine",
         "Folder",
         "Log",
-        "Opened",
+        "HasEngine",
         "PayloadSource",
-        "Row",
+        "MessageRow",
     ),  # how a bus is stored
-    *("Result", "Supervisors"),  # how a worker runs a command
+    *("AttemptResult", "Supervisors"),  # how a worker runs a command
 }
 
 
@@ -124,7 +124,7 @@ def test_no_public_function_takes_any_keyword() -> None:
     ("options", "call", "besides"),
     [
         (ackbus.model.BusOptions, Database, {"self", "directory", "any_version", "read_only"}),
-        (ackbus.model.ReadFilters, Wanted, set()),
+        (ackbus.model.ReadFilters, Criteria, set()),
         (ackbus.model.InboxOptions, ackbus.Inbox, {"self", "bus", "agent"}),
         (ackbus.model.PolicyRules, ackbus.Policy, set()),
         (ackbus.model.MessageFields, ackbus.Bus.publish, {"self", "type", "payload", "from_agent"}),

@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 #: Classes that run statements and own no table: what of the tables of others they read or write.
 BESIDE_OWNERS = {
     "Appender": "writes `messages` for `Log`",
-    "Asked": "reads which groups a request has asked, and which queues take in their words",
-    "Mail": "reads `messages` by the cursors and deliveries of an inbox",
+    "MailReader": "reads `messages` by the cursors and deliveries of an inbox",
+    "ReplyJudge": "reads which groups a request has asked, and which queues take in their replies",
     "SessionNames": "reads `task_claims`, since names of sessions are leases",
     "Views": "reads `jobs` and `claims` for people",
 }

@@ -11,21 +11,7 @@ from .shape import VAGUE, local_names
 ROOT = Path(__file__).parents[2]
 
 #: Rooms whose names are still to be mended.
-NOT_MENDED = {
-    "automation",
-    "blobs",
-    "bus",
-    "cli",
-    "demo",
-    "export",
-    "schema",
-    "setup",
-    "subscribers",
-    "tasks",
-    "torture",
-    "wake",
-    "workers",
-}
+NOT_MENDED = {"automation", "cli", "demo", "setup", "tasks", "torture"}
 
 
 def vague_names(module: Module) -> list[str]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.bus.signing import Key, Keyring
+from ackbus.bus.signing import Keyring, SigningKey
 
 
 @pytest.fixture
@@ -15,6 +15,6 @@ def keyring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keyring:
 
 
 @pytest.fixture
-def alice(keyring: Keyring) -> Key:
+def alice(keyring: Keyring) -> SigningKey:
     """The key of the agent alice."""
     return keyring.create("alice")

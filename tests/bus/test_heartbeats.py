@@ -45,7 +45,7 @@ def backdate(bus_dir: Path, agent: str, age_s: float) -> None:
 @pytest.fixture
 def beats(bus: Bus, bus_dir: Path) -> Iterator[Beats]:
     """Reads every beat that was written from now on: agent, time, status."""
-    file_of(bus).refuses_strangers = False  # the triggers are not ours
+    file_of(bus).refuses_foreign_objects = False  # the triggers are not ours
     connection = connect(bus_dir)
     connection.execute(
         "CREATE TABLE beats (agent, ts_ms, status);"

@@ -11,7 +11,7 @@ import platformdirs
 import pytest
 
 from ackbus import Bus
-from ackbus.bus.signing import Key, Keyring
+from ackbus.bus.signing import Keyring, SigningKey
 from ackbus.errors import BusUnusable, InvalidInput
 from ackbus.schema.directory.layout import keys_directory
 from ackbus.schema.errors import NotFound, Refused
@@ -71,7 +71,7 @@ def _all_in(directory: str) -> Iterator[Path]:
 
 
 def test_key_that_others_can_read_signs_and_verifies_nothing(
-    bus: Bus, keyring: Keyring, alice: Key
+    bus: Bus, keyring: Keyring, alice: SigningKey
 ) -> None:
     Path(keyring.path("alice")).chmod(0o640)
     with pytest.raises(BusUnusable, match=r"others can read the key file .*alice\.key"):
@@ -88,7 +88,7 @@ def test_key_that_others_can_read_signs_and_verifies_nothing(
     ids=["empty", "object", "array", "nested deep", "short secret"],
 )
 def test_damaged_key_file_is_said_and_nothing_is_published_unsigned(
-    content: str, bus: Bus, keyring: Keyring, alice: Key
+    content: str, bus: Bus, keyring: Keyring, alice: SigningKey
 ) -> None:
     Path(keyring.path("alice")).write_text(content)
     with pytest.raises(BusUnusable, match=r"alice\.key is not a key file"):
@@ -97,7 +97,7 @@ def test_damaged_key_file_is_said_and_nothing_is_published_unsigned(
 
 
 def test_key_of_another_agent_in_the_file_signs_nothing(
-    bus: Bus, keyring: Keyring, alice: Key
+    bus: Bus, keyring: Keyring, alice: SigningKey
 ) -> None:
     """As on a filesystem that takes Alice and alice for one."""
     os.rename(keyring.path("alice"), keyring.path("bob"))
@@ -105,7 +105,7 @@ def test_key_of_another_agent_in_the_file_signs_nothing(
     assert next(bus.read()).headers == {}
 
 
-def test_second_key_is_made_only_when_asked_for(keyring: Keyring, alice: Key) -> None:
+def test_second_key_is_made_only_when_asked_for(keyring: Keyring, alice: SigningKey) -> None:
     with pytest.raises(Refused, match=f"has a key already, {alice.id}"):
         keyring.create("alice")
     newer = keyring.create("alice", rotate=True)
@@ -114,7 +114,7 @@ def test_second_key_is_made_only_when_asked_for(keyring: Keyring, alice: Key) ->
         keyring.remove("bob")
 
 
-def test_secret_is_in_no_text_of_a_key(alice: Key) -> None:
+def test_secret_is_in_no_text_of_a_key(alice: SigningKey) -> None:
     assert alice.secret.hex() not in f"{alice} {alice!r} {[alice]}"
 
 

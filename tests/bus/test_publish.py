@@ -117,7 +117,7 @@ def test_only_a_duplicate_id_is_taken_for_a_duplicate(field: str, bus: Bus) -> N
 
 def test_row_that_the_table_refuses_is_an_error(bus: Bus, bus_dir: Path) -> None:
     """M-44, M-45: a rule that only the database knows, here of a later schema."""
-    file_of(bus).refuses_strangers = False
+    file_of(bus).refuses_foreign_objects = False
     connect(bus_dir).execute(
         "CREATE TRIGGER extra BEFORE INSERT ON messages WHEN NEW.type = 'banned'"
         " BEGIN SELECT RAISE(ABORT, 'banned here'); END"

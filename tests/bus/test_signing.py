@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ackbus import Bus, Draft, Message
-from ackbus.bus.signing import Key, Keyring
+from ackbus.bus.signing import Keyring, SigningKey
 from ackbus.bus.verification import Verification
 from ackbus.errors import IdConflict, InvalidInput
 from ackbus.export.archive_writer import Archiver
@@ -27,7 +27,7 @@ def verified(bus: Bus, keyring: Keyring, *, strict: bool = False) -> list[str]:
     return [problem.kind for problem in walk.problems()]
 
 
-def signature_by_stdlib(message: Message, key: Key) -> str:
+def signature_by_stdlib(message: Message, key: SigningKey) -> str:
     """The signature by docs/protocol.md, without a line of ours."""
 
     def canonical(value: object) -> bytes:
@@ -66,7 +66,7 @@ def publish_every_form(bus: Bus, sender: str) -> list[Message]:
 
 
 def test_every_message_of_an_agent_with_a_key_is_signed_as_documented(
-    bus: Bus, alice: Key, keyring: Keyring
+    bus: Bus, alice: SigningKey, keyring: Keyring
 ) -> None:
     """Q-03: of one with a blob, a broadcast, an answer, a batch: what others compute too."""
     for message in publish_every_form(bus, "alice"):
@@ -78,7 +78,7 @@ def test_example_of_the_protocol_is_what_is_signed(bus: Bus) -> None:
     """The literal values that examples/plain-sql/sign.py gives to other programs."""
     from ackbus.bus.signing import sign  # the form itself is no public name
 
-    key = Key("630dcd2966c43366", bytes(range(32)), 0)
+    key = SigningKey("630dcd2966c43366", bytes(range(32)), 0)
     draft = Draft(
         "task.done",
         {"ok": True},
@@ -97,7 +97,9 @@ def test_example_of_the_protocol_is_what_is_signed(bus: Bus) -> None:
     assert mac in (Path(__file__).parents[2] / "examples/plain-sql/sign.py").read_text("utf-8")
 
 
-def test_agent_without_a_key_is_not_signed_for(bus: Bus, alice: Key, keyring: Keyring) -> None:
+def test_agent_without_a_key_is_not_signed_for(
+    bus: Bus, alice: SigningKey, keyring: Keyring
+) -> None:
     bus.publish("t", from_agent="bob", headers={"a": 1})
     assert next(bus.read()).headers == {"a": 1}
     assert verified(bus, keyring) == []
@@ -157,7 +159,7 @@ def test_running_publisher_sees_a_new_key_within_a_minute(bus_dir: Path, keyring
     assert signed == ["", *(f"v1.{key.id}" for key in keyring.of("alice"))]
 
 
-def test_headers_without_room_for_a_signature_are_refused(bus: Bus, alice: Key) -> None:
+def test_headers_without_room_for_a_signature_are_refused(bus: Bus, alice: SigningKey) -> None:
     """Else an export of what was published could not be imported."""
     full = {"h": "x" * (MAX_HEADERS_BYTES - 8)}
     bus.publish("t", from_agent="bob", headers=full)
@@ -167,7 +169,7 @@ def test_headers_without_room_for_a_signature_are_refused(bus: Bus, alice: Key) 
 
 
 def test_signatures_survive_export_import_and_archive(
-    bus: Bus, alice: Key, keyring: Keyring, tmp_path: Path
+    bus: Bus, alice: SigningKey, keyring: Keyring, tmp_path: Path
 ) -> None:
     """Q-03: whoever has the key can verify there too."""
     sent = publish_every_form(bus, "alice")
@@ -201,7 +203,7 @@ TAMPERINGS = [
 
 @pytest.mark.parametrize("change", TAMPERINGS)
 def test_any_change_of_a_signed_message_is_found(
-    change: str, bus: Bus, keyring: Keyring, alice: Key
+    change: str, bus: Bus, keyring: Keyring, alice: SigningKey
 ) -> None:
     """Q-03: by a program that turns triggers off."""
     keyring.create("mallory")
@@ -215,7 +217,7 @@ def test_any_change_of_a_signed_message_is_found(
 
 
 def test_payload_that_readers_get_is_the_one_that_was_signed(
-    bus: Bus, keyring: Keyring, alice: Key
+    bus: Bus, keyring: Keyring, alice: SigningKey
 ) -> None:
     """A row with both a payload and the signed one as its blob, by who turns the CHECK off."""
     bus.publish("t", {"pay": 1}, from_agent="alice")
@@ -240,7 +242,7 @@ FORGERIES = {
 
 
 @pytest.mark.parametrize("name", FORGERIES)
-def test_forged_sender_is_found(name: str, bus: Bus, keyring: Keyring, alice: Key) -> None:
+def test_forged_sender_is_found(name: str, bus: Bus, keyring: Keyring, alice: SigningKey) -> None:
     """Q-03: forged `from` detected by verify."""
     bus.publish("t", from_agent="alice")
     ts_ms = 1 if "before" in name else alice.created_at_ms
@@ -273,7 +275,7 @@ def test_rotated_key_leaves_what_was_signed_before_right(bus: Bus, keyring: Keyr
 
 
 def test_key_that_is_not_here_is_counted_and_not_judged(
-    bus: Bus, keyring: Keyring, alice: Key
+    bus: Bus, keyring: Keyring, alice: SigningKey
 ) -> None:
     bus.publish("t", from_agent="alice")
     assert keyring.remove("alice") == 1
@@ -296,7 +298,7 @@ def test_altered_and_missing_payloads_are_found(bus: Bus, keyring: Keyring) -> N
 
 
 def test_lines_that_were_altered_on_the_way_are_found_after_an_import(
-    bus: Bus, alice: Key, keyring: Keyring, tmp_path: Path
+    bus: Bus, alice: SigningKey, keyring: Keyring, tmp_path: Path
 ) -> None:
     """In bus.jsonl: another body, another sender, and the signature left out."""
     for number in range(4):
@@ -324,7 +326,7 @@ def test_keys_that_this_user_can_not_reach_keep_nobody_from_publishing(
     assert next(bus.read()).headers == {}
 
 
-def test_import_signs_nothing(bus: Bus, alice: Key, keyring: Keyring) -> None:
+def test_import_signs_nothing(bus: Bus, alice: SigningKey, keyring: Keyring) -> None:
     """An importer is not the sender: else any line could be made alice's."""
     line = b'{"id":"m","ts":"2020-01-01T00:00:00.000Z","from":"alice","type":"t"}\n'
     assert import_jsonl(bus, io.BytesIO(line)).stored == 1

@@ -10,7 +10,7 @@ import pytest
 
 from ackbus import Bus, DeadLetters, Draft, JobControl, Queue
 from ackbus.errors import InvalidInput
-from ackbus.subscribers.jobs.manual_acts import Acts
+from ackbus.subscribers.jobs.manual_acts import ManualActs
 from ackbus.subscribers.queues.queue_changes import change_policy
 from ackbus.subscribers.queues.queues import Queues
 
@@ -100,7 +100,7 @@ def test_who_requeued_and_dropped_dead_letters_is_on_record(
         queue.fail(claim, "no")
     assert run_bus("dead", "requeue", "1", "--by", "ann").code == 0
     assert run_bus("dead", "drop", "--all", "--by", "bob").code == 0
-    acts = Acts.of(bus)
+    acts = ManualActs.of(bus)
     assert [(a.who, a.act, a.detail) for a in acts.of_job(queue.info, 1)] == [
         ("ann", "retry", "it was dead")
     ]
@@ -120,8 +120,8 @@ def test_an_act_that_is_undone_leaves_no_trace(queue: Queue, bus: Bus) -> None:
 
     with pytest.raises(RuntimeError):
         change_mind()
-    assert Acts.of(bus).of_job(queue.info, 1) == []
-    assert Acts.of(bus).of_queue(queue.info) == []
+    assert ManualActs.of(bus).of_job(queue.info, 1) == []
+    assert ManualActs.of(bus).of_queue(queue.info) == []
 
 
 def test_a_trial_leaves_no_trace(queue: Queue, run_bus: RunBus) -> None:

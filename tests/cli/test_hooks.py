@@ -15,7 +15,7 @@ from ackbus import Bus, Draft, Inbox, Queue, Request
 from ackbus.cli.fast import agent_hooks as hooks
 from ackbus.cli.fast.waiting_mail import NAMED_MESSAGES
 from ackbus.server.mcp.tools.profiles import FULL, PROFILES
-from ackbus.subscribers.inboxes.seen_mail import Shown, Unseen
+from ackbus.subscribers.inboxes.seen_mail import SeenMailFile, UnseenMail
 
 from ..conftest import Ended, RunBus
 from ..programs import run_program
@@ -172,7 +172,7 @@ def test_few_messages_are_named_however_many_wait(bus: Bus, run_bus: RunBus) -> 
     assert "There is more than is named here." in text
     assert seqs_in(text) == [1, 2, 3, 4, 5]
     assert len(text) < 700
-    assert [seq for seq, _, _ in Unseen(bus, "me", 3, 9).first] == [1, 2, 3]
+    assert [seq for seq, _, _ in UnseenMail(bus, "me", 3, 9).first] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -192,11 +192,11 @@ def test_nothing_counts_as_shown_after_it(
     """Issue 32, item 8: nothing may be acknowledged that the agent no longer has before it."""
     for number in range(3):
         bus.publish("t", number, from_agent="a", to_agent="me")
-    Shown(bus, "me").note([(1, 0, None), (2, 0, None), (3, 0, 10)], upto=3)
-    assert [seq for seq, _, _ in Unseen(bus, "me", 3, 9).first] == [3]
+    SeenMailFile(bus, "me").note([(1, 0, None), (2, 0, None), (3, 0, 10)], upto=3)
+    assert [seq for seq, _, _ in UnseenMail(bus, "me", 3, 9).first] == [3]
     agent = Agent(run_bus, "gemini")
     assert (agent.hears(event, told) == "") == (event == "compact")
-    assert [seq for seq, _, _ in Unseen(bus, "me", 3, 9).first] == [1, 2, 3]
+    assert [seq for seq, _, _ in UnseenMail(bus, "me", 3, 9).first] == [1, 2, 3]
     assert seqs_in(agent.hears("tool")) == ([1, 2, 3] if event == "compact" else [])
 
 
@@ -205,11 +205,11 @@ def test_gemini_that_looks_if_a_summary_is_needed_forgets_nothing(
 ) -> None:
     """It does so before each request to its model; its agents could acknowledge nothing."""
     bus.publish("t", 1, from_agent="a", to_agent="me")
-    Shown(bus, "me").note([(1, 0, None)], upto=1)
+    SeenMailFile(bus, "me").note([(1, 0, None)], upto=1)
     assert Agent(run_bus, "gemini").hears("compact", {"trigger": "auto"}) == ""
-    assert Unseen(bus, "me", 1, 9).first == []
+    assert UnseenMail(bus, "me", 1, 9).first == []
     Agent(run_bus, "codex").hears("compact", {"trigger": "auto"})
-    assert [seq for seq, _, _ in Unseen(bus, "me", 1, 9).first] == [1]
+    assert [seq for seq, _, _ in UnseenMail(bus, "me", 1, 9).first] == [1]
 
 
 @pytest.mark.parametrize("event", ["start", "tool", "stop"])

@@ -34,8 +34,8 @@ from ackbus.schema.findings import examine
 from ackbus.schema.queries import file_of
 from ackbus.schema.sqlite.creation import create
 from ackbus.schema.sqlite.upgrade import upgrade
-from ackbus.subscribers.inboxes.seen_mail import Shown
-from ackbus.wake.notes import Notes
+from ackbus.subscribers.inboxes.seen_mail import SeenMailFile
+from ackbus.wake.notes import WakeNotes
 
 #: Seconds after which an act counts as hung: far more than one takes on a busy machine.
 HANG_S = 30.0
@@ -110,7 +110,7 @@ def make_scene(root: Path) -> Scene:
         with Archiver(bus) as archiver:
             archiver.archive(10)
         bus.search("nothing")
-        Shown(bus, "bob").note(upto=3)
+        SeenMailFile(bus, "bob").note(upto=3)
         _woken(bus)
         ring(bus)
     return scene
@@ -230,12 +230,12 @@ def _back_up(bus: Bus) -> None:
 
 
 def _shown(bus: Bus) -> None:
-    shown = Shown(bus, "bob")
+    shown = SeenMailFile(bus, "bob")
     shown.note([(30, 0, None)], upto=shown.read().upto + 1)
 
 
 def _woken(bus: Bus) -> None:
-    notes = Notes(bus, "bob")
+    notes = WakeNotes(bus, "bob")
     with notes.alone(0):
         notes.write(notes.last().upto + 1)
 

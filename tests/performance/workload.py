@@ -54,13 +54,13 @@ from ackbus.schema.message.patterns import TypePattern
 from ackbus.schema.message.times import format_ts
 from ackbus.schema.queries import engine_of, file_of
 from ackbus.subscribers.inboxes.failed_deliveries import Cursors, Deliveries
-from ackbus.subscribers.inboxes.first_look import FirstLook
-from ackbus.subscribers.inboxes.seen_mail import Unseen
+from ackbus.subscribers.inboxes.first_mail import FirstMail
+from ackbus.subscribers.inboxes.seen_mail import UnseenMail
 from ackbus.subscribers.inboxes.session import inbox_of, passing
 from ackbus.subscribers.inboxes.session_names import SessionNames
 from ackbus.subscribers.jobs.claims import Claims, Outcome
 from ackbus.subscribers.jobs.jobs import Jobs
-from ackbus.subscribers.jobs.manual_acts import Acts
+from ackbus.subscribers.jobs.manual_acts import ManualActs
 from ackbus.subscribers.overview.agents import forget_agent, take_over
 from ackbus.subscribers.overview.retention import Retention
 from ackbus.subscribers.overview.trace import Notices
@@ -143,8 +143,8 @@ def use_sessions(bus: Bus) -> None:
     inbox.unread()
     passing(inbox, bus.log.newest_seq())
     bus.log.acquaintances(own.name, own.base)
-    Unseen(bus, own.name, bus.log.newest_seq(), 1)
-    FirstLook(bus, "newcomer").inbox.poll(3)
+    UnseenMail(bus, own.name, bus.log.newest_seq(), 1)
+    FirstMail(bus, "newcomer").inbox.poll(3)
 
 
 def use_inboxes(bus: Bus) -> None:
@@ -170,7 +170,7 @@ def use_inboxes(bus: Bus) -> None:
     patient.ack(fourth)
     Cursors.of(bus).count_unread("agent-2", 100)
     Cursors.of(bus).passing("agent-2", fourth.seq + 100)
-    Unseen(bus, "agent-2", fourth.seq + 100, 3)
+    UnseenMail(bus, "agent-2", fourth.seq + 100, 3)
     for seq in (fourth.seq, fourth.seq + 1):
         read_receipts(bus, str(seq))
     Inbox(bus, "agent-3").run(lambda message: None, drain=True)
@@ -261,7 +261,7 @@ def use_queues(bus: Bus, clock: Clock) -> None:
     queues.pause("review")
     queue.claim("worker")
     queues.resume("review")
-    assert [act.act for act in Acts.of(bus).of_queue(queue.info)][-2:] == ["pause", "resume"]
+    assert [act.act for act in ManualActs.of(bus).of_queue(queue.info)][-2:] == ["pause", "resume"]
     for claim in queue.claim("worker", limit=3):
         control.cancel(claim.message.seq)
     control.purge()

@@ -323,7 +323,7 @@ def test_failed_rows_of_a_batch_take_the_batch_with_them(bus: Bus) -> None:
 
 def test_failing_statement_raises_one_clear_line_and_rolls_back(bus: Bus, bus_dir: Path) -> None:
     """M-29, M-44: anything but a duplicate is an error, never swallowed."""
-    file_of(bus).refuses_strangers = False
+    file_of(bus).refuses_foreign_objects = False
     connect(bus_dir).execute("ALTER TABLE messages RENAME TO gone")
     with pytest.raises(AckbusError, match=r"^the bus in \S+ refused a statement: .*messages"):
         bus.publish("note", from_agent="bob")

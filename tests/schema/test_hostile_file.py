@@ -16,7 +16,7 @@ from ackbus.schema.queries import file_of
 from ackbus.schema.sqlite import database, hardening
 from ackbus.schema.sqlite.creation import create
 from ackbus.schema.sqlite.database import SCHEMA_VERSION, Database
-from ackbus.schema.sqlite.foreign_objects import strangers_in
+from ackbus.schema.sqlite.foreign_objects import foreign_objects_in
 from ackbus.schema.sqlite.upgrade import upgrade
 
 from ..conftest import RunBus, wait_until
@@ -167,7 +167,7 @@ def test_texts_of_the_schema_are_found_in_its_script_as_sqlite_stores_them(tmp_p
     create(tmp_path)
     stored = connect(tmp_path).execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL")
     assert {str(sql).encode() for (sql,) in stored} == hardening.our_texts()
-    strangers = strangers_in(connect(tmp_path))
+    strangers = foreign_objects_in(connect(tmp_path))
     assert (strangers.refused, strangers.reported) == ([], [])
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ackbus import Bus, Inbox
 from ackbus.cli.fast.waiting_mail import waiting_mail
-from ackbus.subscribers.inboxes.first_look import COUNTED, FirstLook
+from ackbus.subscribers.inboxes.first_mail import COUNTED, FirstMail
 from ackbus.subscribers.inboxes.unread_count import look_in
 
 from .mcp_clients import Agent, in_process
@@ -113,6 +113,6 @@ def test_other_doors_begin_at_the_first_message(
 def test_older_broadcasts_are_counted_up_to_a_bound(bus: Bus) -> None:
     for _ in range(COUNTED + 30):
         bus.publish("news", from_agent="lead")
-    first = FirstLook(bus, "me")
+    first = FirstMail(bus, "me")
     assert (first.older, first.first_seq) == (COUNTED, COUNTED + 11)
     assert (first.told() or "").startswith("1000+ older broadcasts")

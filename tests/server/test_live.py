@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosedError
 from websockets.sync.client import connect
 
 from ackbus import Bus, Draft, Message
-from ackbus.bus.log.filters import Wanted
+from ackbus.bus.log.filters import Criteria
 from ackbus.schema.errors import BusUnusable
 from ackbus.server.live import feed as feed_module
 from ackbus.server.live.feed import BATCH_BYTES, Batch, FeedEvent, FeedHistory, LiveFeed
@@ -235,7 +235,7 @@ def test_client_that_is_ahead_of_the_feed_lets_it_catch_up(bus: Bus) -> None:
         feed = LiveFeed(bus)
         try:
             seq = bus.publish("t", from_agent="a").seq
-            async for batch in feed.stream(seq, Wanted(), keep_alive_s=10):
+            async for batch in feed.stream(seq, Criteria(), keep_alive_s=10):
                 return batch.events[0].seq
             return 0
         finally:
@@ -268,7 +268,7 @@ def test_defect_does_not_end_the_feed(
         feed = LiveFeed(bus)
         try:
             seq = bus.publish("t", from_agent="a").seq
-            async for batch in feed.stream(seq - 1, Wanted(), keep_alive_s=10):
+            async for batch in feed.stream(seq - 1, Criteria(), keep_alive_s=10):
                 return [event.seq for event in batch.events]
             return []
         finally:
@@ -320,7 +320,7 @@ def test_stream_that_looks_for_what_is_rare_says_that_it_is_alive_and_can_be_sto
         feed = LiveFeed(bus)
         try:
             found: list[Batch] = []
-            async for batch in feed.stream(0, Wanted(agent="b"), keep_alive_s=0):
+            async for batch in feed.stream(0, Criteria(agent="b"), keep_alive_s=0):
                 found.append(batch)
                 if batch.events:
                     break
@@ -334,8 +334,8 @@ def test_stream_that_looks_for_what_is_rare_says_that_it_is_alive_and_can_be_sto
     assert all(0 < batch.upto < last for batch in looked)
 
 
-@pytest.mark.parametrize("wanted", [Wanted(), Wanted(type="t")], ids=["all", "filtered"])
-def test_no_client_is_sent_more_at_once_than_a_batch_may_hold(bus: Bus, wanted: Wanted) -> None:
+@pytest.mark.parametrize("wanted", [Criteria(), Criteria(type="t")], ids=["all", "filtered"])
+def test_no_client_is_sent_more_at_once_than_a_batch_may_hold(bus: Bus, wanted: Criteria) -> None:
     """It is what a client that reads nothing costs, and what a slow one must take in time."""
     bus.publish_many([Draft("t", "x" * 4000, from_agent="a") for _ in range(300)])
 

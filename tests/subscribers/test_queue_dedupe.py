@@ -274,7 +274,7 @@ def test_any_time_that_others_stored_is_taken(
 ) -> None:
     """Bad input: no message can stop its queue; older versions of the file took any time."""
     queue = Queue.create(bus, "job", ordering="priority")
-    file_of(bus).refuses_strangers = False
+    file_of(bus).refuses_foreign_objects = False
     file_of(bus).change("DROP TRIGGER messages_are_only_appended")
     file_of(bus).change(
         "INSERT INTO messages (id, ts_ms, from_agent, type, headers)"

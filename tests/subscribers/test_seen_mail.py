@@ -8,7 +8,7 @@ import pytest
 
 from ackbus import Bus, Inbox
 from ackbus.subscribers.inboxes import seen_mail
-from ackbus.subscribers.inboxes.seen_mail import Notes, Shown, Unseen
+from ackbus.subscribers.inboxes.seen_mail import SeenMail, SeenMailFile, UnseenMail
 from ackbus.subscribers.inboxes.session import inbox_of, passing
 from ackbus.subscribers.inboxes.session_names import SessionNames
 
@@ -25,7 +25,7 @@ def note_of(bus_dir: Path) -> Path:
 
 
 def test_message_in_parts_is_seen_when_all_was_displayed_from_its_beginning_on(bus: Bus) -> None:
-    shown = Shown(bus, "me")
+    shown = SeenMailFile(bus, "me")
     shown.note([(1, 12_000, None), (2, 0, 12_000)])
     assert [seq in shown.read() for seq in (1, 2)] == [False, False]
     shown.note([(2, 24_000, None)])  # what lies between was not displayed
@@ -40,7 +40,7 @@ def test_message_in_parts_is_seen_when_all_was_displayed_from_its_beginning_on(b
 def test_what_is_acknowledged_is_forgotten_and_what_was_requeued_is_not(bus: Bus) -> None:
     for number in range(6):
         bus.publish("t", number, from_agent="a")
-    inbox, shown = Inbox(bus, "me", max_deliveries=1), Shown(bus, "me")
+    inbox, shown = Inbox(bus, "me", max_deliveries=1), SeenMailFile(bus, "me")
     inbox.fail(inbox.poll()[0], "no")
     inbox.requeue(1)
     inbox.ack(4)
@@ -49,7 +49,7 @@ def test_what_is_acknowledged_is_forgotten_and_what_was_requeued_is_not(bus: Bus
 
 
 def test_notes_stay_small_and_keep_what_comes_first(bus: Bus, bus_dir: Path) -> None:
-    shown = Shown(bus, "me")
+    shown = SeenMailFile(bus, "me")
     shown.note(whole(*range(1, 20_001)))
     assert shown.read().ranges == [(1, 20_000)]
     shown.note(whole(*range(30_000, 40_000, 2)))
@@ -62,7 +62,7 @@ def test_notes_stay_small_and_keep_what_comes_first(bus: Bus, bus_dir: Path) -> 
 
 def test_file_that_was_cut_short_or_is_another_shows_nothing(bus: Bus, bus_dir: Path) -> None:
     """No torn number may stand for a message that was not shown."""
-    shown = Shown(bus, "me")
+    shown = SeenMailFile(bus, "me")
     shown.note([*whole(1, 2, 3, 10, 12), (20, 0, 12_000)], upto=25)
     note = note_of(bus_dir)
     data = note.read_bytes()
@@ -89,10 +89,10 @@ def test_processes_that_note_at_once_lose_nothing(bus: Bus, bus_dir: Path) -> No
     program = """\
 import sys
 from ackbus import Bus
-from ackbus.subscribers.inboxes.seen_mail import Shown
+from ackbus.subscribers.inboxes.seen_mail import SeenMailFile
 with Bus.open(sys.argv[1]) as bus:
     for seq in range(int(sys.argv[2]), 201, 4):
-        while not Shown(bus, "me").note([(seq, 0, None)], upto=seq):
+        while not SeenMailFile(bus, "me").note([(seq, 0, None)], upto=seq):
             pass
 """
     runs = [
@@ -100,12 +100,12 @@ with Bus.open(sys.argv[1]) as bus:
         for first in range(1, 5)
     ]
     assert [run.wait(TIMEOUT_S) for run in runs] == [0] * 4
-    notes = Shown(bus, "me").read()
+    notes = SeenMailFile(bus, "me").read()
     assert (notes.ranges, notes.upto) == ([(1, 200)], 200)
 
 
 def test_who_stopped_with_the_lock_keeps_nobody(bus: Bus, bus_dir: Path) -> None:
-    shown = Shown(bus, "me")
+    shown = SeenMailFile(bus, "me")
     shown.note(whole(1))
     with note_of(bus_dir).open("rb") as file, seen_mail._lock(file.fileno(), True):
         assert not shown.note(whole(2))
@@ -115,7 +115,7 @@ def test_who_stopped_with_the_lock_keeps_nobody(bus: Bus, bus_dir: Path) -> None
 
 def test_session_begins_with_nothing_seen(bus: Bus) -> None:
     """A new session has another context: what an earlier one read, it has not."""
-    shown = Shown(bus, "me")
+    shown = SeenMailFile(bus, "me")
     shown.note(whole(1, 2), upto=2)
     shown.note(whole(3), upto=3, afresh=True)
     assert shown.read().ranges == [(3, 3)]
@@ -124,7 +124,7 @@ def test_session_begins_with_nothing_seen(bus: Bus) -> None:
 def test_session_that_takes_a_name_over_has_seen_nothing(bus: Bus) -> None:
     """Its program has read none of what the one before was shown, hooks or not."""
     names = SessionNames.of(bus)
-    shown = Shown(bus, "me")
+    shown = SeenMailFile(bus, "me")
     names.take("me", "the first")
     shown.note(whole(1, 2), upto=2)
     names.take("me", "the first")
@@ -160,13 +160,13 @@ def test_first_unseen_mail_is_found_and_the_last_seen_before_it(bus: Bus) -> Non
     bus.publish("t", from_agent="a", to_agent="other")
     bus.publish("x", from_agent="b")
     bus.publish("t", from_agent="a", to_agent="me")
-    Shown(bus, "me").note(whole(1, 5))
-    unseen = Unseen(bus, "me", 5, 3)
+    SeenMailFile(bus, "me").note(whole(1, 5))
+    unseen = UnseenMail(bus, "me", 5, 3)
     assert (unseen.first, unseen.seen) == ([(4, "x", "b")], 1)
-    assert Unseen(bus, "me", 3, 3).first == []
+    assert UnseenMail(bus, "me", 3, 3).first == []
     Inbox(bus, "me").want("t")
-    assert Unseen(bus, "me", 5, 3).first == []
+    assert UnseenMail(bus, "me", 5, 3).first == []
 
 
 def test_no_seq_is_in_empty_notes() -> None:
-    assert not any(seq in Notes() for seq in (0, 1, 2**53 - 1))
+    assert not any(seq in SeenMail() for seq in (0, 1, 2**53 - 1))

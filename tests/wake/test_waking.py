@@ -13,9 +13,9 @@ from ackbus import Bus, Inbox, Message
 from ackbus.bus.doorbell import ring
 from ackbus.export.jsonl.importer import import_jsonl
 from ackbus.schema.directory.file_lock import is_locked
-from ackbus.wake.notes import Note, Notes
+from ackbus.wake.notes import WakeNote, WakeNotes
 from ackbus.wake.terminals import NotWoken
-from ackbus.wake.waking import TEXT, Nudge, Waking
+from ackbus.wake.waking import TEXT, Nudge, Waker
 
 from ..cli.conftest import BUS, StartBus, assert_error
 from ..cli.conftest import start_bus as start_bus
@@ -87,7 +87,7 @@ def test_try_that_failed_counts_for_the_pace(bus: Bus, run_bus: RunBus) -> None:
     mail(bus)
     assert_error(run_bus("wake", "me", "--", "false"), 3, "exit status 1")
     assert_error(run_bus("wake", "me", "--", "false"), 3, "try again in")
-    assert Waking(bus, "me", Nudge(bus, "me"), pace_s=0).unheeded(0) is not None
+    assert Waker(bus, "me", Nudge(bus, "me"), pace_s=0).unhandled(0) is not None
 
 
 @pytest.mark.slow
@@ -107,14 +107,14 @@ def test_watcher_wakes_once_for_each_interactive_message(
 
 
 def test_agent_may_handle_its_mail_first(bus: Bus) -> None:
-    waking = Waking(bus, "me", Nudge(bus, "me"))
+    waking = Waker(bus, "me", Nudge(bus, "me"))
     first, second = mail(bus), mail(bus)
-    assert waking.unheeded(3600) is None
-    found = waking.unheeded(0)
+    assert waking.unhandled(3600) is None
+    found = waking.unhandled(0)
     assert found is not None
     assert found.seq == first
     Inbox(bus, "me").ack(second)
-    assert waking.unheeded(0) is None
+    assert waking.unhandled(0) is None
 
 
 class Listed:
@@ -134,10 +134,10 @@ def test_watcher_leaves_alone_the_mail_for_which_another_has_just_woken(bus: Bus
     """It had found the mail before the other one wrote its note."""
     way = Listed()
 
-    class Late(Waking):
-        def unheeded(self, patience_s: float) -> Message | None:
-            found = super().unheeded(patience_s)
-            next(Waking(bus, "me", way, pace_s=0).follow(patience_s=0))
+    class Late(Waker):
+        def unhandled(self, patience_s: float) -> Message | None:
+            found = super().unhandled(patience_s)
+            next(Waker(bus, "me", way, pace_s=0).follow(patience_s=0))
             return found
 
     seq, rounds = mail(bus), iter([True, False])
@@ -148,12 +148,12 @@ def test_watcher_leaves_alone_the_mail_for_which_another_has_just_woken(bus: Bus
 
 def test_note_of_a_bus_that_was_here_before_says_nothing(bus: Bus) -> None:
     """A backup in its place has fewer messages."""
-    first, notes = mail(bus), Notes(bus, "me")
+    first, notes = mail(bus), WakeNotes(bus, "me")
     with notes.alone(0):
         notes.write(first)
         assert notes.last().upto == first
         notes.write(first + 1)
-    found = Waking(bus, "me", Nudge(bus, "me")).unheeded(0)
+    found = Waker(bus, "me", Nudge(bus, "me")).unhandled(0)
     assert found is not None
     assert found.seq == first
 
@@ -210,7 +210,7 @@ def test_program_that_waits_by_a_hook_is_told_once(bus: Bus, bus_env: dict[str, 
         assert hook.stderr is not None
         assert hook.stderr.read().decode() == f"{TEXT}\n"
     assert hook.returncode == 2
-    assert Waking(bus, "me", Nudge(bus, "me"), pace_s=0).unheeded(0) is None
+    assert Waker(bus, "me", Nudge(bus, "me"), pace_s=0).unhandled(0) is None
 
 
 def old(bus: Bus) -> None:
@@ -230,7 +230,7 @@ def test_hook_that_waits_ends_with_its_program(bus: Bus, bus_env: dict[str, str]
         wait_until(lambda: list(woken.glob("*.waits")))
         process.kill()
     wait_until(lambda: not is_held(next(woken.glob("*.waits"))))
-    assert Notes(bus, "me").last() == Note()
+    assert WakeNotes(bus, "me").last() == WakeNote()
 
 
 def is_held(path: Path) -> bool:
@@ -308,7 +308,7 @@ def test_urgent_mail_and_requests_by_name_wake(
     Inbox(bus, "me").join()
     bus.publish("note", from_agent="a", to_agent="me")
     sent = bus.publish(type, from_agent="a", to_agent=to, priority=priority)
-    found = Waking(bus, "me", Nudge(bus, "me")).unheeded(0)
+    found = Waker(bus, "me", Nudge(bus, "me")).unhandled(0)
     assert (found is not None and found.seq) == (wakes and sent.seq)
 
 
@@ -318,8 +318,8 @@ def test_request_that_was_answered_wakes_nobody(bus: Bus) -> None:
     bus.heartbeats.beat("a")
     sent = bus.publish("t.request", from_agent="a", to_agent="me", priority=0)
     bus.publish("t.done", from_agent="me", to_agent="a", in_reply_to=sent.id)
-    assert Waking(bus, "me", Calls()).unheeded(0) is None
-    told = next(Waking(bus, "me", Calls()).follow(patience_s=0, goes_on=iter([True]).__next__))
+    assert Waker(bus, "me", Calls()).unhandled(0) is None
+    told = next(Waker(bus, "me", Calls()).follow(patience_s=0, goes_on=iter([True]).__next__))
     assert str(told) == "'me' was not woken: message 1 waits: answered by 2"
 
 
@@ -341,7 +341,7 @@ def test_watch_says_why_mail_woke_nobody(bus: Bus) -> None:
     Inbox(bus, "me").join()
     way, ends = Calls(), list[str]()
     looks = iter([True] * 3)
-    waking = Waking(bus, "me", way, pace_s=600)
+    waking = Waker(bus, "me", way, pace_s=600)
 
     def say(type: str, priority: int = 1, to: str | None = "me") -> None:
         bus.publish(type, from_agent="a", to_agent=to, priority=priority)

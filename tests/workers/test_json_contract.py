@@ -429,7 +429,7 @@ def test_outcome_follow_ups_and_state_are_one_transaction(bus: Bus, bus_dir: Pat
 
     What marks a message as handled is the end of its claim. Here the file refuses the last write.
     """
-    file_of(bus).refuses_strangers = False
+    file_of(bus).refuses_foreign_objects = False
     raw_sql(
         bus_dir,
         "CREATE TRIGGER refuse BEFORE INSERT ON messages WHEN NEW.type = 'job.done'"

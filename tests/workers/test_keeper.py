@@ -9,7 +9,7 @@ import pytest
 from ackbus import Bus, JobControl, Message, Queue, RawCommand, Worker
 from ackbus.errors import AckbusError
 from ackbus.subscribers.jobs.claims import Claim
-from ackbus.workers.work import Function
+from ackbus.workers.work import FunctionWork
 
 from ..conftest import wait_until
 from ..subscribers.work import state, statuses
@@ -40,7 +40,7 @@ def test_cancelled_job_ends_its_command_long_before_the_next_renewal(bus: Bus) -
     assert answer(bus).headers["status"] == "cancelled"
 
 
-class Unstoppable(Function):
+class Unstoppable(FunctionWork):
     """Work whose stopping goes wrong, in the thread that keeps the claims."""
 
     def stop(self, claim: Claim, grace_s: float) -> None:

@@ -26,7 +26,7 @@ from ackbus.workers.processes import own_child, pipes
 from ackbus.workers.processes import own_child as birth
 from ackbus.workers.processes import run_process as running
 from ackbus.workers.processes.own_child import OwnChild, ProcessSession
-from ackbus.workers.processes.pipes import Catch
+from ackbus.workers.processes.pipes import OutputReader
 from ackbus.workers.processes.run_process import (
     MAX_STDERR_BYTES,
     MAX_STDOUT_BYTES,
@@ -424,8 +424,8 @@ def test_escaped_child_that_holds_stdout_does_not_hold_the_host() -> None:
 def test_pipe_that_is_always_full_does_not_hold_the_host() -> None:
     """P-90: as when an escaped child writes faster than anyone reads."""
     with open("/dev/zero", "rb", buffering=0) as endless:
-        catch = Catch(endless, 10)
-        catch.take_the_rest()
+        catch = OutputReader(endless, 10)
+        catch.read_rest()
     assert (catch.kept, catch.is_over) == (bytes(10), True)
 
 

@@ -1,7 +1,7 @@
 """Work that is done by a command in the json contract: protocol 2.
 
-One JSON object goes to the command's stdin, and one comes from its stdout; anything else there is
-an error of protocol, since nobody could tell what was meant. docs/worker-protocol.md has the form.
+One JSON object goes to the command's stdin, and one comes from its stdout; any other output is an
+error of protocol, since its meaning is unknown. docs/worker-protocol.md has the form.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ...schema.queries import Queries, Table
 from ...subscribers.jobs.claims import Outcome
 from ...subscribers.jobs.outcomes import CONTEXT, carried_on
 from ...subscribers.jobs.policy import work_headers
-from ..work import Result
-from .raw_contract import EX_CONFIG, EX_TEMPFAIL, Command, how_it_exited, with_its_words
+from ..work import AttemptResult
+from .raw_contract import EX_CONFIG, EX_TEMPFAIL, ContractCommand, how_it_exited, with_stderr_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ _QUOTED = 5
 
 
 class NoResponse(InvalidInput):
-    """Not one JSON object was printed, so nobody knows what the command has done."""
+    """The output is not one JSON object, so it is unknown what the command has done."""
 
 
 def parse_response(
@@ -88,18 +88,18 @@ def parse_response(
 
     Raises:
         NoResponse: it is not one JSON object.
-        InvalidInput: it is one, and a field that counts is wrong.
+        InvalidInput: it is a JSON object, and a field that counts is wrong.
     """
     response = _decoded(printed)
     for name in (*_FIELDS, "logs"):
         if name in response and response[name] is None:
             del response[name]
     _check(response, check_event_type)
-    logs, told = _read_logs(response.get("logs", []))
-    told += _unknown("fields", response, (*_FIELDS, *_OTHER_FIELDS, *more_fields))
+    logs, overlooked = _read_logs(response.get("logs", []))
+    overlooked += _unknown("fields", response, (*_FIELDS, *_OTHER_FIELDS, *more_fields))
     fields = dict.fromkeys(name for event in response.get("events", []) for name in event)
-    told += _unknown("fields of events", fields, _EVENT_FIELDS)
-    logs += [{"level": "warn", "message": f"the response: {each}"} for each in told]
+    overlooked += _unknown("fields of events", fields, _EVENT_FIELDS)
+    logs += [{"level": "warn", "message": f"the response: {sentence}"} for sentence in overlooked]
     if logs or "logs" in response:
         response["logs"] = logs
     return response
@@ -151,12 +151,12 @@ def _read_logs(logs: object) -> tuple[list[dict[str, Any]], list[str]]:
     """Return logs in the form of the contract, and what was overlooked in them."""
     if not isinstance(logs, list):
         return [], ["logs are an array of objects; what is there was left out"]
-    entries = [_entry(each) for each in logs]
-    told = _unknown("levels", [each["level"] for each in entries], LEVELS, "they count as info")
+    entries = [_entry(log) for log in logs]
+    overlooked = _unknown("levels", [log["level"] for log in entries], LEVELS, "they count as info")
     for entry in entries:
         if entry["level"] not in LEVELS:
             entry["level"] = "info"
-    return entries, told
+    return entries, overlooked
 
 
 def _entry(log: object) -> dict[str, Any]:
@@ -169,10 +169,10 @@ def _entry(log: object) -> dict[str, Any]:
 
 
 def _unknown(
-    kind: str, names: Iterable[object], known: Sequence[str], so: str = "they have no effect"
+    kind: str, names: Iterable[object], allowed: Sequence[str], so: str = "they have no effect"
 ) -> list[str]:
-    """Return what is told of names that are not known: nothing, or one line."""
-    unknown = list(dict.fromkeys(shown(each) for each in names if each not in known))
+    """Return the warnings about names that are not allowed: none, or a line."""
+    unknown = list(dict.fromkeys(shown(name) for name in names if name not in allowed))
     if not unknown:
         return []
     more = f" and {len(unknown) - _QUOTED} more" if len(unknown) > _QUOTED else ""
@@ -213,7 +213,7 @@ class WorkerStates(Table):
             self._engine.rows(SQL["set_worker_state"], values)
 
 
-#: How long a command of the json contract may take unless it is told otherwise, in seconds.
+#: How long a command of the json contract may take by default, in seconds.
 JSON_TIMEOUT_S = 120.0
 
 #: The meaning of an exit status without a response.
@@ -224,13 +224,13 @@ _MEANINGS = {
 
 
 @with_checked_arguments
-class JsonCommand(Command):
+class JsonCommand(ContractCommand):
     """The json contract: a command reads one JSON request, and prints one JSON response.
 
     Args:
-        bus, argv, group, timeout_s, supervisors: as for `Command`.
-        command: what it is asked to do.
-        config: what the operator tells it.
+        bus, argv, group, timeout_s, supervisors: as for `ContractCommand`.
+        command: the name of the command, for its request.
+        config: the operator's configuration, for its request.
     """
 
     def __init__(
@@ -249,12 +249,12 @@ class JsonCommand(Command):
         self._config = config or {}
         self._states = WorkerStates.of(bus)
 
-    def do(self, claim: Claim) -> Result:
+    def do(self, claim: Claim) -> AttemptResult:
         """Run the command for a claim."""
         message = claim.message
         if message.payload_error is not None:
             error = f"the payload of message {message.seq} can't be had: {message.payload_error}"
-            return Result(Outcome(status="failed", error=error), payload=error)
+            return AttemptResult(Outcome(status="failed", error=error), payload=error)
         end = self._run(claim, orjson.dumps(self._request(claim)))
         badly = self._ended_badly(end)
         if badly is not None:
@@ -263,8 +263,8 @@ class JsonCommand(Command):
             return self._result(message, parse_response(end.stdout), end)
         except InvalidInput as error:
             if end.exit_code in _MEANINGS:  # that says it all
-                said = f"{how_it_exited(end)}, which {_MEANINGS[end.exit_code]}"
-                return self._failure(end, with_its_words(said, end))
+                how = f"{how_it_exited(end)}, which {_MEANINGS[end.exit_code]}"
+                return self._failure(end, with_stderr_line(how, end))
             if end.exit_code:
                 return self._failure(end, f"{how_it_exited(end)}; {error}")
             return _final_unless(
@@ -287,7 +287,7 @@ class JsonCommand(Command):
             "deadline_at": None if deadline_ms is None else format_ts(deadline_ms),
         }
 
-    def _result(self, message: Message, response: dict[str, Any], end: ProcessEnd) -> Result:
+    def _result(self, message: Message, response: dict[str, Any], end: ProcessEnd) -> AttemptResult:
         """Return the result of a well-formed response. A bad exit status outweighs what it says."""
         if end.exit_code or response["status"] == "error":
             error = response.get("error") or (
@@ -303,7 +303,7 @@ class JsonCommand(Command):
             logs=response.get("logs"),
             retry=False,  # where what follows can't be stored: the work has been done
         )
-        return Result(
+        return AttemptResult(
             outcome,
             payload=response["result"],
             headers=self._headers(outcome),
@@ -339,7 +339,7 @@ def _event(message: Message) -> dict[str, object]:
     return event | {DEDUPE_KEY: key} if key is not None else event
 
 
-def _with_response(failure: Result, response: dict[str, Any]) -> Result:
+def _with_response(failure: AttemptResult, response: dict[str, Any]) -> AttemptResult:
     assert failure.outcome is not None
     outcome = replace(
         failure.outcome, logs=response.get("logs"), retry_after_s=response.get("retry_after_s")
@@ -348,8 +348,8 @@ def _with_response(failure: Result, response: dict[str, Any]) -> Result:
     return _final_unless(response.get("retry", True), failure)
 
 
-def _final_unless(is_tried_again: bool, failure: Result) -> Result:
-    """Return a failure as it is, or as one that forbids another attempt."""
+def _final_unless(is_tried_again: bool, failure: AttemptResult) -> AttemptResult:
+    """Return a failure as it is, or as a failure that forbids another attempt."""
     if is_tried_again:
         return failure
     assert failure.outcome is not None

@@ -20,7 +20,7 @@ from ...schema.message.draft import TRACE_PARENT, TRACE_STATE
 from ...subscribers.jobs.claims import Outcome
 from ..processes.run_process import MAX_STDERR_BYTES, MAX_STDOUT_BYTES, ProcessEnd, run_process
 from ..processes.stop_switch import StopSwitch
-from ..work import Result
+from ..work import AttemptResult
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def environment_of(message: Message, bus: Bus, agent: str) -> dict[str, str]:
         bus: where it is from.
         agent: the name under which the command acts.
     """
-    told = {
+    variables = {
         BUS_DIR_VARIABLE: bus.layout.directory,
         "BUS_AGENT": agent,
         "BUS_MESSAGE_ID": message.id,
@@ -56,8 +56,8 @@ def environment_of(message: Message, bus: Bus, agent: str) -> dict[str, str]:
         "BUS_FROM": message.from_agent,
         "BUS_CORRELATION_ID": message.conversation,
     }
-    told |= trace_variables(message)
-    return _inherited() | told | _meta_variables(message.headers.get(META))
+    variables |= trace_variables(message)
+    return _inherited() | variables | _meta_variables(message.headers.get(META))
 
 
 def trace_variables(message: Message) -> dict[str, str]:
@@ -72,8 +72,8 @@ def trace_variables(message: Message) -> dict[str, str]:
 
 
 def _inherited() -> dict[str, str]:
-    told = (TRACE_PARENT.upper(), TRACE_STATE.upper(), META_PREFIX)
-    return {name: value for name, value in os.environ.items() if not name.startswith(told)}
+    prefixes = (TRACE_PARENT.upper(), TRACE_STATE.upper(), META_PREFIX)
+    return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
 
 
 def _meta_variables(meta: object) -> dict[str, str]:
@@ -86,7 +86,7 @@ def _meta_variables(meta: object) -> dict[str, str]:
     }
 
 
-#: How long a command of the raw contract may take unless it is told otherwise, in seconds.
+#: How long a command of the raw contract may take by default, in seconds.
 RAW_TIMEOUT_S = 60.0
 
 #: Exit statuses of sysexits.h: try again later; wrong configuration, which no retry mends.
@@ -98,7 +98,7 @@ _QUOTED_CHARS = 4096
 _log = logging.getLogger("ackbus.worker")
 
 
-class Command:
+class ContractCommand:
     """The base of both contracts: running a command for a claim.
 
     Args:
@@ -174,11 +174,11 @@ class Command:
             "BUS_CLAIM_TOKEN": str(claim.token),
         }
 
-    def _ended_badly(self, end: ProcessEnd) -> Result | None:
+    def _ended_badly(self, end: ProcessEnd) -> AttemptResult | None:
         """Return the result of a command that was ended by the host, or None."""
         stderr = _text(end.stderr)
         if end.stopped:
-            return Result(None)  # by us: the job is handed back
+            return AttemptResult(None)  # by us: the job is handed back
         if end.timed_out:
             text = f"command timed out after {self._timeout_s:g} seconds"
             outcome = Outcome(
@@ -189,13 +189,13 @@ class Command:
                 is_reply=self._failure_is_reply,
             )
             payload = f"{text}\n{stderr}" if stderr else text
-            return Result(outcome, payload=payload, headers=self._headers(outcome))
+            return AttemptResult(outcome, payload=payload, headers=self._headers(outcome))
         error = end.start_error
         if end.stdout_too_long:
             error = f"the command printed more than {MAX_STDOUT_BYTES} bytes"
         return None if error is None else self._failure(end, error)
 
-    def _failure(self, end: ProcessEnd, error: str, *, payload: str | None = None) -> Result:
+    def _failure(self, end: ProcessEnd, error: str, *, payload: str | None = None) -> AttemptResult:
         """Return the result of an attempt that failed."""
         retry = {EX_CONFIG: False, EX_TEMPFAIL: True}.get(end.exit_code or 0)
         if end.may_start_later:
@@ -209,27 +209,27 @@ class Command:
             retry=retry,
             is_reply=self._failure_is_reply,
         )
-        return Result(outcome, payload=payload or error, headers=self._headers(outcome))
+        return AttemptResult(outcome, payload=payload or error, headers=self._headers(outcome))
 
     def _headers(self, outcome: Outcome) -> dict[str, object]:
         """Return the headers of an answer about its attempt."""
         name = os.fsencode(os.path.basename(self._argv[0])).decode(errors="replace")
-        told: dict[str, object] = {"command": name[:255]}
-        told["status"] = outcome.status
+        headers: dict[str, object] = {"command": name[:255]}
+        headers["status"] = outcome.status
         if outcome.exit_code is not None:
-            told["exit_code"] = outcome.exit_code
+            headers["exit_code"] = outcome.exit_code
         if outcome.stderr:
-            told["stderr"] = outcome.stderr[:_QUOTED_CHARS]
-        return told
+            headers["stderr"] = outcome.stderr[:_QUOTED_CHARS]
+        return headers
 
 
 @with_checked_arguments
-class RawCommand(Command):
+class RawCommand(ContractCommand):
     """The raw contract: a command reads the body from stdin and prints the result to stdout.
 
-    Exit status 0 is success, and what it printed is the answer's payload, as text. Any other is
-    failure, and the answer is what it printed to stderr, or else to stdout. 75 asks for another
-    attempt, 78 forbids one.
+    Exit status 0 is success, and its stdout is the answer's payload, as text. Any other status is
+    failure, and the answer's payload is its stderr, or else its stdout. 75 asks for another
+    attempt, 78 forbids another attempt.
     """
 
     _failure_is_reply = True
@@ -245,13 +245,13 @@ class RawCommand(Command):
     ) -> None:
         super().__init__(bus, argv, group=group, timeout_s=timeout_s, supervisors=supervisors)
 
-    def do(self, claim: Claim) -> Result:
+    def do(self, claim: Claim) -> AttemptResult:
         """Run the command for a claim."""
         try:
             body = body_of(claim.message, self._bus)
         except AckbusError as error:
             outcome = Outcome(status="failed", error=str(error), is_reply=True)
-            return Result(outcome, payload=str(error), headers=self._headers(outcome))
+            return AttemptResult(outcome, payload=str(error), headers=self._headers(outcome))
         end = self._run(claim, body)
         badly = self._ended_badly(end)
         if badly is not None:
@@ -259,10 +259,10 @@ class RawCommand(Command):
         stdout = _text(end.stdout)
         if end.exit_code == 0:
             outcome = Outcome(exit_code=0, stderr=_text(end.stderr), result=stdout)
-            return Result(outcome, payload=stdout, headers=self._headers(outcome))
-        said = how_it_exited(end)
-        why = with_its_words(said, end)
-        return self._failure(end, why, payload=_text(end.stderr) or stdout or said)
+            return AttemptResult(outcome, payload=stdout, headers=self._headers(outcome))
+        how = how_it_exited(end)
+        why = with_stderr_line(how, end)
+        return self._failure(end, why, payload=_text(end.stderr) or stdout or how)
 
 
 def body_of(message: Message, bus: Bus) -> bytes:
@@ -297,15 +297,15 @@ def how_it_exited(end: ProcessEnd) -> str:
     return f"command exited with code {end.exit_code}"
 
 
-def with_its_words(said: str, end: ProcessEnd) -> str:
+def with_stderr_line(how: str, end: ProcessEnd) -> str:
     """Return a failure with the first line of the command's stderr, if there is any.
 
     Of a traceback of Python it is the last line, which has the error.
     """
     lines = [line.strip() for line in _text(end.stderr).splitlines() if line.strip()]
     if not lines:
-        return said
-    return f"{said}: {lines[-1] if lines[0].startswith(_TRACEBACK) else lines[0]}"
+        return how
+    return f"{how}: {lines[-1] if lines[0].startswith(_TRACEBACK) else lines[0]}"
 
 
 def _text(printed: bytes) -> str:

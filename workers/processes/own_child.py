@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         pid: int
         returncode: int | None
 
-    class Child(Protocol):
+    class ChildProcess(Protocol):
         """A running command, a child of this process or of a supervisor."""
 
         pipes: Pipes
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
         def returncode(self) -> int | None:
             """Its exit status, or minus the number of the signal that ended it; None until then."""
 
-        def hear(self) -> bool:
-            """Take in what the descriptor `fd` tells; return whether it has more to tell later."""
+        def read_report(self) -> bool:
+            """Read a report from the descriptor `fd`; return whether more may come."""
 
         def has_exited(self) -> bool:
             """Whether the command itself has ended; its `returncode` may follow with `reap`."""
@@ -62,21 +62,21 @@ if TYPE_CHECKING:
 
 # The session of a command that the host itself has started: how to end all of it, and no more.
 
-#: How often at most one signal is sent on to what was started while it was sent.
+#: How many times a signal is sent again, to processes that were started while it was sent.
 _MAX_ROUNDS = 100
 
 
-#: Where Linux says which number it gave out last, in the namespace of who asks.
+#: Where Linux has the process id that it gave last, in the namespace of the reader.
 _NEWEST_NUMBER = "/proc/sys/kernel/ns_last_pid"
 
 
 class ProcessSession:
     """The session that a command leads: signals go to all of it, and to no other session.
 
-    Some commands put what they run into process groups of its own (`timeout`, `set -m`), and those
-    are in the session still. The kernel gives a number to no new process while a process, also one
-    that is not reaped, or a session has it. So the session is the command's own until the command
-    is reaped; and later, too, if there is a session but no process with the number of the command.
+    Some commands put their children into process groups of their own (`timeout`, `set -m`), which
+    are in the session still. The kernel does not give an id again while a process (also a zombie)
+    or a session has it. So the session is the command's own until the command is reaped; and later,
+    too, if there is a session but no process with the id of the command.
     """
 
     def __init__(self, leader: Leader) -> None:
@@ -85,15 +85,15 @@ class ProcessSession:
     def signal(self, number: int) -> None:
         """Send a signal to everything in the session, also to what is started meanwhile.
 
-        The command comes first: a shell whose child ends before it is told might just exit.
+        The command comes first: a shell whose child ends before it gets the signal might just exit.
         """
-        told: set[int] = set()
+        signalled: set[int] = set()
         for _ in range(_MAX_ROUNDS):
-            found = [pid for pid in self._members() if pid not in told]
-            if not found:
+            pids = [pid for pid in self._members() if pid not in signalled]
+            if not pids:
                 return
-            told.update(found)
-            for pid in sorted(found, key=lambda pid: pid != self._leader.pid):
+            signalled.update(pids)
+            for pid in sorted(pids, key=lambda pid: pid != self._leader.pid):
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
 
@@ -128,9 +128,9 @@ def _everybody() -> Iterator[int]:
 
 
 def _newest_number() -> int | None:
-    """Return the number that a process or thread got last; None where the kernel does not say.
+    """Return the id that a process or thread got last; None where the kernel does not say.
 
-    Numbers go up until they begin again at the lowest, and a new one is none that a session has.
+    Ids go up until they begin again at the lowest, and a new id is never the id of a session.
     """
     try:
         with open(_NEWEST_NUMBER, "rb", buffering=0) as file:
@@ -157,8 +157,8 @@ def _may_end(pid: int) -> bool:
 def _is_dead(pid: int) -> bool:
     """Whether a process is dead and waits to be reaped; an orphan of ours is reaped here.
 
-    That is else for the first process of the system or the container, and some are slow at it, or
-    never do it; or this is that one, and nobody else reaps its orphans.
+    Reaping orphans is the work of the first process of the system or the container. Some are slow
+    at it, or never do it; or this process is the first, and no other reaps its orphans.
     """
     if sys.platform != "linux":
         return False  # there the dead have no session
@@ -220,7 +220,7 @@ class OwnChild:
         """Its exit status; None as long as it is not reaped."""
         return self._process.returncode
 
-    def hear(self) -> bool:
+    def read_report(self) -> bool:
         """Take note that it has exited."""
         self._is_dead = True
         return False
@@ -276,13 +276,13 @@ class NoSupervisor(OSError):
     """
 
 
-class Birth:
+class ProcessStart:
     """Starts a command, and ends it if an exception leaves the `with` block.
 
-    Signal handlers run in the main thread, between any two steps of Python. The exception of one,
-    a Ctrl-C for instance, could come when the command is there and no variable holds it yet. So
-    when the main thread wants a command, another thread starts it; and stays until the block ends,
-    since the kernel takes it for the parent, with whom some commands ask to die.
+    Signal handlers run in the main thread, between any two steps of Python. A handler's exception,
+    as of a Ctrl-C, could come when the command has started and no variable holds it yet. So for the
+    main thread another thread starts the command. That thread stays until the block ends, since the
+    kernel takes it for the parent, and some commands ask to die with their parent.
 
     Args:
         make: starts the command.
@@ -293,7 +293,7 @@ class Birth:
         self._thread: Thread | None = None
         self._is_known = threading.Event()  # whether there is a command
         self._is_over = threading.Event()
-        # The command, or why there is none. Appending to a list is one step.
+        # The command, or why there is none. Appending to a list is a single step.
         self._children: list[OwnChild] = []
         self._errors: list[OSError | ValueError] = []
         self._is_abandoned = False
@@ -312,7 +312,7 @@ class Birth:
             raise self._errors[0]
         return self._children[0]
 
-    def __enter__(self) -> Birth:
+    def __enter__(self) -> ProcessStart:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -351,8 +351,8 @@ class Birth:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def _end_all(self) -> None:
-        # An exception can cut in before the thread is known, and is not joined then: so either of
-        # the two may be here. Removing from a list is one step: each command is ended once.
+        # An exception can come before the thread is known, which then is not joined: so both may
+        # get here. Removing from a list is a single step: each command is ended once.
         with suppress(IndexError):
             while True:
                 self._children.pop().end()

@@ -46,7 +46,7 @@ class Pipes:
             pipe.close()
 
 
-class Feed:
+class InputFeeder:
     """The stdin of a command: written to the pipe as the command reads it."""
 
     def __init__(self, pipe: FileIO, data: bytes) -> None:
@@ -63,13 +63,13 @@ class Feed:
         return len(self._left) > 0
 
 
-class Catch:
+class OutputReader:
     """The output of a command: the first bytes are kept, the others are read and discarded.
 
     Args:
         pipe: where it is read.
-        max_bytes: how many are kept; None: none, and all of them are only told.
-        tell: takes the kept bytes as they come; None: nobody does.
+        max_bytes: how many are kept; None: none, and all of them only go to `tell`.
+        tell: takes the bytes as they come, or None.
     """
 
     def __init__(
@@ -89,16 +89,16 @@ class Catch:
         self._keep(chunk)
         return len(chunk) > 0
 
-    def take_the_rest(self) -> None:
+    def read_rest(self) -> None:
         """Read what is in the pipe now, unless it is closed.
 
         Someone may still write to it, such as a child in another process group. That must not
         hold the host up, so this reads no more than a pipe holds.
         """
-        left = 0 if self.pipe.closed else _PIPE_BYTES
-        while left > 0 and (chunk := self.pipe.read(_CHUNK_BYTES)):
+        left_bytes = 0 if self.pipe.closed else _PIPE_BYTES
+        while left_bytes > 0 and (chunk := self.pipe.read(_CHUNK_BYTES)):
             self._keep(chunk)
-            left -= len(chunk)
+            left_bytes -= len(chunk)
 
     def _keep(self, chunk: bytes) -> None:
         if self._max_bytes is None:

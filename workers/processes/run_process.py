@@ -16,8 +16,8 @@ import time
 from dataclasses import dataclass
 from functools import partial
 
-from .own_child import Birth, NoSupervisor, OwnChild
-from .pipes import Catch, Feed
+from .own_child import NoSupervisor, OwnChild, ProcessStart
+from .pipes import InputFeeder, OutputReader
 from .stop_switch import DYING_S, GRACE_S
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from .own_child import Child
+    from .own_child import ChildProcess
     from .stop_switch import StopSwitch
     from .supervisor import Limits
     from .supervisors import Supervisors
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 
 # A running command: feeding it, taking its output, and ending it when that is due.
 
-#: Seconds between looks at what no descriptor tells: they begin short, and double up to the most.
+#: Seconds between checks that no descriptor can replace: they double from the first to the last.
 _FIRST_NAP_S = 0.001
 _LONGEST_NAP_S = 0.02
 #: The longest wait for descriptors: the handler of a signal that came just before it runs after it.
 _LONGEST_WAIT_S = 1.0
 
 
-class Running:
+class RunningCommand:
     """A command that runs, from its start until nothing of it is left.
 
     Args:
@@ -51,12 +51,12 @@ class Running:
         max_stdout_bytes: how much it may print; None: as much as it likes, and nothing is kept.
         max_stderr_bytes: how much of its stderr is kept; None: nothing.
         stop: ends it early.
-        output: takes what is kept of its output as it comes; None: nobody does.
+        output: takes its output as it comes, or None.
     """
 
     def __init__(
         self,
-        child: Child,
+        child: ChildProcess,
         stdin: bytes,
         max_stdout_bytes: int | None,
         max_stderr_bytes: int | None,
@@ -66,12 +66,12 @@ class Running:
         self._child = child
         tell_out = None if output is None else partial(output, "stdout")
         tell_err = None if output is None else partial(output, "stderr")
-        self.stdout = Catch(child.pipes.stdout, max_stdout_bytes, tell_out)
-        self.stderr = Catch(child.pipes.stderr, max_stderr_bytes, tell_err)
-        self._feed = Feed(child.pipes.stdin, stdin)
+        self.stdout = OutputReader(child.pipes.stdout, max_stdout_bytes, tell_out)
+        self.stderr = OutputReader(child.pipes.stderr, max_stderr_bytes, tell_err)
+        self._feed = InputFeeder(child.pipes.stdin, stdin)
         self._stop = stop
         self._poll = select.poll()
-        self._served: dict[int, Feed | Catch] = {}
+        self._served: dict[int, InputFeeder | OutputReader] = {}
         self._has_exited = False
         self._kill_at = math.inf  # until it is told to end
         self.timed_out = False
@@ -91,16 +91,16 @@ class Running:
             self._serve(self._wait_s(deadline - now))
             now = time.monotonic()
             self._end_if_due(now, deadline, grace_s)
-        self.stdout.take_the_rest()
-        self.stderr.take_the_rest()
+        self.stdout.read_rest()
+        self.stderr.read_rest()
 
-    def __enter__(self) -> Running:
+    def __enter__(self) -> RunningCommand:
         return self
 
     def __exit__(self, *error: object) -> None:
         """Give all descriptors back."""
-        for each in (self._feed, self.stdout, self.stderr):
-            each.pipe.close()
+        for stream in (self._feed, self.stdout, self.stderr):
+            stream.pipe.close()
         self._child.close()
 
     def _begin_to_serve(self) -> None:
@@ -113,12 +113,12 @@ class Running:
         if self._stop is not None:
             self._poll.register(self._stop, select.POLLIN)
 
-    def _register(self, end: Feed | Catch, event: int) -> None:
+    def _register(self, end: InputFeeder | OutputReader, event: int) -> None:
         self._served[end.pipe.fileno()] = end
         self._poll.register(end.pipe, event)
 
     def _is_left(self, now: float, grace_s: float) -> bool:
-        """Whether there is more to serve. What a command left running is told to end."""
+        """Whether there is more to serve. Processes that a command left behind are ended."""
         is_left = self._child.is_left()
         if is_left and self._has_exited:
             self._tell_to_end(now + grace_s)
@@ -128,8 +128,8 @@ class Running:
         """Return the time to wait for the descriptors, in seconds."""
         if self._child.fd is not None and self._kill_at == math.inf:
             return min(left_s, _LONGEST_WAIT_S)
-        # On some systems no descriptor tells that a command has exited; and none that its session
-        # is gone, unless it has a supervisor.
+        # On some systems no descriptor shows that a command has exited; and without a supervisor
+        # none shows that its session has ended.
         nap_s = self._nap_s
         self._nap_s = min(nap_s * 2, _LONGEST_NAP_S)
         return min(left_s, nap_s) if self._kill_at == math.inf else nap_s
@@ -138,7 +138,7 @@ class Running:
         for fd, _ in self._poll.poll(max(0, math.ceil(wait_s * 1000))):
             if fd in self._served:
                 self._serve_pipe(fd)
-            elif fd != self._child.fd or not self._child.hear():
+            elif fd != self._child.fd or not self._child.read_report():
                 self._poll.unregister(fd)  # of a switch that is thrown, to hear it once is enough
 
     def _serve_pipe(self, fd: int) -> None:
@@ -252,7 +252,7 @@ def run_process(
         captures: whether what it prints is kept; else it prints to where this process does.
         grace_s: seconds between SIGTERM and SIGKILL.
         stop: ends it early.
-        supervisors: one of them runs it, where they exist; None: this process does.
+        supervisors: a supervisor runs it, where they exist; None: this process does.
         limits: of its resources, as `resource.setrlimit` takes them: the number of each, and the
             most.
         output: is called with `stdout` or `stderr` and bytes of what is kept, as they come, or of
@@ -268,23 +268,25 @@ def run_process(
         supervisors = None
     command = (argv, env, cwd, captures, limits)
     start = (
-        Birth(partial(OwnChild, *command)) if supervisors is None else supervisors.birth(*command)
+        ProcessStart(partial(OwnChild, *command))
+        if supervisors is None
+        else supervisors.start_of(*command)
     )
-    with start as birth:
+    with start as process_start:
         try:
-            child = birth.child()
+            child = process_start.child()
         except (OSError, ValueError) as error:  # ValueError: a zero byte in an argument, say
             return ProcessEnd(
                 start_error=_start_error(error, argv[0], env, cwd),
                 may_start_later=_may_start_later(error),
                 run_s=time.monotonic() - begun,
             )
-        with Running(child, stdin, max_stdout_bytes, max_stderr_bytes, stop, output) as run:
+        with RunningCommand(child, stdin, max_stdout_bytes, max_stderr_bytes, stop, output) as run:
             run.to_the_end(math.inf if timeout_s is None else begun + timeout_s, grace_s)
         return _end(run, child.returncode, time.monotonic() - begun)
 
 
-def _end(run: Running, status: int | None, run_s: float) -> ProcessEnd:
+def _end(run: RunningCommand, status: int | None, run_s: float) -> ProcessEnd:
     if run.timed_out or run.stopped or run.stdout.is_over:
         status = None  # it says how the host ended it
     killed_by = -status if status is not None and status < 0 else None

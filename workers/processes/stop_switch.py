@@ -12,8 +12,8 @@ from contextlib import suppress
 #: Seconds between SIGTERM, which asks, and SIGKILL, which doesn't.
 GRACE_S = 5.0
 
-#: Seconds after SIGKILL in which a process goes; one that has not can't be ended: the kernel holds
-#: it in a system call, or it runs as another user (sudo).
+#: Seconds after SIGKILL in which a process ends; else it can't be ended: the kernel holds it in a
+#: system call, or it runs as another user (sudo).
 DYING_S = 5.0
 
 
@@ -36,7 +36,7 @@ class StopSwitch:
         Again with a shorter time, it shortens the time that they have left. It returns at once.
         """
         self._kill_times.append(time.monotonic() + grace_s)
-        with suppress(BlockingIOError):  # it is full of such bytes, which nobody takes out
+        with suppress(BlockingIOError):  # it is full of these bytes, which are never read
             os.write(self._writer, b"!")
 
     @property

@@ -1,8 +1,8 @@
 """A process that runs commands for a host, one at a time, and ends all that they start.
 
-It is a program by itself, which loads nothing of this package. The kernel gives it each process
-below it whose own parent has gone, in whatever session that runs. So it has no child left exactly
-when nothing is left of a command. When its host goes, its socket closes, and it ends what runs.
+It is a program by itself, which loads nothing of this package. The kernel makes it the parent of
+each descendant whose own parent has ended, in any session. So it has no child exactly when nothing
+is left of a command. When its host ends, its socket closes, and it ends all that runs.
 
 A message, either way, is its length, 4 bytes, and a tuple as `marshal` writes it:
 
@@ -45,10 +45,10 @@ _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
 #: Signals on which only the host acts: a terminal or a service manager sends them to all processes.
 _NOT_FOR_IT = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
-#: Seconds between two looks at what was told to end.
+#: Seconds between two checks of processes that were sent a signal to end.
 _NAP_S = 0.02
 
-#: How often at most one signal is sent on to what was started while it was sent.
+#: How many times a signal is sent again, to processes that were started while it was sent.
 _MAX_ROUNDS = 100
 
 _LENGTH_BYTES = 4
@@ -118,7 +118,7 @@ class Supervisor:
         self._end()
 
     def _obey(self) -> bool:
-        """Do one thing that the host says; return whether it is still there."""
+        """Carry out a message of the host; return whether the host is still there."""
         try:
             message, descriptors = receive(self._host)
         except ConnectionError:
@@ -158,7 +158,7 @@ class Supervisor:
                 os.close(descriptor)
 
     def _reap(self) -> None:
-        """Reap what has ended, and tell of the command's end, and that nothing is left of it."""
+        """Reap ended processes; report the command's end, and when nothing is left of it."""
         with suppress(BlockingIOError):
             os.read(self._bell, 4096)
         has_exited = False
@@ -167,8 +167,8 @@ class Supervisor:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 command, self._command = self._command, None
-                told = ("exited", command.returncode, False) if has_exited else ("gone", True)
-                self._tell(*told)
+                report = ("exited", command.returncode, False) if has_exited else ("gone", True)
+                self._tell(*report)
                 return
             if pid == 0:
                 break
@@ -181,19 +181,19 @@ class Supervisor:
     def _signal(self, number: int) -> None:
         """Send a signal to all that is left, also to what is started meanwhile.
 
-        Parents come first: a shell whose child ends before it is told might just exit.
+        Parents come first: a shell whose child ends before it gets the signal might just exit.
         """
         if self._command is None:
             return
-        told: set[int] = set()
+        signalled: set[int] = set()
         refused: set[int] = set()
         for _ in range(_MAX_ROUNDS):
-            found = [pid for pid in descendants(os.getpid()) if pid not in told]
-            if not found:
+            pids = [pid for pid in descendants(os.getpid()) if pid not in signalled]
+            if not pids:
                 break
-            told.update(found)
-            refused.update(pid for pid in found if not _is_told(pid, number))
-        if self._command.returncode is not None and told and told == refused:
+            signalled.update(pids)
+            refused.update(pid for pid in pids if not _is_told(pid, number))
+        if self._command.returncode is not None and signalled and signalled == refused:
             self._command = None  # what is left is another user's, and can't be ended
             self._tell("gone", False)
 
@@ -227,7 +227,7 @@ def limiter(limits: Limits) -> Callable[[], None] | None:
 
 
 def descendants(top: int) -> list[int]:
-    """Return the processes below one, parents before children, without those that are dead."""
+    """Return the living descendants of a process, parents before children."""
     below: dict[int, list[int]] = {}
     dead = set()
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
@@ -240,14 +240,14 @@ def descendants(top: int) -> list[int]:
         below.setdefault(int(parent), []).append(pid)
         if state in b"ZX":
             dead.add(pid)
-    found: list[int] = [top]
-    for parent_pid in found:  # which grows meanwhile
-        found += below.get(parent_pid, [])
-    return [pid for pid in found[1:] if pid not in dead]
+    pids: list[int] = [top]
+    for parent_pid in pids:  # which grows meanwhile
+        pids += below.get(parent_pid, [])
+    return [pid for pid in pids[1:] if pid not in dead]
 
 
 def _is_told(pid: int, number: int) -> bool:
-    """Send a signal, and return whether that is allowed. What has gone is as good as told."""
+    """Send a signal, and return whether that is allowed, or the process has ended."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -263,8 +263,8 @@ def main(fd: str, grace_s: str, dying_s: str) -> None:
     prctl = ctypes.CDLL(None).prctl
     if prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise SystemExit("the kernel does not let a process reap what descends from it")
-    # A command may have stopped this process when the host goes. The end of the host's thread that
-    # started it, which comes earlier than that of the host, does no harm.
+    # A command may have stopped this process when the host ends. The signal also comes when the
+    # host's thread that started it ends, which does no harm.
     prctl(_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
     with socket.socket(fileno=int(fd)) as host:
         host.set_inheritable(False)

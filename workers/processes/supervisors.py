@@ -1,6 +1,6 @@
 """Commands under supervisors: processes that end all that a command starts, and outlive the host.
 
-For hosts that are programs of their own: a library starts no process unasked.
+Only for hosts that are programs of their own: a library starts no process unasked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: How long a supervisor may take to answer, in seconds: under load Python starts slowly.
 _ANSWERS_WITHIN_S = 30.0
 
-#: Seconds between two looks at what was told to end.
+#: Seconds between two checks of a supervisor that has to end.
 _NAP_S = 0.02
 
 _log = logging.getLogger("ackbus.worker")
@@ -42,7 +42,7 @@ _log = logging.getLogger("ackbus.worker")
 class Supervisors:
     """The supervisors of a host, each for one command at a time. They start when they are needed.
 
-    Where the kernel has no such thing, `exist` is false. Leaving the `with` block ends them.
+    Where the kernel can't support them, `exist` is false. Leaving the `with` block ends them.
     """
 
     #: Only Linux lets a process adopt what descends from it, and shows what that is.
@@ -55,20 +55,20 @@ class Supervisors:
     def prepare(self, count: int) -> None:
         """Start supervisors ahead of the first commands, which need not wait for them then."""
         if self.exist:
-            with suppress(NoSupervisor):  # the command that needs one tells of it
+            with suppress(NoSupervisor):  # raised again by the command that needs it
                 while len(self._idle) < count:
                     self._idle.append(_Supervisor())
 
-    def birth(
+    def start_of(
         self,
         argv: Sequence[str],
         env: Mapping[str, str],
         cwd: str | Path | None,
         captures: bool,
         limits: Limits = (),
-    ) -> SupervisedBirth:
-        """Return what starts a command, as `Birth` does."""
-        return SupervisedBirth(self._idle, _order(argv, env, cwd, limits), captures)
+    ) -> SupervisedStart:
+        """Return what starts a command, as `ProcessStart` does."""
+        return SupervisedStart(self._idle, _order(argv, env, cwd, limits), captures)
 
     def __enter__(self) -> Supervisors:
         return self
@@ -78,7 +78,7 @@ class Supervisors:
             self._idle.pop().close()
 
 
-class SupervisedBirth:
+class SupervisedStart:
     """Starts a command under a supervisor, and ends it if an exception leaves the `with` block."""
 
     def __init__(self, idle: list[_Supervisor], order: tuple[Any, ...], captures: bool) -> None:
@@ -106,7 +106,7 @@ class SupervisedBirth:
             raise
         return self._child
 
-    def __enter__(self) -> SupervisedBirth:
+    def __enter__(self) -> SupervisedStart:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -123,7 +123,7 @@ class _Supervisor:
     """The host's end of a supervisor.
 
     Attributes:
-        socket: what it is told by, and tells. It raises TimeoutError, as nothing waits for ever.
+        socket: the connection to it. It raises TimeoutError, so that no call waits for ever.
     """
 
     def __init__(self) -> None:
@@ -148,11 +148,11 @@ class _Supervisor:
             theirs.close()
 
     def wake(self) -> None:
-        """Have it go on where it was stopped: a command knows the number of its parent."""
+        """Continue it if it was stopped: a command knows the id of its parent."""
         self._process.send_signal(signal.SIGCONT)
 
     def has_room(self) -> bool:
-        """Whether it can be told something without a wait."""
+        """Whether a message can be sent to it without a wait."""
         poll = select.poll()
         poll.register(self.socket, select.POLLOUT)
         return bool(poll.poll(0))
@@ -190,9 +190,10 @@ class SupervisedChild:
     Attributes:
         by: the supervisor.
         pipes: what it reads and prints.
-        fd: readable when the supervisor tells something.
-        pid: its number, which is that of its session, too.
-        returncode: how it exited, minus a signal's number if one ended it; None until then.
+        fd: readable when a report of the supervisor comes.
+        pid: its process id, which is also the id of its session.
+        returncode: its exit status, or minus the number of the signal that ended it; None until
+            then.
         is_clean: nothing of it is left, so that the supervisor can run another command.
 
     Raises:
@@ -209,25 +210,25 @@ class SupervisedChild:
         try:
             by.wake()
             supervisor.send(by.socket, order, self.pipes.theirs)
-            self.pid = _started(self._told())
+            self.pid = _started(self._receive())
         except BaseException:
             self.pipes.close()
             raise
         finally:
             self.pipes.close_theirs()
 
-    def hear(self) -> bool:
-        """Take note of what the supervisor tells; return whether it will tell more."""
+    def read_report(self) -> bool:
+        """Read a report of the supervisor; return whether more will come."""
         try:
-            told = self._told()
+            report = self._receive()
         except (ConnectionError, TimeoutError):
             self._end_without_supervisor()
             return False
-        if told[0] == "exited":
-            self.returncode = told[1]
-            self._is_gone = self.is_clean = not told[2]
+        if report[0] == "exited":
+            self.returncode = report[1]
+            self._is_gone = self.is_clean = not report[2]
         else:
-            self._is_gone, self.is_clean = True, told[1]
+            self._is_gone, self.is_clean = True, report[1]
         return not self._is_gone
 
     def has_exited(self) -> bool:
@@ -256,11 +257,11 @@ class SupervisedChild:
     def close(self) -> None:
         """Do nothing: the socket is the supervisor's."""
 
-    def _told(self) -> tuple[Any, ...]:
-        told, _ = supervisor.receive(self.by.socket)
-        if told is None:
+    def _receive(self) -> tuple[Any, ...]:
+        report, _ = supervisor.receive(self.by.socket)
+        if report is None:
             raise ConnectionResetError(errno.ECONNRESET, "its supervisor has ended")
-        return told
+        return report
 
     def _end_without_supervisor(self) -> None:
         """Kill what can still be found, after somebody has killed the supervisor."""
@@ -280,22 +281,22 @@ def _why_none(error: OSError) -> str:
 def _order(
     argv: Sequence[str], env: Mapping[str, str], cwd: str | Path | None, limits: Limits
 ) -> tuple[Any, ...]:
-    """Return what tells a supervisor to run a command: in bytes, as its own encoding may differ."""
+    """Return the message to run a command: in bytes, since the supervisor's encoding may differ."""
     variables = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
     folder = None if cwd is None else os.fsencode(cwd)
     return "run", [os.fsencode(argument) for argument in argv], variables, folder, tuple(limits)
 
 
-def _started(told: tuple[Any, ...]) -> int:
+def _started(report: tuple[Any, ...]) -> int:
     """Return the number of a command that was started.
 
     Raises:
         OSError, ValueError: why it was not.
     """
-    if told[0] == "started":
-        pid: int = told[1]
+    if report[0] == "started":
+        pid: int = report[1]
         return pid
-    _, number, text, file = told
+    _, number, text, file = report
     if number is None:
         raise ValueError(text)
     raise OSError(number, text, None if file is None else os.fsdecode(file))

@@ -1,7 +1,7 @@
-"""The bounds of each column beyond its type and its CHECK: one line for each, and what mends it.
+"""The bounds of each column beyond its type and its CHECK: a line for each, with its repair.
 
-The file refuses some of it by triggers (schema.sql); the doctor finds all, and a repair and an
-upgrade put it right, by the rules that are made here of the lines.
+Triggers of the file (schema.sql) refuse some of the bad values; the doctor finds all, and a repair
+and an upgrade put them right, by the rules that are made here of the lines.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Rule:
 
     Attributes:
         table: the table.
-        broken: what is wrong with the rows that are named.
-        mended: what becomes of them.
+        broken: the fault of the rows that break it, in words.
+        mended: what the repair does to them, in words.
         find: the statement that names the rows which break it.
-        mend: the statements that put these right.
-        lost: what is not known any more; empty where nothing is lost.
-        is_slow: whether it looks at rows that grow with the log: only a full look does.
+        mend: the statements that repair these rows.
+        lost: the knowledge that is lost; empty where nothing is lost.
+        is_slow: whether it reads tables that grow with the log: only a full examination does.
     """
 
     table: str
@@ -62,9 +62,9 @@ class _Shape:
 
     Attributes:
         holds: whether a value, `{}`, is right, in SQL.
-        what: what it is otherwise, in words.
-        mended: what is put in its place, in SQL; "" where the row goes.
-        then: what that is, in words.
+        what: the fault of any other value, in words.
+        mended: the value that replaces it, in SQL; "" where the row is deleted.
+        then: the replacement, in words.
     """
 
     holds: str
@@ -106,7 +106,7 @@ _NOBODY = _Shape(
 _PATTERN = _Shape(
     "is_pattern({})", "what is not a pattern there", "'lost-' || id", "take nothing in"
 )
-# Another queue may have any name that can be told beforehand.
+# Another queue may have any name that can be guessed.
 _LOST_NAME = "'lost-' || id || '-' || lower(hex(randomblob(4)))"
 _QUEUE = _Shape("is_queue({})", "what is not a name there", _LOST_NAME, "are named lost-…")
 _HIDES = _Shape(
@@ -120,8 +120,8 @@ _NO_TEXT = "what is not a line of text there"
 _STATUS = _Shape("is_line({})", _NO_TEXT, "'unknown'", "are unknown")
 _LINE = _Shape("is_line({})", _NO_TEXT, "NULL", "are left out")
 
-#: Of each table the column by which its rows are named, and the shape of each column that has one;
-#: a column's rule may end with what follows from breaking it.
+#: For each table the column that names its rows, and the shapes of its columns; a column's rule may
+#: end with the consequence of breaking it.
 _COLUMNS: dict[str, tuple[str, list[tuple[str, _Shape] | tuple[str, _Shape, str]]]] = {
     "cursors": (
         "agent_id",
@@ -327,8 +327,8 @@ def _check_patterns(text: str) -> None:
 
 
 def _check_texts(text: str) -> None:
-    for each in _list_in(text, str):
-        check_line(each, "text", MAX_PATH_CHARS)
+    for line in _list_in(text, str):
+        check_line(line, "text", MAX_PATH_CHARS)
 
 
 def _check_imports(text: str) -> None:
@@ -338,10 +338,10 @@ def _check_imports(text: str) -> None:
 
 
 def _list_in(text: str, kind: type) -> list[Any]:
-    found = orjson.loads(text)
-    if type(found) is not list or any(type(each) is not kind for each in found):
+    elements = orjson.loads(text)
+    if type(elements) is not list or any(type(element) is not kind for element in elements):
         raise TypeError(text)
-    return found
+    return elements
 
 
 _CHECKS: dict[str, Callable[..., object]] = {

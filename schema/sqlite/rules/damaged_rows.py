@@ -1,7 +1,7 @@
 """The first row of a bus that no ackbus wrote: a value of a wrong type, or refused by a CHECK.
 
-The file refuses such rows, unless a program turns that off. Code that reads rows does not look for
-them, which would cost each reader: one who fails by an error that nobody meant asks here.
+The file refuses such rows, unless a program turns that off. Code that reads rows does not check
+them, since that would cost each reader; after an unexpected error it asks here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import apsw
 from ...directory.folder import Folder
 from ...errors import AckbusError, RowDamaged, StatementRefused, shown
 from ..foreign_objects import our_table_texts
-from ..forks import let_go
+from ..forks import close_inherited
 from ..sqlite_errors import BUS_FILE, open_file, opened_last
 
 TYPE_CHECKING = False
@@ -80,8 +80,8 @@ def damage_named() -> Iterator[None]:
 def damage_behind(error: Exception) -> RowDamaged | None:
     """Return the row that explains an unexpected error, in a bus that this process has opened.
 
-    It takes up to 3 s. Where another thread looks already, None: requests that fail one after the
-    other are not to keep a server busy.
+    It takes up to 3 s. None where another thread is looking: requests that fail one after the other
+    must not keep a server busy.
     """
     is_meant = isinstance(error, (AckbusError, OSError, ImportError, MemoryError))
     if is_meant and not isinstance(error, StatementRefused):
@@ -89,8 +89,8 @@ def damage_behind(error: Exception) -> RowDamaged | None:
     if not _looking.acquire(blocking=False):
         return None
     try:
-        found = map(first_damaged_row, [*opened_last])
-        return next((damaged for damaged in found if damaged is not None), None)
+        damaged_rows = map(first_damaged_row, [*opened_last])
+        return next((damaged for damaged in damaged_rows if damaged is not None), None)
     finally:
         _looking.release()
 
@@ -98,7 +98,7 @@ def damage_behind(error: Exception) -> RowDamaged | None:
 def first_damaged_row(directory: str) -> RowDamaged | None:
     """Return the first row of a bus that no ackbus wrote; None where none is found within 3 s."""
     try:
-        let_go(os.path.join(directory, BUS_FILE))
+        close_inherited(os.path.join(directory, BUS_FILE))
         with (
             closing(Folder(directory)) as folder,
             closing(open_file(folder, BUS_FILE, apsw.SQLITE_OPEN_READONLY)) as connection,
@@ -106,7 +106,7 @@ def first_damaged_row(directory: str) -> RowDamaged | None:
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             return _first_in(connection, directory)
     except (AckbusError, OSError, apsw.Error):
-        return None  # whoever opens it next is told why
+        return None  # the next open raises the reason
 
 
 def _first_in(connection: apsw.Connection, directory: str) -> RowDamaged | None:
@@ -116,13 +116,13 @@ def _first_in(connection: apsw.Connection, directory: str) -> RowDamaged | None:
     connection.create_scalar_function("is_utf8", is_utf8, 1, deterministic=True)
     for table, text in sorted(our_table_texts().items()):
         try:
-            found = _first_of_table(connection, table, text)
+            damage = _first_of_table(connection, table, text)
         except apsw.InterruptError:
             return None
         except (apsw.Error, UnicodeError):  # a table that can't be read has other checks
             continue
-        if found is not None:
-            return RowDamaged(directory, table, *found)
+        if damage is not None:
+            return RowDamaged(directory, table, *damage)
     return None
 
 
@@ -145,14 +145,14 @@ def _first_of_table(
     conditions = [fault.condition for fault in faults]
     kinds = [f"typeof({fault.column})" for fault in faults]
     keys = [name for _, name, _, _, _, place in columns if place]
-    told = [*conditions, *kinds, *(f"CAST({name} AS BLOB)" for name in keys)]
+    selected = [*conditions, *kinds, *(f"CAST({name} AS BLOB)" for name in keys)]
     row: Any = connection.execute(
-        f"SELECT {', '.join(told)} FROM {table} WHERE {' OR '.join(conditions)} LIMIT 1"
+        f"SELECT {', '.join(selected)} FROM {table} WHERE {' OR '.join(conditions)} LIMIT 1"
     ).fetchone()
     if row is None:
         return None
     place = next(number for number in range(len(faults)) if row[number])
-    key = ", ".join(map(_told_value, keys, row[2 * len(faults) :]))
+    key = ", ".join(map(_shown_value, keys, row[2 * len(faults) :]))
     kind = _WORDS[row[len(faults) + place]]
     return key, faults[place].column, faults[place].words.format(kind=kind)
 
@@ -175,7 +175,7 @@ def _faults(table: str, text: str, columns: list[Any]) -> Iterator[_Fault]:
             yield _Fault(f"NOT is_utf8(CAST({name} AS BLOB))", name, words)
 
 
-def _told_value(name: str, value: bytes | None) -> str:
+def _shown_value(name: str, value: bytes | None) -> str:
     """Return a column of a key with its value, which any program may have chosen."""
     text = (value or b"").decode(errors="backslashreplace")
     return f"{name} {text if text.lstrip('-').isdecimal() else shown(text)}"
@@ -183,7 +183,7 @@ def _told_value(name: str, value: bytes | None) -> str:
 
 def checks_in(text: str) -> list[str]:
     """Return the expressions of the CHECKs in the statement that makes a table of ours."""
-    return [_enclosed(text, found.end()) for found in re.finditer(r"\bCHECK \(", text)]
+    return [_enclosed(text, match.end()) for match in re.finditer(r"\bCHECK \(", text)]
 
 
 def _enclosed(text: str, begin: int) -> str:

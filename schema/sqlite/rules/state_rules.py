@@ -1,7 +1,7 @@
-"""The rules of state that a file may break, told in words, and put right in one way.
+"""The rules of state that a file may break: each with its fault in words, and its repair.
 
 The doctor looks for rows that break them; a repair and an upgrade put the rows right. Work is
-rather done again than lost, and a number that may have been given is never given again.
+rather done twice than lost, and a number that may have been given is never given again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REPAIR = "'bus doctor --repair' puts it right"
 _NAMED = 5
 
 
-#: Faults that a comparison of one row with another, or with the log, shows: the table, as the
+#: Faults that show in a comparison of rows, or of rows with the log: the table, as the
 #: statements in `state_rules.sql` name it, the fault, its repair, and the knowledge that is lost.
 #: The order matters: tokens are drawn from a row that is there.
 _STATE: tuple[tuple[str, ...], ...] = (
@@ -118,7 +118,7 @@ _WORDS = {
 
 @cache
 def _rules() -> tuple[Rule, ...]:
-    """Return all rules: those of columns first, since the others compare what is in these."""
+    """Return all rules: those of columns first, since the others compare columns."""
     sql = Queries(beside=__file__, file="state_rules.sql")
     of_state = (
         Rule(
@@ -151,9 +151,9 @@ def check_state(database: Database, *, full: bool = False) -> Finding:
         database: an open bus.
         full: look at the rows of tables that grow with the log, too.
     """
-    found = broken_state(database, full=full)
-    if found:
-        return bad("; ".join(found), REPAIR)
+    broken = broken_state(database, full=full)
+    if broken:
+        return bad("; ".join(broken), REPAIR)
     more = "" if full else "; --full looks at those of ended jobs, too"
     return ok(f"every row keeps the rules of its table{more}")
 
@@ -164,11 +164,11 @@ def broken_state(database: Database, *, full: bool = True) -> list[str]:
 
 
 def put_right(database: Database, *, dry_run: bool = False) -> Iterator[Mended]:
-    """Put right what breaks a rule, in one transaction, and tell of it.
+    """Repair the rows that break a rule, in one transaction, and yield what was done.
 
     Args:
         database: other programs may use it meanwhile.
-        dry_run: only tell of it.
+        dry_run: only yield what would be done.
     """
     if dry_run:
         yield from (
@@ -204,5 +204,5 @@ def _found(database: Database, rule: Rule) -> str:
 
 
 def _times(database: Database, sql: str) -> tuple[int, ...]:
-    """Return the values of a statement: the present time, if it has a place for one."""
+    """Return the values of a statement: the present time, if the statement takes it."""
     return (database.now_ms(),) if "?1" in sql else ()

@@ -20,7 +20,7 @@ from ....bus.log.log import find_message
 from ....schema.errors import InvalidInput, NotFound
 from ....schema.message.message import Message
 from ....subscribers.inboxes.mail import Pace
-from ....subscribers.inboxes.seen_mail import Shown
+from ....subscribers.inboxes.seen_mail import SeenMailFile
 from ....subscribers.inboxes.session import inbox_of
 from ..session import McpSession, ResultRoom, as_sent
 from .tool import NOTICE, FramedMessage, Reply, ToolResult, body_of, named, shown, text_of
@@ -337,12 +337,12 @@ def note_shown(
         session: of the call.
         spans: the parts.
         upto: up to where hooks after a tool announce no more mail.
-        older: below which seq broadcasts were only counted, as `Shown.note` has it.
+        older: below which seq broadcasts were only counted, as `SeenMailFile.note` has it.
     """
     check_cancelled()
     reader = session.reader()
     if reader is not None and spans:
-        Shown(session.bus, reader).note(spans, upto=upto, older=older)
+        SeenMailFile(session.bus, reader).note(spans, upto=upto, older=older)
 
 
 def stranger(bus: Bus, *recipients: str | None, me: str) -> str | None:

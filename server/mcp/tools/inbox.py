@@ -16,9 +16,9 @@ from ....schema.message.message import Message
 from ....schema.message.patterns import TypePattern, check_pattern
 from ....schema.message.reply_types import REQUEST
 from ....schema.paging import pages, seq_of
-from ....subscribers.inboxes.first_look import FirstLook
+from ....subscribers.inboxes.first_mail import FirstMail
 from ....subscribers.inboxes.inbox import Inbox
-from ....subscribers.inboxes.seen_mail import Shown, Unseen
+from ....subscribers.inboxes.seen_mail import SeenMailFile, UnseenMail
 from ....subscribers.inboxes.session import inbox_of
 from ..session import McpSession
 from .common import (
@@ -71,9 +71,9 @@ def _inbox(session: McpSession, arguments: InboxArguments) -> Reply:
     begin = Cursor.parse(arguments.cursor)
     pattern = None if arguments.type is None else _pattern(arguments.type)
 
-    def look() -> tuple[FirstLook, Reply, PageContent]:
+    def look() -> tuple[FirstMail, Reply, PageContent]:
         # At each look, because the look claims a base name that has become free.
-        first = FirstLook(
+        first = FirstMail(
             session.bus, session.agent(), with_work=arguments.with_work, cursor=arguments.cursor
         )
         reply = partial(_page, first, begin, pattern, unread_of(session.bus, first.inbox.agent))
@@ -92,7 +92,7 @@ def _inbox(session: McpSession, arguments: InboxArguments) -> Reply:
 
 
 def _page(
-    first: FirstLook, begin: Cursor, pattern: TypePattern | None, unread: int, page: PageContent
+    first: FirstMail, begin: Cursor, pattern: TypePattern | None, unread: int, page: PageContent
 ) -> Reply:
     """Return the result of a page."""
     inbox = first.inbox
@@ -219,7 +219,7 @@ def _skip(session: McpSession, agent: str, seq: int) -> Reply:
         message = next(waiting(inbox, Cursor(seq - 1), None), None)
         if message is None or message.seq != seq:
             raise Refused(f"nothing was put aside: [{seq}] does not wait for you")
-        if not Shown(bus, agent).read().has_begun(seq):
+        if not SeenMailFile(bus, agent).read().has_begun(seq):
             raise Refused(
                 f"nothing was put aside: you were not shown the beginning of [{seq}];"
                 " bus_inbox shows what waits"
@@ -251,7 +251,7 @@ def _notify_sender(session: McpSession, message: Message, agent: str) -> str | N
 
 
 def _refuse_what_was_not_shown(bus: Bus, agent: str, seq: int, besides: int = 0) -> None:
-    unseen = Unseen(bus, agent, seq, _NAMED + 1, besides=besides)
+    unseen = UnseenMail(bus, agent, seq, _NAMED + 1, besides=besides)
     if not unseen.first:
         return
     named_ones = [f"[{n}] {named(type)} from {named(by)}" for n, type, by in unseen.first]

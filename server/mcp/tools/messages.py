@@ -22,7 +22,7 @@ from ....schema.message.priority import parse_priority
 from ....schema.message.reply_types import ReplyTypes
 from ....subscribers.conversations.answers import Answer, check, double_answers, receive
 from ....subscribers.conversations.answers import named as conversation_named
-from ....subscribers.inboxes.seen_mail import Shown
+from ....subscribers.inboxes.seen_mail import SeenMailFile
 from ....subscribers.overview.trace import read_receipts
 from ....subscribers.requests import Request
 from ...records import Recipients
@@ -408,7 +408,7 @@ def _answer_reply(
     session: McpSession, answer: Answer, reader: str | None, warning: str | None = None
 ) -> Reply:
     """Return the reply of a call, unless it was cancelled; note that the reader has the answer."""
-    notes = None if reader is None else Shown(session.bus, reader).read()
+    notes = None if reader is None else SeenMailFile(session.bus, reader).read()
     was_shown = bool(notes and answer.reply and answer.reply.seq in notes)
     reply, page = _reply(session, answer, warning, was_shown=was_shown)
     check_cancelled()

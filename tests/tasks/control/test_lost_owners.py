@@ -10,7 +10,7 @@ import pytest
 from ackbus import Bus
 from ackbus.schema.queries import engine_of
 from ackbus.subscribers.jobs.claims import Claims
-from ackbus.subscribers.jobs.manual_acts import Acts
+from ackbus.subscribers.jobs.manual_acts import ManualActs
 from ackbus.subscribers.jobs.policy import work_headers
 from ackbus.subscribers.queues.job_control import JobControl
 from ackbus.subscribers.queues.queue import Queue
@@ -118,5 +118,5 @@ def test_every_transition_stays_on_record(jobs: JobQueue, bus: Bus, clock: Clock
         *(("w1", "lost"), ("w2", "failed"), ("w3", "completed"))
     ]
     assert all(record.ended_at_ms is not None for record in records)
-    acts = Acts(engine_of(bus)).of_job(queue.info, entry.message.seq)
+    acts = ManualActs(engine_of(bus)).of_job(queue.info, entry.message.seq)
     assert [(act.who, act.act) for act in acts] == [("anna", "retry")]

@@ -10,8 +10,8 @@ Hooks load it after every tool for which mail waits, so it stands apart from the
 from __future__ import annotations
 
 from .failed_deliveries import Cursors
-from .mail import Look, Mail
-from .seen_mail import Shown
+from .mail import InboxView, MailReader
+from .seen_mail import SeenMailFile
 from .session import inbox_of, only_addressed
 
 TYPE_CHECKING = False
@@ -28,17 +28,17 @@ _LAST, _DAY_MS = 20, 86_400_000
 COUNTED = 1000
 
 
-class FirstLook:
-    """The mail that an agent is shown that has acknowledged nothing.
+class FirstMail:
+    """The mail that is shown to an agent that has acknowledged nothing.
 
     Args:
         bus, agent, with_work: as for `Inbox`.
         cursor: where its page begins: None for the first page, "0" to ask for older broadcasts;
-            another one goes on as it began.
+            any other cursor goes on as it began.
 
     Attributes:
         inbox: its inbox, without older broadcasts.
-        older: how many those are, counted up to `COUNTED`; 0 for an agent with a cursor.
+        older: how many older broadcasts there are, up to `COUNTED`; 0 for an agent with a cursor.
         first_seq: broadcasts below it are older; 0 where there are none.
     """
 
@@ -49,7 +49,7 @@ class FirstLook:
     ) -> None:
         self.inbox: Inbox = inbox_of(bus, agent, with_work=with_work)
         self.first_seq = self.older = 0
-        is_told = cursor is None or (cursor != "0" and Shown(bus, agent).read().older)
+        is_told = cursor is None or (cursor != "0" and SeenMailFile(bus, agent).read().older)
         if self.inbox.position or not is_told:
             return
         since_ms = bus.now_ms() - _DAY_MS
@@ -59,10 +59,10 @@ class FirstLook:
         self.older = Cursors.of(bus).count_broadcasts(agent, first, COUNTED)
         if self.older:
             self.first_seq = first
-            self.inbox._mail = _Lately(self.inbox._mail, only_addressed(self.inbox), first)
+            self.inbox._mail = _RecentMail(self.inbox._mail, only_addressed(self.inbox), first)
 
     def told(self) -> str | None:
-        """Return the sentence about what is not shown; None where that is nothing."""
+        """Return the sentence about broadcasts that are not shown; None if all are shown."""
         if not self.older:
             return None
         count = f"{self.older}{'+' if self.older == COUNTED else ''}"
@@ -70,18 +70,18 @@ class FirstLook:
         return f"{count} older broadcasts are not shown: {how}."
 
 
-class _Lately(Mail):
-    """Mail without the broadcasts below a seq. Nothing of it was requeued: nothing was parked."""
+class _RecentMail(MailReader):
+    """Mail without the broadcasts below a seq, for an agent without parked or requeued mail."""
 
-    def __init__(self, all_mail: Mail, addressed: Mail, first_seq: int) -> None:
+    def __init__(self, all_mail: MailReader, addressed: MailReader, first_seq: int) -> None:
         self._all, self._to_it, self._first_seq = all_mail, addressed, first_seq
 
-    def look(self, limit: int, wanted: TypePattern | None) -> Look:
-        if wanted is None:
-            return Look(self.after(0, limit), 0, False)
-        return self._all.look(limit, wanted)
+    def look(self, limit: int, pattern: TypePattern | None) -> InboxView:
+        if pattern is None:
+            return InboxView(self.after(0, limit), 0, False)
+        return self._all.look(limit, pattern)
 
     def after(self, seq: int, limit: int) -> list[Message]:
         before = self._first_seq - 1
-        found = [each for each in self._to_it.after(seq, limit) if each.seq <= before]
-        return (found + self._all.after(max(seq, before), limit))[:limit]
+        messages = [message for message in self._to_it.after(seq, limit) if message.seq <= before]
+        return (messages + self._all.after(max(seq, before), limit))[:limit]
