@@ -132,8 +132,8 @@ def _ok(result: str, events: str = "") -> str:
 
 
 def _unless(condition: str, error: str, then: str, otherwise: str = ":") -> str:
-    told = f"""echo '{{"status": "error", "error": "{error}"}}'"""
-    return f"if [ -e {condition} ]; then {then}; else {otherwise}; {told}; fi"
+    print_error = f"""echo '{{"status": "error", "error": "{error}"}}'"""
+    return f"if [ -e {condition} ]; then {then}; else {otherwise}; {print_error}; fi"
 
 
 _PROGRAMS = {
@@ -219,19 +219,25 @@ def read_proof(bus: Bus) -> AutomationProof:
     ends = Counter(message.in_reply_to for message in messages if message.type == ENDED)
     events = [m for m in messages if m.type == EVENT and m.headers.get(EVENT_TYPE) == LEVEL]
     decisions = [
-        each
+        decision
         for plugin in (GAUGE, PUMP)
-        for each in Decisions.of(bus).about(plugin, "default", limit=_MAX_DECISIONS)
+        for decision in Decisions.of(bus).about(plugin, "default", limit=_MAX_DECISIONS)
     ]
     by_schedule = {job.id for job in jobs if job.headers["submitted_by"] == "scheduler"}
-    fired = [each for each in decisions if each.verdict == "fired" and each.job_id in by_schedule]
+    fired = [
+        decision
+        for decision in decisions
+        if decision.verdict == "fired" and decision.job_id in by_schedule
+    ]
     arrived = [m for m in messages if m.type == EVENT and m.headers.get(EVENT_TYPE) == ARRIVED]
     history = Breakers.of(bus).history(PUMP)
     return AutomationProof(
         jobs=len(jobs),
         ended_once=sum(ends[job.id] == 1 for job in jobs),
         fired=len(fired) if len(fired) == len(by_schedule) else 0,
-        skipped=dict(Counter(each.reason for each in decisions if each.verdict == "skipped")),
+        skipped=dict(
+            Counter(decision.reason for decision in decisions if decision.verdict == "skipped")
+        ),
         fanned_out={
             "events": len(events),
             **{target: len(jobs_of(bus, target)) for target in TARGETS},
@@ -239,15 +245,18 @@ def read_proof(bus: Bus) -> AutomationProof:
         webhooks=len(arrived),
         steps=[step for step in STEPS for job in jobs_of(bus, step) if job.state == "succeeded"],
         attempts=[status for job in jobs_of(bus, SHAKY) for status in _attempts(bus, job)],
-        breaker=[*(each.from_state or "" for each in history[:1]), *(e.to_state for e in history)],
+        breaker=[
+            *(change.from_state or "" for change in history[:1]),
+            *(change.to_state for change in history),
+        ],
     )
 
 
 def jobs_of(bus: Bus, plugin: str) -> list[Job]:
     """Return the jobs of a plugin, in order."""
     jobs = Jobs.of(bus)
-    found = (jobs.of_message(each.seq) for each in bus.read(type=f"plugin.{plugin}.*"))
-    return [job for of_message in found for job in of_message]
+    job_lists = (jobs.of_message(message.seq) for message in bus.read(type=f"plugin.{plugin}.*"))
+    return [job for of_message in job_lists for job in of_message]
 
 
 def _is_job(message: Message) -> bool:

@@ -88,7 +88,7 @@ def read_proof(bus: Bus) -> Proof:
     for message in bus.read():
         if message.type == TASK:
             ends = [claim.status for claim in claims.of_job(queue.info, message.seq)]
-            answers = sum(each.type == DONE for each in bus.read(conversation=message.id))
+            answers = sum(reply.type == DONE for reply in bus.read(conversation=message.id))
             tasks += 1
             examined += ends.count(COMPLETED) == 1
             reported_once += answers == 1
@@ -100,18 +100,18 @@ def read_proof(bus: Bus) -> Proof:
 
 
 def _takeover(queue: Queue, claims: Claims, killing: Message) -> Takeover:
-    told = killing.payload
+    payload = killing.payload
     done = lost = None
-    for claim in claims.of_job(queue.info, told["seq"]):
-        if claim.status == LOST and claim.group == told["agent"]:
+    for claim in claims.of_job(queue.info, payload["seq"]):
+        if claim.status == LOST and claim.group == payload["agent"]:
             lost = claim
         elif claim.status == COMPLETED:
             done = claim
     return Takeover(
-        told["task"],
-        told["path"],
-        told["agent"],
-        told["pid"],
+        payload["task"],
+        payload["path"],
+        payload["agent"],
+        payload["pid"],
         done.group if done else None,
         (lost.token if lost else 0, done.token if done else 0),
     )
@@ -197,17 +197,17 @@ def _watch(
 
     It is killed when all workers are there, so that each run shows the same.
     """
-    seen, done = tasks, 0
-    held: Message | None = None
+    last_seq, done = tasks, 0
+    hold: Message | None = None
     while done < tasks:
-        for message in bus.read(after_seq=seen):
-            seen = message.seq
+        for message in bus.read(after_seq=last_seq):
+            last_seq = message.seq
             done += message.type == DONE
-            held = message if message.type == HELD else held
-        if held is not None and all(map(bus.heartbeats.get, workers.names)):
-            if held.from_agent in workers.names:
-                say(_kill(bus, workers, held))
-            held = None
+            hold = message if message.type == HELD else hold
+        if hold is not None and all(map(bus.heartbeats.get, workers.names)):
+            if hold.from_agent in workers.names:
+                say(_kill(bus, workers, hold))
+            hold = None
         move(done)
         for name in workers.lost():
             say(f"{name} ended unexpectedly")
@@ -218,11 +218,11 @@ def _watch(
         time.sleep(LOOK_EVERY_S)
 
 
-def _kill(bus: Bus, workers: Processes, held: Message) -> str:
+def _kill(bus: Bus, workers: Processes, hold: Message) -> str:
     """Kill the worker that holds still, publish a message about it, and return a line."""
-    worker, path = held.from_agent, held.payload["path"]
+    worker, path = hold.from_agent, hold.payload["path"]
     pid = workers.kill(worker)
-    task = bus.get(held.conversation)
+    task = bus.get(hold.conversation)
     assert task is not None
     killed = {"agent": worker, "pid": pid, "task": task.id, "seq": task.seq, "path": path}
     bus.publish(KILLED, killed, from_agent=DEMO)

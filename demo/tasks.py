@@ -219,9 +219,11 @@ class TasksProof:
 
 def read_proof(bus: Bus, project: Project) -> TasksProof:
     """Count what happened."""
-    changes = [each for each in bus.read(type="state_change") if isinstance(each.payload, dict)]
-    landed = [each.payload["task"] for each in changes if each.payload["to"] == "COMPLETED"]
-    heads = {each.payload["head"] for each in changes if each.payload.get("head")}
+    changes = [
+        change for change in bus.read(type="state_change") if isinstance(change.payload, dict)
+    ]
+    landed = [change.payload["task"] for change in changes if change.payload["to"] == "COMPLETED"]
+    heads = {change.payload["head"] for change in changes if change.payload.get("head")}
     positions = project.positions()[:-1]  # the first commit is older than the demo
     passed = _passed(bus.read(type="check_result"))
     return TasksProof(
@@ -239,27 +241,27 @@ def read_proof(bus: Bus, project: Project) -> TasksProof:
 
 def _first_jobs(bus: Bus) -> int:
     """Count the jobs that entered the queue with the plan: no attempt and no plan was before."""
-    planned = {each.payload["task"] for each in bus.read(type="task_planned")}
-    jobs = [each.payload for each in bus.read(type="task.job")]
+    planned = {message.payload["task"] for message in bus.read(type="task_planned")}
+    jobs = [message.payload for message in bus.read(type="task.job")]
     return sum("attempt" not in job and job["task"] not in planned for job in jobs)
 
 
 def _attempts(changes: Iterable[Message]) -> dict[str, int]:
-    begun = Counter(each.payload["task"] for each in changes if each.payload["from"] is None)
+    begun = Counter(change.payload["task"] for change in changes if change.payload["from"] is None)
     return dict(begun)
 
 
 def _ended(changes: Iterable[Message]) -> dict[str, list[str]]:
     reasons: dict[str, list[str]] = {}
-    for each in changes:
-        if each.payload["to"] == "FAILED":
-            reasons.setdefault(each.payload["task"], []).append(str(each.payload["reason"]))
+    for change in changes:
+        if change.payload["to"] == "FAILED":
+            reasons.setdefault(change.payload["task"], []).append(str(change.payload["reason"]))
     return reasons
 
 
 def _passed(results: Iterable[Message]) -> set[str]:
     """Return the commits on which the check passed."""
-    return {each.payload["candidate"] for each in results if each.payload.get("exit") == 0}
+    return {result.payload["candidate"] for result in results if result.payload.get("exit") == 0}
 
 
 # The roles of the demo as processes of `bus`: planner, workers, integrator.
@@ -386,8 +388,8 @@ def run_tasks_demo(*, directory: str | None, say: Say, progress: Progress) -> Ta
 
 
 def _kill_who_is_held(bus: Bus, team: Team, project: Project, say: Say) -> str:
-    held = os.path.join(project.meeting, "held")
-    wait_until(lambda: os.path.exists(held), f"an agent works on {CELLAR}", team.ends)
+    hold_path = os.path.join(project.meeting, "held")
+    wait_until(lambda: os.path.exists(hold_path), f"an agent works on {CELLAR}", team.ends)
     worker = Tasks(bus).get(CELLAR).worker
     pid = team.kill(worker)
     say(f"{worker} (process {pid}) was killed, with SIGKILL, in the middle of {CELLAR}")

@@ -102,8 +102,8 @@ class Tree:
 
     def _is_skipped(self, entry: os.DirEntry[str]) -> bool:
         name = entry.name
-        made = name in SKIPPED_DIRECTORIES or name.endswith(SKIPPED_ENDING)
-        return made or name.startswith(".") or entry.path == self._leave_out
+        is_left_out = name in SKIPPED_DIRECTORIES or name.endswith(SKIPPED_ENDING)
+        return is_left_out or name.startswith(".") or entry.path == self._leave_out
 
     def _is_text(self, path: str) -> bool:
         try:
@@ -234,10 +234,10 @@ def main(directory: str, root: str, name: str, held_seq: str) -> None:
                 bus.publish(HELD, task.payload, from_agent=name, in_reply_to=task.id)
                 over.wait()
             try:
-                found = asdict(examine(os.path.join(root, path_from_payload(task.payload))))
+                report = asdict(examine(os.path.join(root, path_from_payload(task.payload))))
             except OSError as error:
-                found = {"error": error.strerror or str(error)}
-            return {**task.payload, **found}
+                report = {"error": error.strerror or str(error)}
+            return {**task.payload, **report}
 
         threading.Thread(target=wait_for_end, name="lifeline", daemon=True).start()
         worker.run(work)
@@ -274,15 +274,15 @@ class Totals:
 
     def add(self, result: Message) -> None:
         """Add one answer."""
-        found = result.payload
+        report = result.payload
         self.by_agent[result.from_agent] = self.by_agent.get(result.from_agent, 0) + 1
-        if "error" in found:
+        if "error" in report:
             self.failed += 1
             return
         self.files += 1
-        self.bytes += found["bytes"]
-        self.lines += found["lines"]
-        syntax = found["python"]
+        self.bytes += report["bytes"]
+        self.lines += report["lines"]
+        syntax = report["python"]
         self.python_ok += syntax == PYTHON_OK
         self.python_not_checked += syntax == PYTHON_NOT_CHECKED
         self.python_errors += syntax not in (None, PYTHON_OK, PYTHON_NOT_CHECKED)

@@ -154,8 +154,8 @@ class _Server:
 
     def _ended(self) -> ProbeFailed:
         self._readers[1].join(_GOODBYE_S)
-        said = b"".join(self._complaints).decode(errors="replace").strip().splitlines()
-        return ProbeFailed(f"the server ended: {said[-1] if said else 'it said nothing'}")
+        lines = b"".join(self._complaints).decode(errors="replace").strip().splitlines()
+        return ProbeFailed(f"the server ended: {lines[-1] if lines else 'it said nothing'}")
 
     def _read(self, stream: IO[bytes]) -> None:
         with stream:
@@ -243,11 +243,13 @@ def _sessions(installation: Installation, bus: Bus) -> Iterator[Finding]:
     """Find who runs under the name, and who does so outside of all sessions."""
     running = SessionNames.of(bus).running(installation.agent)
     if running:
-        yield Finding("sessions", True, ", ".join(each.name for each in running))
-    for each in running:
-        other = outsider(bus, each)
+        yield Finding("sessions", True, ", ".join(session.name for session in running))
+    for session in running:
+        other = outsider(bus, session)
         if other is not None:
-            says = f"process {other.pid} acts as {each.name} too: end it, or give it another name"
+            says = (
+                f"process {other.pid} acts as {session.name} too: end it, or give it another name"
+            )
             yield Finding("sessions", False, says)
 
 
@@ -332,8 +334,8 @@ def _answer_of_hook(command: str, installation: Installation, seq: int) -> Findi
     if done.returncode:
         return Finding("hook", False, f"exit status {done.returncode}: {command}")
     if b"[%d] " % seq not in done.stdout:
-        said = done.stderr.decode(errors="replace").strip() or "it printed nothing of it"
-        return Finding("hook", False, f"a message did not arrive: {said}")
+        complaint = done.stderr.decode(errors="replace").strip() or "it printed nothing of it"
+        return Finding("hook", False, f"a message did not arrive: {complaint}")
     return Finding("hook", True, f"a message arrived in {took_ms:.0f} ms")
 
 

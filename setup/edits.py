@@ -75,8 +75,8 @@ class JsonServer:
     def put(self, text: str) -> str:
         """Return the text with the server."""
         path = self._path(text)
-        found = json_edits.find(text, path)
-        if found is None:
+        node = json_edits.find(text, path)
+        if node is None:
             return json_edits.set_member(text, path, self.entry)
         for key, value in self.entry.items():
             text = json_edits.set_member(text, (*path, key), value)
@@ -142,8 +142,8 @@ class JsonServerOfProject(JsonServer):
         return "/".join((*self.within, str(bus_of(words_of(self.entry)))))
 
     def _path(self, text: str) -> json_edits.Path:
-        found = json_edits.find(text, self.within)
-        servers = found.value if found and isinstance(found.value, dict) else {}
+        node = json_edits.find(text, self.within)
+        servers = node.value if node and isinstance(node.value, dict) else {}
         ours = bus_of(words_of(self.entry))
         for name, entry in servers.items():
             words = words_of(entry)
@@ -179,10 +179,10 @@ class JsonHook:
 
     def take(self, text: str) -> str:
         """Return the text without the hook, and without arrays that came with it."""
-        found = self._find(text)
-        if found is None:
+        place = self._find(text)
+        if place is None:
             return text
-        return _undone(self, text, self.path, json_edits.without_item(text, *found))
+        return _undone(self, text, self.path, json_edits.without_item(text, *place))
 
     @property
     def key(self) -> str:
@@ -200,18 +200,18 @@ class JsonHook:
 
     def span(self, text: str) -> tuple[int, int] | None:
         """Return where it stands in the text, with a group that has no other hook, or None."""
-        found = self._find(text)
-        if found is None:
+        place = self._find(text)
+        if place is None:
             return None
-        node = found[0].children[found[1]].node
+        node = place[0].children[place[1]].node
         return node.start, node.end
 
     def is_of_setup(self, text: str, *, with_more: bool) -> bool:
         """Whether the hook that stands in the text is one that setup wrote."""
-        found = self._find(text)
-        if found is None:
+        place = self._find(text)
+        if place is None:
             return False
-        item, hook = found[0].value[found[1]], self._hook(text).value
+        item, hook = place[0].value[place[1]], self._hook(text).value
         if not is_hook_of_setup(hook["command"], self.mark):
             return False
         is_alone = "hooks" not in item or [*item] == ["hooks"]
@@ -219,8 +219,8 @@ class JsonHook:
 
     def found_in(self, text: str) -> JsonHook:
         """Return it with the item that stands in the text."""
-        found = self._find(text)
-        return self if found is None else replace(self, item=found[0].value[found[1]])
+        place = self._find(text)
+        return self if place is None else replace(self, item=place[0].value[place[1]])
 
     def command_in(self, text: str) -> str | None:
         """Return the command of the hook that stands in the text, or None."""
@@ -230,9 +230,9 @@ class JsonHook:
 
     def _hook(self, text: str) -> Node:
         """Return the hook that stands in the text, without its group."""
-        found = self._find(text)
-        assert found is not None
-        node = found[0].children[found[1]].node
+        place = self._find(text)
+        assert place is not None
+        node = place[0].children[place[1]].node
         group = node.child("hooks")
         return group.node.children[0].node if group else node
 
@@ -241,8 +241,8 @@ class JsonHook:
         places = list(self._places(json_edits.find(text, self.path)))
         ours = (place for place in places if is_hook_of_setup(place[2], self.mark))
         others = (place for place in places if runs_hook(place[2], self.mark))
-        found = next(chain(ours, others), None)
-        return None if found is None else found[:2]
+        first = next(chain(ours, others), None)
+        return None if first is None else first[:2]
 
     def _places(self, array: Node | None) -> Iterator[tuple[Node, int, object]]:
         """Yield each hook's array and index, and its command; its group's, if it is alone in it."""

@@ -133,7 +133,7 @@ class ConfigFile:
             text = self.read() or ""
         except AckbusError:  # changing or checking the file reports it
             return False
-        return any(each in text for each in words)
+        return any(word in text for word in words)
 
     def with_all(self, text: str | None) -> str:
         """Return the text with all edits; None: the file does not exist.
@@ -146,12 +146,12 @@ class ConfigFile:
 
     def _merged(self, text: str | None) -> str:
         mark, there = _split(text or "")
-        made = there or ("{}" if self.is_json else "")
+        merged = there or ("{}" if self.is_json else "")
         for edit in self.edits:
-            made = self._explained(edit.put, made)
+            merged = self._explained(edit.put, merged)
         if not there and self.is_json:
-            made = json.dumps(json.loads(made) | self.besides, indent=2, ensure_ascii=False)
-        return f"{made}\n" if text is None else mark + made
+            merged = json.dumps(json.loads(merged) | self.besides, indent=2, ensure_ascii=False)
+        return f"{merged}\n" if text is None else mark + merged
 
     def has_entries(self, text: str | None) -> bool:
         """Whether one of our entries stands in a text."""
@@ -166,12 +166,12 @@ class ConfigFile:
         """
         if text is None or not self.has_entries(text):
             return text
-        mark, left = _split(text)
-        self._check_ours(left)
-        there = replace(self, edits=[self._explained(e.found_in, left) for e in self.edits])
+        mark, rest = _split(text)
+        self._check_ours(rest)
+        there = replace(self, edits=[self._explained(e.found_in, rest) for e in self.edits])
         for edit in reversed(there.edits):
-            left = self._explained(edit.take, left)
-        return self._original(text, mark, left)
+            rest = self._explained(edit.take, rest)
+        return self._original(text, mark, rest)
 
     def removed_from(self, text: str | None) -> list[str]:
         """Return the texts of the entries that `without` takes out."""
@@ -207,25 +207,25 @@ class ConfigFile:
     def record_without(self) -> Record:
         """Return the record after a removal: without entries that it takes out."""
         keys = {edit.key for edit in self.edits}
-        left = {key: entry for key, entry in self.record.entries.items() if key not in keys}
-        return replace(self.record, entries=left)
+        entries = {key: entry for key, entry in self.record.entries.items() if key not in keys}
+        return replace(self.record, entries=entries)
 
-    def _original(self, text: str, mark: str, left: str) -> str | None:
+    def _original(self, text: str, mark: str, rest: str) -> str | None:
         """Return what the file was, if setup made it, and all that is left of it is empty."""
         origin = self.record.origin
         if origin == "unknown" and self.is_plain(text):  # as a clone has it
             there = replace(self, edits=[edit.found_in(_split(text)[1]) for edit in self.edits])
             origin = "none" if text == there._merged(None) else "text"
-        if origin in ("none", "empty") and self._is_empty(left):
+        if origin in ("none", "empty") and self._is_empty(rest):
             return None if origin == "none" else mark
-        return mark + left
+        return mark + rest
 
-    def _is_empty(self, left: str) -> bool:
+    def _is_empty(self, rest: str) -> bool:
         """Whether a text has only what a new file needs."""
         if not self.is_json:
-            return not left.strip()
+            return not rest.strip()
         try:
-            return _pruned(json.loads(left or "{}")) in ({}, self.besides)
+            return _pruned(json.loads(rest or "{}")) in ({}, self.besides)
         except ValueError:  # it has comments
             return False
 
@@ -262,8 +262,8 @@ def _pruned(value: object) -> object:
     """Return a value of JSON without the members of it that hold nothing."""
     if not isinstance(value, dict):
         return value
-    kept = {key: _pruned(member) for key, member in value.items()}
-    return {key: member for key, member in kept.items() if member not in ({}, [])}
+    pruned = {key: _pruned(member) for key, member in value.items()}
+    return {key: member for key, member in pruned.items() if member not in ({}, [])}
 
 
 def _is_plain(edit: Edit, text: str) -> bool:
@@ -318,8 +318,8 @@ class Change:
             Refused: it is one.
         """
         with self.file.enclosure.spot(self.path) as spot:
-            found = None if spot.folder is None else spot.look()
-        if found is not None and not found.st_mode & _WRITABLE:
+            file_stat = None if spot.folder is None else spot.look()
+        if file_stat is not None and not file_stat.st_mode & _WRITABLE:
             raise Refused(f"{self.path} is read-only; it is left as it is")
 
     def apply(self) -> str | None:

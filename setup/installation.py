@@ -127,7 +127,10 @@ class Installation:
         setups = (
             replace(self, name=name, agent=name, scope=scope, root=root) for scope, root in places
         )
-        return next((each.as_it_stands() for each in setups if each.is_there()), None)
+        return next(
+            (installation.as_it_stands() for installation in setups if installation.is_there()),
+            None,
+        )
 
     def check_scope(self) -> None:
         """Refuse a scope that can't be had here, or beside which there is another one.
@@ -179,23 +182,23 @@ class Installation:
         return _allowed([_removal(file, file.read()) for file in files])
 
     def _configuration(self) -> list[ConfigFile]:
-        found: dict[str, Enclosure] = {}
+        enclosures: dict[str, Enclosure] = {}
         edits: dict[str, list[Edit]] = {}
         besides: dict[str, dict[str, object]] = {}
         command = [self.bus, "--agent", self.agent, *self.options]
-        kept = (self.profile, self.bodies, self.wakes)
-        wanted = Wanted(self.name, self.scope, self.root, command, *kept)
+        choices = (self.profile, self.bodies, self.wakes)
+        spec = Wanted(self.name, self.scope, self.root, command, *choices)
         for part in PROGRAMS[self.name].parts:
             place = part.place(self.scope)
             if place is None:
                 continue
             path = path_of(place, self.root)
-            found[path] = enclosure_of(place, self.root, is_global=self.scope == GLOBAL)
-            edits.setdefault(path, []).extend(part.edits(wanted))
+            enclosures[path] = enclosure_of(place, self.root, is_global=self.scope == GLOBAL)
+            edits.setdefault(path, []).extend(part.edits(spec))
             besides.setdefault(path, {}).update(part.besides)
         return [
             ConfigFile(path, enclosure, edits[path], besides[path])
-            for path, enclosure in found.items()
+            for path, enclosure in enclosures.items()
         ]
 
     def _pointer(self) -> ConfigFile:

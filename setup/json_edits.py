@@ -94,8 +94,8 @@ def parse(text: str) -> Node:
 
 
 def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
 
 
 def _broken(text: str, at: int, what: str = "") -> InvalidInput:
@@ -128,14 +128,14 @@ class _Parser:
         if opening and opening in "{[":
             node = self._container(at, depth)
             return node, node.end
-        found = (_STRING if opening == '"' else _SCALAR).match(self._text, at)
-        if found is None:
+        match = (_STRING if opening == '"' else _SCALAR).match(self._text, at)
+        if match is None:
             raise _broken(self._text, at)
         try:
-            value = json.loads(found[0])
+            value = json.loads(match[0])
         except ValueError as error:
             raise _broken(self._text, at) from error
-        return Node(at, found.end(), value), found.end()
+        return Node(at, match.end(), value), match.end()
 
     def _container(self, start: int, depth: int) -> Node:
         """Return the object or the array that begins there."""
@@ -306,8 +306,8 @@ def _without(text: str, container: Node, child: Child) -> Iterator[str]:
     elif index:  # the comma before it goes too
         comma = _comma_after(text, container, index - 1)
         head = text[: comma - 1]
-        made = (head + text[comma:start] + text[child.end :] for start in starts)
-        yield from _valid(made, behind)
+        candidates = (head + text[comma:start] + text[child.end :] for start in starts)
+        yield from _valid(candidates, behind)
     else:
         if text[child.start - 1] == text[child.end] == " ":
             yield text[: child.start - 1] + text[child.end + 1 :]
@@ -343,8 +343,8 @@ def _after_comment(text: str, at: int, indent: str | None) -> int:
     """Return where a comment behind a value ends: it stays with that value."""
     if indent is None:
         return at
-    found = _TRAILING_COMMENT.match(text, at)
-    return found.end() if found and found[0].strip() else at
+    match = _TRAILING_COMMENT.match(text, at)
+    return match.end() if match and match[0].strip() else at
 
 
 def _own_line_indent(text: str, child: Child) -> str | None:

@@ -89,7 +89,7 @@ class Part:
         """Return the file for a scope, or None."""
         return {PROJECT: self.project, LOCAL: self.local, GLOBAL: self.person}[scope]
 
-    def edits(self, wanted: Wanted) -> list[Edit]:
+    def edits(self, spec: Wanted) -> list[Edit]:
         """Return the edits of the file."""
         raise NotImplementedError
 
@@ -113,17 +113,17 @@ class Servers(Part):
     entry: Callable[[list[str]], dict[str, Any]]
     shares: bool = False
 
-    def edits(self, wanted: Wanted) -> list[Edit]:
+    def edits(self, spec: Wanted) -> list[Edit]:
         """Return the edit that adds our server."""
-        bus, *options = wanted.command
-        tools = () if wanted.profile is None else ("--profile", wanted.profile)
+        bus, *options = spec.command
+        tools = () if spec.profile is None else ("--profile", spec.profile)
         entry = self.entry([bus, "mcp", *options, *tools])
         if self.project.endswith(".toml"):
             return [TomlServer(self.within[0], entry)]
-        if self.shares and wanted.scope != GLOBAL:
-            return [JsonServerOfProject(self.within, entry, os.path.basename(wanted.folder))]
-        if wanted.scope == LOCAL:  # one file has the servers of all projects, by their folders
-            folder = os.path.realpath(wanted.folder)
+        if self.shares and spec.scope != GLOBAL:
+            return [JsonServerOfProject(self.within, entry, os.path.basename(spec.folder))]
+        if spec.scope == LOCAL:  # one file has the servers of all projects, by their folders
+            folder = os.path.realpath(spec.folder)
             return [JsonServer(("projects", folder, *self.within), entry)]
         return [JsonServer(self.within, entry)]
 
@@ -155,25 +155,25 @@ class Hooks(Part):
         """Further members that a new file needs."""
         return {"version": 1} if self.is_versioned else {}
 
-    def edits(self, wanted: Wanted) -> list[Edit]:
+    def edits(self, spec: Wanted) -> list[Edit]:
         """Return the edits that add a hook for each event, all running one command."""
-        made: list[Edit] = [
-            self._hook(wanted, event, name, self.form)
+        hooks: list[Edit] = [
+            self._hook(spec, event, name, self.form)
             for event, name in zip(EVENTS, self.events, strict=True)
         ]
         if self.compacts is not None:
-            made.insert(0, self._hook(wanted, COMPACT, self.compacts, self.form))
+            hooks.insert(0, self._hook(spec, COMPACT, self.compacts, self.form))
         if self.waiting is not None:
             for name in (self.events[0], self.events[-1]):
-                hook = self._hook(wanted, WAIT, name, self.waiting)
-                made.append(hook if wanted.wakes else AbsentHook(hook))
-        return made
+                hook = self._hook(spec, WAIT, name, self.waiting)
+                hooks.append(hook if spec.wakes else AbsentHook(hook))
+        return hooks
 
     def _hook(
-        self, wanted: Wanted, event: str, name: str, form: Callable[[str], dict[str, Any]]
+        self, spec: Wanted, event: str, name: str, form: Callable[[str], dict[str, Any]]
     ) -> JsonHook:
-        line = hook_command([wanted.command[0], "hook", event, wanted.program, *wanted.of_hooks])
-        return JsonHook(("hooks", name), form(line), hook_mark(event, wanted.program))
+        line = hook_command([spec.command[0], "hook", event, spec.program, *spec.of_hooks])
+        return JsonHook(("hooks", name), form(line), hook_mark(event, spec.program))
 
 
 @dataclass(frozen=True)
@@ -185,10 +185,10 @@ class Plugin(Part):
         """Whether by it the program can wait for mail while its agent is idle."""
         return True
 
-    def edits(self, wanted: Wanted) -> list[Edit]:
+    def edits(self, spec: Wanted) -> list[Edit]:
         """Return the edit that makes the plugin, which runs one command at each event."""
-        command = [wanted.command[0], *wanted.of_hooks]
-        return [PluginFile.running(command, wakes=wanted.wakes)]
+        command = [spec.command[0], *spec.of_hooks]
+        return [PluginFile.running(command, wakes=spec.wakes)]
 
 
 #: How long a program waits for a hook, in seconds. One takes a twentieth of a second.

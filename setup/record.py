@@ -50,15 +50,15 @@ def is_of_setup(words: Sequence[str], *verbs: str) -> bool:
         return False
     if tuple(words[1 : 1 + len(verbs)]) != verbs:
         return False
-    left, had = list(words[1 + len(verbs) :][::-1]), set[str]()
-    while left:
-        option = left.pop()
-        if option not in _OPTIONS or option in had or (_OPTIONS[option] and not left):
+    rest, used_options = list(words[1 + len(verbs) :][::-1]), set[str]()
+    while rest:
+        option = rest.pop()
+        if option not in _OPTIONS or option in used_options or (_OPTIONS[option] and not rest):
             return False
-        had.add(option)
+        used_options.add(option)
         if _OPTIONS[option]:
-            left.pop()
-    return "--agent" in had
+            rest.pop()
+    return "--agent" in used_options
 
 
 def says_no_more(entry: Mapping[str, Any], ours: Mapping[str, Any], *but: str) -> bool:
@@ -198,9 +198,9 @@ class RecordFile:
         """
         try:
             with open(self._path, encoding="utf-8") as file:
-                kept = json.load(file)
-            entries = {key: Entry(entry["written"]) for key, entry in kept["entries"].items()}
-            return Record(kept["origin"], entries)
+                document = json.load(file)
+            entries = {key: Entry(entry["written"]) for key, entry in document["entries"].items()}
+            return Record(document["origin"], entries)
         except (FileNotFoundError, NotADirectoryError):
             return Record()
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -230,14 +230,14 @@ class RecordFile:
         Raises:
             OSError: it can't be written.
         """
-        kept = sorted(os.listdir(_copies())) if os.path.isdir(_copies()) else []
+        copies = sorted(os.listdir(_copies())) if os.path.isdir(_copies()) else []
         number = 1 + max(
-            (int(name[:_DIGITS]) for name in kept if name[:_DIGITS].isdigit()), default=0
+            (int(name[:_DIGITS]) for name in copies if name[:_DIGITS].isdigit()), default=0
         )
         name = os.path.basename(self._of)
         path = os.path.join(_copies(), f"{number:0{_DIGITS}}-{name}.json")
         _write(path, {"file": self._of, "removed": list(texts)})
-        for old in kept[: max(0, len(kept) + 1 - _MOST_COPIES)]:
+        for old in copies[: max(0, len(copies) + 1 - _MOST_COPIES)]:
             with suppress(OSError):
                 os.unlink(os.path.join(_copies(), old))
         return path
@@ -340,9 +340,9 @@ class PluginFile:
 
 def _words_in(text: str) -> list[str]:
     """Return the command and the options that a plugin has; empty where they can't be read."""
-    found = _COMMAND.search(text)
+    match = _COMMAND.search(text)
     try:
-        words = json.loads(found[2]) if found else []
+        words = json.loads(match[2]) if match else []
     except ValueError:
         return []
     is_line = isinstance(words, list) and all(isinstance(word, str) for word in words)

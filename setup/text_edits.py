@@ -32,16 +32,16 @@ class TomlServer:
 
     def put(self, text: str) -> str:
         """Return the text with the server; of a table that is there, only our values change."""
-        found = self._parsed(text)[self.table].get(ENTRY)
-        if found is None:
+        server = self._parsed(text)[self.table].get(ENTRY)
+        if server is None:
             added = _appended(text, _block(self._name(), self.entry))
             advice = f"give each server in it a table of its own, like [{self.table}.NAME]"
         else:
             added = text
-            for key in (key for key, value in self.entry.items() if found.get(key) != value):
+            for key in (key for key, value in self.entry.items() if server.get(key) != value):
                 added = self._with_value(added, key)
             advice = f"write {' and '.join(self.entry)} on lines of their own"
-        if not self._differs_by(text, added, {**(found or {}), **self.entry}):
+        if not self._differs_by(text, added, {**(server or {}), **self.entry}):
             raise Refused(
                 f"[{self._name()}] can't be added to {self.table} as it is written there; {advice}"
             )
@@ -49,11 +49,11 @@ class TomlServer:
 
     def take(self, text: str) -> str:
         """Return the text without the server."""
-        found = self._servers(text).get(ENTRY)
-        if found is None:
+        server = self._servers(text).get(ENTRY)
+        if server is None:
             return text
         start, end = self._span(text)
-        if tomllib.loads(text[start:end]) != {self.table: {ENTRY: found}}:
+        if tomllib.loads(text[start:end]) != {self.table: {ENTRY: server}}:
             raise Refused(f"[{self._name()}] stands among other things; take it out by hand")
         return _cut(text, start, end)
 
@@ -69,8 +69,8 @@ class TomlServer:
 
     def is_of_setup(self, text: str, *, with_more: bool) -> bool:
         """Whether the server that stands in the text is one that setup wrote."""
-        found = self._servers(text).get(ENTRY)
-        return is_server_of_setup(found, self.entry, with_more=with_more)
+        server = self._servers(text).get(ENTRY)
+        return is_server_of_setup(server, self.entry, with_more=with_more)
 
     def span(self, text: str) -> tuple[int, int] | None:
         """Return where the table stands in the text, or None."""
@@ -117,8 +117,8 @@ class TomlServer:
         """Return the text with our value of a key that has a line; the rest of that line stays."""
         start, end = self._span(text)
         line = re.compile(rf"[ \t]*{key}[ \t]*=[ \t]*")
-        found = (line.match(text, at) for at in _statements(text) if start < at < end)
-        at = next((match.end() for match in found if match), None)
+        matches = (line.match(text, at) for at in _statements(text) if start < at < end)
+        at = next((match.end() for match in matches if match), None)
         if at is None:
             return text
         return text[:at] + _toml(self.entry[key]) + text[_end_of_value(text, at) :]
@@ -174,7 +174,7 @@ class Section:
         """Return it with what it says in the text."""
         span = self.span(text)
         lines = text[slice(*span)].splitlines()[1:-1] if span else None
-        return self if lines is None else replace(self, body="".join(f"{each}\n" for each in lines))
+        return self if lines is None else replace(self, body="".join(f"{line}\n" for line in lines))
 
     def _marked(self) -> str:
         return f"<!-- {ENTRY}:begin -->\n{self.body}<!-- {ENTRY}:end -->\n"
@@ -263,7 +263,7 @@ def _about(text: str, table: str) -> str:
 
     The rest may be megabytes, which the parser would take seconds for.
     """
-    kept, begin, is_kept = [], 0, True
+    parts, begin, is_kept = [], 0, True
     for at in _statements(text):
         header = _HEADER.match(text, at)
         if header is None:
@@ -271,9 +271,9 @@ def _about(text: str, table: str) -> str:
         first = header[1] or next(iter(_header(text, at)), "")  # a quoted one
         if (first == table) != is_kept:
             if is_kept:
-                kept.append(text[begin:at])
+                parts.append(text[begin:at])
             begin, is_kept = at, not is_kept
-    return "".join([*kept, text[begin:] if is_kept else ""])
+    return "".join([*parts, text[begin:] if is_kept else ""])
 
 
 @lru_cache(maxsize=4)

@@ -163,13 +163,13 @@ class Crew:
 
     def _wait(self, names: list[str], tick: Callable[[], object]) -> None:
         deadline = time.monotonic() + END_WITHIN_S
-        left = set(names)
-        while left and time.monotonic() < deadline:
-            left = {name for name in left if self._processes[name].poll() is None}
+        running = set(names)
+        while running and time.monotonic() < deadline:
+            running = {name for name in running if self._processes[name].poll() is None}
             tick()
             time.sleep(LOOK_EVERY_S)
         for name in names:
-            if name in left:
+            if name in running:
                 self.fell.append(f"{name} did not end within {END_WITHIN_S:g} s")
                 _kill(self._processes[name])
             elif code := self._processes[name].returncode:

@@ -115,7 +115,7 @@ class Log:
 
     def mail_of(self, agent: str) -> list[int]:
         """Return the seqs of all messages to an agent, and of others' broadcasts, in order."""
-        broadcasts = (each.seq for each in self._broadcasts if each.from_agent != agent)
+        broadcasts = (entry.seq for entry in self._broadcasts if entry.from_agent != agent)
         return list(merge(self._direct.get(agent, ()), broadcasts))
 
 

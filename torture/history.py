@@ -164,8 +164,8 @@ def choose_place(directory: str | None) -> Place:
     """
     try:
         if directory is None:
-            made = tempfile.mkdtemp(prefix="bus-torture-", dir=os.getcwd())
-            return Place(made, made=True)
+            path = tempfile.mkdtemp(prefix="bus-torture-", dir=os.getcwd())
+            return Place(path, made=True)
         real = os.path.realpath(directory)
         there = os.path.exists(real)
         os.makedirs(real, mode=0o700, exist_ok=True)
@@ -217,9 +217,9 @@ class Attempt:
     def __init__(self, history: History) -> None:
         self._history = history
 
-    def told(self, **told: Any) -> None:
+    def told(self, **result: Any) -> None:
         """Record the result."""
-        self._history.write({"told": told})
+        self._history.write({"told": result})
 
     def __enter__(self) -> Attempt:
         return self

@@ -146,19 +146,19 @@ def prove_jobs(evidence: Evidence) -> Verdict:
         "every job came to one end, with one answer, in one transaction, by the worker that held"
         " it; a late worker changed nothing",
     )
-    wanted = {entry.seq: entry for entry in evidence.log.of_types(JOB)}
+    logged = {entry.seq: entry for entry in evidence.log.of_types(JOB)}
     queue = Queue.open(evidence.bus, QUEUE)
-    found = {job.seq: job for job in list_jobs(queue, (), limit=len(wanted) + 1)}
+    queued = {job.seq: job for job in list_jobs(queue, (), limit=len(logged) + 1)}
     answers: dict[str, list[Entry]] = {}
     for answer in evidence.log.of_types(JOB_DONE, JOB_FAILED):
         answers.setdefault(answer.in_reply_to or "", []).append(answer)
-    for seq in sorted(found.keys() - wanted.keys()):
+    for seq in sorted(queued.keys() - logged.keys()):
         verdict.fail(f"message {seq} is in the queue, and is no job")
-    for seq, entry in wanted.items():
+    for seq, entry in logged.items():
         verdict.checked += 1
-        for failure in _of_job(entry, found.get(seq), answers.get(entry.id, [])):
+        for failure in _of_job(entry, queued.get(seq), answers.get(entry.id, [])):
             verdict.fail(failure)
-    _judge_ends(evidence, answers, wanted, verdict)
+    _judge_ends(evidence, answers, logged, verdict)
     return verdict
 
 
@@ -214,7 +214,7 @@ def prove_leases(evidence: Evidence) -> Verdict:
         " after a later one had come",
     )
     holdings = Holdings(evidence.clock_step_ns)
-    told: Counter[int] = Counter()
+    acknowledged: Counter[int] = Counter()
     tried: Counter[int] = Counter()
     for act in evidence.acts("acquire", "renew", "release", "write"):
         was_done = act.told is not None and "lost" not in act.told
@@ -226,15 +226,15 @@ def prove_leases(evidence: Evidence) -> Verdict:
         elif act.kind == "release":
             holdings.give_back(act)
         elif act.kind == "write":
-            told[act.what["token"]] += was_done
+            acknowledged[act.what["token"]] += was_done
             tried[act.what["token"]] += was_done or act.told is None
     holdings.judge(verdict)
-    _judge_turns(evidence, told, tried, verdict)
+    _judge_turns(evidence, acknowledged, tried, verdict)
     return verdict
 
 
 def _judge_turns(
-    evidence: Evidence, told: Counter[int], tried: Counter[int], verdict: Verdict
+    evidence: Evidence, acknowledged: Counter[int], tried: Counter[int], verdict: Verdict
 ) -> None:
     stored: Counter[int] = Counter()
     newest: dict[str | None, int] = {}
@@ -250,7 +250,7 @@ def _judge_turns(
         newest[entry.lease] = max(before, token)
     for token in sorted(tried.keys() | stored.keys()):
         verdict.expect(
-            told[token] <= stored[token] <= tried[token],
-            f"under token {token}, {stored[token]} messages are in the log, {told[token]} were"
-            f" acknowledged, and {tried[token]} may have been stored",
+            acknowledged[token] <= stored[token] <= tried[token],
+            f"under token {token}, {stored[token]} messages are in the log, {acknowledged[token]}"
+            f" were acknowledged, and {tried[token]} may have been stored",
         )

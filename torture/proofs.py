@@ -76,8 +76,8 @@ def _check(act: Act, evidence: Evidence, verdict: Verdict) -> None:
 
 def _is_as_sent(entry: Entry, agent: str, line: list[Any]) -> bool:
     id, type, to, size, parent = line
-    found = (entry.id, entry.type, entry.to_agent, entry.size, entry.in_reply_to)
-    return found == (id, type, to, size, parent) and entry.from_agent == agent
+    stored = (entry.id, entry.type, entry.to_agent, entry.size, entry.in_reply_to)
+    return stored == (id, type, to, size, parent) and entry.from_agent == agent
 
 
 def prove_order(evidence: Evidence) -> Verdict:
@@ -101,17 +101,17 @@ def prove_order(evidence: Evidence) -> Verdict:
 
 def numbered(evidence: Evidence) -> list[Numbered]:
     """Return the publishes that stored something: repeats of an earlier life's are left out."""
-    seen: set[str] = set()
-    found = []
+    uncertain_ids: set[str] = set()
+    publishes = []
     for act in evidence.acts("publish"):
         ids = [line[0] for line in act.what["messages"]]
-        if act.told is not None and act.ended_ns is not None and ids[0] not in seen:
+        if act.told is not None and act.ended_ns is not None and ids[0] not in uncertain_ids:
             seqs = act.told["seqs"]
             who = f"life {act.life} of {act.agent}"
-            found.append(Numbered(act.began_ns, act.ended_ns, min(seqs), max(seqs), who))
+            publishes.append(Numbered(act.began_ns, act.ended_ns, min(seqs), max(seqs), who))
         elif act.told is None:
-            seen.update(ids)
-    return found
+            uncertain_ids.update(ids)
+    return publishes
 
 
 # Proof: every inbox was delivered in order, with nothing skipped.
@@ -140,13 +140,13 @@ class Mail:
         """
         optional = frozenset() if cursor else self.archived
         brought = iter(seqs)
-        wanted = next(brought, None)
+        next_brought = next(brought, None)
         for place in range(bisect_right(self.seqs, cursor), len(self.seqs)):
             seq = self.seqs[place]
-            if seq == wanted:
-                wanted = next(brought, None)
+            if seq == next_brought:
+                next_brought = next(brought, None)
             elif seq not in optional:
-                return seq if wanted is not None or len(seqs) < limit else 0
+                return seq if next_brought is not None or len(seqs) < limit else 0
         return 0
 
     def has(self, cursor: int, seqs: list[int]) -> bool:
@@ -163,13 +163,13 @@ def prove_inboxes(evidence: Evidence) -> Verdict:
         "each poll brought what follows the acknowledged, in order, with nothing left out that had"
         " been published; no cursor moved by itself, and every reader had all of its mail",
     )
-    known = Known(numbered(evidence))
+    publishes = Known(numbered(evidence))
     archived = _archived_broadcasts(evidence)
     for agent in evidence.agents:
         acts = list(evidence.acts_of(agent, "poll", "ack"))
         if acts:
             mail = Mail(evidence.log.mail_of(agent), archived)
-            _follow(agent, acts, mail, known, evidence, verdict)
+            _follow(agent, acts, mail, publishes, evidence, verdict)
     return verdict
 
 
@@ -182,12 +182,12 @@ def _archived_broadcasts(evidence: Evidence) -> frozenset[int]:
 
 
 def _follow(
-    agent: str, acts: list[Act], mail: Mail, known: Known, evidence: Evidence, verdict: Verdict
+    agent: str, acts: list[Act], mail: Mail, publishes: Known, evidence: Evidence, verdict: Verdict
 ) -> None:
     cursors = {0}  # where the cursor may be: after an acknowledgement that was cut off, in two
     for act in acts:
         if act.kind == "poll" and act.told is not None:
-            cursors = _after_poll(act, mail, cursors, known, verdict)
+            cursors = _after_poll(act, mail, cursors, publishes, verdict)
         elif act.kind == "ack":
             seq = act.what["seq"]
             if act.told is None:
@@ -205,12 +205,12 @@ def _follow(
 
 
 def _after_poll(
-    act: Act, mail: Mail, cursors: set[int], known: Known, verdict: Verdict
+    act: Act, mail: Mail, cursors: set[int], publishes: Known, verdict: Verdict
 ) -> set[int]:
     """Check the result of a poll, and return the cursors that explain it."""
     assert act.told is not None
     seqs, limit = act.told["seqs"], act.what["limit"]
-    visible = max(_last(seqs), known.at(act.began_ns))
+    visible = max(_last(seqs), publishes.at(act.began_ns))
     missing = {cursor: mail.missing(cursor, seqs, limit) for cursor in cursors}
     possible = {
         cursor
@@ -250,10 +250,10 @@ def prove_answers(evidence: Evidence) -> Verdict:
     for entry in evidence.log.of_types(ANSWER):
         answers.setdefault(entry.in_reply_to or "", []).append(entry.from_agent)
     for entry in evidence.log.of_types(ASK):
-        found = answers.pop(entry.id, [])
+        senders = answers.pop(entry.id, [])
         verdict.expect(
-            found == [entry.to_agent],
-            f"question {entry.id} to {entry.to_agent} has {len(found)} answers, not one",
+            senders == [entry.to_agent],
+            f"question {entry.id} to {entry.to_agent} has {len(senders)} answers, not one",
         )
     for id in answers:
         verdict.fail(f"there is an answer to {id}, which is no question")
@@ -321,10 +321,10 @@ def _names(bus: Bus) -> list[str]:
     return [*names, *([index] if os.path.exists(os.path.join(bus.layout.directory, index)) else [])]
 
 
-def _first_difference(one: str, other: str) -> int | None:
+def _first_difference(path: str, other: str) -> int | None:
     """Return the number of the first line that differs, or None."""
-    with open(one, "rb") as lines, open(other, "rb") as wanted:
-        for number, pair in enumerate(zip_longest(lines, wanted), 1):
+    with open(path, "rb") as lines, open(other, "rb") as expected_lines:
+        for number, pair in enumerate(zip_longest(lines, expected_lines), 1):
             if pair[0] != pair[1]:
                 return number
     return None
