@@ -195,13 +195,17 @@ def _page(path: str, command: Any, inner: list[tuple[str, Any]]) -> str:
         lines += [".SH DESCRIPTION", *_paragraphs(rest)[1:]]
     if inner and path == "bus":
         lines.append(".SH COMMANDS")
-        for word, each in inner:
-            said = _prose(each.help).partition("\n\n")[0]
-            lines += [".TP", f"\\fBbus\\-{_text(word)}\\fR(1)", _text(said)]
+        for word, subcommand in inner:
+            summary = _prose(subcommand.help).partition("\n\n")[0]
+            lines += [".TP", f"\\fBbus\\-{_text(word)}\\fR(1)", _text(summary)]
     elif inner:
-        for word, each in inner:
-            lines += [f'.SH "{path} {word}"', *_usage(f"{path} {word}", each)]
-            lines += [*_paragraphs(_prose(each.help)), *_options(each), *_example(each)]
+        for word, subcommand in inner:
+            lines += [f'.SH "{path} {word}"', *_usage(f"{path} {word}", subcommand)]
+            lines += [
+                *_paragraphs(_prose(subcommand.help)),
+                *_options(subcommand),
+                *_example(subcommand),
+            ]
     else:
         lines += [*_options(command, ".SH OPTIONS"), *_example(command, ".SH EXAMPLE")]
     if path != "bus":

@@ -31,20 +31,20 @@ def _tell_of_backup(bus: Bus) -> None:
     """Note at the end that this bus is a backup, and read-only."""
     from ..schema.sqlite.settings import age_of_backup
 
-    made = age_of_backup(bus.backup_made_at_ms or 0, bus.now_ms())
-    output.note_at_end(f"note: {bus.layout.directory} is a backup, {made}; it is read-only")
+    backup_age = age_of_backup(bus.backup_made_at_ms or 0, bus.now_ms())
+    output.note_at_end(f"note: {bus.layout.directory} is a backup, {backup_age}; it is read-only")
 
 
 def find(directory: str | None, user: bool) -> tuple[str, str]:
     """Return the directory of the bus, and the option or place that named it."""
     if (named := named_by(directory, user)) is not None:
         return named, "--user" if user else "--dir"
-    found = find_bus()
+    bus_directory = find_bus()
     if os.environ.get(BUS_DIR_VARIABLE):
-        return found, BUS_DIR_VARIABLE
-    holder = os.path.dirname(found)
+        return bus_directory, BUS_DIR_VARIABLE
+    holder = os.path.dirname(bus_directory)
     is_above = os.path.commonpath([holder, os.getcwd()]) == holder
-    return found, _UPWARDS if is_above else BY_MAIN_TREE
+    return bus_directory, _UPWARDS if is_above else BY_MAIN_TREE
 
 
 def named_by(directory: str | None, user: bool) -> str | None:

@@ -114,8 +114,8 @@ def spelled(command: Any, args: list[str]) -> list[str]:
     """
     end = args.index("--") if "--" in args else len(args)
     own, rest = list(args[:end]), args[end:]
-    options = {name: each for each in command.params for name in each.opts}
-    words = [each for each in command.params if each.param_type_name == "argument"]
+    options = {name: parameter for parameter in command.params for name in parameter.opts}
+    words = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
     if "--agent" in options or not words or words[0].metavar != "AGENT":
         return own + rest
     for index, word in enumerate(own):
@@ -203,22 +203,24 @@ def _with_plain_parameters(function: Callable[..., int]) -> Callable[..., int]:
     if not sets:
         return function
     plain = [
-        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        plain_parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for name, parameter in inspect.signature(function).parameters.items()
-        for each in (
+        for plain_parameter in (
             _fields(sets[name]) if name in sets else [parameter.replace(annotation=hints[name])]
         )
     ]
 
     def call(**values: Any) -> int:
-        made = {
+        option_sets = {
             name: kind(**{field.name: values.pop(field.name) for field in fields(kind)})
             for name, kind in sets.items()
         }
-        return function(**made, **values)
+        return function(**option_sets, **values)
 
     call.__name__, call.__doc__ = function.__name__, function.__doc__
-    call.__annotations__ = {each.name: each.annotation for each in plain}
+    call.__annotations__ = {
+        plain_parameter.name: plain_parameter.annotation for plain_parameter in plain
+    }
     call.__signature__ = inspect.Signature(plain)  # type: ignore[attr-defined]
     return call
 

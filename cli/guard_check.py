@@ -77,9 +77,10 @@ def check(
     with open_bus(tree, directory, user) as bus:
         agent = name_here(bus, agent)
         conflicts = [
-            each
-            for each in bus.reservations.against(files, agent)
-            if push is None or each.held.reserved_at_ms <= pushed[each.path]  # else made before
+            conflict
+            for conflict in bus.reservations.against(files, agent)
+            if push is None
+            or conflict.held.reserved_at_ms <= pushed[conflict.path]  # else made before
         ]
         for conflict in conflicts:
             if output.is_json():
@@ -127,13 +128,13 @@ def open_bus(tree: WorkTree, directory: str | None, user: bool) -> Bus:
 
 def _line(bus: Bus, conflict: Conflict, mode: str) -> str:
     """Return a conflict as a line, with what to do next."""
-    held = conflict.held
-    if held.mode == "shared":
+    reservation = conflict.held
+    if reservation.mode == "shared":
         todo = "reserve it --shared too, or leave it out"
     else:
-        todo = f"ask {held.agent}, wait, or leave it out"
-    told = describe(conflict, f"; {state_of_holder(bus, conflict)}")
-    return f"{'warning: ' if mode == WARN else ''}{told}: {todo}"
+        todo = f"ask {reservation.agent}, wait, or leave it out"
+    description = describe(conflict, f"; {state_of_holder(bus, conflict)}")
+    return f"{'warning: ' if mode == WARN else ''}{description}: {todo}"
 
 
 if __name__ == "__main__":

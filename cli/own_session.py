@@ -17,8 +17,8 @@ def holder() -> str | None:
     """Return the process that holds the names of this command's session; None: it has none."""
     if os.environ.get(SESSION_VARIABLE) == "off":
         return None
-    found = program()
-    return None if found is None else str(found)
+    process = program()
+    return None if process is None else str(process)
 
 
 def process_here(bus: Bus, agent: str) -> str | None:

@@ -98,8 +98,8 @@ def words(command: Any, line: str) -> list[str] | None:
     before = option + equals if option.startswith("-") and equals else ""
     asked: list[Values] = []
     _teach(command, asked)
-    found = BashComplete(command, {}, "bus", "").get_completions(typed[1:], last)
-    offered = [before + item.value for item in found if item.value.isprintable()]
+    completions = BashComplete(command, {}, "bus", "").get_completions(typed[1:], last)
+    offered = [before + item.value for item in completions if item.value.isprintable()]
     return offered if offered or asked else None
 
 
@@ -115,7 +115,7 @@ def _teach(command: Any, asked: list[Values], path: str = "") -> None:
 
 def _values_of(parameter: Any, path: str) -> Values | None:
     if parameter.param_type_name == "option":
-        return next((_OPTIONS[each] for each in parameter.opts if each in _OPTIONS), None)
+        return next((_OPTIONS[option] for option in parameter.opts if option in _OPTIONS), None)
     name = (parameter.metavar or "").strip("[].")
     group = path.partition(" ")[0]
     return _ARGUMENTS.get(name) or _NAMES.get((path, name)) or _NAMES.get((group, name))
@@ -124,12 +124,12 @@ def _values_of(parameter: Any, path: str) -> Values | None:
 def _completer(values: Values, asked: list[Values]) -> Callable[[Any, Any, str], list[Any]]:
     def complete(context: Any, parameter: Any, incomplete: str) -> list[Any]:
         asked.append(values)
-        found: list[str] = []
+        names: list[str] = []
         with suppress(AckbusError, OSError), _open(context.params) as bus:
-            found = sorted(
-                {each for each in values(bus) if each.startswith(incomplete)}, key=_place
+            names = sorted(
+                {name for name in values(bus) if name.startswith(incomplete)}, key=_place
             )
-        return [CompletionItem(each) for each in found[:_MAX_OFFERED]]
+        return [CompletionItem(name) for name in names[:_MAX_OFFERED]]
 
     return complete
 
@@ -138,8 +138,8 @@ def _place(value: str) -> tuple[int, str]:
     return (len(value) if value.isdecimal() else 0, value)  # 2 before 10
 
 
-def _open(given: dict[str, Any]) -> Bus:
-    directory = user_bus() if given.get("user") else given.get("directory")
+def _open(parameters: dict[str, Any]) -> Bus:
+    directory = user_bus() if parameters.get("user") else parameters.get("directory")
     return Bus.open(directory, write_timeout_s=_PATIENCE_S)
 
 

@@ -49,8 +49,12 @@ def agents(
     within_s = None if online is None else arguments.seconds(online, "--online")
     with place.open() as bus:
         records = agent_records(bus, online_s=within_s)
-    known = [{key: each[key] for key in each if each[key] is not None} for each in records]
-    return output.results(known, map(_row, records), [name.removesuffix("_s") for name in _COLUMNS])
+    json_records = [
+        {key: record[key] for key in record if record[key] is not None} for record in records
+    ]
+    return output.results(
+        json_records, map(_row, records), [name.removesuffix("_s") for name in _COLUMNS]
+    )
 
 
 def _row(record: dict[str, Any]) -> list[object]:

@@ -94,10 +94,10 @@ def _moment_of(bus: Bus, text: str) -> tuple[int, int | None]:
 def _watch(bus: Bus, boards: Boards) -> None:
     from ..top.running import keep_showing
 
-    def picture(seen: Board, height: int) -> RenderableType:
+    def picture(current: Board, height: int) -> RenderableType:
         from ..top.board import picture  # rich is slow to load
 
-        return picture(seen, height)
+        return picture(current, height)
 
     keep_showing(bus, boards.now, picture)
 
@@ -120,11 +120,11 @@ def forecast(
     with place.open() as bus:
         lookout = Lookout(bus)
         if refs:
-            found, reserved = forecast_of_refs(bus, refs, os.getcwd()), []
+            clashes, reserved = forecast_of_refs(bus, refs, os.getcwd()), []
         else:
-            found = forecast_of_tasks(bus, lookout)
+            clashes = forecast_of_tasks(bus, lookout)
             reserved = reserved_by_others(bus, Tasks(bus).list(is_live=True), lookout)
-        for clash in found:
+        for clash in clashes:
             output.result(clash.record(), f"{clash.a}  {clash.b}  {_what_clashes(clash)}")
         note_reserved(bus, reserved)
     for reason in lookout.not_looked_into.values():
@@ -158,8 +158,8 @@ def comment_on(
     agent = arguments.sender(agent, "--agent")
     where = place_in(place_of_line)
     with place.open() as bus:
-        made = comment(bus, name, where, text, agent=agent)
-    output.result(made.record(), f"seq {made.seq}, on {made.commit[:12]}: {made.text.strip()}")
+        entry = comment(bus, name, where, text, agent=agent)
+    output.result(entry.record(), f"seq {entry.seq}, on {entry.commit[:12]}: {entry.text.strip()}")
     return 0
 
 
@@ -171,16 +171,22 @@ def list_comments(name: Name, place: Place = HERE) -> int:
     Exit code 4 when there are none, or no such task.
     """
     with place.open() as bus:
-        found = comments(bus, name)
+        entries = comments(bus, name)
     rows = [
-        (f"{each.place.file}:{each.place.line}", _now(each), each.by, each.words, each.text.strip())
-        for each in found
+        (
+            f"{entry.place.file}:{entry.place.line}",
+            _now(entry),
+            entry.by,
+            entry.words,
+            entry.text.strip(),
+        )
+        for entry in entries
     ]
-    return output.results([each.record() for each in found], rows, _COMMENT_HEADINGS)
+    return output.results([entry.record() for entry in entries], rows, _COMMENT_HEADINGS)
 
 
-def _now(each: Comment) -> str:
-    return "changed" if each.now is None else f"{each.now.file}:{each.now.line}"
+def _now(entry: Comment) -> str:
+    return "changed" if entry.now is None else f"{entry.now.file}:{entry.now.line}"
 
 
 @commands.command("proof", example="bus task proof fix-login --agent lead > proof.json")
@@ -212,11 +218,11 @@ def proof(
             output.result({"problems": problems}, *(() if problems else ("all agrees",)))
         else:
             agent = agent or os.environ.get(AGENT_VARIABLE) or None
-            made = prove(bus, name or "", os.getcwd(), agent=agent)
-            problems = made["problems"]
-            output.json_line(made)
-    for each in problems:
-        output.note(each)
+            document = prove(bus, name or "", os.getcwd(), agent=agent)
+            problems = document["problems"]
+            output.json_line(document)
+    for problem in problems:
+        output.note(problem)
     return 1 if problems else 0
 
 

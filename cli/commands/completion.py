@@ -92,10 +92,10 @@ def words(
     """
     from ..word_completion import words
 
-    found = words(_command(), line)
-    for word in found or ():
+    completions = words(_command(), line)
+    for word in completions or ():
         output.line(word)
-    return output.NOTHING if found is None else 0
+    return output.NOTHING if completions is None else 0
 
 
 def _command() -> Any:

@@ -70,17 +70,19 @@ def start(
     only found in the working directory starts nothing until 'bus trust add' names that. Exit code 3
     then, and when a crew of this bus runs; 78 when a file is wrong.
     """
-    found = _read(file)
+    crew_file = _read(file)
     if check:
-        roles = [{"name": role.name, "argv": list(role.argv)} for role in found.roles]
-        output.result({"file": found.path, "roles": roles}, f"{found.path}: {len(roles)} roles")
+        roles = [{"name": role.name, "argv": list(role.argv)} for role in crew_file.roles]
+        output.result(
+            {"file": crew_file.path, "roles": roles}, f"{crew_file.path}: {len(roles)} roles"
+        )
         return 0
     with place.open() as bus:
         if file is None:
-            _refuse_found(found.path)
+            _refuse_found(crew_file.path)
         if not detach:
-            return run_here(bus, found)
-        pid = start_behind(bus, found.path)
+            return run_here(bus, crew_file)
+        pid = start_behind(bus, crew_file.path)
     output.result({"pid": pid}, f"the crew runs as process {pid}; see 'bus crew status'")
     return 0
 
@@ -223,11 +225,11 @@ def _code_of(results: list[Result], *, is_told: bool) -> int:
 def _run(integrator: Integrator, *, once: bool) -> None:
     """Run an integrator until it is done, or a signal stops it; a second one kills checks."""
     show_logs()
-    told: list[int] = []
+    signals: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        integrator.stop(*([0.0] if told else []))
-        told.append(number)
+        integrator.stop(*([0.0] if signals else []))
+        signals.append(number)
 
     obey(stop, *_SIGNALS, keeps_ignored=True)
     integrator.run(once=once)
@@ -238,14 +240,14 @@ def _has_failed(result: Result) -> bool:
 
 
 def _print(result: Result) -> None:
-    said = [result.commit[:12]] if result.commit else []
+    details = [result.commit[:12]] if result.commit else []
     if result.reason:
-        said.append(result.reason)
+        details.append(result.reason)
     if result.files:
-        said.append(", ".join(_with_other(result, file) for file in result.files))
+        details.append(", ".join(_with_other(result, file) for file in result.files))
     looked_at = result.outcome in ("would_land", "not_known")
     outcome = result.outcome.replace("_", " ") if looked_at else result.outcome
-    output.result(result.record(), f"{result.entry.name}: {outcome}  {': '.join(said)}")
+    output.result(result.record(), f"{result.entry.name}: {outcome}  {': '.join(details)}")
     output.flush()
 
 

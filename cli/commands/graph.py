@@ -75,13 +75,13 @@ def graph(
     with place.open() as bus:
         conversation = None if key is None else _conversation(bus, key)
         messages = _messages(bus, conversation=conversation, since=since)
-        found: Found
+        drawing: Found
         if agents:
-            found = pictures.Links.of(messages, limit=limit or _PAIRS)
+            drawing = pictures.Links.of(messages, limit=limit or _PAIRS)
         else:
-            found = pictures.Traffic.of(messages, bus.blobs, limit=limit or _MESSAGES)
-    _check(found)
-    _write(_graph(found, conversation), to)
+            drawing = pictures.Traffic.of(messages, bus.blobs, limit=limit or _MESSAGES)
+    _check(drawing)
+    _write(_graph(drawing, conversation), to)
     return 0
 
 
@@ -139,7 +139,7 @@ def _messages(
 ) -> Iterator[Message]:
     """Yield the messages to draw, with a progress bar."""
     since_ms = None if since is None else since_time(since, bus.now_ms())
-    found = bus.read(
+    messages = bus.read(
         conversation=conversation,
         agent=agent,
         since_ms=since_ms,
@@ -147,29 +147,29 @@ def _messages(
         upto_seq=last,
     )
     with progress("reading", bus.log.newest_seq()) as move:
-        for count, message in enumerate(found):
+        for count, message in enumerate(messages):
             if count % _MOVE_EVERY == 0:
                 move(message.seq)
             yield message
 
 
-def _check(found: Found) -> None:
+def _check(drawing: Found) -> None:
     """Refuse an empty picture, and note when not all messages are drawn."""
-    if not found.total:
+    if not drawing.total:
         raise NotFound("no messages fit, so there is nothing to draw; see 'bus read'")
-    if found.is_cut:
-        output.note(f"shows {found.extent}; --limit shows more or fewer")
+    if drawing.is_cut:
+        output.note(f"shows {drawing.extent}; --limit shows more or fewer")
 
 
-def _graph(found: Found, conversation: str | None) -> str:
+def _graph(drawing: Found, conversation: str | None) -> str:
     from ...export import pictures
 
     name = None if conversation is None else pictures.plain(conversation)
     if output.is_json():
-        return _json({"conversation": name, **found.record()})
-    if isinstance(found, pictures.Traffic):
-        return pictures.sequence_diagram(found)
-    return pictures.flowchart(found)
+        return _json({"conversation": name, **drawing.record()})
+    if isinstance(drawing, pictures.Traffic):
+        return pictures.sequence_diagram(drawing)
+    return pictures.flowchart(drawing)
 
 
 def _json(record: Mapping[str, object]) -> str:

@@ -203,9 +203,9 @@ def list_parked(
     Exit code 4 when there are none.
     """
     with place.open() as bus:
-        found = Deliveries.of(bus).parked(agent)
+        deliveries = Deliveries.of(bus).parked(agent)
     headings = ("agent", "seq", "attempts", "parked at", "error")
-    return output.results([item.record() for item in found], headings=headings)
+    return output.results([item.record() for item in deliveries], headings=headings)
 
 
 @parked.command("requeue", example="bus parked requeue worker-1 17 19")

@@ -79,15 +79,15 @@ def show_list(
     The column attempts has how many have begun, of how many a job may have. With --json, attempt is
     the one that is next, runs or was the last.
     """
-    states = [_OTHER_WORDS.get(each, each) for each in state or ()]
-    for each in set(_WAITING).intersection(states):
-        raise InvalidInput(f"jobs that are {each} are queued: give --state queued")
+    states = [_OTHER_WORDS.get(word, word) for word in state or ()]
+    for word in set(_WAITING).intersection(states):
+        raise InvalidInput(f"jobs that are {word} are queued: give --state queued")
     with place.open() as bus:
         queues = queues_named(bus, queue)
-        found = [job for each in queues for job in list_jobs(each, states, limit)]
+        jobs = [job for opened in queues for job in list_jobs(opened, states, limit)]
         if set(states) != {"queued"}:
-            found.sort(key=lambda job: -job.seq)
-        return code_of_list(print_jobs(bus, found[:limit]), queues)
+            jobs.sort(key=lambda job: -job.seq)
+        return code_of_list(print_jobs(bus, jobs[:limit]), queues)
 
 
 @job.command("show", example="bus job show 17")
@@ -98,8 +98,8 @@ def show(seq: Seq, queue: OfQueue = None, place: Place = HERE) -> int:
     when the lease has run out and the next worker to look will take the job.
     """
     with place.open() as bus:
-        ((found, wanted),) = jobs_named(bus, [seq], queue)
-        print_job(bus, found, wanted)
+        ((opened, named_job),) = jobs_named(bus, [seq], queue)
+        print_job(bus, opened, named_job)
     return 0
 
 
@@ -148,14 +148,14 @@ def cancel(seqs: Seqs, queue: OfQueue = None, by: By = None, place: Place = HERE
 
 def _retry(queue: Queue, jobs: Iterable[Job], by: str | None) -> Iterator[Job]:
     control = JobControl(queue, by=by)
-    for each in jobs:
-        yield control.retry(each.seq)
+    for job in jobs:
+        yield control.retry(job.seq)
 
 
 def _cancel(queue: Queue, jobs: Iterable[Job], by: str | None) -> Iterator[Job]:
     control = JobControl(queue, by=by)
-    for each in jobs:
-        yield control.cancel(each.seq)
+    for job in jobs:
+        yield control.cancel(job.seq)
 
 
 # Dead letters: list, show, requeue, drop.
@@ -169,16 +169,16 @@ _DEAD, _LIST = "dead", "bus dead list"
 
 
 @dead.command("list", example="bus dead list --queue reviews --since 2d")
-def list_dead(wanted: Filter, place: Place = HERE) -> int:
+def list_dead(filter: Filter, place: Place = HERE) -> int:
     """List dead letters and why they failed, by queue.
 
     With --since only those that died since then. Exit code 4 when there are none, 1 when a queue
     can't take in more of the log.
     """
     with place.open() as bus:
-        found = list(wanted.find(bus, (_DEAD,)))
-        count = print_jobs(bus, (job for _, jobs in found for job in jobs))
-        return code_of_list(count, (queue for queue, _ in found))
+        by_queue = list(filter.find(bus, (_DEAD,)))
+        count = print_jobs(bus, (job for _, jobs in by_queue for job in jobs))
+        return code_of_list(count, (queue for queue, _ in by_queue))
 
 
 @dead.command("show", example="bus dead show 17 --json")
@@ -188,8 +188,8 @@ def show_dead(seq: Seq, queue: OfQueue = None, place: Place = HERE) -> int:
     Exit code 4 when the job is not dead.
     """
     with place.open() as bus:
-        ((found, wanted),) = jobs_named(bus, [seq], queue, _DEAD)
-        print_job(bus, found, wanted)
+        ((opened, job),) = jobs_named(bus, [seq], queue, _DEAD)
+        print_job(bus, opened, job)
     return 0
 
 
@@ -246,7 +246,7 @@ Command = Annotated[
 )
 def run(
     command: Command,
-    wanted: WorkerOptions,
+    options: WorkerOptions,
     policy: NewQueueOptions,
     place: PlaceOnly = HERE,
 ) -> int:
@@ -276,15 +276,15 @@ def run(
     rules = policy.rules()
     check_command(command[0])
     with place.open() as bus, Supervisors() as supervisors:
-        queue = wanted.open_queue(bus, rules)
-        worker = wanted.worker(bus, queue)
-        work = wanted.work(bus, command, worker.group, supervisors)
+        queue = options.open_queue(bus, rules)
+        worker = options.worker(bus, queue)
+        work = options.work(bus, command, worker.group, supervisors)
         output.remark(
             f"working on queue {queue.name!r}, which takes in {queue.info.pattern}, with"
-            f" {command[0]}: {wanted.contract} contract, {wanted.concurrency} at a time;"
+            f" {command[0]}: {options.contract} contract, {options.concurrency} at a time;"
             " Ctrl-C ends it"
         )
         if queue.info.paused_at_ms is not None:
             name = queue.name
             output.note(f"queue {name!r} is paused: no job begins before 'bus queue resume {name}'")
-        return Running(worker).run(work, once=wanted.once, drain=wanted.drain)
+        return Running(worker).run(work, once=options.once, drain=options.drain)

@@ -145,13 +145,13 @@ class Publication(Content):
         """
         if self.delay is not None and self.at is not None:
             raise InvalidInput("give --delay or --at, not both")
-        given = vars(self).copy()
-        delay = given.pop("delay")
+        values = vars(self).copy()
+        delay = values.pop("delay")
         wishes = ("headers", "meta", "at", "dedupe_key", "dedupe_window")
-        headers = message_headers(**{name: given.pop(name) for name in wishes})
+        headers = message_headers(**{name: values.pop(name) for name in wishes})
         delay_s = None if delay is None else arguments.seconds(delay, "--delay")
         lists = {"header": self.header or (), "to_agents": self.to_agents or ()}
-        return given | lists | {"headers": headers, "delay_s": delay_s}
+        return values | lists | {"headers": headers, "delay_s": delay_s}
 
 
 @commands.command(
@@ -316,7 +316,7 @@ def show_answer(
         if key is None:
             raise NotFound(f"no message in a conversation {conversation!a}; see 'bus read'")
         answer = check(bus, key, which=which, **vars(answers))
-        several = [_short(each) for each in double_answers(bus, key, **vars(answers))]
+        several = [_short(reply) for reply in double_answers(bus, key, **vars(answers))]
         record = _record(answer) | ({"answers": several} if several else {})
         output.result(record, _state_line(answer, bus.now_ms()), *map(_answer_line, several))
         if answer.reply is not None and not output.is_json():

@@ -71,12 +71,12 @@ def list_queues(
 
         def look() -> list[QueueStats]:
             queues = [Queue(bus, info) for info in Queues(bus).list()]
-            return [QueueStats.of(each, window_s=window_s) for each in queues]
+            return [QueueStats.of(queue, window_s=window_s) for queue in queues]
 
-        found = _look(look, every if watch else None, list_table)
-    headings, rows = list_table(found)
-    records = [stats_record(stats) for stats in found]
-    return output.results(records, rows, headings) or _code_of(found)
+        all_stats = _look(look, every if watch else None, list_table)
+    headings, rows = list_table(all_stats)
+    records = [stats_record(stats) for stats in all_stats]
+    return output.results(records, rows, headings) or _code_of(all_stats)
 
 
 @queue.command("show", example="bus queue show reviews --window 1h")
@@ -102,16 +102,16 @@ def show(
         def look() -> list[QueueStats]:
             return [QueueStats.of(opened, window_s=window_s)]
 
-        (stats,) = found = _look(look, every if watch else None, show_table)
+        (stats,) = all_stats = _look(look, every if watch else None, show_table)
         acts = Acts.of(bus).of_queue(opened.info)
     record = stats_record(stats)
-    headings, rows = show_table(found)
+    headings, rows = show_table(all_stats)
     output.result(
         record | {"acts": [act.record() for act in acts]},
         *(f"{f'{what}:':<14}{value}" for what, value in (headings, *rows)),
         *acts_lines(acts),
     )
-    return _code_of(found)
+    return _code_of(all_stats)
 
 
 @queue.command("create", example="bus queue create reviews --type 'review.*' --max-running 4")
@@ -142,14 +142,14 @@ def create(
     rules = policy.rules()
     with place.open() as bus:
         is_there = name in (info.name for info in Queues(bus).list())
-        made = make_queue(bus, name, type, rules, seq_or_word(start or BEGINNING))
-        first = made.info.filled_seq + 1
-        gone = [] if is_there else [e for e in bus.archive.discarded() if e.last_seq >= first]
+        opened = make_queue(bus, name, type, rules, seq_or_word(start or BEGINNING))
+        first = opened.info.filled_seq + 1
+        discarded = [] if is_there else [e for e in bus.archive.discarded() if e.last_seq >= first]
     if is_there and start is not None:
         output.note(f"queue {name!r} exists already; --start {start} changed nothing")
-    for each in gone:
-        output.note(f"{each}: the queue begins after it")
-    _print(made.info)
+    for part in discarded:
+        output.note(f"{part}: the queue begins after it")
+    _print(opened.info)
     return 0
 
 
@@ -215,15 +215,15 @@ def purge(
 
     show_logs()
     with place.open() as bus:
-        (found,) = queues_named(bus, name)
-        control = JobControl(found, by=arguments.doer(by))
+        (opened,) = queues_named(bus, name)
+        control = JobControl(opened, by=arguments.doer(by))
         count = control.waiting()
         if count and not dry_run:
             confirm(f"cancel {output.counted(count, 'waiting job')} of queue {name!r}", yes)
             count = control.purge()
-    key, said = ("waiting", "would cancel") if dry_run else ("cancelled", "cancelled")
-    output.result({"queue": name, key: count}, f"{said} {output.counted(count, 'job')}")
-    return code_of_list(count, [found])
+    key, verb = ("waiting", "would cancel") if dry_run else ("cancelled", "cancelled")
+    output.result({"queue": name, key: count}, f"{verb} {output.counted(count, 'job')}")
+    return code_of_list(count, [opened])
 
 
 @queue.command("remove", example="bus queue remove reviews")
@@ -252,8 +252,10 @@ def remove(
             )
             return 0
         confirm(f"remove queue {name!r}", yes)
-        kept = remove_queue(bus, name, by=arguments.doer(by))
-    output.result({"queue": name, "history": kept}, f"removed {name}; its history is in {kept}")
+        history = remove_queue(bus, name, by=arguments.doer(by))
+    output.result(
+        {"queue": name, "history": history}, f"removed {name}; its history is in {history}"
+    )
     return 0
 
 
@@ -267,8 +269,8 @@ def skip(name: QueueName, by: By = None, place: Place = HERE) -> int:
     from ...subscribers.queues.job_control import JobControl
 
     with place.open() as bus:
-        found = Queue.open(bus, name)
-        skipped = JobControl(found, by=arguments.doer(by)).skip()
+        opened = Queue.open(bus, name)
+        skipped = JobControl(opened, by=arguments.doer(by)).skip()
     for first, last in skipped:
         output.result(
             {"queue": name, "first_seq": first, "last_seq": last},
@@ -288,9 +290,9 @@ def _look(
     return look()
 
 
-def _code_of(found: list[QueueStats]) -> int:
+def _code_of(all_stats: list[QueueStats]) -> int:
     """Note the stuck queues on stderr, and return the exit code."""
-    stuck = [stats.stuck for stats in found if stats.stuck is not None]
+    stuck = [stats.stuck for stats in all_stats if stats.stuck is not None]
     for why in stuck:
         output.note(why)
     return 1 if stuck else 0
@@ -318,7 +320,7 @@ def show_list(place: Place = HERE) -> int:
     Exit code 4 when there are none.
     """
     with place.open() as bus:
-        records = [asdict(each) for each in bus.limits.list()]
+        records = [asdict(entry) for entry in bus.limits.list()]
     return output.results(records, headings=("kind", "name", "max waiting", "waiting"))
 
 
@@ -344,7 +346,7 @@ def set_limit(
             bus.limits.set_for_inbox(name, count)
         if output.is_json():
             (record,) = (
-                each for each in bus.limits.list() if (each.kind, each.name) == (kind, name)
+                entry for entry in bus.limits.list() if (entry.kind, entry.name) == (kind, name)
             )
             output.json_line(asdict(record))
     return 0

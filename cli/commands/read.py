@@ -72,8 +72,8 @@ def replay(
         if first > end:
             raise NotFound(f"the log ends at {end}, before {span.first or first}")
         _tell_of_discarded(bus, first, last)
-        found = _portion(bus, first, last, filters, limit, newest)
-        count = output.messages(_or_from_where(found, last), bus.blobs, form=Message.to_line)
+        messages = _portion(bus, first, last, filters, limit, newest)
+        count = output.messages(_or_from_where(messages, last), bus.blobs, form=Message.to_line)
         return 0 if count else which.nothing(bus)
 
 
@@ -92,17 +92,17 @@ def _portion(
 
 def _tell_of_discarded(bus: Bus, first: int, last: int | None) -> None:
     """Note on stderr which parts of a range were discarded."""
-    for each in bus.archive.discarded():
-        if first <= each.last_seq and (last is None or each.first_seq <= last):
-            output.note(str(each))
+    for part in bus.archive.discarded():
+        if first <= part.last_seq and (last is None or part.first_seq <= last):
+            output.note(str(part))
 
 
-def _or_from_where(found: Iterator[Message], last: int | None) -> Iterator[Message]:
+def _or_from_where(messages: Iterator[Message], last: int | None) -> Iterator[Message]:
     """Yield messages; an error about a lost part of the archive tells where to go on."""
     from ...bus.errors import SegmentMissing
 
     try:
-        yield from found
+        yield from messages
     except SegmentMissing as lost:
         if last is not None and last <= lost.last_seq:
             raise
@@ -124,8 +124,8 @@ def read(
     """
     with place.open() as bus:
         _tell_of_discarded(bus, 1, None)
-        found = _portion(bus, 1, None, filter.filters(bus), limit, newest)
-        return 0 if output.messages(found, bus.blobs) else filter.nothing(bus)
+        messages = _portion(bus, 1, None, filter.filters(bus), limit, newest)
+        return 0 if output.messages(messages, bus.blobs) else filter.nothing(bus)
 
 
 @commands.command("show", example="bus show 17")
@@ -162,7 +162,7 @@ def receipts(
     from ...subscribers.overview.trace import read_receipts
 
     with place.open() as bus:
-        return output.results([each.record() for each in read_receipts(bus, key)])
+        return output.results([receipt.record() for receipt in read_receipts(bus, key)])
 
 
 @commands.command("tail", example="bus tail -n 20 --follow")
@@ -180,12 +180,12 @@ def tail(
     With --follow it goes on with all that come and match the options.
     """
     with place.open() as bus:
-        seen = bus.log.newest_seq()
+        end = bus.log.newest_seq()
         filters = filter.filters(bus)
         newest = bus.log.newest(lines, **filters)
         count = output.messages(newest, bus.blobs, live=follow)
         if follow:
-            after = max(seen, newest[-1].seq) if newest else seen
+            after = max(end, newest[-1].seq) if newest else end
             output.messages(bus.follow(after_seq=after, **filters), bus.blobs, live=True)
         return 0 if count else filter.nothing(bus)
 
@@ -233,24 +233,24 @@ def search(
         behind = finder.behind()
         indexed = bus.log.newest_seq() - behind
         with progress("indexing", behind) as move:
-            found = finder.find(
+            matches = finder.find(
                 words,
                 limit=SEARCH_LIMIT if limit is None else limit,
                 by_age=newest,
                 on_progress=lambda seq: move(seq - indexed),
                 **filter.filters(bus),
             )
-        for each in found:
+        for match in matches:
             if output.is_json():
-                output.json_line(_record(each))
+                output.json_line(_record(match))
             else:
-                output.found(each, bus.blobs)
-        return 0 if found else filter.nothing(bus)
+                output.found(match, bus.blobs)
+        return 0 if matches else filter.nothing(bus)
 
 
-def _record(found: Found) -> dict[str, object]:
-    record: dict[str, object] = orjson.loads(found.message.to_line())
-    return record | {"snippet": found.snippet, "marks": found.marks}
+def _record(match: Found) -> dict[str, object]:
+    record: dict[str, object] = orjson.loads(match.message.to_line())
+    return record | {"snippet": match.snippet, "marks": match.marks}
 
 
 # Traces: the chain of a message, and every attempt at its jobs.
@@ -278,12 +278,12 @@ def trace(
     from ...subscribers.overview.trace import Trace
 
     with place.open() as bus:
-        found = Trace.of(bus, key)
+        tree = Trace.of(bus, key)
         now_ms = bus.now_ms()
         if output.is_json():
-            output.json_line(_trace_record(found, now_ms))
+            output.json_line(_trace_record(tree, now_ms))
         else:
-            for branch in branches(found, bus.blobs, now_ms):
+            for branch in branches(tree, bus.blobs, now_ms):
                 output.branch(*branch)
     return 0
 
@@ -326,11 +326,11 @@ def inspect(
 def _print_work(work: list[Work], now_ms: int) -> None:
     if work:
         output.line("")
-    for each in work:
-        output.line(_line(job_record(each.job), ()))
-        for claim in each.claims:
+    for entry in work:
+        output.line(_line(job_record(entry.job), ()))
+        for claim in entry.claims:
             output.line(f"  {_line(claim_record(claim, now_ms), _NOT_IN_LINE)}")
-        for act in each.acts:
+        for act in entry.acts:
             output.line(f"  {act_line(act)}")
 
 
@@ -338,21 +338,21 @@ def _line(record: dict[str, object], left_out: tuple[str, ...]) -> str:
     return " ".join(f"{name}={value}" for name, value in record.items() if name not in left_out)
 
 
-def _trace_record(found: Trace, now_ms: int) -> dict[str, object]:
+def _trace_record(tree: Trace, now_ms: int) -> dict[str, object]:
     messages = [
         {"depth": step.depth} | _message_record(step.message, step.work, now_ms)
-        for step in found.steps
+        for step in tree.steps
     ]
-    return {"seq": found.seq, "conversations": found.conversations, "messages": messages}
+    return {"seq": tree.seq, "conversations": tree.conversations, "messages": messages}
 
 
 def _message_record(message: Message, work: list[Work], now_ms: int) -> dict[str, object]:
     """Return a message as it is in bus.jsonl, large payloads by name, with its jobs."""
     record: dict[str, object] = orjson.loads(message.to_line())
     jobs = [
-        job_record(each.job)
-        | {"claims": [claim_record(claim, now_ms) for claim in each.claims]}
-        | {"acts": [act.record() for act in each.acts]}
-        for each in work
+        job_record(entry.job)
+        | {"claims": [claim_record(claim, now_ms) for claim in entry.claims]}
+        | {"acts": [act.record() for act in entry.acts]}
+        for entry in work
     ]
     return record | {"jobs": jobs}

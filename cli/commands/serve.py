@@ -168,7 +168,7 @@ def _is_free(port: int) -> bool:
 def _has_screen() -> bool:
     """Whether there may be a browser with windows: one in a terminal would take this terminal."""
     variables = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
-    return sys.platform == "darwin" or any(os.environ.get(each) for each in variables)
+    return sys.platform == "darwin" or any(os.environ.get(variable) for variable in variables)
 
 
 def _open(url: str) -> None:
@@ -236,10 +236,10 @@ def create(
     require("server", "fastapi")
     from ...server.access.tokens import Tokens
 
-    scopes = [_scope(each) for each in scope]
+    scopes = [_scope(word) for word in scope]
     with place.open() as bus:
-        made = Tokens.of(bus).create(name, scopes, agent=agent, ttl_s=_ttl_s(expires))
-    return _print_new(name, made)
+        new_token = Tokens.of(bus).create(name, scopes, agent=agent, ttl_s=_ttl_s(expires))
+    return _print_new(name, new_token)
 
 
 @token.command("list", example="bus token list")
@@ -250,7 +250,7 @@ def show_list(place: Place = HERE) -> int:
 
     with place.open() as bus:
         now_ms = bus.now_ms()
-        records = [_record(each, now_ms) for each in Tokens.of(bus).all()]
+        records = [_record(entry, now_ms) for entry in Tokens.of(bus).all()]
     rows = [(record | {"scopes": " ".join(record["scopes"])}).values() for record in records]
     return output.results(records, rows)
 
@@ -273,8 +273,8 @@ def rotate(
 
     overlap_s = arguments.seconds(overlap, "--overlap")
     with place.open() as bus:
-        made = Tokens.of(bus).rotate(name, overlap_s=overlap_s, ttl_s=_ttl_s(expires))
-    return _print_new(name, made)
+        new_token = Tokens.of(bus).rotate(name, overlap_s=overlap_s, ttl_s=_ttl_s(expires))
+    return _print_new(name, new_token)
 
 
 @token.command("remove", example="bus token remove ci")
@@ -303,8 +303,8 @@ def remove(name: Name, place: Place = HERE) -> int:
     return 0
 
 
-def _print_new(name: str, made: str) -> int:
-    output.result({"name": name, "token": made}, made)
+def _print_new(name: str, token: str) -> int:
+    output.result({"name": name, "token": token}, token)
     return 0
 
 

@@ -161,14 +161,14 @@ class Choices:
             title = PROGRAMS[name].title
             raise InvalidInput(f"{title} can't wait for mail by itself: see 'bus wake --help'")
 
-    def over(self, found: Installation) -> Installation:
+    def over(self, installation: Installation) -> Installation:
         """Return a setup with these choices."""
         return replace(
-            found,
-            agent=self.agent or found.agent,
-            profile=self.profile or found.profile,
-            bodies=found.bodies if self.bodies is None else self.bodies,
-            wakes=found.wakes if self.wake is None else self.wake,
+            installation,
+            agent=self.agent or installation.agent,
+            profile=self.profile or installation.profile,
+            bodies=installation.bodies if self.bodies is None else self.bodies,
+            wakes=installation.wakes if self.wake is None else self.wake,
         )
 
 
@@ -179,9 +179,9 @@ def _define(name: str) -> None:
     def command(act: Act, choices: Choices, place: Place = HERE) -> int:
         act.validate()
         choices.check(name)
-        found = _installation(name, act, place)
-        found.check_scope()
-        installation = choices.over(found.as_it_stands())
+        base = _installation(name, act, place)
+        base.check_scope()
+        installation = choices.over(base.as_it_stands())
         if act.print:
             return _print(installation)
         if act.check:
@@ -208,15 +208,15 @@ def _installation(name: str, act: Act, place: Place) -> Installation:
     if act.everywhere:
         return Installation(name, name, own_path(), expanded("~"), options, GLOBAL)
     try:
-        found = place.find()[0]
+        bus_directory = place.find()[0]
     except BusNotFound:
         if not act.remove:  # which needs none
             raise
         # It was here: by that Windsurf's list, which has those of all projects, names it.
-        found = os.path.join(project_root(os.path.join(os.getcwd(), ".")), BUS_DIRECTORY)
-    options = options or ("--dir", found)
+        bus_directory = os.path.join(project_root(os.path.join(os.getcwd(), ".")), BUS_DIRECTORY)
+    options = options or ("--dir", bus_directory)
     scope: Scope = LOCAL if act.local else PROJECT
-    return Installation(name, name, own_path(), project_root(found), options, scope)
+    return Installation(name, name, own_path(), project_root(bus_directory), options, scope)
 
 
 def _print(installation: Installation) -> int:
@@ -244,8 +244,8 @@ def _change(installation: Installation, act: Act) -> int:
     if not changes and not output.is_json():
         output.line("nothing to do")
     if not act.remove and not act.dry_run:
-        left = installation.notes if changes else []
-        _tell_what_is_left([*left, *installation.clashes()])
+        notes = installation.notes if changes else []
+        _tell_what_is_left([*notes, *installation.clashes()])
     return 0
 
 

@@ -91,9 +91,11 @@ def heartbeat(
     lease_s = arguments.seconds(lease, "--lease")
     agent = arguments.sender(agent, "--agent")
     with place.open() as bus:
-        found = Tasks(bus).heartbeat(name, agent=agent, token=wanted_token(token), lease_s=lease_s)
+        renewed = Tasks(bus).heartbeat(
+            name, agent=agent, token=wanted_token(token), lease_s=lease_s
+        )
         bus.heartbeats.beat(agent, "working", task=name)
-        print_task(found)
+        print_task(renewed)
     return 0
 
 
@@ -148,10 +150,10 @@ def merge(
     wait_s = 0.0 if wait is None else arguments.seconds(wait, "--wait")
     with place.open() as bus:
         tasks = Tasks(bus)
-        found = tasks.merge(name, agent=agent)
-        if wait_s and found.state != "COMPLETED":
-            found = _wait(bus, tasks, found, wait_s)
-        print_task(found)
+        merged = tasks.merge(name, agent=agent)
+        if wait_s and merged.state != "COMPLETED":
+            merged = _wait(bus, tasks, merged, wait_s)
+        print_task(merged)
     return 0
 
 
@@ -163,11 +165,11 @@ def cancel(name: Name, reason: Reason = None, agent: Actor = None, place: Place 
     """
     agent = arguments.sender(agent, "--agent")
     with place.open() as bus:
-        found = Tasks(bus).cancel(name, agent=agent, reason=reason)
-        if isinstance(found, TaskJob):
-            print_job(found)
+        cancelled = Tasks(bus).cancel(name, agent=agent, reason=reason)
+        if isinstance(cancelled, TaskJob):
+            print_job(cancelled)
         else:
-            print_task(found)
+            print_task(cancelled)
     return 0
 
 
@@ -216,7 +218,7 @@ def block(
     deadline_s = None if deadline is None else arguments.seconds(deadline, "--deadline")
     agent = arguments.sender(agent, "--agent")
     with place.open() as bus:
-        found = Tasks(bus).block(
+        blocked = Tasks(bus).block(
             name,
             agent=agent,
             token=wanted_token(token),
@@ -224,7 +226,7 @@ def block(
             reason=reason,
             deadline_s=deadline_s,
         )
-        print_task(found)
+        print_task(blocked)
     return 0
 
 
@@ -270,15 +272,15 @@ def list_tasks(
     for a worker, RUNNING while one makes the tree, DEAD or FAILED when none could. Exit code 4 when
     there are none.
     """
-    wanted = [each.upper() for each in state or ()]
-    states = [each for each in wanted if each not in JOB_STATES or each in STATES]
+    named_states = [word.upper() for word in state or ()]
+    states = [word for word in named_states if word not in JOB_STATES or word in STATES]
     with place.open() as bus:
         now_ms = bus.now_ms()
         since_ms = 0 if since is None else since_time(since, now_ms)
-        found = Tasks(bus).list(
-            states=cast("Any", states if wanted else None),
+        tasks = Tasks(bus).list(
+            states=cast("Any", states if named_states else None),
             worker=worker,
-            is_live=not (everything or wanted),
+            is_live=not (everything or named_states),
             is_ready=ready,
             since_ms=since_ms,
         )
@@ -287,10 +289,10 @@ def list_tasks(
         job
         for job in jobs
         if job.since_ms >= since_ms
-        and (not wanted or job.state in wanted)
+        and (not named_states or job.state in named_states)
         and worker in (None, job.worker)
     ]
-    return print_tasks(found, now_ms, jobs)
+    return print_tasks(tasks, now_ms, jobs)
 
 
 @task.command("show", example="bus task show fix-login")
@@ -301,16 +303,16 @@ def show(name: Name, place: Place = HERE) -> int:
     """
     with place.open() as bus:
         try:
-            found = Tasks(bus).get(name)
+            stored = Tasks(bus).get(name)
         except TaskNotFound:
             job = TaskJobs(bus).of(name)
             if job is None:
                 raise
             _show(job.record())
             return 0
-        held = Tasks(bus).holder(found)
-    record = found.record() | {"held_until": held and held.record()["until"]}
-    _show(record | {"prompt": found.prompt})
+        lease = Tasks(bus).holder(stored)
+    record = stored.record() | {"held_until": lease and lease.record()["until"]}
+    _show(record | {"prompt": stored.prompt})
     return 0
 
 
@@ -326,8 +328,8 @@ def log(name: Name, place: Place = HERE) -> int:
     Exit code 4 when there is no task of this name.
     """
     with place.open() as bus:
-        found = Tasks(bus).get(name)
-        output.messages(_messages_of(bus, found), bus.blobs)
+        stored = Tasks(bus).get(name)
+        output.messages(_messages_of(bus, stored), bus.blobs)
     return 0
 
 

@@ -71,7 +71,7 @@ def add(
     with place.open() as bus:
         tasks = Tasks(bus)
         tasks.plan([job], agent=agent)
-        waits = [each.task for each in tasks.planned()]
+        waits = [planned.task for planned in tasks.planned()]
     state = "PLANNED" if name in waits else "QUEUED"
     output.result({"task": name, "state": state, "depends_on": list(job.depends_on)}, name)
     return 0

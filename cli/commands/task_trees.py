@@ -70,8 +70,8 @@ def spawn(
     agent = arguments.sender(agent, "--agent")
     spec = spec_of(name, worker, task, tree)
     with place.open() as bus:
-        made = Spawn(bus).spawn(spec, agent=agent, lease_s=lease_s)
-        print_task(made, made.path)
+        spawned = Spawn(bus).spawn(spec, agent=agent, lease_s=lease_s)
+        print_task(spawned, spawned.path)
     return 0
 
 
@@ -108,18 +108,18 @@ def diff(
     """
     with place.open() as bus:
         try:
-            found = TaskDiff.of(bus, Tasks(bus).get(name))
+            changes = TaskDiff.of(bus, Tasks(bus).get(name))
         except NotTrusted as error:
             output.note(str(error))
             return 0
-    files = found.files()
+    files = changes.files()
     if stat or output.is_json():
         records = [
-            {"file": each.readable, "added": each.added, "removed": each.removed} for each in files
+            {"file": file.readable, "added": file.added, "removed": file.removed} for file in files
         ]
         return output.results(records)
     if files:
-        output.body(found.text())
+        output.body(changes.text())
     return 0 if files else output.NOTHING
 
 
@@ -137,9 +137,9 @@ def attach(
     the command.
     """
     with place.open() as bus:
-        found = Tasks(bus).get(name)
-        path = tree_of(bus, found)
-        variables = environment_of_task(found, bus.layout.directory, found.worker)
+        task = Tasks(bus).get(name)
+        path = tree_of(bus, task)
+        variables = environment_of_task(task, bus.layout.directory, task.worker)
     words = command or [os.environ.get("SHELL") or "sh"]
     output.flush()
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -172,12 +172,12 @@ def clean(
     """
     with looking() if dry_run else nullcontext(), place.open() as bus:
         cleaned = Clean(bus).clean(names or (), keeps_files=rescue, is_dry=dry_run)
-    rows = [(each.task, each.record()["outcome"], each.path, _note_of(each)) for each in cleaned]
-    code = output.results([each.record() for each in cleaned], rows, _CLEANED)
-    return code if all(each.is_removed for each in cleaned) else 3
+    rows = [(tree.task, tree.record()["outcome"], tree.path, _note_of(tree)) for tree in cleaned]
+    code = output.results([tree.record() for tree in cleaned], rows, _CLEANED)
+    return code if all(tree.is_removed for tree in cleaned) else 3
 
 
 def _note_of(cleaned: Cleaned) -> str:
     refs = ", ".join(cleaned.refs)
-    kept = f"kept at {refs}" if refs else ""
-    return "; ".join(filter(None, (cleaned.reason, kept)))
+    rescue_note = f"kept at {refs}" if refs else ""
+    return "; ".join(filter(None, (cleaned.reason, rescue_note)))

@@ -184,9 +184,9 @@ def work(
         timeout_s=PROGRAM_TIMEOUT_S if timeout_s is None else timeout_s or None,
     )
     with place.open() as bus:
-        found = TaskWorker(bus, settings)
+        task_worker = TaskWorker(bus, settings)
         output.remark(f"worker {name!r} works on jobs with {chosen.words[0]}; Ctrl-C ends it")
-        return _Host(found).run(once=once, drain=drain)
+        return _Host(task_worker).run(once=once, drain=drain)
 
 
 @commands.command("plan", example="bus task plan -- ./plan")
@@ -232,10 +232,10 @@ def plan(
         wait_s=arguments.seconds(wait, "--wait"),
     )
     with place.open() as bus:
-        found = TaskPlanner(bus, settings)
+        task_planner = TaskPlanner(bus, settings)
         output.remark(f"planner {planner!r} plans requests with {command[0]}; Ctrl-C ends it")
-        _obey(lambda number, frame: found.stop())
-        found.run(once=once, drain=drain)
+        _obey(lambda number, frame: task_planner.stop())
+        task_planner.run(once=once, drain=drain)
     return 0
 
 
@@ -292,10 +292,10 @@ def _from_here(command: list[str]) -> list[str]:
     return [os.path.join(os.getcwd(), command[0]), *command[1:]]
 
 
-def _review(given: str) -> Review:
+def _review(text: str) -> Review:
     from ...tasks.roles.job_run import REVIEWS
 
     for review in REVIEWS:
-        if review == given:
+        if review == text:
             return review
-    raise InvalidInput(f"--review must be {', '.join(REVIEWS)}, not {given!a}")
+    raise InvalidInput(f"--review must be {', '.join(REVIEWS)}, not {text!a}")

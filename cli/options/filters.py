@@ -146,8 +146,8 @@ def _seq(bus: Bus, text: str, option: str, *, is_last: bool = False) -> int:
             " by agent"
         ) from error
     if is_last:
-        found = bus.log.newest(1, until_ms=at_ms)
-        return found[0].seq if found else 0
+        newest = bus.log.newest(1, until_ms=at_ms)
+        return newest[0].seq if newest else 0
     after = next(bus.read(since_ms=at_ms), None)
     return bus.log.newest_seq() + 1 if after is None else after.seq
 
@@ -165,12 +165,12 @@ def _unknown_type(bus: Bus, type: str) -> str:
 
     from ...bus.log.catalog import Catalog
 
-    known = Catalog.of(bus).counts("type")
+    type_counts = Catalog.of(bus).counts("type")
     pattern: TypePattern | AnyPattern | None
     from ...schema.message.patterns import pattern_of
 
     pattern = pattern_of(type)
-    if pattern is None or any(map(pattern.matches, known)):
+    if pattern is None or any(map(pattern.matches, type_counts)):
         return ""
-    near = difflib.get_close_matches(type, known)
+    near = difflib.get_close_matches(type, type_counts)
     return f"no message has the type {type!a}" + (f"; did you mean {near[0]}?" if near else "")

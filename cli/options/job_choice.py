@@ -59,11 +59,11 @@ class Filter:
         """Yield each queue, with those of its jobs in these states that fit the options."""
         if self.type is not None:
             TypePattern(self.type)  # refused where there is no queue, too
-        wanted = cast("Sequence[JobState]", states)  # each is one: the options are checked
+        job_states = cast("Sequence[JobState]", states)  # each is one: the options are checked
         since_ms = None if self.since is None else since_time(self.since, bus.now_ms())
         for queue in queues_named(bus, self.queue):
             letters = DeadLetters(queue)
-            yield queue, letters.find(wanted, type=self.type, since_ms=since_ms)
+            yield queue, letters.find(job_states, type=self.type, since_ms=since_ms)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,4 +138,4 @@ def named(
     bus: Bus, seqs: Iterable[int], queue: str | None, state: str | None = None
 ) -> list[tuple[Queue, list[Job]]]:
     """Return jobs that are named by their seqs, each with its queue; as `jobs_named`."""
-    return [(each, [job]) for each, job in jobs_named(bus, seqs, queue, state)]
+    return [(opened, [job]) for opened, job in jobs_named(bus, seqs, queue, state)]

@@ -51,20 +51,20 @@ ServiceDirectory = Annotated[
 ]
 
 
-def folder_of(given: str | None) -> Path:
+def folder_of(option: str | None) -> Path:
     """Return the folder of configuration: the given one, else that of the environment, or here."""
-    return _folder_and_origin(given)[0]
+    return _folder_and_origin(option)[0]
 
 
-def origin_of(given: str | None) -> Origin:
+def origin_of(option: str | None) -> Origin:
     """Return the origin of the folder of configuration."""
-    return _folder_and_origin(given)[1]
+    return _folder_and_origin(option)[1]
 
 
-def _folder_and_origin(given: str | None) -> tuple[Path, Origin]:
+def _folder_and_origin(option: str | None) -> tuple[Path, Origin]:
     from ...automation.config.sources import FOUND, NAMED, OWN
 
-    named = given or os.environ.get(CONFIG_VARIABLE)
+    named = option or os.environ.get(CONFIG_VARIABLE)
     if named:
         return Path(expanded(named)), NAMED
     here, own = Path.cwd(), os.path.expanduser("~/.config/ductile")
@@ -198,10 +198,10 @@ class ServicePlace:
         from ...schema.directory.ownership import trusted_owners
 
         origin = self.origin()
-        found = state_dir_of(self.folder(), origin)
+        directory = state_dir_of(self.folder(), origin)
         with suppress(FileNotFoundError, NotADirectoryError):
-            check(found / LOCK, trusted_owners(*([self.folder()] if origin.is_named else [])))
-        return found
+            check(directory / LOCK, trusted_owners(*([self.folder()] if origin.is_named else [])))
+        return directory
 
     def bus_directory(self) -> str:
         """Return the directory of the service's bus: --dir, BUS_DIR, or its own.
@@ -217,12 +217,12 @@ class ServicePlace:
         if named:
             return os.path.abspath(named)
         origin, folder = self.origin(), self.folder()
-        found = bus_of(folder, origin)
+        directory = bus_of(folder, origin)
         if not origin.may_act:
-            if not is_within(os.path.realpath(found), os.path.realpath(folder)):
+            if not is_within(os.path.realpath(directory), os.path.realpath(folder)):
                 self.refuse_found()
-            refuse_foreign(found)
-        return found
+            refuse_foreign(directory)
+        return directory
 
     def open(self, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> Bus:
         """Open the bus of the service.

@@ -163,8 +163,8 @@ class NewQueueOptions:
         Raises:
             InvalidInput: a duration or a number is malformed.
         """
-        given = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return dict(_rule(name, value) for name, value in given if value is not None)
+        options = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return dict(_rule(name, value) for name, value in options if value is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,25 +197,25 @@ def make_queue(
         return Queue.create(bus, name, pattern, start=start, group=group, **rules)
     except QueueMismatch as error:
         there = Queues(bus).get(name)
-        for rule, wanted in rules.items() if there.pattern == (pattern or name) else ():
-            given = Policy(**{rule: wanted})
-            if getattr(there.policy, rule) != wanted:
+        for rule, value in rules.items() if there.pattern == (pattern or name) else ():
+            requested = Policy(**{rule: value})
+            if getattr(there.policy, rule) != value:
                 raise QueueMismatch(
                     f"queue {name!r} exists with --{option_of(rule)} {there.policy.said(rule)},"
-                    f" not {given.said(rule)}; change it with 'bus queue set'"
+                    f" not {requested.said(rule)}; change it with 'bus queue set'"
                 ) from error
         raise
 
 
-def _rule(name: str, given: Any) -> tuple[str, object]:
+def _rule(name: str, value: Any) -> tuple[str, object]:
     """Return the name in `Policy` and the value of a rule that an option gave."""
-    if isinstance(given, StrEnum):
-        return name, given.value
+    if isinstance(value, StrEnum):
+        return name, value.value
     if name == "max_running":
-        return name, _number_or_any(given)
+        return name, _number_or_any(value)
     if name == "addressed":
-        return name, _ADDRESSED.get(given, given)
-    return (f"{name}_s", _duration(name, given)) if isinstance(given, str) else (name, given)
+        return name, _ADDRESSED.get(value, value)
+    return (f"{name}_s", _duration(name, value)) if isinstance(value, str) else (name, value)
 
 
 def _duration(name: str, text: str) -> float:

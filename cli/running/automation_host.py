@@ -42,7 +42,7 @@ def doors_of(service: Service, loads: Loads, config: Config, stack: ExitStack) -
     Raises:
         AckbusError: the extra `server` is missing.
     """
-    if not (wanted := _addresses(config)):
+    if not (addresses := _addresses(config)):
         return []
     require("server", "fastapi", "starlette", "uvicorn")
     from ...server.waiting import WRITE_TIMEOUT_S
@@ -51,10 +51,10 @@ def doors_of(service: Service, loads: Loads, config: Config, stack: ExitStack) -
     directory = service.bus.layout.directory
     bus = stack.enter_context(Bus.open(directory, write_timeout_s=WRITE_TIMEOUT_S))
     doors: list[Door] = []
-    if "api" in wanted:
-        doors.append(_api(bus, service, partial(_reload, service, loads, config), wanted["api"]))
-    if "webhooks" in wanted:
-        doors.append(_webhooks(bus, service, wanted["webhooks"]))
+    if "api" in addresses:
+        doors.append(_api(bus, service, partial(_reload, service, loads, config), addresses["api"]))
+    if "webhooks" in addresses:
+        doors.append(_webhooks(bus, service, addresses["webhooks"]))
     return doors
 
 
@@ -65,23 +65,23 @@ def not_served(first: Config, now: Config) -> list[str]:
         first: the configuration whose doors were opened.
         now: the one in force.
     """
-    opened, wanted = _addresses(first), _addresses(now)
-    told = []
+    opened, current = _addresses(first), _addresses(now)
+    notices = []
     for name in ("api", "webhooks"):
-        if name not in wanted and name in opened:
-            told.append(f"{name} is off: its port closes at the next start")
-        elif opened.get(name) != wanted.get(name):
-            told.append(f"{name}.listen has changed: it counts from the next start on")
-    return told
+        if name not in current and name in opened:
+            notices.append(f"{name} is off: its port closes at the next start")
+        elif opened.get(name) != current.get(name):
+            notices.append(f"{name}.listen has changed: it counts from the next start on")
+    return notices
 
 
 def _addresses(config: Config) -> dict[str, str]:
-    found = {}
+    addresses = {}
     if config.api is not None and config.api.enabled:
-        found["api"] = config.api.listen
+        addresses["api"] = config.api.listen
     if config.webhooks is not None:
-        found["webhooks"] = config.webhooks.listen
-    return found
+        addresses["webhooks"] = config.webhooks.listen
+    return addresses
 
 
 def _reload(service: Service, loads: Loads, first: Config) -> list[str]:
@@ -162,8 +162,8 @@ def _begin(works: str, listeners: Listeners | None) -> None:
 def _go_by(log: ServiceLog, first: Config, now: Config) -> None:
     """Go by a configuration, as far as the service itself does not."""
     log.take(now.service, now.variables)
-    for told in not_served(first, now):
-        _log.warning("%s", told)
+    for notice in not_served(first, now):
+        _log.warning("%s", notice)
 
 
 def _listeners(doors: list[Door]) -> Listeners:

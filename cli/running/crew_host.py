@@ -71,8 +71,8 @@ def in_place(
 
     with table_in_place() as draw:
 
-        def show(found: list[Seen]) -> None:
-            headings, rows = table(found)
+        def show(role_sights: list[Seen]) -> None:
+            headings, rows = table(role_sights)
             draw(headings, output.cells_of(rows))
 
         yield show
@@ -82,8 +82,8 @@ def in_place(
 def _in_lines(
     lines: Callable[[list[Seen]], None],
 ) -> Iterator[Callable[[list[Seen]], None]]:
-    def show(found: list[Seen]) -> None:
-        lines(found)
+    def show(role_sights: list[Seen]) -> None:
+        lines(role_sights)
         output.flush()  # whoever reads waits for the next line
 
     yield show
@@ -129,12 +129,12 @@ class RoleSight:
     def record(self) -> dict[str, Any]:
         """Return its JSON object."""
         beat = self.beat
-        told = {
+        beat_fields = {
             "liveness": None if beat is None else beat.liveness.value,
             "agent_status": None if beat is None else beat.status,
             "task": None if beat is None else beat.task,
         }
-        return self.role | told
+        return self.role | beat_fields
 
 
 def table(sights: Sequence[RoleSight]) -> tuple[Sequence[str], list[tuple[object, ...]]]:
@@ -144,7 +144,9 @@ def table(sights: Sequence[RoleSight]) -> tuple[Sequence[str], list[tuple[object
 
 def print_lines(sights: Sequence[RoleSight]) -> None:
     """Print the roles, each as a line of JSON or as a row."""
-    output.results([sight.record() for sight in sights], [each.row() for each in sights], HEADINGS)
+    output.results(
+        [sight.record() for sight in sights], [sight.row() for sight in sights], HEADINGS
+    )
 
 
 #: How long a crew in the background may take to begin, in seconds.
@@ -170,11 +172,11 @@ def run_here(bus: Bus, file: CrewFile) -> int:
         lock.acquire()
         is_seen = output.is_terminal() and os.environ.get("TERM") != "dumb"
         crew = Crew(bus, file, lock, (lambda state: None) if is_seen else _print)
-        told: list[int] = []
+        signals: list[int] = []
 
         def stop(number: int, frame: FrameType | None) -> None:
-            crew.stop(0) if told else crew.stop()
-            told.append(number)
+            crew.stop(0) if signals else crew.stop()
+            signals.append(number)
 
         obey(stop, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, keeps_ignored=True)
         output.remark(f"{len(file.roles)} roles of {file.path}; Ctrl-C ends them")
@@ -208,8 +210,8 @@ def start_behind(bus: Bus, path: str) -> int:
         if process.poll() is not None:
             with folder.read(_OWN_LOG) as file:
                 file.seek(begins)
-                said = file.read(_MAX_SAID_BYTES).decode(errors="replace").strip()
-            raise AckbusError(said.removeprefix("bus: ") or "the crew ended at once")
+                text = file.read(_MAX_SAID_BYTES).decode(errors="replace").strip()
+            raise AckbusError(text.removeprefix("bus: ") or "the crew ended at once")
         state = told_state(bus) or {}
         if running_pid(bus) is not None and state.get("pid") == process.pid:
             return process.pid
@@ -224,5 +226,5 @@ def sights(bus: Bus, states: list[RoleState]) -> list[RoleSight]:
 
 
 def _print(state: RoleState) -> None:
-    told = f": {state.ended}" if state.status != "running" and state.ended else ""
-    output.note(f"{state.name}: {state.status}{told}")
+    reason = f": {state.ended}" if state.status != "running" and state.ended else ""
+    output.note(f"{state.name}: {state.status}{reason}")

@@ -181,7 +181,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-def print_answer(config: Config, wanted: Call) -> int:
+def print_answer(config: Config, request: Call) -> int:
     """Make a call, print the body of the answer as it comes, and return the exit code.
 
     Raises:
@@ -191,7 +191,7 @@ def print_answer(config: Config, wanted: Call) -> int:
     api = _api(config)
     within_s = api.max_sync_timeout_s + _BEYOND_S
     with call(
-        api.listen, wanted.method, wanted.path, _headers(config), wanted.body, within_s=within_s
+        api.listen, request.method, request.path, _headers(config), request.body, within_s=within_s
     ) as answer:
         for line in answer.lines():  # a stream never ends
             output.body(line.decode(errors="replace"))

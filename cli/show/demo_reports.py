@@ -70,23 +70,23 @@ def print_report(run: Run) -> None:
     """Print the report; with --json one object for each result, then one for the whole."""
     with Bus.open(run.directory) as bus:
         if output.is_json():
-            for each in bus.read(type=DONE):
-                about = {"task": each.in_reply_to, "from": each.from_agent}
-                output.json_line(about | each.payload)
+            for answer in bus.read(type=DONE):
+                about = {"task": answer.in_reply_to, "from": answer.from_agent}
+                output.json_line(about | answer.payload)
         totals, largest = totals_of(bus.read())
         jsonl = bus.layout.jsonl
     proof = {**asdict(run.proof), "holds": run.proof.holds}
     summary = {"totals": asdict(totals), "proof": proof, **asdict(run), "jsonl": jsonl}
     if not output.is_json() and largest:
         headings = ("file", "bytes", "lines", "Python", "by")
-        output.table(headings, [_row(each) for each in largest])
+        output.table(headings, [_row(result) for result in largest])
     output.result({"summary": summary | {"proof": proof}}, *_lines(run, totals, jsonl))
 
 
 def _row(result: Message) -> tuple[object, ...]:
-    found = result.payload
-    numbers = (f"{found['bytes']:,}", f"{found['lines']:,}")
-    return (found["path"], *numbers, found["python"], result.from_agent)
+    report = result.payload
+    numbers = (f"{report['bytes']:,}", f"{report['lines']:,}")
+    return (report["path"], *numbers, report["python"], result.from_agent)
 
 
 def _lines(run: Run, totals: Totals, jsonl: str) -> Iterator[str]:

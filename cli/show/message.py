@@ -121,7 +121,7 @@ def text_of(message: Message, blobs: BlobStore) -> str | None:
     return payload if isinstance(payload, str) else output.json_text(payload)
 
 
-def print_page(found: Sequence[Message], bus: Bus, agent: str) -> None:
+def print_page(messages: Sequence[Message], bus: Bus, agent: str) -> None:
     """Print an agent's mail with whole bodies, until a page is full: JSON objects with --json.
 
     A body of one short line stands at the end of its message's line, others below it; and below
@@ -129,10 +129,10 @@ def print_page(found: Sequence[Message], bus: Bus, agent: str) -> None:
     """
     blobs = bus.blobs
     if output.is_json():
-        output.messages(found, blobs)
+        output.messages(messages, blobs)
         return
     bodies = Bodies(blobs)
-    for number, message in enumerate(found):
+    for number, message in enumerate(messages):
         parts = output.message_parts(message, blobs)
         text = text_of(message, blobs)
         if text is not None and output.preview_of(text) == text.rstrip("\r\n"):
@@ -141,8 +141,8 @@ def print_page(found: Sequence[Message], bus: Bus, agent: str) -> None:
             continue
         shown = bodies.lines(message)
         if shown is None:
-            left = output.counted(len(found) - number, "message")
-            output.line(f"({left} more: acknowledge these, then poll again)")
+            rest = output.counted(len(messages) - number, "message")
+            output.line(f"({rest} more: acknowledge these, then poll again)")
             return
         output.message_line((*parts[:4], ""))
         for line in shown[0]:

@@ -139,8 +139,8 @@ def result(record: Mapping[str, object], *lines: str) -> None:
     if _as_json:
         json_line(record)
         return
-    for each in lines:
-        line(each)
+    for text in lines:
+        line(text)
 
 
 def results(
@@ -186,7 +186,7 @@ def branch(prefix: str, text: str, style: str) -> None:
 
 
 def messages(
-    found: Iterable[Message],
+    batch: Iterable[Message],
     blobs: BlobStore,
     *,
     form: Callable[[Message], bytes] | None = None,
@@ -202,7 +202,7 @@ def messages(
     """
     count = 0
     show = _message_printer()
-    for count, message in enumerate(found, 1):  # noqa: B007
+    for count, message in enumerate(batch, 1):  # noqa: B007
         if _as_json:
             json_line(message.to_json() if form is None else form(message))
         else:
@@ -222,15 +222,15 @@ def message_line(parts: Parts) -> None:
     print_message(parts, is_cut=False)
 
 
-def found(each: Found, blobs: BlobStore) -> None:
+def found(match: Found, blobs: BlobStore) -> None:
     """Print a message that a search found, with the passage in place of its payload."""
-    parts = (*message_parts(each.message, blobs)[:4], each.snippet)
+    parts = (*message_parts(match.message, blobs)[:4], match.snippet)
     if not is_terminal():
         line("  ".join(parts))
         return
     from .terminal import print_message
 
-    print_message(parts, each.marks)
+    print_message(parts, match.marks)
 
 
 def message_parts(message: Message, blobs: BlobStore) -> Parts:

@@ -110,11 +110,14 @@ def fitted_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Tabl
 
 def _telling(columns: list[Column]) -> list[Column]:
     """Leave out columns without information, from the right, until the others fit."""
-    kept = list(columns)
+    fitting = list(columns)
     for index in reversed(range(1, len(columns))):
-        if _excess([_width(column) for column in kept]) > 0 and set(columns[index][1:]) <= _NOTHING:
-            del kept[index]
-    return kept
+        if (
+            _excess([_width(column) for column in fitting]) > 0
+            and set(columns[index][1:]) <= _NOTHING
+        ):
+            del fitting[index]
+    return fitting
 
 
 def _widths(columns: list[Column]) -> list[int]:

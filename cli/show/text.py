@@ -17,9 +17,9 @@ _UNSAFE = (
 )
 
 
-def counted(number: int, what: str, one: str = "", many: str = "s") -> str:
+def counted(number: int, what: str, singular: str = "", plural: str = "s") -> str:
     """Return `1 message` or `2,000 messages`, with other endings where the word has them."""
-    return f"{number:,} {what}{one if number == 1 else many}"
+    return f"{number:,} {what}{singular if number == 1 else plural}"
 
 
 def within_line(reason: str) -> str:

@@ -104,7 +104,7 @@ def _measured(crew: Crew, measures: Measures, proof: Proof) -> list[str]:
         f" {output.counted(proof.cut_off, 'act')} cut off,"
         f" {output.counted(crew.suspensions, 'suspension')},"
         f" {output.counted(proof.locked, 'locked error')}",
-        f"{output.counted(len(times), 'publish', many='es')}: half within {_part(times, 0.5)} ms,"
+        f"{output.counted(len(times), 'publish', plural='es')}: half within {_part(times, 0.5)} ms,"
         f" 99 of 100 within {_part(times, 0.99)} ms, the slowest {_part(times, 1)} ms",
         f"the write-ahead log had at most {measures.max_wal_bytes / _MIB:.1f} MiB",
     ]
@@ -115,7 +115,7 @@ def _measured(crew: Crew, measures: Measures, proof: Proof) -> list[str]:
     memory, descriptors = measures.memory, measures.descriptors
     if memory is not None and descriptors is not None:
         lines.append(
-            f"memory of {output.counted(memory.processes, 'process', many='es')} that lived for"
+            f"memory of {output.counted(memory.processes, 'process', plural='es')} that lived for"
             f" a minute: {_grown(memory, _MIB)} MiB; descriptors: {_grown(descriptors, 1)}"
         )
     return lines

@@ -39,16 +39,16 @@ def full_screen(
         yield lambda shown: live.update(picture(shown, console.height), refresh=True)
 
 
-def shares(lines: int, wanted: Sequence[int]) -> list[int]:
+def shares(lines: int, counts: Sequence[int]) -> list[int]:
     """Return the number of rows of each table, of lines that also hold headings and messages.
 
     Each table gets all its rows if a third of the lines is left to messages; a table may use the
     lines that the other does not need.
     """
     room = max(0, lines - max(_LEAST_REST, lines // 3))
-    shares = dict.fromkeys(range(len(wanted)), 0)
-    for left, table in enumerate(sorted(shares, key=lambda table: wanted[table])):
-        share = min(wanted[table], room // (len(wanted) - left) - 1)
+    shares = dict.fromkeys(range(len(counts)), 0)
+    for index, table in enumerate(sorted(shares, key=lambda table: counts[table])):
+        share = min(counts[table], room // (len(counts) - index) - 1)
         if share > 0:
             shares[table] = share
             room -= share + 1
@@ -117,8 +117,8 @@ def task_rows(board: Board) -> list[tuple[object, ...]]:
 def waiting_rows(board: Board) -> list[tuple[object, ...]]:
     """Return what waits for a person as rows of a table."""
     return [
-        (each.kind, each.task, each.by, _since(board, each.since_ms), each.text)
-        for each in board.waiting
+        (wait.kind, wait.task, wait.by, _since(board, wait.since_ms), wait.text)
+        for wait in board.waiting
     ]
 
 
@@ -126,9 +126,15 @@ def change_lines(board: Board) -> list[str]:
     """Return the newest changes, a line each."""
     return [
         "  ".join(
-            (str(each.seq), format_ts(each.ts_ms), each.from_agent, each.type, _said(each.payload))
+            (
+                str(message.seq),
+                format_ts(message.ts_ms),
+                message.from_agent,
+                message.type,
+                _said(message.payload),
+            )
         )
-        for each in board.changes[:_CHANGES]
+        for message in board.changes[:_CHANGES]
     ]
 
 
@@ -146,8 +152,8 @@ def show(board: Board) -> None:
         output.table(WAITING_HEADINGS, waiting_rows(board))
     if board.changes:
         output.line("")
-        for each in change_lines(board):
-            output.line(each)
+        for text in change_lines(board):
+            output.line(text)
     if board.problem is not None:
         output.note(f"no forecast of conflicts: {board.problem}")
 
@@ -190,7 +196,7 @@ def picture(board: Board, height: int) -> RenderableType:
     parts += part("waiting", "first", WAITING_HEADINGS, waiting, rows[1])
     used = 3 + sum(2 + count if count else 1 for count in rows)
     changes = change_lines(board)[: max(0, height - used)]
-    parts += [Text(""), *(line(each, "") for each in changes)]
+    parts += [Text(""), *(line(text, "") for text in changes)]
     problem = "" if board.problem is None else f"no forecast: {board.problem}; "
     parts += [line(f"{problem}q ends", "dim")]
     return Group(*parts[: max(1, height)])

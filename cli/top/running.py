@@ -88,8 +88,8 @@ def picture(sight: Sight, height: int) -> RenderableType:
     parts += part("agents", "latest", AGENT_HEADINGS, agents, rows[0])
     parts += part("queues", "first", QUEUE_HEADINGS, queues, rows[1])
     used = 3 + sum(2 + count if count else 1 for count in rows)
-    left = max(0, height - used)
-    newest = sight.messages[-left:] if left else []
+    room = max(0, height - used)
+    newest = sight.messages[-room:] if room else []
     today = format_ts(sight.at_ms)[:_DATE]
     parts += [Text(""), *(cut(message_line(_shortened(shown, today))) for _, shown in newest)]
     parts += [line("q ends", "dim")]

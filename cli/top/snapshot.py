@@ -59,14 +59,14 @@ class AgentSight:
         if self.beat is None:
             return (name, None, None, unread, None, None)
         beat = self.beat
-        seen = age(beat.age_s)
-        return (name, beat.liveness.value, beat.status, unread, seen, beat.task)
+        last_beat = age(beat.age_s)
+        return (name, beat.liveness.value, beat.status, unread, last_beat, beat.task)
 
     def record(self) -> dict[str, object]:
         """Return it as JSON shows it."""
         record: dict[str, object] = {"agent": self.name, "unread": self.unread}
-        said = {} if self.beat is None else self.beat.record()
-        return record | {name: said[name] for name in _SAID if name in said}
+        beat = {} if self.beat is None else self.beat.record()
+        return record | {name: beat[name] for name in _SAID if name in beat}
 
 
 @dataclass(frozen=True)
