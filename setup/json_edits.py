@@ -46,7 +46,7 @@ class Node:
         return self.read_inside()
 
     @property
-    def children(self) -> list[Child]:
+    def children(self) -> list[JsonChild]:
         """The members of an object, or the items of an array, in order."""
         return self._inside[0]
 
@@ -55,7 +55,7 @@ class Node:
         """The end of the comma after the last child, or None."""
         return self._inside[1]
 
-    def child(self, key: str) -> Child | None:
+    def child(self, key: str) -> JsonChild | None:
         """Return the member of this name."""
         if not isinstance(self.value, dict) or key not in self.value:
             return None
@@ -63,7 +63,7 @@ class Node:
 
 
 @dataclass
-class Child:
+class JsonChild:
     """A member, which begins with its key, or an item, which has none."""
 
     start: int
@@ -77,7 +77,7 @@ class Child:
 
 
 #: The children of a value, and where the comma after the last one ends.
-_Inside = tuple[list[Child], int | None]
+_Inside = tuple[list[JsonChild], int | None]
 
 
 @lru_cache(maxsize=4)
@@ -152,11 +152,11 @@ class _Parser:
             return Node(start, end, value, lambda: (children, comma))
         return Node(start, end, value, lambda: self._children(start, depth)[:2])
 
-    def _children(self, start: int, depth: int) -> tuple[list[Child], int | None, int]:
+    def _children(self, start: int, depth: int) -> tuple[list[JsonChild], int | None, int]:
         """Return the children of a container, the end of a trailing comma, and its own end."""
         text, is_object = self._text, self._text[start] == "{"
         closing = "}" if is_object else "]"
-        children: list[Child] = []
+        children: list[JsonChild] = []
         keys: set[str | None] = set()
         comma: int | None = None
         at = _skip(text, start + 1)
@@ -173,10 +173,10 @@ class _Parser:
             at = at if comma is None else _skip(text, comma)
         return children, comma, at + 1
 
-    def _child(self, at: int, depth: int, *, is_object: bool) -> tuple[Child, int]:
+    def _child(self, at: int, depth: int, *, is_object: bool) -> tuple[JsonChild, int]:
         if not is_object:
             node, end = self.value(at, depth + 1)
-            return Child(at, node), end
+            return JsonChild(at, node), end
         key = _STRING.match(self._text, at)
         if key is None:
             raise _broken(self._text, at)
@@ -184,7 +184,7 @@ class _Parser:
         if self._text[colon : colon + 1] != ":":
             raise _broken(self._text, colon)
         node, end = self.value(_skip(self._text, colon + 1), depth + 1)
-        return Child(at, node, json.loads(key[0])), end
+        return JsonChild(at, node, json.loads(key[0])), end
 
 
 #: The path to a value: the keys of objects.
@@ -294,7 +294,7 @@ def _insert(text: str, container: Node, value: Any, key: str | None) -> str:
     return text[: last.end] + "," + text[last.end : at] + new + text[at:]
 
 
-def _without(text: str, container: Node, child: Child) -> Iterator[str]:
+def _without(text: str, container: Node, child: JsonChild) -> Iterator[str]:
     index = container.children.index(child)
     is_last = index == len(container.children) - 1
     after = container.trailing_comma if is_last else _comma_after(text, container, index)
@@ -347,7 +347,7 @@ def _after_comment(text: str, at: int, indent: str | None) -> int:
     return match.end() if match and match[0].strip() else at
 
 
-def _own_line_indent(text: str, child: Child) -> str | None:
+def _own_line_indent(text: str, child: JsonChild) -> str | None:
     """Return the indentation of a child that begins a line, else None."""
     line = text.rfind("\n", 0, child.start) + 1
     indent = text[line : child.start]

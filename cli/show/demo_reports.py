@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...demo.automation import AutomationProof, AutomationRun
-    from ...demo.run import Proof, Run, Takeover
+    from ...demo.run import DemoProof, DemoRun, Takeover
     from ...demo.tasks import TasksProof, TasksRun
     from ...demo.worker import Totals
     from ...schema.message.message import Message
@@ -66,7 +66,7 @@ def _automation_next_steps(run: AutomationRun) -> Iterator[str]:
     yield f"  {bus} search shelf {log}"
 
 
-def print_report(run: Run) -> None:
+def print_report(run: DemoRun) -> None:
     """Print the report; with --json one object for each result, then one for the whole."""
     with Bus.open(run.directory) as bus:
         if output.is_json():
@@ -89,7 +89,7 @@ def _row(result: Message) -> tuple[object, ...]:
     return (report["path"], *numbers, report["python"], result.from_agent)
 
 
-def _lines(run: Run, totals: Totals, jsonl: str) -> Iterator[str]:
+def _lines(run: DemoRun, totals: Totals, jsonl: str) -> Iterator[str]:
     yield ""
     yield (
         f"In all: {counted(totals.files, 'file')}, {counted(totals.bytes, 'byte')},"
@@ -116,7 +116,7 @@ def _lines(run: Run, totals: Totals, jsonl: str) -> Iterator[str]:
     yield from _next_steps(run)
 
 
-def _proof(proof: Proof) -> Iterator[str]:
+def _proof(proof: DemoProof) -> Iterator[str]:
     yield f"Proof, counted in the log: {'it holds' if proof.holds else 'IT FAILS'}"
     yield (
         f"  {counted(proof.tasks, 'task')}, {proof.examined:,} of them examined under a claim,"
@@ -140,7 +140,7 @@ def _takeover(takeover: Takeover) -> Iterator[str]:
         yield "  no worker took it over"
 
 
-def _next_steps(run: Run) -> Iterator[str]:
+def _next_steps(run: DemoRun) -> Iterator[str]:
     """Yield commands that can be pasted into the shell."""
     bus = "bus" if shutil.which("bus") else shlex.quote(own_path())
     where = f"--dir {shlex.quote(run.directory)}"

@@ -3,7 +3,7 @@
 import pytest
 
 from ackbus import Bus, Claim, Draft, Queue
-from ackbus.demo.run import Proof, read_proof
+from ackbus.demo.run import DemoProof, read_proof
 from ackbus.demo.worker import COORDINATOR, DEMO, DONE, KILLED, TASK
 from ackbus.schema.errors import AnsweredAgainWarning
 
@@ -38,7 +38,7 @@ def do(bus: Bus, queue: Queue, worker: str) -> int:
     return claim.message.seq
 
 
-def counts(proof: Proof) -> tuple[int, int, int, int]:
+def counts(proof: DemoProof) -> tuple[int, int, int, int]:
     return proof.tasks, proof.examined, proof.reported_once, proof.results
 
 
