@@ -13,7 +13,7 @@ from ..schema.sqlite.database import WRITE_TIMEOUT_S
 from .hints import AGENT_VARIABLE
 from .show import output
 
-#: How a bus is found that nothing names.
+#: The ways in which a bus is found that no option or variable names.
 _UPWARDS = "looking upwards from here"
 BY_MAIN_TREE = "looking upwards from the main work tree of git"
 
@@ -65,7 +65,7 @@ def sender(name: str | None, option: str = "--from") -> str:
 
 
 def reader(name: str | None) -> str:
-    """Return the agent whose inbox is meant: the one named, or the one that BUS_AGENT names."""
+    """Return the agent whose inbox is read: the named one, or the one of BUS_AGENT."""
     name = name or os.environ.get(AGENT_VARIABLE)
     if not name:
         raise InvalidInput(f"no agent is named: give AGENT, or set {AGENT_VARIABLE}")

@@ -68,9 +68,9 @@ class Commands:
         """Take in the commands of another file."""
         self._makers |= others._makers
 
-    def made(self) -> Mapping[str, Any]:
+    def click_commands(self) -> Mapping[str, Any]:
         """Return what the parser makes of these commands and groups, by name."""
-        return OnDemand(self._makers)
+        return LazyCommands(self._makers)
 
     def _make_group(self) -> Any:
         group: Any = (TyperGroup if self._default is None else _group_with(self._default))(
@@ -79,11 +79,11 @@ class Commands:
             no_args_is_help=True,
             rich_markup_mode=None,
         )
-        group.commands = self.made()
+        group.commands = self.click_commands()
         return group
 
 
-class OnDemand(Mapping[str, Any]):
+class LazyCommands(Mapping[str, Any]):
     """Commands by name; each is made when it is looked up for the first time.
 
     Args:
@@ -107,10 +107,10 @@ class OnDemand(Mapping[str, Any]):
 
 
 def spelled(command: Any, args: list[str]) -> list[str]:
-    """Return the words of a command line with the names that its command has for them.
+    """Return a command line in the spelling that its command takes.
 
-    An agent that is a word of its own may be named by --agent too. Where a command for each message
-    follows, and no agent is named before its `--`, BUS_AGENT names it.
+    Where a command takes the agent as an argument, --agent may name it too. If the line has a
+    command after `--` and no agent before it, the one of BUS_AGENT is inserted.
     """
     end = args.index("--") if "--" in args else len(args)
     own, rest = list(args[:end]), args[end:]
@@ -225,7 +225,7 @@ def _with_plain_parameters(function: Callable[..., int]) -> Callable[..., int]:
     return call
 
 
-@cache  # most commands have the options of their place
+@cache  # most commands share the options that name the bus
 def _fields(kind: type[Any]) -> list[inspect.Parameter]:
     """Return the fields of a set of options as parameters."""
     hints = get_type_hints(kind, include_extras=True)

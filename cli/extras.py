@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from ..schema.errors import AckbusError
 
-#: The extra of each package, as Python imports it, that commands find missing as they go.
+#: The extra of each package, by import name, that a command may find missing while it runs.
 _EXTRAS = {
     **dict.fromkeys(("blake3", "pydantic", "ruamel"), "automation"),
     **dict.fromkeys(("fastapi", "uvicorn", "websockets"), "server"),

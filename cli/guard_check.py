@@ -49,7 +49,7 @@ def check(
     Args:
         mode: `block` or `warn`; `BUS_GUARD` in the environment wins over it.
         push: the remote that is pushed to, with git's lines about that on stdin.
-        hand_on: whether those are printed, for the hook that comes next.
+        hand_on: print these lines, for the next hook.
         agent: the editing agent; None takes that of `BUS_AGENT`, else of the session.
         directory, user: which bus.
     """
@@ -61,7 +61,7 @@ def check(
     tree = WorkTree.around(os.getcwd())
     try:
         refs = b"" if push is None else _pushed_refs()
-    except InvalidInput as error:  # a part of it must not be handed on for the whole
+    except InvalidInput as error:  # a part of the lines must not pass for all
         output.note(f"{error}; nothing was checked")
         return CONFLICT if hand_on or mode == BLOCK else 0
     if hand_on:

@@ -36,12 +36,12 @@ _NEWEST = 500
 _MAX_OFFERED = 500
 
 #: How long SQLite may wait for a lock, in seconds.
-_PATIENCE_S = 0.1
+_LOCK_TIMEOUT_S = 0.1
 
 #: How many jobs of each queue are offered, and up to which seq.
 _SEQS = (50, MAX_SEQ)
 
-#: In each script files are offered where `bus completion words` fails: no name of the bus is meant.
+#: Each script offers files where `bus completion words` fails: the word is no name of the bus.
 BASH = """\
 _bus() {
     local typed=${COMP_LINE:0:COMP_POINT} word kept found
@@ -97,16 +97,16 @@ def words(command: Any, line: str) -> list[str] | None:
     option, equals, _ = last.partition("=")
     before = option + equals if option.startswith("-") and equals else ""
     asked: list[Values] = []
-    _teach(command, asked)
+    _set_completers(command, asked)
     completions = BashComplete(command, {}, "bus", "").get_completions(typed[1:], last)
     offered = [before + item.value for item in completions if item.value.isprintable()]
     return offered if offered or asked else None
 
 
-def _teach(command: Any, asked: list[Values], path: str = "") -> None:
+def _set_completers(command: Any, asked: list[Values], path: str = "") -> None:
     """Set the completer of every parameter that has known values; it notes that it was asked."""
     for name, inner in getattr(command, "commands", {}).items():
-        _teach(inner, asked, f"{path} {name}".lstrip())
+        _set_completers(inner, asked, f"{path} {name}".lstrip())
     for parameter in command.params:
         values = _values_of(parameter, path)
         if values is not None:
@@ -140,7 +140,7 @@ def _place(value: str) -> tuple[int, str]:
 
 def _open(parameters: dict[str, Any]) -> Bus:
     directory = user_bus() if parameters.get("user") else parameters.get("directory")
-    return Bus.open(directory, write_timeout_s=_PATIENCE_S)
+    return Bus.open(directory, write_timeout_s=_LOCK_TIMEOUT_S)
 
 
 def _agents(bus: Bus) -> Iterable[str]:
@@ -169,7 +169,7 @@ def _dead(bus: Bus) -> Iterable[str]:
     return [str(job.seq) for queue in Queues(bus).list() for job in views.jobs(queue, *of_state)]
 
 
-def _nothing(bus: Bus) -> Iterable[str]:
+def _no_names(bus: Bus) -> Iterable[str]:
     return ()
 
 
@@ -195,7 +195,7 @@ _ARGUMENTS: dict[str, Values] = {"AGENT": _agents, "TYPE": _types}
 #: The values of an argument whose name means another thing in each group, or in a command of it.
 _NAMES: dict[tuple[str, str], Values] = {
     ("queue", "NAME"): _queues,
-    ("queue create", "NAME"): _nothing,
+    ("queue create", "NAME"): _no_names,
     ("lease", "NAME"): _leases,
     ("job", "SEQ"): _jobs,
     ("dead", "SEQ"): _dead,

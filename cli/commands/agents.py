@@ -14,7 +14,7 @@ from ...subscribers.overview.agents import MAX_COUNTED, agent_records
 from ...wake.waking import Nudge, Waking
 from .. import arguments
 from ..definition import Commands, optional
-from ..options.common import HERE, Agent, OwnAgent, Place, PlaceOnly
+from ..options.common import HERE, Agent, BusPlace, BusPlaceOnly, OwnAgent
 from ..running.waking import OwnCommand, tell
 from ..show import output
 from ..show.confirmation import Yes, confirm
@@ -39,7 +39,7 @@ def agents(
         str | None,
         optional("D", "Only agents that have beaten their heart within D, and not stopped."),
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """List the agents that the bus knows.
 
@@ -73,7 +73,7 @@ def forget(
         bool, typer.Option("--dry-run", help="Change nothing; say whether it can be forgotten.")
     ] = False,
     yes: Yes = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Forget an agent: its cursor, failed deliveries and heartbeat.
 
@@ -116,7 +116,7 @@ def heartbeat(
         int | None,
         optional("P", "The agent's process. Default: the one that runs this command.", min=1),
     ] = None,
-    place: PlaceOnly = HERE,
+    place: BusPlaceOnly = HERE,
 ) -> int:
     """Record a heartbeat of an agent.
 
@@ -161,7 +161,7 @@ def wake(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Do nothing; say how it would be woken.")
     ] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Wake an idle agent that has unread mail.
 
@@ -203,7 +203,7 @@ def wake(
 @commands.command("top", example="bus top")
 def top(
     once: Annotated[bool, typer.Option("--once", help="Print the present state, and end.")] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Show agents, queues and the newest messages, live. The key q ends it.
 

@@ -311,11 +311,11 @@ def api(
     service runs.
     """
     from ...automation.service_lock import running_pid
-    from ..running.service_call import call_of, print_answer
+    from ..running.service_call import parse_call, print_answer
 
     place.refuse_found()
     running_pid(place.state_dir())  # else the token would go to whoever has the port now
-    return print_answer(place.snapshot().config, call_of(path, method, field or ()))
+    return print_answer(place.snapshot().config, parse_call(path, method, field or ()))
 
 
 @automation.command("reset", example="bus automation reset feed")

@@ -17,7 +17,7 @@ from ...tasks.steps.tasks import Tasks
 from .. import arguments
 from ..definition import Commands, optional, optional_word
 from ..hints import AGENT_VARIABLE
-from ..options.common import HERE, Place, since_time
+from ..options.common import HERE, BusPlace, since_time
 from ..options.payload import STDIN, json_argument
 from ..options.tasks import Actor, Name, note_reserved
 from ..running.looking import looking
@@ -48,7 +48,7 @@ def board(
         optional("SEQ|T", "As it was at this seq, or at a time, or so long ago (10m).", "--at"),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Print the present board, and end.")] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Show what every worker does, and what waits for a person.
 
@@ -70,7 +70,7 @@ def board(
 
 
 def _moment_of(bus: Bus, text: str) -> tuple[int, int | None]:
-    """Return the seq that a text is, and no time; or the time that it is, and the seq of then.
+    """Return the seq of a text and None, or for a time its newest seq and the time.
 
     A number is a seq, unless the log is shorter and it is the epoch millisecond of a time after
     2001.
@@ -109,7 +109,7 @@ def forecast(
         list[str] | None,
         optional_word("[REF]...", "Branches, commits or tasks. Default: the live tasks."),
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print the pairs of tasks, or of refs, that would not merge.
 
@@ -148,7 +148,7 @@ def comment_on(
     ],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The comment.")],
     agent: Actor = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Comment on a line of a task: a message to its worker.
 
@@ -165,7 +165,7 @@ def comment_on(
 
 @commands.command("comments", example="bus task comments fix-login")
 @looking()
-def list_comments(name: Name, place: Place = HERE) -> int:
+def list_comments(name: Name, place: BusPlace = HERE) -> int:
     """List the comments on a task, and where their lines are now.
 
     Exit code 4 when there are none, or no such task.
@@ -202,7 +202,7 @@ def proof(
     agent: Annotated[
         str | None, optional("A", "Sign with the key of this agent. Default: $BUS_AGENT.")
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print the proof of a landing: from the request to the commit.
 

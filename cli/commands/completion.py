@@ -10,7 +10,7 @@ import typer
 
 from ..definition import Commands, optional_word
 from ..fast import prompt as action
-from ..options.common import HERE, Place, Verbose
+from ..options.common import HERE, BusPlace, Verbose
 from ..show import output
 
 commands = Commands()
@@ -23,7 +23,7 @@ def prompt(
     format: Annotated[
         str, typer.Option(metavar="TEXT", help="The text to print; {} stands for the number.")
     ] = "{}",
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print the number of unread messages, for a shell's prompt.
 

@@ -19,8 +19,8 @@ from ...tasks.integrate.requests import look, request
 from .. import arguments
 from ..definition import Commands, optional, optional_word
 from ..logs import show_logs
-from ..options.common import HERE, Place
-from ..options.tasks import AS_GIVEN, Integration
+from ..options.common import HERE, BusPlace
+from ..options.tasks import AS_GIVEN, IntegrationOptions
 from ..own_session import own_path
 from ..running import crew_host as view
 from ..running.crew_host import run_here, start_behind
@@ -58,7 +58,7 @@ def start(
     check: Annotated[
         bool, typer.Option("--check", help="Only check the file; start nothing.")
     ] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Run the roles that a file names, and keep them running.
 
@@ -92,7 +92,7 @@ def stop(
     wait: Annotated[
         str, typer.Option(metavar="D", help="How long to wait until nothing of it is left.")
     ] = "30s",
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """End the crew, and wait until nothing of it is left.
 
@@ -109,7 +109,7 @@ def stop(
 def status(
     watch: Annotated[bool, typer.Option("--watch", help="Repeat, until Ctrl-C.")] = False,
     every: Annotated[str, typer.Option(metavar="D", help="With --watch: how often.")] = "1s",
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print the roles of the crew, and what the agent of each is at.
 
@@ -124,12 +124,12 @@ def status(
     return 0
 
 
-def _look(bus: Bus) -> list[view.RoleSight]:
+def _look(bus: Bus) -> list[view.RoleView]:
     if not is_running(bus):
         raise NotFound("no crew of this bus runs; start one with 'bus crew start'")
     now_ms = bus.now_ms()
     roles = (told_state(bus) or {}).get("roles", [])
-    return [view.RoleSight(role, bus.heartbeats.get(role["name"]), now_ms) for role in roles]
+    return [view.RoleView(role, bus.heartbeats.get(role["name"]), now_ms) for role in roles]
 
 
 def _read(path: str | None) -> CrewFile:
@@ -154,7 +154,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @commands.command("integrate", example="bus integrate --into main --check 'make test'")
 def integrate(
-    how: Integration = AS_GIVEN,
+    how: IntegrationOptions = AS_GIVEN,
     branch: Annotated[
         list[str] | None,
         optional("NAME", "Add a branch without a task; it may be repeated.", "--branch"),
@@ -167,7 +167,7 @@ def integrate(
     agent: Annotated[
         str | None, optional("A", "The name of the integrator. Default: $BUS_AGENT.", "--agent")
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Land what is approved, once its checks pass.
 
@@ -204,7 +204,7 @@ def integrate(
 
 
 @looking()
-def _look_first(how: Integration, agent: str | None, place: Place) -> int:
+def _look_first(how: IntegrationOptions, agent: str | None, place: BusPlace) -> int:
     repository = how.place()
     rules = how.rules(repository, agent)
     results: list[Result] = []
@@ -216,7 +216,7 @@ def _look_first(how: Integration, agent: str | None, place: Place) -> int:
 
 
 def _code_of(results: list[Result], *, is_told: bool) -> int:
-    """Return the exit code; `is_told` is whether it says that there was nothing."""
+    """Return the exit code; with `is_told` it is 4 if there was nothing to land."""
     if not results:
         return 4 if is_told else 0
     return 3 if any(_has_failed(result) for result in results) else 0

@@ -21,7 +21,7 @@ from ...schema.message.times import age, format_ts
 from ...schema.sqlite.sqlite_errors import check_sqlite_version
 from .. import arguments, hints
 from ..definition import Commands, optional
-from ..options.common import HERE, MAX_SEQ, Place
+from ..options.common import HERE, MAX_SEQ, BusPlace
 from ..options.service import ExitCode, answer
 from ..running.looking import looking
 from ..show import output
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 
 commands = Commands()
 
-#: The exit code when agents that nobody has seen for long keep what could move.
+#: The exit code when idle agents hold messages back.
 _HELD = 3
 
-#: How many of them are named in a line.
+#: How many idle agents a line names.
 _NAMED = 5
 
 #: The headings of the list of segments.
 _HEADINGS = ("file", "first seq", "last seq", "messages", "bytes", "archived at", "state")
 
-#: How old messages are that are archived where nothing else is said.
+#: The age of messages that are archived by default.
 _OLDER_THAN = "7d"
 
 Before = Annotated[int | None, optional("SEQ", "Messages below this one.", min=1, max=MAX_SEQ)]
@@ -91,7 +91,7 @@ def archive(
     discard: Discard = False,
     dry_run: DryRun = False,
     yes: Yes = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Move old messages out of the bus, into compressed files.
 
@@ -144,7 +144,7 @@ def archive(
 
 
 def _discard(
-    place: Place, before: int | None, older_than: str | None, *, dry_run: bool, yes: bool
+    place: BusPlace, before: int | None, older_than: str | None, *, dry_run: bool, yes: bool
 ) -> int:
     from ...export.archive_writer import Archiver, discard, finish, segments_upto
     from ...subscribers.overview.retention import Retention
@@ -161,7 +161,7 @@ def _discard(
             if segments:
                 confirm(f"discard {what}, for good", yes)
                 discarded = discard(bus, segments)
-            finish(bus)  # what a command that died has left
+            finish(bus)  # completes a discard that was killed
             summary = str(discarded) if discarded else "discarded nothing"
         rest = bus.archive.segments()[0 if discarded else len(segments) :]
         advice = list(_how_to_discard_more(bus, rest, upto_seq))
@@ -188,7 +188,7 @@ def _last_to_discard(bus: Bus, before: int | None, older_than: str | None) -> in
 
 
 def _how_to_discard_more(bus: Bus, rest: Sequence[Segment], upto_seq: int) -> Iterator[str]:
-    """Return why segments that hold wanted messages stay, and what would discard them."""
+    """Yield why segments with messages to discard stay, and what would discard them."""
     if rest and rest[0].first_seq <= upto_seq:
         end = rest[0].last_seq
         yield f"the next segment ends at {end}: --before {end + 1} takes it whole"
@@ -215,10 +215,10 @@ def _last_older(bus: Bus, age_s: float, *, after_seq: int | None = None) -> int:
 def _archive(
     bus: Bus, retention: Retention, find: Callable[[], Plan], *, dry_run: bool
 ) -> tuple[Plan, int, list[Segment]]:
-    """Return what was planned, how many messages that are, and the segments that were made."""
+    """Return the plan, the number of its messages, and the new segments."""
     from ...export.archive_writer import Archiver
 
-    archiver = Archiver(bus)  # refuses, where nothing may be archived, also to say what would be
+    archiver = Archiver(bus)  # a dry run is refused too where nothing may be archived
     with nullcontext() if dry_run else archiver:
         plan = find()
         begin = bus.archive.upto()
@@ -274,7 +274,7 @@ def segments(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read them all, and check them against their sums.")
     ] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """List the files of the archive, and the state of each.
 
@@ -307,7 +307,7 @@ def _record(bus: Bus, segment: Segment, verify: bool) -> dict[str, object]:
 
 
 @commands.command("maintain", example="bus maintain")
-def maintain(place: Place = HERE) -> int:
+def maintain(place: BusPlace = HERE) -> int:
     """Shrink the files of the bus, in short steps.
 
     Publishers go on meanwhile. Collects blobs that no message names and no program used for a day,
@@ -352,7 +352,7 @@ def maintain(place: Place = HERE) -> int:
 
 # Copies of a whole bus.
 
-#: How many names of what is lacking a line for people has.
+#: How many missing files a line for people names.
 _NAMED_BLOBS = 3
 
 
@@ -362,7 +362,7 @@ def backup(
         str, typer.Argument(metavar="DIR", help="The directory to make; it must not exist.")
     ],
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier backup.")] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Copy the whole bus while it is in use, and check the copy.
 
@@ -424,7 +424,7 @@ def doctor(
         typer.Option("--dry-run", help="With --repair: change nothing; print what it would do."),
     ] = False,
     exit_code: ExitCode = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Examine the bus, and print a line for each check.
 
@@ -451,7 +451,7 @@ def doctor(
         return _examine(place, full, exit_code)
 
 
-def _examine(place: Place, full: bool, exit_code: bool) -> int:
+def _examine(place: BusPlace, full: bool, exit_code: bool) -> int:
     states = set()
     for finding in _findings(place, full):
         states.add(finding.state)
@@ -466,7 +466,7 @@ def _examine(place: Place, full: bool, exit_code: bool) -> int:
     return 1 if BAD in states else 0
 
 
-def _findings(place: Place, full: bool) -> Iterator[Finding]:
+def _findings(place: BusPlace, full: bool) -> Iterator[Finding]:
     yield from examine({"versions": _versions})
     try:
         where, found_by = place.find()

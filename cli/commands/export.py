@@ -24,7 +24,7 @@ from ...schema.message.patterns import TypePattern
 from ...schema.stop_limit import obey
 from ..definition import Commands, optional, optional_word
 from ..logs import show_logs
-from ..options.common import HERE, TYPE_HELP, Json, OfAgent, Place, Verbose
+from ..options.common import HERE, TYPE_HELP, BusPlace, Json, OfAgent, Verbose
 from ..options.payload import open_input
 from ..running.looking import looking
 from ..show import output
@@ -70,7 +70,7 @@ def export(
             "--stage", help="Then stage bus.jsonl, and the blobs that it names, for git's commit."
         ),
     ] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Bring bus.jsonl up to date with the log.
 
@@ -125,7 +125,7 @@ def import_(
             "--map",
         ),
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Publish the lines of a file that the log lacks.
 

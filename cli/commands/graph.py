@@ -9,7 +9,7 @@ import typer
 from ...bus.bus import Bus
 from ...schema.errors import AckbusError, InvalidInput, NotFound
 from ..definition import Commands, optional, optional_word
-from ..options.common import HERE, OfAgent, Place, Since, since_time
+from ..options.common import HERE, BusPlace, OfAgent, Since, since_time
 from ..options.filters import WHOLE_LOG, Span
 from ..options.payload import reason
 from ..show import output
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from ...export import pictures
     from ...schema.message.message import Message
 
-    Found = pictures.Links | pictures.Traffic
+    Drawing = pictures.Links | pictures.Traffic
 
 commands = Commands()
 
-#: How many messages a graph and a time line show, and pairs of agents, unless --limit says.
+#: The defaults of --limit: messages of a graph and of a time line, and pairs of agents.
 _MESSAGES, _TIMELINE_MESSAGES, _PAIRS = 200, 500, 60
 
-#: How often the progress bar is told, in messages.
+#: How often the progress bar moves, in messages.
 _MOVE_EVERY = 1000
 
 Conversation = Annotated[
@@ -61,7 +61,7 @@ def graph(
     since: Since = None,
     limit: GraphLimit = None,
     to: Output = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Draw a conversation, or the agents that talk to each other.
 
@@ -75,7 +75,7 @@ def graph(
     with place.open() as bus:
         conversation = None if key is None else _conversation(bus, key)
         messages = _messages(bus, conversation=conversation, since=since)
-        drawing: Found
+        drawing: Drawing
         if agents:
             drawing = pictures.Links.of(messages, limit=limit or _PAIRS)
         else:
@@ -94,7 +94,7 @@ def timeline(
         int, typer.Option(metavar="N", min=1, help="At most so many messages, the newest.")
     ] = _TIMELINE_MESSAGES,
     to: Output = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Draw the messages between agents along a time line, as SVG.
 
@@ -153,7 +153,7 @@ def _messages(
             yield message
 
 
-def _check(drawing: Found) -> None:
+def _check(drawing: Drawing) -> None:
     """Refuse an empty picture, and note when not all messages are drawn."""
     if not drawing.total:
         raise NotFound("no messages fit, so there is nothing to draw; see 'bus read'")
@@ -161,7 +161,7 @@ def _check(drawing: Found) -> None:
         output.note(f"shows {drawing.extent}; --limit shows more or fewer")
 
 
-def _graph(drawing: Found, conversation: str | None) -> str:
+def _graph(drawing: Drawing, conversation: str | None) -> str:
     from ...export import pictures
 
     name = None if conversation is None else pictures.plain(conversation)

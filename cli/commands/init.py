@@ -27,7 +27,7 @@ from ...schema.sqlite.settings import DURABILITIES, age_of_backup
 from ...schema.sqlite.upgrade import upgrade
 from ..arguments import BY_MAIN_TREE
 from ..definition import Commands, optional
-from ..options.common import HERE, Json, Place, Verbose
+from ..options.common import HERE, BusPlace, Json, Verbose
 from ..show import output
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ def init(
             " normal for a new bus; an existing one stays as it is.",
         ),
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Make a bus, unless it exists.
 
@@ -62,7 +62,7 @@ def init(
     named = place.named() or os.environ.get(BUS_DIR_VARIABLE)
     if not named:
         _refuse_beside_main_tree()
-        refuse_foreign(os.path.abspath(BUS_DIRECTORY))  # where there is one it is found, not made
+        refuse_foreign(os.path.abspath(BUS_DIRECTORY))  # an existing bus is found, not made
         _refuse_by_link()
     is_new = create(named or BUS_DIRECTORY)
     with Bus.open(named or BUS_DIRECTORY) as bus:
@@ -106,7 +106,7 @@ def _refuse_by_link() -> None:
 
 
 @commands.command("upgrade", example="bus upgrade")
-def upgrade_bus(place: Place = HERE) -> int:
+def upgrade_bus(place: BusPlace = HERE) -> int:
     """Upgrade a bus of an older ackbus to this version.
 
     End all programs that use the bus first. The file as it was stays beside it, as bus.db.v12 of
@@ -131,7 +131,7 @@ def upgrade_bus(place: Place = HERE) -> int:
 
 
 @commands.command("where", example='cd "$(bus where)"')
-def where(place: Place = HERE) -> int:
+def where(place: BusPlace = HERE) -> int:
     """Print the directory of the bus that commands use here.
 
     With -v or --json also how it was found, its durability, and the time of a backup.
@@ -147,7 +147,7 @@ def where(place: Place = HERE) -> int:
 
 
 @commands.command("restore", example="bus restore --dir .worker-state")
-def restore(place: Place = HERE) -> int:
+def restore(place: BusPlace = HERE) -> int:
     """Turn a backup, where it is, into a bus that can be written.
 
     First move the damaged bus away, and put the backup, or a copy of it, in its place. Exit code 4
@@ -166,7 +166,7 @@ def restore(place: Place = HERE) -> int:
 
 
 @commands.command("stats", example="bus stats --json")
-def stats(place: Place = HERE) -> int:
+def stats(place: BusPlace = HERE) -> int:
     """Print counts and sizes of the bus.
 
     Messages by type and sender, sizes of files and blobs, messages that are not exported yet.

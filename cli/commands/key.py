@@ -15,7 +15,7 @@ from ...schema.directory.layout import KEYS_DIR_VARIABLE
 from ...schema.errors import AckbusError, BusUnusable, InvalidInput, NotFound
 from ...schema.message.times import format_ts
 from ..definition import Commands, optional
-from ..options.common import HERE, Agent, Json, Place, Verbose
+from ..options.common import HERE, Agent, BusPlace, Json, Verbose
 from ..options.filters import THE_FIRST, Begin
 from ..show import output
 from ..show.confirmation import Yes, confirm
@@ -80,7 +80,7 @@ def show_list(keys: KeysDirectory = None, json: Json = False, verbose: Verbose =
     for agent in keyring.agents():
         try:
             records += [_key_record(keyring, agent, agent_key) for agent_key in keyring.of(agent)]
-        except BusUnusable as error:  # the others are none the worse
+        except BusUnusable as error:  # the keys of others are still listed
             output.error(str(error), error)
             code = error.exit_code
     none = output.results(records)
@@ -144,7 +144,7 @@ _SHOWN = 100
 
 
 @chain.command("on", example="bus chain on")
-def switch_on(place: Place = HERE) -> int:
+def switch_on(place: BusPlace = HERE) -> int:
     """Chain the log from its first message on.
 
     Running programs extend the chain within a minute; messages of programs that don't are added by
@@ -158,7 +158,7 @@ def switch_on(place: Place = HERE) -> int:
 
 
 @chain.command("off", example="bus chain off")
-def switch_off(place: Place = HERE) -> int:
+def switch_off(place: BusPlace = HERE) -> int:
     """Stop extending the chain. Its links stay, and can be verified."""
     with place.open() as bus:
         bus.chain.switch_off()
@@ -167,7 +167,7 @@ def switch_off(place: Place = HERE) -> int:
 
 
 @chain.command("status", example="bus chain status --json")
-def status(place: Place = HERE) -> int:
+def status(place: BusPlace = HERE) -> int:
     """Print the head of the chain, and how far behind the log it is.
 
     Keep the head, SEQ:DIGEST, out of reach of the writers of the bus, for instance in git: with
@@ -218,7 +218,7 @@ def verify(
     ] = None,
     begin: Begin = THE_FIRST,
     keys: KeysDirectory = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Check the log against its signatures and its chain.
 
@@ -234,7 +234,7 @@ def verify(
         )
     with place.open() as bus:
         if not signatures and bus.chain.is_on():
-            with suppress(AckbusError):  # whoever can't write can read what is there
+            with suppress(AckbusError):  # without write access the chain is checked as it is
                 _catch_up(bus.chain)
         from_seq = begin.seq(bus)
         walk = Verification(

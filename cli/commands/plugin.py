@@ -61,7 +61,7 @@ def add(
     from ...automation.plugins import shipped
 
     if name is None:
-        return _comes_along(shipped.shipped())
+        return _list_shipped(shipped.shipped())
     root, within = place.first_root(), place.folder()
     added = shipped.add(name, root, within, replace=replace, dry_run=dry_run)
     manifest = added.manifest
@@ -78,7 +78,7 @@ def add(
     return 0
 
 
-def _comes_along(manifests: list[Manifest]) -> int:
+def _list_shipped(manifests: list[Manifest]) -> int:
     records = [
         {"plugin": manifest.name, "version": manifest.version, "description": manifest.description}
         for manifest in manifests
@@ -169,7 +169,7 @@ def run(
     failed, 4 when no service runs to wait for: the job waits for one.
     """
     installed = place.snapshot().registry.plugin(name)
-    command_name = installed.command(command or _usual(installed)).name
+    command_name = installed.command(command or _default_command(installed)).name
     body = None if payload is None else json_argument(payload, "--payload")
     if dry_run:
         record = {"plugin": name, "command": command_name, "payload": body, "dry_run": True}
@@ -225,5 +225,5 @@ def _summary(plugin: Plugin) -> dict[str, Any]:
     }
 
 
-def _usual(plugin: Plugin) -> str:
+def _default_command(plugin: Plugin) -> str:
     return "poll" if "poll" in plugin.manifest.commands else "handle"

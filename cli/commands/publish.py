@@ -19,7 +19,7 @@ from .. import arguments
 from ..definition import Commands, optional, optional_word
 from ..fast import actions
 from ..logs import show_logs
-from ..options.common import HERE, Place, PlaceOnly, since_time
+from ..options.common import HERE, BusPlace, BusPlaceOnly, since_time
 from ..options.message_headers import META, message_headers, parse_meta
 from ..options.payload import STDIN, payload_of, wait_for_input
 from ..running.bulk_publish import publish_lines
@@ -110,7 +110,7 @@ Jsonl = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Content:
+class MessageContent:
     """The options of any message: its payload, sender and id."""
 
     body: Body = None
@@ -121,7 +121,7 @@ class Content:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Publication(Content):
+class Publication(MessageContent):
     """The options of one published message."""
 
     to_agents: To = None
@@ -164,7 +164,7 @@ def publish(
     strict: Strict = False,
     wait: WaitForRoom = None,
     jsonl: Jsonl = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Publish a message and print its id.
 
@@ -227,14 +227,14 @@ class AnswerTypes:
 def ask(
     type: RequestType,
     *,
-    content: Content,
+    content: MessageContent,
     to_agent: AskedOne = None,
     priority: PriorityName = "normal",
     answers: AnswerTypes,
     wait: WaitForRoom = None,
     timeout: Timeout = None,
     meta: Meta = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Publish a request, wait for its first answer, and print that.
 
@@ -297,7 +297,7 @@ def show_answer(
             "--first", help="Of several answers the first, as bus request does; not the last."
         ),
     ] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print whether a request has been answered, and how.
 
@@ -340,7 +340,7 @@ def notify(
             "answers since the one before.",
         ),
     ] = "1h",
-    place: PlaceOnly = HERE,
+    place: BusPlaceOnly = HERE,
 ) -> int:
     """Notify a person of answers, once for each conversation.
 
@@ -350,12 +350,12 @@ def notify(
     The bus records which answers were notified, so several watchers notify once.
     """
     from ...subscribers.overview.trace import Notices
-    from ..running.notifications import told_by
+    from ..running.notifications import notifier_of
 
     every_s = arguments.seconds(every, "--every")
     if not every_s:
         raise InvalidInput("--every must be more than 0")
-    tell = told_by(os.environ)
+    tell = notifier_of(os.environ)
     show_logs()
     with place.open() as bus:
         notices = Notices(bus)
@@ -372,7 +372,7 @@ def notify(
             time.sleep(every_s)
 
 
-def _or_stdin(content: Content) -> str | None:
+def _or_stdin(content: MessageContent) -> str | None:
     """Return the body, from stdin when none is given and stdin is a pipe or a file."""
     is_given = (content.body, content.data, content.file) != (None, None, None)
     if is_given or sys.stdin is None:

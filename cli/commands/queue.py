@@ -17,7 +17,7 @@ from ...subscribers.starts import BEGINNING
 from .. import arguments
 from ..definition import Commands, optional
 from ..logs import show_logs
-from ..options.common import HERE, By, Place, PlaceOnly, QueueName, seq_or_word
+from ..options.common import HERE, BusPlace, BusPlaceOnly, By, QueueName, seq_or_word
 from ..options.worker import PolicyOptions, make_queue
 from ..running.crew_host import watch as go_on_watching
 from ..show import output
@@ -58,7 +58,7 @@ def list_queues(
     window: Window = _WINDOW,
     watch: Watch = False,
     every: Every = "1s",
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """List the queues, and the number of waiting jobs in each.
 
@@ -85,7 +85,7 @@ def show(
     window: Window = _WINDOW,
     watch: Watch = False,
     every: Every = "1s",
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print the statistics and the policy of a queue.
 
@@ -132,7 +132,7 @@ def create(
     ] = None,
     *,
     policy: PolicyOptions,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Create a queue, unless it exists.
 
@@ -154,7 +154,9 @@ def create(
 
 
 @queue.command("set", example="bus queue set reviews --max-running 8 --on-lost dead")
-def set_policy(name: QueueName, policy: PolicyOptions, by: By = None, place: Place = HERE) -> int:
+def set_policy(
+    name: QueueName, policy: PolicyOptions, by: By = None, place: BusPlace = HERE
+) -> int:
     """Change the policy of a queue.
 
     Rules without an option stay as they are; the defaults below are those of a new queue. The
@@ -173,7 +175,7 @@ def set_policy(name: QueueName, policy: PolicyOptions, by: By = None, place: Pla
 
 
 @queue.command("pause", example="bus queue pause reviews")
-def pause(name: QueueName, by: By = None, place: Place = HERE) -> int:
+def pause(name: QueueName, by: By = None, place: BusPlace = HERE) -> int:
     """Pause a queue: no job is claimed from it.
 
     Running jobs go on, and new ones wait. Prints nothing without --json.
@@ -185,7 +187,7 @@ def pause(name: QueueName, by: By = None, place: Place = HERE) -> int:
 
 
 @queue.command("resume", example="bus queue resume reviews")
-def resume(name: QueueName, by: By = None, place: Place = HERE) -> int:
+def resume(name: QueueName, by: By = None, place: BusPlace = HERE) -> int:
     """Resume a paused queue.
 
     Prints nothing without --json.
@@ -204,7 +206,7 @@ def purge(
     ] = False,
     yes: Yes = False,
     by: By = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Cancel the waiting jobs of a queue, and print their number.
 
@@ -234,7 +236,7 @@ def remove(
     ] = False,
     yes: Yes = False,
     by: By = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Remove a queue in which no job waits or runs.
 
@@ -260,7 +262,7 @@ def remove(
 
 
 @queue.command("skip", example="bus queue skip reviews")
-def skip(name: QueueName, by: By = None, place: Place = HERE) -> int:
+def skip(name: QueueName, by: By = None, place: BusPlace = HERE) -> int:
     """Resume a stuck queue without the archived messages that are lost.
 
     It takes in all readable messages, and prints the skipped ones. Messages that are restored
@@ -314,7 +316,7 @@ OfInbox = Annotated[
 
 
 @limit.command("list", example="bus limit list")
-def show_list(place: Place = HERE) -> int:
+def show_list(place: BusPlace = HERE) -> int:
     """List the limits, and how many messages wait there now.
 
     Exit code 4 when there are none.
@@ -330,7 +332,7 @@ def set_limit(
     queue: OfQueue = None,
     inbox: OfInbox = None,
     by: By = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Limit how many messages may wait in a queue or an inbox.
 
@@ -357,7 +359,7 @@ def clear(
     queue: OfQueue = None,
     inbox: OfInbox = None,
     by: By = None,
-    place: PlaceOnly = HERE,
+    place: BusPlaceOnly = HERE,
 ) -> int:
     """Remove a limit.
 

@@ -14,17 +14,17 @@ from ...schema.message.message import Message
 from ...subscribers.jobs.json_records import claim_record, job_record
 from ..definition import Commands, optional, optional_word
 from ..logs import show_logs
-from ..options.common import HERE, MAX_SEQ, OfConversation, Place, conversation_named
+from ..options.common import HERE, MAX_SEQ, BusPlace, OfConversation, conversation_named
 from ..options.filters import (
     NEWEST,
     UNFILTERED,
     WHICHEVER,
     WHOLE_LOG,
-    Filter,
     Limit,
+    LogFilter,
     Newest,
+    RangeFilter,
     Span,
-    Which,
 )
 from ..show import output
 from ..show.jobs import act_line, branches
@@ -49,11 +49,11 @@ Follow = Annotated[
 @commands.command("replay", example="bus replay --from 1 --json")
 def replay(
     span: Span = WHOLE_LOG,
-    which: Which = WHICHEVER,
+    which: RangeFilter = WHICHEVER,
     limit: Limit = None,
     newest: Newest = False,
     follow: Follow = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print a range of the log.
 
@@ -74,7 +74,7 @@ def replay(
         _tell_of_discarded(bus, first, last)
         messages = _portion(bus, first, last, filters, limit, newest)
         count = output.messages(_or_from_where(messages, last), bus.blobs, form=Message.to_line)
-        return 0 if count else which.nothing(bus)
+        return 0 if count else which.note_nothing(bus)
 
 
 def _portion(
@@ -111,10 +111,10 @@ def _or_from_where(messages: Iterator[Message], last: int | None) -> Iterator[Me
 
 @commands.command("read", example="bus read --type 'task.>' --since 10m")
 def read(
-    filter: Filter = UNFILTERED,
+    filter: LogFilter = UNFILTERED,
     limit: Limit = None,
     newest: Newest = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print the messages that match every option, in order.
 
@@ -125,13 +125,13 @@ def read(
     with place.open() as bus:
         _tell_of_discarded(bus, 1, None)
         messages = _portion(bus, 1, None, filter.filters(bus), limit, newest)
-        return 0 if output.messages(messages, bus.blobs) else filter.nothing(bus)
+        return 0 if output.messages(messages, bus.blobs) else filter.note_nothing(bus)
 
 
 @commands.command("show", example="bus show 17")
 def show(
     key: Annotated[str, typer.Argument(metavar="ID|SEQ", help="The id or the seq of a message.")],
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print one message in full.
 
@@ -150,7 +150,7 @@ def show(
 @commands.command("receipts", example="bus receipts 17")
 def receipts(
     key: Annotated[str, typer.Argument(metavar="SEQ|ID", help="The seq or the id of a message.")],
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print who has acknowledged a message.
 
@@ -172,8 +172,8 @@ def tail(
         typer.Option("-n", "--lines", "--limit", metavar="N", min=0, max=MAX_SEQ, help="How many."),
     ] = NEWEST,
     follow: Follow = False,
-    filter: Filter = UNFILTERED,
-    place: Place = HERE,
+    filter: LogFilter = UNFILTERED,
+    place: BusPlace = HERE,
 ) -> int:
     """Print the newest messages, the oldest of them first.
 
@@ -187,7 +187,7 @@ def tail(
         if follow:
             after = max(end, newest[-1].seq) if newest else end
             output.messages(bus.follow(after_seq=after, **filters), bus.blobs, live=True)
-        return 0 if count else filter.nothing(bus)
+        return 0 if count else filter.note_nothing(bus)
 
 
 def _find(bus: Bus, key: str) -> Message:
@@ -213,10 +213,10 @@ NewestFirst = Annotated[bool, typer.Option("--newest", help="The newest first, n
 @commands.command("search", example="bus search 'disk full' timeout --since 2d")
 def search(
     words: Words,
-    filter: Filter = UNFILTERED,
+    filter: LogFilter = UNFILTERED,
     limit: MatchLimit = None,
     newest: NewestFirst = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print the messages with all these words, the best first.
 
@@ -244,8 +244,8 @@ def search(
             if output.is_json():
                 output.json_line(_record(match))
             else:
-                output.found(match, bus.blobs)
-        return 0 if matches else filter.nothing(bus)
+                output.search_match(match, bus.blobs)
+        return 0 if matches else filter.note_nothing(bus)
 
 
 def _record(match: Found) -> dict[str, object]:
@@ -255,7 +255,7 @@ def _record(match: Found) -> dict[str, object]:
 
 # Traces: the chain of a message, and every attempt at its jobs.
 
-#: Fields that the line of a claim leaves out: those of its job's line, and those that may be long.
+#: Fields that the line of a claim leaves out: its job's line has them, or they may be long.
 _NOT_IN_LINE = ("queue", "seq", "stderr", "result", "logs")
 
 
@@ -268,7 +268,7 @@ def trace(
             help="The seq or id of a message, a conversation, claim:TOKEN, or QUEUE:SEQ for a job.",
         ),
     ],
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print all that led to a message or came of it, as a tree.
 
@@ -292,7 +292,7 @@ def trace(
 def inspect(
     key: Annotated[str | None, optional_word("ID|SEQ", "The id or the seq of a message.")] = None,
     conversation: OfConversation = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print a message with its jobs and claims in every queue.
 

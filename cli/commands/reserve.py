@@ -20,7 +20,7 @@ from ...schema.message.times import format_ts
 from .. import arguments, guard_check
 from ..definition import Commands, optional, optional_word
 from ..guard_check import BLOCK, WARN, check_mode, open_bus
-from ..options.common import HERE, Json, Place, PlaceOnly, Verbose
+from ..options.common import HERE, BusPlace, BusPlaceOnly, Json, Verbose
 from ..own_session import process_here
 from ..show import output
 from ..show.reservations import conflict_record, describe, state_of_holder
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 commands = Commands()
 
-Who = Annotated[str | None, optional("A", "The editing agent. Default: $BUS_AGENT.", "--agent")]
+Editor = Annotated[str | None, optional("A", "The editing agent. Default: $BUS_AGENT.", "--agent")]
 Ttl = Annotated[
     str, typer.Option(metavar="S", help="How long it lasts: seconds, or like 500ms, 10m, 2h.")
 ]
@@ -63,7 +63,7 @@ All = Annotated[bool, typer.Option("--all", help="All that the agent has.")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
+class ChosenReservations:
     """The reservations that a command acts on."""
 
     tokens: Tokens = None
@@ -88,8 +88,8 @@ def reserve(
     ttl: Ttl = "1h",
     reason: Reason = None,
     take: TakeOver = False,
-    agent: Who = None,
-    place: Place = HERE,
+    agent: Editor = None,
+    place: BusPlace = HERE,
 ) -> int:
     """Reserve files for editing: all of PATHS, or none.
 
@@ -166,7 +166,7 @@ def show_list(
     path: Annotated[
         str | None, optional("P", "Only those that share a file with this path or glob.")
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """List the reservations that hold now.
 
@@ -188,7 +188,9 @@ def show_list(
 
 
 @group.command("renew", example="bus reservations renew 7 8 --ttl 2h")
-def renew(chosen: Chosen, ttl: Ttl = "1h", agent: Who = None, place: Place = HERE) -> int:
+def renew(
+    chosen: ChosenReservations, ttl: Ttl = "1h", agent: Editor = None, place: BusPlace = HERE
+) -> int:
     """Extend reservations to --ttl from now: all named ones, or none.
 
     Exit code 3 when the agent no longer has one of them.
@@ -204,7 +206,7 @@ def renew(chosen: Chosen, ttl: Ttl = "1h", agent: Who = None, place: Place = HER
 
 
 @group.command("release", example="bus reservations release 7")
-def release(chosen: Chosen, agent: Who = None, place: PlaceOnly = HERE) -> int:
+def release(chosen: ChosenReservations, agent: Editor = None, place: BusPlaceOnly = HERE) -> int:
     """Release reservations: all that are named, or none.
 
     Exit code 3 when the agent no longer has one of them.
@@ -248,7 +250,7 @@ def acquire(
     holder: Holder = None,
     ttl: Ttl = "60",
     wait: Wait = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Acquire a lease, and print it with its fencing token.
 
@@ -281,7 +283,7 @@ def renew_lease(
     token: Token,
     holder: Holder = None,
     ttl: Ttl = "60",
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Extend a lease to --ttl from now.
 
@@ -295,7 +297,9 @@ def renew_lease(
 
 
 @lease.command("release", example="bus lease release deploy --agent worker-1 --token 7")
-def release_lease(name: Name, token: Token, holder: Holder = None, place: PlaceOnly = HERE) -> int:
+def release_lease(
+    name: Name, token: Token, holder: Holder = None, place: BusPlaceOnly = HERE
+) -> int:
     """Release a lease.
 
     Exit code 3 when it is no longer held with this token.
@@ -307,7 +311,7 @@ def release_lease(name: Name, token: Token, holder: Holder = None, place: PlaceO
 
 
 @lease.command("list", example="bus lease list --json")
-def list_leases(place: Place = HERE) -> int:
+def list_leases(place: BusPlace = HERE) -> int:
     """List the leases that are held now.
 
     Exit code 4 when there are none.
@@ -353,7 +357,7 @@ def install(
     mode: Annotated[
         str | None, optional("M", f"{_MODE_HELP} Default: that of the installed hooks, else block.")
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Install a pre-commit and a pre-push hook in the git repository. Safe to repeat.
 
@@ -400,7 +404,7 @@ def check(
         typer.Option("--hand-on", help="With --push: print git's lines, for the next hook."),
     ] = False,
     agent: Annotated[str | None, optional("A", "The editing agent. Default: $BUS_AGENT.")] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Compare the staged files with others' reservations, as hooks do.
 

@@ -16,7 +16,7 @@ from .. import arguments
 from ..definition import Commands, optional
 from ..extras import require
 from ..fast import mcp_server
-from ..options.common import HERE, Place, PlaceOnly
+from ..options.common import HERE, BusPlace, BusPlaceOnly
 from ..show import output
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 commands = Commands()
 
 HOST = "127.0.0.1"
-#: One that no well-known program listens on.
+#: The default port: no well-known program listens on it.
 PORT = 8287
 
 
@@ -55,7 +55,7 @@ def serve(
     is_open: Annotated[
         bool, typer.Option("--open", help="Those need no token, on this machine.")
     ] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Serve the bus over HTTP, until Ctrl-C or SIGTERM.
 
@@ -70,7 +70,7 @@ def serve(
 
     def announce(url: str) -> None:
         output.result({"url": url}, url)
-        output.flush()  # whoever reads waits for the address
+        output.flush()  # the reader waits for the address
         if not options.is_of_this_machine:
             output.note(
                 "this is plain HTTP: others on the network can read all of it, tokens too;"
@@ -108,7 +108,7 @@ def ui(
     no_open: Annotated[
         bool, typer.Option("--no-open", help="Print the address, and open no browser.")
     ] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Open the page of the bus in the browser.
 
@@ -124,7 +124,7 @@ def ui(
     def show(url: str) -> Thread | None:
         link = _link(bus, url)
         output.result({"url": link}, link)
-        output.flush()  # whoever reads waits for the address
+        output.flush()  # the reader waits for the address
         if link != url or no_open or not _has_screen():
             return None
         return start_thread(lambda: _open(url), "browser")
@@ -192,7 +192,7 @@ def mcp(
     profile: Annotated[
         str, typer.Option(metavar="P", help="Which tools: default (6) or full (13).")
     ] = "default",
-    place: PlaceOnly = HERE,
+    place: BusPlaceOnly = HERE,
 ) -> int:
     """Serve a coding agent that speaks MCP, over stdin and stdout.
 
@@ -226,7 +226,7 @@ def create(
         str | None, optional("A", "The only agent that it may act for.", "--agent")
     ] = None,
     expires: Expires = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Make a token, and print it: it is never shown again.
 
@@ -243,7 +243,7 @@ def create(
 
 
 @token.command("list", example="bus token list")
-def show_list(place: Place = HERE) -> int:
+def show_list(place: BusPlace = HERE) -> int:
     """List the tokens, never their secrets. Exit code 4 when there are none."""
     require("server", "fastapi")
     from ...server.access.tokens import Tokens
@@ -262,7 +262,7 @@ def rotate(
         str, typer.Option(metavar="S", help="How long the old token stays valid.")
     ] = "1d",
     expires: Expires = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Make a token that replaces another, and print it.
 
@@ -278,7 +278,7 @@ def rotate(
 
 
 @token.command("remove", example="bus token remove ci")
-def remove(name: Name, place: Place = HERE) -> int:
+def remove(name: Name, place: BusPlace = HERE) -> int:
     """Revoke the tokens of a name, from the next request on.
 
     Exit code 4 when there are none.

@@ -14,7 +14,7 @@ from ...tasks.steps.planning import TaskJob, TaskJobs
 from ...tasks.steps.tasks import Tasks
 from .. import arguments
 from ..definition import Commands, optional
-from ..options.common import HERE, Place, Since, since_time
+from ..options.common import HERE, BusPlace, Since, since_time
 from ..options.tasks import (
     LEASE,
     Actor,
@@ -26,8 +26,8 @@ from ..options.tasks import (
     print_job,
     print_task,
     print_tasks,
+    required_token,
     token_of,
-    wanted_token,
 )
 from ..show import output
 from .board import commands as of_all_tasks
@@ -61,7 +61,7 @@ def start(
     agent: Actor = None,
     token: Token = None,
     lease: LeaseTime = LEASE,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Begin the work on a task: ASSIGNED becomes WORKING.
 
@@ -81,7 +81,7 @@ def heartbeat(
     agent: Actor = None,
     token: Token = None,
     lease: LeaseTime = LEASE,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Extend the lease on a task, and record a heartbeat.
 
@@ -92,7 +92,7 @@ def heartbeat(
     agent = arguments.sender(agent, "--agent")
     with place.open() as bus:
         renewed = Tasks(bus).heartbeat(
-            name, agent=agent, token=wanted_token(token), lease_s=lease_s
+            name, agent=agent, token=required_token(token), lease_s=lease_s
         )
         bus.heartbeats.beat(agent, "working", task=name)
         print_task(renewed)
@@ -100,7 +100,7 @@ def heartbeat(
 
 
 @task.command("approve", example="bus task approve fix-login --agent rita")
-def approve(name: Name, agent: Actor = None, message: Words = None, place: Place = HERE) -> int:
+def approve(name: Name, agent: Actor = None, message: Words = None, place: BusPlace = HERE) -> int:
     """Approve what a task has done: it waits for the integrator.
 
     Exit code 3 when it is not IN_REVIEW, or must be approved by another agent than its worker.
@@ -118,7 +118,7 @@ def reject(
         str, typer.Option("--message", "-m", metavar="TEXT", help="What is to be changed.")
     ],
     agent: Actor = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Reject what a task has done.
 
@@ -138,7 +138,7 @@ def merge(
     wait: Annotated[
         str | None, optional("D", "How long to wait for the integrator. Default: not.", "--wait")
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Approve a task, and wait until it has landed.
 
@@ -158,7 +158,7 @@ def merge(
 
 
 @task.command("cancel", example="bus task cancel fix-login --reason 'not wanted any more'")
-def cancel(name: Name, reason: Reason = None, agent: Actor = None, place: Place = HERE) -> int:
+def cancel(name: Name, reason: Reason = None, agent: Actor = None, place: BusPlace = HERE) -> int:
     """Cancel a task, whoever has it. Its branch and its work tree stay.
 
     Of one that has not begun, cancel its job. Exit code 3 when its state is final.
@@ -182,7 +182,7 @@ def fail(
     ] = False,
     agent: Actor = None,
     token: Token = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """End a task as FAILED.
 
@@ -207,7 +207,7 @@ def block(
     ] = None,
     agent: Actor = None,
     token: Token = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Ask the requester a question, and wait for the answer.
 
@@ -221,7 +221,7 @@ def block(
         blocked = Tasks(bus).block(
             name,
             agent=agent,
-            token=wanted_token(token),
+            token=required_token(token),
             question=question,
             reason=reason,
             deadline_s=deadline_s,
@@ -236,7 +236,7 @@ def answer(
     words: Annotated[str, typer.Argument(metavar="WORDS", help="The answer.")],
     lease: LeaseTime = LEASE,
     agent: Actor = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Answer the question of a blocked task.
 
@@ -264,7 +264,7 @@ def list_tasks(
         bool, typer.Option("--all", help="Also those whose state is final.")
     ] = False,
     since: Since = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """List the tasks that are not over, the oldest first.
 
@@ -296,7 +296,7 @@ def list_tasks(
 
 
 @task.command("show", example="bus task show fix-login")
-def show(name: Name, place: Place = HERE) -> int:
+def show(name: Name, place: BusPlace = HERE) -> int:
     """Print all that is recorded of a task.
 
     Of a task that has not begun, print its job. Exit code 4 when there is none of this name.
@@ -322,7 +322,7 @@ def _show(record: dict[str, Any]) -> None:
 
 
 @task.command("log", example="bus task log fix-login")
-def log(name: Name, place: Place = HERE) -> int:
+def log(name: Name, place: BusPlace = HERE) -> int:
     """Print the messages of a task, in order.
 
     Exit code 4 when there is no task of this name.
@@ -334,7 +334,7 @@ def log(name: Name, place: Place = HERE) -> int:
 
 
 @task.command("settle", example="bus task settle")
-def settle(place: Place = HERE) -> int:
+def settle(place: BusPlace = HERE) -> int:
     """Settle what was lost: holders and overdue questions.
 
     Attempts whose lease ran out end, and tasks whose question was not answered in time fail.

@@ -18,7 +18,7 @@ from ...tasks.spawn import Spawn
 from ...tasks.steps.tasks import Tasks
 from .. import arguments
 from ..definition import Commands
-from ..options.common import HERE, Place
+from ..options.common import HERE, BusPlace
 from ..options.tasks import (
     LEASE,
     Actor,
@@ -29,8 +29,8 @@ from ..options.tasks import (
     Token,
     note_reserved,
     print_task,
+    required_token,
     spec_of,
-    wanted_token,
 )
 from ..running.looking import looking
 from ..show import output
@@ -54,7 +54,7 @@ def spawn(
     tree: NewTreeOptions,
     lease: LeaseTime = LEASE,
     agent: Actor = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Make a task with a branch and a work tree of its own.
 
@@ -76,7 +76,7 @@ def spawn(
 
 
 @commands.command("done", example="bus task done fix-login --agent worker-1 --token 7")
-def done(name: Name, agent: Actor = None, token: Token = None, place: Place = HERE) -> int:
+def done(name: Name, agent: Actor = None, token: Token = None, place: BusPlace = HERE) -> int:
     """End the work on a task: WORKING becomes IN_REVIEW.
 
     The head of its branch is what is reviewed and integrated, whatever comes later.
@@ -87,7 +87,7 @@ def done(name: Name, agent: Actor = None, token: Token = None, place: Place = HE
     """
     agent = arguments.sender(agent, "--agent")
     with place.open() as bus:
-        finished = finish_task(bus, name, agent=agent, token=wanted_token(token))
+        finished = finish_task(bus, name, agent=agent, token=required_token(token))
         print_task(finished)
         note_reserved(bus, reserved_by_others(bus, [finished]))
     return 0
@@ -98,7 +98,7 @@ def done(name: Name, agent: Actor = None, token: Token = None, place: Place = HE
 def diff(
     name: Name,
     stat: Annotated[bool, typer.Option("--stat", help="Only the files, with counts.")] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print what a task has changed, as committed.
 
@@ -129,7 +129,7 @@ def attach(
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- CMD...", help="Default: your shell.")
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Run a shell, or a command, in the work tree of a task.
 
@@ -161,7 +161,7 @@ def clean(
         bool, typer.Option("--rescue", help="Keep what is not committed at a ref, and go on.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, only say.")] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Remove the work trees and branches of tasks that are over.
 

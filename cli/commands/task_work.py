@@ -13,7 +13,7 @@ from ...schema.stop_limit import lift_limit, obey
 from .. import arguments
 from ..definition import Commands, optional
 from ..logs import show_logs
-from ..options.common import HERE, PlaceOnly
+from ..options.common import HERE, BusPlaceOnly
 from ..running.worker_host import check_command
 from ..show import output
 
@@ -139,7 +139,7 @@ def work(
     keep_tree: KeepTree = False,
     once: Once = False,
     drain: Drain = False,
-    place: PlaceOnly = HERE,
+    place: BusPlaceOnly = HERE,
 ) -> int:
     """Run an agent program for each job of tasks.
 
@@ -186,7 +186,7 @@ def work(
     with place.open() as bus:
         task_worker = TaskWorker(bus, settings)
         output.remark(f"worker {name!r} works on jobs with {chosen.words[0]}; Ctrl-C ends it")
-        return _Host(task_worker).run(once=once, drain=drain)
+        return _TaskWorkerHost(task_worker).run(once=once, drain=drain)
 
 
 @commands.command("plan", example="bus task plan -- ./plan")
@@ -211,7 +211,7 @@ def plan(
     ] = "15s",
     once: Once = False,
     drain: Drain = False,
-    place: PlaceOnly = HERE,
+    place: BusPlaceOnly = HERE,
 ) -> int:
     """Run a command that plans each request, and publish its jobs.
 
@@ -240,12 +240,12 @@ def plan(
 
 
 def _obey(handler: Callable[[int, FrameType | None], None]) -> None:
-    """Show the library's log, and have signals handled that end a role."""
+    """Show the library's log, and handle the signals that end a role."""
     show_logs()
     obey(handler, *_SIGNALS, keeps_ignored=True)
 
 
-class _Host:
+class _TaskWorkerHost:
     """Runs a worker until signals stop it."""
 
     def __init__(self, worker: TaskWorker) -> None:
@@ -258,7 +258,7 @@ class _Host:
         return 0
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        """End after the job; at once when it is told again, or nobody is there to tell it again."""
+        """End after the job; at once at a second signal, or if no person is there to send one."""
         if self._is_told or number != signal.SIGINT:
             self._worker.stop_now(_STOP_GRACE_S)
         else:
@@ -286,7 +286,7 @@ def _program(
 
 
 def _from_here(command: list[str]) -> list[str]:
-    """Return a command whose path is that of this folder: it runs in another one."""
+    """Return a command with an absolute path, since it runs in another folder."""
     if not command or os.sep not in command[0]:
         return command
     return [os.path.join(os.getcwd(), command[0]), *command[1:]]

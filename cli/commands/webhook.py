@@ -16,7 +16,7 @@ from ...subscribers.inboxes.inbox import MAX_DELIVERIES
 from .. import arguments
 from ..definition import Commands, optional
 from ..logs import show_logs
-from ..options.common import HERE, TYPE_HELP, PlaceOnly, seq_or_word
+from ..options.common import HERE, TYPE_HELP, BusPlaceOnly, seq_or_word
 from ..options.payload import raw_argument
 from ..options.secrets import SECRETS_VARIABLE, signing_keys
 from ..options.service import SERVICE, ServicePlace
@@ -192,7 +192,7 @@ def forward(
     timeout: Annotated[
         str, typer.Option(metavar="S", help="How long a request may take: seconds, or like 10s.")
     ] = f"{TIMEOUT_S:g}s",
-    place: PlaceOnly = HERE,
+    place: BusPlaceOnly = HERE,
 ) -> int:
     """Post messages to a URL, each until it is taken, in order.
 

@@ -54,7 +54,7 @@ def message_headers(
     dedupe_key: str | None,
     dedupe_window: str | None,
 ) -> dict[str, object] | None:
-    """Return the headers of the options of these names, or None when there are none.
+    """Return the headers that these options make, or None without any.
 
     Raises:
         InvalidInput: one is malformed, or two contradict each other.

@@ -97,10 +97,10 @@ class ServicePlace:
         return origin_of(self.config)
 
     def refuse_found(self) -> None:
-        """Raise where the configuration was only found, so that nothing of it may act.
+        """Refuse a configuration that was only found in the working directory: it may not act.
 
         Raises:
-            Refused: likewise; with what to do.
+            Refused: it was only found; the error says how to trust it.
             ConfigFaults: there is none.
         """
         if not self.origin().may_act:
@@ -115,9 +115,9 @@ class ServicePlace:
             )
 
     def snapshot(self) -> Snapshot:
-        """Return the configuration as it is now, with its plugins, for what acts by it.
+        """Return the present configuration, with its plugins, for a command that acts by it.
 
-        It is to be as it was sealed, unless the service that runs has taken it as it is.
+        It must be as it was sealed, unless the running service has accepted it unsealed.
 
         Raises:
             ConfigFaults: it is refused.
@@ -137,7 +137,7 @@ class ServicePlace:
             raise
 
     def _is_in_force(self, snapshot: Snapshot) -> bool:
-        """Whether the service that runs goes by exactly these files."""
+        """Whether the running service uses exactly these files."""
         from ...automation.attention import hash_in_force
         from ...automation.service_lock import is_running
 
@@ -147,9 +147,9 @@ class ServicePlace:
             return hash_in_force(bus) == snapshot.config.hash
 
     def look(self) -> Snapshot:
-        """Return the configuration as it is now, with its plugins, for what only looks.
+        """Return the present configuration, with its plugins, for a command that only shows it.
 
-        Variables that are not defined are left as they stand; where it was only found, all are.
+        Undefined variables stay as `${NAME}`; if the configuration was only found, all do.
 
         Raises:
             ConfigFaults: it is refused.
@@ -164,10 +164,10 @@ class ServicePlace:
         return examine_folder(self.folder(), os.environ, self.origin(), demands)
 
     def tell_shadowed(self) -> None:
-        """Warn of plugins that others of their name come before."""
+        """Warn of plugins that are hidden by others of the same name."""
         from ...automation.config.faults import ConfigFaults
 
-        with suppress(ConfigFaults):  # whoever starts it is told
+        with suppress(ConfigFaults):  # 'bus automation start' reports them
             for warning in self.look().registry.shadowed:
                 output.note(f"warning: {warning}")
 
@@ -243,11 +243,10 @@ class ServicePlace:
 #: The default of a command's parameter for it, which Python requires.
 SERVICE: Any = ServicePlace()
 
-# Exit codes for monitors: 0 well, 1 look, 2 broken, and 3 for everything that tells neither.
+# Exit codes for monitors: 0 well, 1 look, 2 broken, 3 not known.
 #
-# Errors have the same codes elsewhere. So the answer of a check has a code of its own until the
-# command ends, and every other end is "not known": wrong usage, and a bus that can't be read,
-# too.
+# Errors of commands use the same numbers. So a check returns its answer with an offset until the
+# command ends, and every other ending becomes 3, such as wrong usage or an unreadable bus.
 
 _OPTION = "--exit-code"
 

@@ -69,7 +69,7 @@ def token_of(option: int | None) -> int | None:
     return int(text)
 
 
-def wanted_token(option: int | None) -> int:
+def required_token(option: int | None) -> int:
     """Return the token that an option or the environment gives.
 
     Raises:
@@ -118,7 +118,7 @@ def print_tasks(tasks: Sequence[Task], now_ms: int, jobs: Sequence[TaskJob] = ()
 
 
 def note_reserved(bus: Bus, reserved: Iterable[Reserved]) -> None:
-    """Tell of files that tasks change, and that others have reserved: do these still live?"""
+    """Note files that tasks change and others have reserved, with the state of each holder."""
     from ..show.reservations import describe, state_of_holder
 
     for file in reserved:
@@ -208,10 +208,10 @@ class NewTreeOptions:
 
 
 def spec_of(name: str, worker: str, task: NewTaskOptions, tree: NewTreeOptions) -> TaskSpec:
-    """Return the specification of a task that options say.
+    """Return the specification of a task from its options.
 
     Raises:
-        InvalidInput: a word is none of those that an option takes, or the prompt can't be read.
+        InvalidInput: an option has an unknown value, or the prompt can't be read.
     """
     return TaskSpec(
         **_terms_of(name, worker, task),
@@ -229,7 +229,7 @@ def spec_of(name: str, worker: str, task: NewTaskOptions, tree: NewTreeOptions) 
 
 
 def _terms_of(name: str, worker: str, task: NewTaskOptions) -> dict[str, Any]:
-    """Return the terms that options give, and as `said` which ones: the others are defaults."""
+    """Return the terms of a task from its options; `said` names the options that were given."""
     terms: dict[str, Any] = {}
     if task.prompt is not None:
         terms["prompt"] = text_of(task.prompt)
@@ -269,7 +269,7 @@ def _index(word: str, words: tuple[str, ...], option: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Integration:
+class IntegrationOptions:
     """The target, the checks, and the way in which a commit comes to the target."""
 
     into: Annotated[
@@ -336,4 +336,4 @@ class Integration:
 
 
 #: The default of a command's parameter for them, which Python requires.
-AS_GIVEN = Integration()
+AS_GIVEN = IntegrationOptions()

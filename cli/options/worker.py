@@ -69,7 +69,7 @@ class HidesName(StrEnum):
     NONE = "none"
 
 
-#: The words for whose addressed messages a queue takes in besides a name, and what they stand for.
+#: The words that --addressed takes besides a name, and what they stand for.
 _ADDRESSED = {ANY: "*", "none": None}
 
 
@@ -237,9 +237,8 @@ def _number_or_any(text: str) -> int | None:
     return int(text)
 
 
-#: How much longer than its command may take a worker leases a job, and for how long where the
-#: command may take as long as it likes, in seconds. Leases are renewed all the same: this is how
-#: long a job waits whose worker has died.
+#: How much longer than the timeout of its command a job is leased, and how long without a timeout,
+#: in seconds. Leases are renewed meanwhile: this is how long a job waits after its worker died.
 _LEASE_BEYOND_S, _LEASE_S = 30.0, 300.0
 
 
@@ -374,8 +373,8 @@ class WorkerOptions:
         """Return the worker of a queue.
 
         Raises:
-            InvalidInput: a duration is none, or too short or too long for a lease; or the type of
-                an answer breaks a rule.
+            InvalidInput: a duration is malformed, or too short or too long for a lease; or the
+                type of an answer breaks a rule.
         """
         from ...workers.worker import Worker
 
@@ -398,7 +397,7 @@ class WorkerOptions:
         """Return the work that a command does in its contract, for a class of workers.
 
         Raises:
-            InvalidInput: the config is none, or the contract has none.
+            InvalidInput: the config is no JSON object, or the contract takes none.
         """
         from ...workers.commands.json_contract import JsonCommand
         from ...workers.commands.raw_contract import RawCommand
@@ -431,7 +430,7 @@ class WorkerOptions:
         return arguments.seconds(self.timeout, "--timeout") or None
 
     def _lease_s(self) -> float:
-        """Return for how long a worker leases a job, in seconds."""
+        """Return how long a worker leases a job, in seconds."""
         timeout_s, most_s = self._timeout_s(), MAX_LEASE_S
         if self.lease is not None:
             given_s = arguments.seconds(self.lease, "--lease")

@@ -32,7 +32,7 @@ class CommandFailed(Reported):
     """The command did not exit with 0, or could not be run."""
 
 
-class ListenersInbox(Inbox):
+class ReportingInbox(Inbox):
     """An inbox that reports on stderr which messages it parks."""
 
     def _begin(self) -> None:
@@ -54,7 +54,7 @@ class ListenersInbox(Inbox):
         output.note(f"message {seq}: parked after {deliveries}; see 'bus parked list {self.agent}'")
 
 
-class Listening:
+class CommandListener:
     """Runs a command for each message of an inbox, until it is told to stop.
 
     Args:

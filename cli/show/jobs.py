@@ -164,7 +164,7 @@ _ERROR_CHARS, _STDERR_LINES = 60, 10
 #: The states of queued jobs for people, by their gates.
 _WAITING = {"open": "queued", "time": "delayed", "key": "held"}
 
-#: The fields of a job's record that stand within others for people.
+#: Fields of a job's record that the output for people shows inside other fields.
 _FOLDED = ("gate", "max_attempts")
 
 _HEADINGS = ("queue", "seq", "type", "state", "attempts", "when", "error")
@@ -264,14 +264,14 @@ def _type_of(bus: Bus, job: Job) -> str | None:
 
 
 def job_state(job: Job) -> str:
-    """Return the state of a job for people, which tells what a queued one waits for."""
+    """Return the state of a job for people; for a queued job, what it waits for."""
     return _WAITING[job.gate] if job.state == "queued" else job.state
 
 
 def begun_attempts(job: Job) -> int:
     """Return how many attempts at a job have begun, since it was last retried by hand.
 
-    `attempt` is the next one of a job that waits, and of one that was cancelled while it waited.
+    The `attempt` of a job that waits, or was cancelled while it waited, is the next one.
     """
     waited = job.state == "queued"
     if job.state in ("cancelled", "dead"):
@@ -362,8 +362,8 @@ def _print_fields(fields: Mapping[str, object]) -> None:
 
 # A trace as a tree of lines for people.
 
-#: How deep the tree is drawn; what lies deeper is drawn there. Two agents who answer each other
-#: may go on for long.
+#: How deep the tree is drawn; deeper messages are drawn at this depth, since two agents may answer
+#: each other for long.
 MAX_DEPTH = 24
 
 #: The styles of states and statuses of failure, and of success.

@@ -15,7 +15,7 @@ def describe(conflict: Conflict, holder: str = "") -> str:
 
     Args:
         conflict: the conflict.
-        holder: the state of the holder, with what parts it from the words before; "" for none.
+        holder: the state of the holder, with a separator before it; "" for none.
     """
     reservation = conflict.held
     within = "" if reservation.path == conflict.path else f" as {reservation.path}"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Shown = TypeVar("Shown")
 
-#: How many lines are left at least for what follows the tables, where there is room for it.
+#: How many lines at least are kept for what follows the tables, if there is room.
 _LEAST_REST = 3
 
 
@@ -40,7 +40,7 @@ def full_screen(
 
 
 def shares(lines: int, counts: Sequence[int]) -> list[int]:
-    """Return the number of rows of each table, of lines that also hold headings and messages.
+    """Return how many rows each table gets of the lines, which also hold headings and messages.
 
     Each table gets all its rows if a third of the lines is left to messages; a table may use the
     lines that the other does not need.
