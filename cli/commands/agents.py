@@ -37,14 +37,14 @@ group = commands.group(
 def agents(
     online: Annotated[
         str | None,
-        optional("D", "Only agents that have beaten their heart within D, and not stopped."),
+        optional("D", "Only agents with a heartbeat within D that have not stopped."),
     ] = None,
     place: BusPlace = HERE,
 ) -> int:
     """List the agents that the bus knows.
 
-    These are agents that have sent, acknowledged, or beaten their heart. Unread messages are
-    counted up to 1,000. Exit code 4 when there are none.
+    These are agents that have sent or acknowledged a message, or recorded a heartbeat. Unread
+    messages are counted up to 1,000. Exit code 4 when there are none.
     """
     within_s = None if online is None else arguments.seconds(online, "--online")
     with place.open() as bus:

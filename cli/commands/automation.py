@@ -102,7 +102,7 @@ def start(
     It says one line on stderr when it is ready, and logs to stdout, one JSON object a line. SIGHUP
     takes the configuration again; Ctrl-C or SIGTERM end it: running jobs have 20 s, a second
     signal ends them at once. Its bus is data/.worker-state in the folder, or beside its state.path,
-    unless --dir or BUS_DIR names another. Plugins that can't be loaded are left out, and told on
+    unless --dir or BUS_DIR names another. Plugins that can't be loaded are left out, and named on
     stderr. Exit code 1 when a service runs already, 78 when the configuration is refused.
     """
     from ...automation.config.faults import ConfigFaults
@@ -146,7 +146,7 @@ def status(exit_code: ExitCode = False, place: ServicePlace = SERVICE) -> int:
 def reload(place: ServicePlace = SERVICE) -> int:
     """Have the service take its configuration again, as SIGHUP does.
 
-    Plugins that can't be loaded are left out, and told on stderr. Exit code 4 when no service runs,
+    Plugins that can't be loaded are left out, and named on stderr. Exit code 4 when no service runs,
     1 when it refuses the configuration: the one before stays in force.
     """
     from ...automation.attention import last_taking

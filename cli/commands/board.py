@@ -113,9 +113,9 @@ def forecast(
 ) -> int:
     """Print the pairs of tasks, or of refs, that would not merge.
 
-    With each come the files that conflict. Nothing of the repository is run, so that it is not
-    known, and said, what a driver or a filter of it would make of a file. Changed files that others
-    have reserved are told on stderr. Exit code 4 when a REF is unknown.
+    With each come the files that conflict. No merge driver or filter of the repository is run: a
+    file that has one is reported as not known. Changed files that others have reserved are named
+    on stderr. Exit code 4 when a REF is unknown.
     """
     with place.open() as bus:
         lookout = Lookout(bus)
@@ -206,8 +206,8 @@ def proof(
 ) -> int:
     """Print the proof of a landing: from the request to the commit.
 
-    It is one JSON object, made of the log and of git, and compared with both; what does not agree
-    is told on stderr, and makes exit code 1. Exit code 3 when the task has not landed, 4 when there
+    It is one JSON object, made of the log and of git, and compared with both; differences are
+    printed on stderr, and make exit code 1. Exit code 3 when the task has not landed, 4 when there
     is none.
     """
     if (name is None) == (checked is None):

@@ -101,8 +101,8 @@ def archive(
 
     Exit code 3 when an idle agent holds more back. --pass-over and --pass-over-idle archive mail
     that an agent has not read: its next poll names that mail, and it holds nothing more back until
-    it is seen again. An agent is seen when it acknowledges, joins, publishes, beats its heart, or
-    runs a loop, but not when it only polls, which changes nothing. Mail that is younger, or was
+    it is seen again. An agent is seen when it acknowledges, joins, publishes, records a heartbeat,
+    or runs a loop, but not when it only polls, which changes nothing. Mail that is younger, or was
     imported since, counts too. Idle queues hold nothing back: they read the archive.
 
     --discard deletes whole archived segments below --before or --older-than for good, and asks

@@ -42,7 +42,7 @@ def show_list(place: ServicePlace = SERVICE) -> int:
 @plugin.command("add", example="bus plugin add feed")
 def add(
     name: Annotated[
-        str | None, optional_word("NAME", "The plugin. Without it, list those that come along.")
+        str | None, optional_word("NAME", "The plugin. Without it, list the bundled plugins.")
     ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Also in place of a copy that differs.")
@@ -52,7 +52,7 @@ def add(
     ] = False,
     place: ServicePlace = SERVICE,
 ) -> int:
-    """Copy a plugin that comes along into the folder of plugins.
+    """Copy a bundled plugin into the folder of plugins.
 
     That is the first of the configuration's plugin_roots. It runs from there, as any other, once
     the configuration names it. Later versions of this package leave the copy as it is; --replace

@@ -83,7 +83,7 @@ def done(name: Name, agent: Actor = None, token: Token = None, place: BusPlace =
 
     Exit code 3 when its work tree is not clean, is on another branch, or has no commit beyond the
     base; and when the task is not WORKING, or no longer held with this token. Changed files that
-    others have reserved are told on stderr.
+    others have reserved are named on stderr.
     """
     agent = arguments.sender(agent, "--agent")
     with place.open() as bus:

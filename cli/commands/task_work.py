@@ -202,12 +202,15 @@ def plan(
         bool,
         typer.Option(
             "--pick",
-            help="Mean the first job for a worker that is idle; without one ask 'bus crew' for one "
-            "more, and wait.",
+            help="Assign the first job to an idle worker; without one, ask 'bus crew' for one more, "
+            "and wait.",
         ),
     ] = False,
     wait: Annotated[
-        str, typer.Option(metavar="D", help="With --pick: how long; then the job is for any.")
+        str,
+        typer.Option(
+            metavar="D", help="With --pick: how long to wait; then any worker may take the job."
+        ),
     ] = "15s",
     once: Once = False,
     drain: Drain = False,
@@ -250,7 +253,7 @@ class _TaskWorkerHost:
 
     def __init__(self, worker: TaskWorker) -> None:
         self._worker = worker
-        self._is_told = False
+        self._is_stopping = False
 
     def run(self, *, once: bool, drain: bool) -> int:
         _obey(self._stop)
@@ -258,11 +261,11 @@ class _TaskWorkerHost:
         return 0
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        """End after the job; at once at a second signal, or if no person is there to send one."""
-        if self._is_told or number != signal.SIGINT:
+        """End after the job at the first Ctrl-C; at once at a second one, or at another signal."""
+        if self._is_stopping or number != signal.SIGINT:
             self._worker.stop_now(_STOP_GRACE_S)
         else:
-            self._is_told = True
+            self._is_stopping = True
             lift_limit()  # the job may take as long as it does
             self._worker.stop()
             output.remark("ending after the job that runs; a second Ctrl-C ends that now")

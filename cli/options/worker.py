@@ -307,7 +307,7 @@ Group = Annotated[
     str | None,
     optional(
         "G",
-        "The worker group: the sender of the answers, whose heart beats. Default: the queue's "
+        "The worker group: the sender of the answers and heartbeats. Default: the queue's "
         "name and -worker.",
     ),
 ]
