@@ -146,8 +146,8 @@ def status(exit_code: ExitCode = False, place: ServicePlace = SERVICE) -> int:
 def reload(place: ServicePlace = SERVICE) -> int:
     """Have the service take its configuration again, as SIGHUP does.
 
-    Plugins that can't be loaded are left out, and named on stderr. Exit code 4 when no service runs,
-    1 when it refuses the configuration: the one before stays in force.
+    Plugins that can't be loaded are left out, and named on stderr. Exit code 4 when no service
+    runs, 1 when it refuses the configuration: the one before stays in force.
     """
     from ...automation.attention import last_taking
     from ...automation.service_lock import running_pid, tell

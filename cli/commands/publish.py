@@ -303,10 +303,10 @@ def show_answer(
 
     It doesn't wait. The types of the answers follow from the type of the request. Where there is
     none of these, a reply of another type from the asked agent counts: the state is answered, or
-    what the ending of its type says. Where an agent has answered it twice, all answers are listed. Exit code 0
-    also when it is pending, 1 after a failure or a timeout of the work, 4 when no message is in the
-    conversation. If BUS_AGENT names the agent that asked, the answer leaves its inbox when it is
-    printed.
+    what the ending of its type says. Where an agent has answered it twice, all answers are listed.
+    Exit code 0 also when it is pending, 1 after a failure or a timeout of the work, 4 when no
+    message is in the conversation. If BUS_AGENT names the agent that asked, the answer leaves its
+    inbox when it is printed.
     """
     from ...subscribers.conversations.answers import check, double_answers, named, receive
 

@@ -202,8 +202,8 @@ def plan(
         bool,
         typer.Option(
             "--pick",
-            help="Assign the first job to an idle worker; without one, ask 'bus crew' for one more, "
-            "and wait.",
+            help="Assign the first job to an idle worker; without one, ask 'bus crew' for one "
+            "more, and wait.",
         ),
     ] = False,
     wait: Annotated[

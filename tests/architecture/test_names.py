@@ -36,7 +36,6 @@ NOT_MENDED = {
     "automation",
     "blobs",
     "bus",
-    "cli",
     "doctor",
     "export",
     "git",
