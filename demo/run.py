@@ -233,7 +233,6 @@ def _kill(bus: Bus, workers: Processes, hold: Message) -> str:
 
 
 def _readable_directory(path: str) -> str:
-    """Return the real path of a directory."""
     root = os.path.realpath(path)
     try:
         os.scandir(root).close()

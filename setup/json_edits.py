@@ -115,7 +115,7 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-#: Passes over a value without comments: what is wrong in it is for the parser to say.
+#: Skips a value without comments; the parser reports errors in it.
 _pass_over = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant).raw_decode
 
 
@@ -235,7 +235,7 @@ def add_item(text: str, path: Path, value: Any) -> str:
 
 
 def replaced(text: str, node: Node, value: Any) -> str:
-    """Return the text with another value in the place of one, on one line if that was."""
+    """Return the text with a value replaced; the new one is on one line if the old one was."""
     if "\n" in text[node.start : node.end]:
         new = _rendered(value, _indent_at(text, node.start), _unit(text), _newline(text))
     else:
@@ -244,9 +244,9 @@ def replaced(text: str, node: Node, value: Any) -> str:
 
 
 def without_member(text: str, path: Path) -> Iterator[str]:
-    """Yield the text without the member at a path, in each way in which it may have been put in.
+    """Yield the candidates for the text before the member at a path was put in.
 
-    The first is always good; the others differ in the spaces and line ends that go with it.
+    The first is always valid; the others differ in the spaces and line ends removed with it.
     """
     parent = find(text, path[:-1])
     child = parent.child(path[-1]) if parent else None
@@ -255,7 +255,7 @@ def without_member(text: str, path: Path) -> Iterator[str]:
 
 
 def without_item(text: str, array: Node, index: int) -> Iterator[str]:
-    """Yield the text without an item of an array, in each way in which it may have been put in."""
+    """Yield the candidates for the text before an item of an array was put in."""
     yield from _without(text, array, array.children[index])
 
 
@@ -315,7 +315,7 @@ def _without(text: str, container: Node, child: JsonChild) -> Iterator[str]:
 
 
 def _behind_comment(text: str, end: int) -> bool:
-    """Whether what stands before a place may be a comment up to the end of its line."""
+    """Whether the text before a place may be a comment, up to the end of its line."""
     return "//" in text[text.rfind("\n", 0, end) + 1 : end]
 
 
@@ -331,7 +331,7 @@ def _valid(texts: Iterable[str], behind_comment: bool) -> Iterator[str]:
 
 
 def _comma_after(text: str, container: Node, index: int) -> int:
-    """Return where the comma after a child ends; between children stand only comments besides."""
+    """Return where the comma after a child ends; only comments may stand before it."""
     at = container.children[index].end
     while text[at] != ",":
         comment = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL).match(text, at)

@@ -280,7 +280,7 @@ _VERSIONS = frozenset(
 #: The line of a plugin that wakes an idle agent.
 WAKES = "const isWoken = true"
 
-#: The line of either kind, with what is put into it.
+#: The line that says whether the plugin wakes an idle agent, and its value.
 _IS_WOKEN = re.compile(r"^(const isWoken = )(true|false)", re.MULTILINE)
 
 _COMMAND = re.compile(r"^(const \[bus, \.\.\.options\] = )(.*)$", re.MULTILINE)

@@ -77,7 +77,7 @@ class TomlServer:
         return self._span(text) if ENTRY in self._servers(text) else None
 
     def found_in(self, text: str) -> TomlServer:
-        """Return it with our values as they stand in the text."""
+        """Return this edit with our values from the text."""
         entry = self._servers(text).get(ENTRY)
         if not isinstance(entry, dict):
             return self
@@ -91,12 +91,12 @@ class TomlServer:
         return f"{self.table}.{ENTRY}"
 
     def _servers(self, text: str) -> dict[str, Any]:
-        """Return the servers that a text names; other tables of it are not looked at."""
+        """Return the servers that a text names; other tables are not parsed."""
         servers: dict[str, Any] = self._parsed(_about(text, self.table))[self.table]
         return servers
 
     def _parsed(self, text: str) -> dict[str, Any]:
-        """Return the value of a text, in which our table of servers is never missing."""
+        """Return the value of a text, with an empty table of servers if it has none."""
         try:
             value = {self.table: {}, **_loaded(text)}
         except tomllib.TOMLDecodeError as error:
@@ -106,7 +106,7 @@ class TomlServer:
         return value
 
     def _differs_by(self, before: str, after: str, server: dict[str, Any]) -> bool:
-        """Whether one text says what another does, and that this is our server."""
+        """Whether two texts have the same data, but for our server, which the second one has."""
         try:
             old, new = self._parsed(before), self._parsed(after)
         except InvalidInput:  # one of them was valid, and the edit broke it
@@ -171,7 +171,7 @@ class Section:
         return there == self.body or _digest(there) in _BODIES
 
     def found_in(self, text: str) -> Section:
-        """Return it with what it says in the text."""
+        """Return this edit with the body of the section in the text."""
         span = self.span(text)
         lines = text[slice(*span)].splitlines()[1:-1] if span else None
         return self if lines is None else replace(self, body="".join(f"{line}\n" for line in lines))
@@ -259,9 +259,9 @@ _HEADER = re.compile(r"[ \t]*\[\[?[ \t]*([\w-]*)")
 
 @lru_cache(maxsize=4)
 def _about(text: str, table: str) -> str:
-    """Return what a text says at its top, and in a table and those in it.
+    """Return the parts of a text before its first table, and in a table and its subtables.
 
-    The rest may be megabytes, which the parser would take seconds for.
+    The rest may be megabytes, which would take the parser seconds.
     """
     parts, begin, is_kept = [], 0, True
     for at in _statements(text):

@@ -61,7 +61,7 @@ class Verdict:
             self.fail(text)
 
 
-class LogEntry(NamedTuple):
+class LoggedMessage(NamedTuple):
     """The fields of a message that proofs need.
 
     Attributes:
@@ -92,13 +92,13 @@ class LogIndex:
         doubled: the ids that more than one message has.
     """
 
-    entries: list[LogEntry] = field(default_factory=list)
-    by_id: dict[str, LogEntry] = field(default_factory=dict)
+    entries: list[LoggedMessage] = field(default_factory=list)
+    by_id: dict[str, LoggedMessage] = field(default_factory=dict)
     doubled: list[str] = field(default_factory=list)
     _direct: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    _broadcasts: list[LogEntry] = field(default_factory=list)
+    _broadcasts: list[LoggedMessage] = field(default_factory=list)
 
-    def add(self, entry: LogEntry) -> None:
+    def add(self, entry: LoggedMessage) -> None:
         """Note the next message."""
         if entry.id in self.by_id:
             self.doubled.append(entry.id)
@@ -109,7 +109,7 @@ class LogIndex:
         else:
             self._direct[entry.to_agent].append(entry.seq)
 
-    def of_types(self, *types: str) -> Iterator[LogEntry]:
+    def of_types(self, *types: str) -> Iterator[LoggedMessage]:
         """Yield the messages of some types, in order."""
         return (entry for entry in self.entries if entry.type in types)
 
@@ -155,14 +155,14 @@ class RunEvidence:
         return read_acts(self._histories, agent, kinds)
 
 
-def _entry(message: Message) -> LogEntry:
+def _entry(message: Message) -> LoggedMessage:
     size = token = lease = None
     payload = None if message.payload_error is not None else message.payload
     if isinstance(payload, str) and len(payload) in SIZES:
         size = len(payload) if payload == text_of(message.id, len(payload)) else None
     elif isinstance(payload, dict):
         token, lease = payload.get("token"), payload.get("lease")
-    return LogEntry(
+    return LoggedMessage(
         message.seq,
         message.id,
         message.from_agent,

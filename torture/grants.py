@@ -19,7 +19,7 @@ from .history import JOB, JOB_DONE, JOB_FAILED, QUEUE, TURN
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..subscribers.jobs.jobs import Job
-    from .evidence import LogEntry, RunEvidence
+    from .evidence import LoggedMessage, RunEvidence
     from .history import RecordedAct
 
 #: How much earlier a lease may end than its holder expects, in nanoseconds: the bus counts in
@@ -149,7 +149,7 @@ def prove_jobs(evidence: RunEvidence) -> Verdict:
     logged = {entry.seq: entry for entry in evidence.log.of_types(JOB)}
     queue = Queue.open(evidence.bus, QUEUE)
     queued = {job.seq: job for job in list_jobs(queue, (), limit=len(logged) + 1)}
-    answers: dict[str, list[LogEntry]] = {}
+    answers: dict[str, list[LoggedMessage]] = {}
     for answer in evidence.log.of_types(JOB_DONE, JOB_FAILED):
         answers.setdefault(answer.in_reply_to or "", []).append(answer)
     for seq in sorted(queued.keys() - logged.keys()):
@@ -162,7 +162,7 @@ def prove_jobs(evidence: RunEvidence) -> Verdict:
     return verdict
 
 
-def _of_job(entry: LogEntry, job: Job | None, answers: list[LogEntry]) -> list[str]:
+def _of_job(entry: LoggedMessage, job: Job | None, answers: list[LoggedMessage]) -> list[str]:
     """Return the errors in the end of a job."""
     if job is None:
         return [f"job {entry.seq} is not in the queue"]
@@ -176,8 +176,8 @@ def _of_job(entry: LogEntry, job: Job | None, answers: list[LogEntry]) -> list[s
 
 def _judge_ends(
     evidence: RunEvidence,
-    answers: dict[str, list[LogEntry]],
-    jobs: dict[int, LogEntry],
+    answers: dict[str, list[LoggedMessage]],
+    jobs: dict[int, LoggedMessage],
     verdict: Verdict,
 ) -> None:
     """Compare the histories of workers about the ends of their claims with the answers."""

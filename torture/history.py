@@ -81,8 +81,8 @@ def agents_with(roles: dict[str, str], role: str) -> list[str]:
 #: the last becomes a blob.
 SIZES = {40: 40, 300: 42, 4000: 15, 8000: 3}
 
-#: The types of messages: a note, a question that its reader answers, a job, and what comes of them;
-#: and what a holder of a lease writes under it.
+#: The types of messages: a note, a question that its reader answers, a job, and their answers; and
+#: the message that a holder of a lease writes under it.
 NOTE, ASK, ANSWER = "note", "ask", "answer"
 JOB, JOB_DONE, JOB_FAILED = "job", "job.done", "job.failed"
 TURN = "turn"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _STDIN = 0
 
-#: The exit code of a process that lost its parent: that of an interrupted one.
+#: The exit code of a process that lost its parent: the same as of an interrupted one.
 INTERRUPTED = 130
 
 

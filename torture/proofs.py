@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from ..bus.bus import Bus
     from ..schema.message.message import Message
-    from .evidence import LogEntry
+    from .evidence import LoggedMessage
     from .history import RecordedAct, RunFiles
     from .run import Measurements
 
@@ -74,7 +74,7 @@ def _check(act: RecordedAct, evidence: RunEvidence, verdict: Verdict) -> None:
         verdict.fail(f"{who} was cut off in a batch, and {stored} of {len(lines)} were stored")
 
 
-def _is_as_sent(entry: LogEntry, agent: str, line: list[Any]) -> bool:
+def _is_as_sent(entry: LoggedMessage, agent: str, line: list[Any]) -> bool:
     id, type, to, size, parent = line
     stored = (entry.id, entry.type, entry.to_agent, entry.size, entry.in_reply_to)
     return stored == (id, type, to, size, parent) and entry.from_agent == agent
@@ -351,7 +351,7 @@ MAX_GROWN_BYTES, MAX_GROWN_DESCRIPTORS = 24 * _MIB, 8
 
 
 def prove_resources(measurements: Measurements) -> Verdict:
-    """Judge the measurements; if no process lived for a minute, only that of the WAL."""
+    """Judge the measurements; if no process lived for a minute, only the size of the WAL."""
     verdict = Verdict(
         "resources",
         f"the write-ahead log stayed below {MAX_WAL_BYTES // _MIB} MiB; no process that lived for"

@@ -42,7 +42,7 @@ automation = commands.group(
 Plugin = Annotated[str, typer.Argument(metavar="PLUGIN", help="The name of the plugin.")]
 Limit = Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")]
 
-#: How long to wait for the service to do what it was told, in seconds; and between two looks.
+#: How long to wait for the service to reload or to end, in seconds; and between two looks.
 _WITHIN_S, _LOOK_EVERY_S = 10.0, 0.05
 
 
@@ -314,7 +314,7 @@ def api(
     from ..running.service_call import parse_call, print_answer
 
     place.refuse_found()
-    running_pid(place.state_dir())  # else the token would go to whoever has the port now
+    running_pid(place.state_dir())  # else another program with that port would get the token
     return print_answer(place.snapshot().config, parse_call(path, method, field or ()))
 
 

@@ -21,7 +21,7 @@ from ..options.filters import (
     WHICHEVER,
     WHOLE_LOG,
     Limit,
-    LogFilter,
+    MessageFilter,
     Newest,
     RangeFilter,
     Span,
@@ -111,7 +111,7 @@ def _or_from_where(messages: Iterator[Message], last: int | None) -> Iterator[Me
 
 @commands.command("read", example="bus read --type 'task.>' --since 10m")
 def read(
-    filter: LogFilter = UNFILTERED,
+    filter: MessageFilter = UNFILTERED,
     limit: Limit = None,
     newest: Newest = False,
     place: BusPlace = HERE,
@@ -172,7 +172,7 @@ def tail(
         typer.Option("-n", "--lines", "--limit", metavar="N", min=0, max=MAX_SEQ, help="How many."),
     ] = NEWEST,
     follow: Follow = False,
-    filter: LogFilter = UNFILTERED,
+    filter: MessageFilter = UNFILTERED,
     place: BusPlace = HERE,
 ) -> int:
     """Print the newest messages, the oldest of them first.
@@ -213,7 +213,7 @@ NewestFirst = Annotated[bool, typer.Option("--newest", help="The newest first, n
 @commands.command("search", example="bus search 'disk full' timeout --since 2d")
 def search(
     words: Words,
-    filter: LogFilter = UNFILTERED,
+    filter: MessageFilter = UNFILTERED,
     limit: MatchLimit = None,
     newest: NewestFirst = False,
     place: BusPlace = HERE,

@@ -220,7 +220,7 @@ def forward(
 
 
 def _join(subscription: Subscription, agent: str, start: str, *, is_new: bool) -> None:
-    """Have a subscription begin, and say where, unless that is what was asked for."""
+    """Begin a subscription, and note where, unless --start asked for it."""
     if start != _NOW and not is_new:
         output.note(f"{agent} goes on after message {subscription.position}: it is not new")
     subscription.join(start=seq_or_word(start))

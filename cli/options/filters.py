@@ -67,7 +67,7 @@ class RangeFilter:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogFilter(RangeFilter):
+class MessageFilter(RangeFilter):
     """The filters of a command that reads without a range: agents and times too."""
 
     sender: Annotated[str | None, optional("A", "Only from this agent.", "--from")] = None
@@ -129,7 +129,7 @@ class Span(Begin):
 
 
 #: The defaults of parameters, which Python requires.
-WHICHEVER, UNFILTERED, THE_FIRST, WHOLE_LOG = RangeFilter(), LogFilter(), Begin(), Span()
+WHICHEVER, UNFILTERED, THE_FIRST, WHOLE_LOG = RangeFilter(), MessageFilter(), Begin(), Span()
 
 
 def _seq(bus: Bus, text: str, option: str, *, is_last: bool = False) -> int:

@@ -261,7 +261,7 @@ _CHECKS = ("automation", "doctor")
 #: Added to the code of an answer until the command ends.
 _ANSWERED = 64
 
-#: The exit code of what is not known.
+#: The exit code for "not known".
 _NOT_KNOWN = 3
 
 

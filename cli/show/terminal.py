@@ -121,7 +121,6 @@ def _informative(columns: list[Column]) -> list[Column]:
 
 
 def _widths(columns: list[Column]) -> list[int]:
-    """Return the widths of the columns."""
     widths = [_width(column) for column in columns]
     excess = max(0, _excess(widths))
     cut = max(0, min(excess, widths[-1] - _LEAST_TEXT))

@@ -58,7 +58,6 @@ def _print_json(
     proof: TortureProof,
     stays_in: str | None,
 ) -> None:
-    """Print one object."""
     times = proof.publish_ms
     output.json_line(
         {
@@ -93,7 +92,6 @@ def _print_report(
     proof: TortureProof,
     stays_in: str | None,
 ) -> None:
-    """Print the measurements, the proofs, and the failures."""
     for text in _measured(processes, measurements, proof):
         output.line(text)
     output.line("")
