@@ -220,7 +220,7 @@ def forward(
 
 
 def _join(subscription: Subscription, agent: str, start: str, *, is_new: bool) -> None:
-    """Begin a subscription, and note where, unless --start asked for it."""
+    """Begin a subscription; note where, if --start comes too late or skips messages."""
     if start != _NOW and not is_new:
         output.note(f"{agent} goes on after message {subscription.position}: it is not new")
     subscription.join(start=seq_or_word(start))
