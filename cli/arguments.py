@@ -23,11 +23,11 @@ def open_bus(directory: str | None, user: bool, *, write_timeout_s: float = WRIT
     bus = Bus.open(find(directory, user)[0], write_timeout_s=write_timeout_s)
     output.detail(f"the bus is in {bus.layout.directory}")
     if bus.backup_made_at_ms is not None:
-        _tell_of_backup(bus)
+        _note_backup(bus)
     return bus
 
 
-def _tell_of_backup(bus: Bus) -> None:
+def _note_backup(bus: Bus) -> None:
     """Note at the end that this bus is a backup, and read-only."""
     from ..schema.sqlite.settings import age_of_backup
 
@@ -72,7 +72,7 @@ def reader(name: str | None) -> str:
     return name
 
 
-def doer(name: str | None) -> str | None:
+def actor(name: str | None) -> str | None:
     """Return the actor for the record: the option's, or the agent that BUS_AGENT names, or None."""
     return name or os.environ.get(AGENT_VARIABLE) or None
 

@@ -26,9 +26,9 @@ def guarded(call: Callable[[], int]) -> int:
     try:
         try:
             code = call()
-            output.tell_at_end()
+            output.print_note_at_end()
             if code == output.NOTHING:
-                output.tell_empty(sys.argv[1:])
+                output.note_empty(sys.argv[1:])
             return code
         finally:
             output.flush()

@@ -74,9 +74,9 @@ def call_tool(words: list[str], folder: str, tool: str, arguments: dict[str, Any
     try:
         about = {"name": "bus setup", "version": "1"}
         hello = {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": about}
-        server.ask("initialize", hello)
-        server.tell("notifications/initialized")
-        result = server.ask("tools/call", {"name": tool, "arguments": arguments})
+        server.request("initialize", hello)
+        server.notify("notifications/initialized")
+        result = server.request("tools/call", {"name": tool, "arguments": arguments})
     finally:
         server.end()
     if isinstance(result, dict) and result.get("isError"):
@@ -95,7 +95,7 @@ class _Server:
         self._stdin = process.stdin
         self._lines: queue.Queue[bytes] = queue.Queue()
         self._errors: list[bytes] = []
-        self._asked = 0
+        self._last_id = 0
         self._deadline = time.monotonic() + _TIMEOUT_S
         self._readers = [
             threading.Thread(target=self._read, args=(process.stdout,), daemon=True),
@@ -104,19 +104,19 @@ class _Server:
         for reader in self._readers:
             reader.start()
 
-    def ask(self, method: str, params: dict[str, Any]) -> Any:
+    def request(self, method: str, params: dict[str, Any]) -> Any:
         """Send a request, and return the result of its response."""
-        self._asked += 1
-        self._send({"id": self._asked, "method": method, "params": params})
+        self._last_id += 1
+        self._send({"id": self._last_id, "method": method, "params": params})
         while True:
             response = self._next(method)
-            if response.get("id") == self._asked and "method" not in response:
+            if response.get("id") == self._last_id and "method" not in response:
                 break
         if "error" in response:
             raise ProbeFailed(f"{method} failed: {response['error']}")
         return response.get("result")
 
-    def tell(self, method: str) -> None:
+    def notify(self, method: str) -> None:
         """Send a notification."""
         self._send({"method": method})
 

@@ -200,10 +200,10 @@ def _follow(
                 continue
             cursors = {seq}
             cursor = act.result["cursor"]
-            verdict.expect(cursor == seq, f"{_who(act)} acknowledged {seq}, and is at {cursor}")
+            verdict.expect(cursor == seq, f"{_life_of(act)} acknowledged {seq}, and is at {cursor}")
     position = Inbox(evidence.bus, agent).position
     verdict.expect(
-        position in cursors, f"{agent} is at {position}, and acknowledged {_either(cursors)}"
+        position in cursors, f"{agent} is at {position}, and acknowledged {_alternatives(cursors)}"
     )
     if agent.startswith(READER) and position < _last(mail.seqs):
         verdict.fail(f"{agent} ended at {position}, and has mail up to {_last(mail.seqs)}")
@@ -226,8 +226,8 @@ def _after_poll(
     if not possible:
         lacking = min(missing.values())
         verdict.fail(
-            f"{_who(act)} had acknowledged {_either(cursors)}, and was given {_few(seqs)}"
-            + (f" without {lacking}" if lacking else "")
+            f"{_life_of(act)} had acknowledged {_alternatives(cursors)},"
+            f" and was given {_shortened(seqs)}" + (f" without {lacking}" if lacking else "")
         )
     return possible or cursors
 
@@ -236,15 +236,15 @@ def _last(seqs: list[int]) -> int:
     return seqs[-1] if seqs else 0
 
 
-def _who(act: RecordedAct) -> str:
+def _life_of(act: RecordedAct) -> str:
     return f"life {act.life} of {act.agent}"
 
 
-def _either(cursors: set[int]) -> str:
+def _alternatives(cursors: set[int]) -> str:
     return " or ".join(map(str, sorted(cursors)))
 
 
-def _few(seqs: list[int]) -> str:
+def _shortened(seqs: list[int]) -> str:
     return ", ".join(map(str, seqs[:5])) + (" …" if len(seqs) > 5 else "") if seqs else "nothing"
 
 

@@ -15,7 +15,7 @@ from ...wake.waking import Nudge, Waking
 from .. import arguments
 from ..definition import Commands, optional
 from ..options.common import HERE, Agent, BusPlace, BusPlaceOnly, OwnAgent
-from ..running.waking import OwnCommand, tell
+from ..running.waking import OwnCommand, print_end
 from ..show import output
 from ..show.confirmation import Yes, confirm
 
@@ -187,13 +187,13 @@ def wake(
         waking = Waking(bus, agent, way, pace_s=pace_s)
         if watch:
             for end in waking.follow(patience_s=after_s):
-                tell(end)
+                print_end(end)
                 output.flush()
         woken = waking.once(dry_run=dry_run)
     if woken is None:
         output.note(f"nothing waits for {agent}")
         return output.NOTHING
-    tell(woken, dry_run=dry_run)
+    print_end(woken, dry_run=dry_run)
     return 0
 
 

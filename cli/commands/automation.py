@@ -135,7 +135,7 @@ def status(exit_code: ExitCode = False, place: ServicePlace = SERVICE) -> int:
         look_at = [finding for finding in findings(bus) if finding.state != OK]
     record["service"]["is_running"] = pid is not None
     record["findings"] = [asdict(finding) for finding in look_at]
-    place.tell_shadowed()
+    place.warn_of_hidden_plugins()
     output.result(record, *_lines(record))
     if exit_code:
         return answer((finding.state for finding in look_at), is_broken=pid is None)

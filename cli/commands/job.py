@@ -123,7 +123,7 @@ def retry(choice: RetryChoice, place: BusPlace = HERE) -> int:
     choice.check("bus job list", is_filtered=bool(states))
     with place.open() as bus:
         if choice.seqs:
-            retry_each = partial(_retry, by=choice.doer)
+            retry_each = partial(_retry, by=choice.actor)
             return choice.act(
                 bus, with_queues(bus, choice.seqs, choice.queue), retry_each, "retried"
             )
@@ -131,7 +131,7 @@ def retry(choice: RetryChoice, place: BusPlace = HERE) -> int:
         return choice.act(
             bus,
             chosen,
-            lambda queue, jobs: DeadLetters(queue, by=choice.doer).requeue(jobs),
+            lambda queue, jobs: DeadLetters(queue, by=choice.actor).requeue(jobs),
             "retried",
         )
 
@@ -144,7 +144,7 @@ def cancel(seqs: Seqs, queue: OfQueue = None, by: By = None, place: BusPlace = H
     """
     choice = JobChoice(seqs=seqs, queue=queue, by=by)
     with place.open() as bus:
-        cancel = partial(_cancel, by=choice.doer)
+        cancel = partial(_cancel, by=choice.actor)
         return choice.act(bus, with_queues(bus, seqs, queue), cancel, "cancelled")
 
 
@@ -207,7 +207,7 @@ def requeue(choice: JobChoice, everything: All = False, place: BusPlace = HERE) 
         return choice.act(
             bus,
             _chosen(bus, choice),
-            lambda queue, jobs: DeadLetters(queue, by=choice.doer).requeue(jobs),
+            lambda queue, jobs: DeadLetters(queue, by=choice.actor).requeue(jobs),
             "requeued",
         )
 
@@ -227,7 +227,7 @@ def drop(
         return choice.act(
             bus,
             _chosen(bus, choice),
-            lambda queue, jobs: DeadLetters(queue, by=choice.doer).drop(jobs),
+            lambda queue, jobs: DeadLetters(queue, by=choice.actor).drop(jobs),
             "dropped",
         )
 

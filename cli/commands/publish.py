@@ -268,7 +268,7 @@ def ask(
             wait_s=0.0 if wait is None else arguments.seconds(wait, "--wait"),
             **vars(answers),
         )
-        _tell_ids(sent, type)
+        _print_ids(sent, type)
         answer = sent.until_answered(timeout_s)
         assert answer.reply is not None
         if output.is_json():
@@ -322,7 +322,7 @@ def show_answer(
         if answer.reply is not None and not output.is_json():
             _print_payload(answer.reply)
         output.flush()
-        receive(bus, answer, arguments.doer(None))
+        receive(bus, answer, arguments.actor(None))
     return 1 if answer.failed else 0
 
 
@@ -384,7 +384,7 @@ def _or_stdin(content: MessageContent) -> str | None:
     return STDIN
 
 
-def _tell_ids(sent: Request, type: str) -> None:
+def _print_ids(sent: Request, type: str) -> None:
     ids = {"message_id": sent.id, "conversation": sent.conversation, "type": type}
     if output.is_json():
         output.json_note({"event": "published", **ids})

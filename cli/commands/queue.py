@@ -169,7 +169,7 @@ def set_policy(
     if not rules:
         raise InvalidInput("give at least one rule; see 'bus queue set --help'")
     with place.open() as bus:
-        info = change_policy(bus, name, by=arguments.doer(by), **rules)
+        info = change_policy(bus, name, by=arguments.actor(by), **rules)
     _print(info)
     return 0
 
@@ -181,7 +181,7 @@ def pause(name: QueueName, by: By = None, place: BusPlace = HERE) -> int:
     Running jobs go on, and new ones wait. Prints nothing without --json.
     """
     with place.open() as bus:
-        Queues(bus).pause(name, by=arguments.doer(by))
+        Queues(bus).pause(name, by=arguments.actor(by))
         output.result(queue_record(Queues(bus).get(name)))
     return 0
 
@@ -193,7 +193,7 @@ def resume(name: QueueName, by: By = None, place: BusPlace = HERE) -> int:
     Prints nothing without --json.
     """
     with place.open() as bus:
-        Queues(bus).resume(name, by=arguments.doer(by))
+        Queues(bus).resume(name, by=arguments.actor(by))
         output.result(queue_record(Queues(bus).get(name)))
     return 0
 
@@ -218,7 +218,7 @@ def purge(
     show_logs()
     with place.open() as bus:
         (opened,) = queues_named(bus, name)
-        control = JobControl(opened, by=arguments.doer(by))
+        control = JobControl(opened, by=arguments.actor(by))
         count = control.waiting()
         if count and not dry_run:
             confirm(f"cancel {output.counted(count, 'waiting job')} of queue {name!r}", yes)
@@ -254,7 +254,7 @@ def remove(
             )
             return 0
         confirm(f"remove queue {name!r}", yes)
-        history = remove_queue(bus, name, by=arguments.doer(by))
+        history = remove_queue(bus, name, by=arguments.actor(by))
     output.result(
         {"queue": name, "history": history}, f"removed {name}; its history is in {history}"
     )
@@ -272,7 +272,7 @@ def skip(name: QueueName, by: By = None, place: BusPlace = HERE) -> int:
 
     with place.open() as bus:
         opened = Queue.open(bus, name)
-        skipped = JobControl(opened, by=arguments.doer(by)).skip()
+        skipped = JobControl(opened, by=arguments.actor(by)).skip()
     for first, last in skipped:
         output.result(
             {"queue": name, "first_seq": first, "last_seq": last},
@@ -342,8 +342,8 @@ def set_limit(
     kind, name = _place(queue, inbox)
     with place.open() as bus:
         if kind == "queue":
-            doer = arguments.doer(by)
-            JobControl(Queue.open(bus, name), by=doer).limit(count)
+            actor = arguments.actor(by)
+            JobControl(Queue.open(bus, name), by=actor).limit(count)
         else:
             bus.limits.set_for_inbox(name, count)
         if output.is_json():
@@ -368,8 +368,8 @@ def clear(
     kind, name = _place(queue, inbox)
     with place.open() as bus:
         if kind == "queue":
-            doer = arguments.doer(by)
-            JobControl(Queue.open(bus, name), by=doer).clear_limit()
+            actor = arguments.actor(by)
+            JobControl(Queue.open(bus, name), by=actor).clear_limit()
         else:
             bus.limits.clear(kind, name)
     return 0

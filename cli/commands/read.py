@@ -71,9 +71,9 @@ def replay(
         end = bus.log.newest_seq()
         if first > end:
             raise NotFound(f"the log ends at {end}, before {span.first or first}")
-        _tell_of_discarded(bus, first, last)
+        _note_discarded(bus, first, last)
         messages = _portion(bus, first, last, filters, limit, newest)
-        count = output.messages(_or_from_where(messages, last), bus.blobs, form=Message.to_line)
+        count = output.messages(_with_resume_hint(messages, last), bus.blobs, form=Message.to_line)
         return 0 if count else which.note_nothing(bus)
 
 
@@ -90,14 +90,14 @@ def _portion(
     return iter(bus.log.newest(count, before_seq=before, after_seq=first - 1, **filters))
 
 
-def _tell_of_discarded(bus: Bus, first: int, last: int | None) -> None:
+def _note_discarded(bus: Bus, first: int, last: int | None) -> None:
     """Note on stderr which parts of a range were discarded."""
     for part in bus.archive.discarded():
         if first <= part.last_seq and (last is None or part.first_seq <= last):
             output.note(str(part))
 
 
-def _or_from_where(messages: Iterator[Message], last: int | None) -> Iterator[Message]:
+def _with_resume_hint(messages: Iterator[Message], last: int | None) -> Iterator[Message]:
     """Yield messages; an error about a lost part of the archive tells where to go on."""
     from ...bus.errors import SegmentMissing
 
@@ -123,7 +123,7 @@ def read(
     its jobs, 'bus trace' its conversation; 'bus check' says whether a request is answered.
     """
     with place.open() as bus:
-        _tell_of_discarded(bus, 1, None)
+        _note_discarded(bus, 1, None)
         messages = _portion(bus, 1, None, filter.filters(bus), limit, newest)
         return 0 if output.messages(messages, bus.blobs) else filter.note_nothing(bus)
 

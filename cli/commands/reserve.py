@@ -412,13 +412,13 @@ def check(
     warns.
     """
     if push is None and _IN_A_HOOK not in os.environ:
-        _tell_if_moved()
+        _note_if_moved()
     return guard_check.check(
         mode, push, hand_on=hand_on, agent=agent, directory=place.directory, user=place.user
     )
 
 
-def _tell_if_moved() -> None:
+def _note_if_moved() -> None:
     """Tell a person, who runs the check by hand, that git does not run it."""
     with suppress(GitFailed):  # which the check itself finds
         if (moved := moved_hooks(os.getcwd())) is not None:

@@ -245,11 +245,11 @@ def _change(installation: Installation, mode: SetupMode) -> int:
         output.line("nothing to do")
     if not mode.remove and not mode.dry_run:
         notes = installation.notes if changes else []
-        _tell_what_is_left([*notes, *installation.clashes()])
+        _print_notes([*notes, *installation.clashes()])
     return 0
 
 
-def _tell_what_is_left(notes: list[str]) -> None:
+def _print_notes(notes: list[str]) -> None:
     """Print the steps that are left to a person."""
     for note in notes:
         output.note(note)

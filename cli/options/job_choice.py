@@ -92,9 +92,9 @@ class JobChoice(EndedJobFilter):
             raise InvalidInput(f"say which: by SEQs, or by --queue, --type, --since; see '{see}'")
 
     @property
-    def doer(self) -> str | None:
+    def actor(self) -> str | None:
         """The actor, for the record."""
-        return arguments.doer(self.by)
+        return arguments.actor(self.by)
 
     def act(self, bus: Bus, chosen: ChosenJobs, change: JobChange, done: str) -> int:
         """Change jobs, or only list them, and return the exit code.

@@ -163,7 +163,7 @@ class ServicePlace:
 
         return examine_folder(self.folder(), os.environ, self.origin(), demands)
 
-    def tell_shadowed(self) -> None:
+    def warn_of_hidden_plugins(self) -> None:
         """Warn of plugins that are hidden by others of the same name."""
         from ...automation.config.faults import ConfigFaults
 

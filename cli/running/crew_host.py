@@ -158,7 +158,7 @@ _BEGINS_WITHIN_S = 30.0
 _OWN_LOG = "crew.log"
 
 #: How much of the output of a failed crew is shown, in bytes.
-_MAX_SAID_BYTES = 64 * 1024
+_MAX_SHOWN_BYTES = 64 * 1024
 
 _NAP_S = 0.02
 
@@ -212,7 +212,7 @@ def start_behind(bus: Bus, path: str) -> int:
         if process.poll() is not None:
             with folder.read(_OWN_LOG) as file:
                 file.seek(begins)
-                text = file.read(_MAX_SAID_BYTES).decode(errors="replace").strip()
+                text = file.read(_MAX_SHOWN_BYTES).decode(errors="replace").strip()
             raise AckbusError(text.removeprefix("bus: ") or "the crew ended at once")
         state = told_state(bus) or {}
         if running_pid(bus) is not None and state.get("pid") == process.pid:

@@ -66,7 +66,7 @@ class OwnCommand:
         raise NotWoken(self._agent, f"{self._words[0]!a}: {end.start_error or status}")
 
 
-def tell(end: Woken | NotWoken, *, dry_run: bool = False) -> None:
+def print_end(end: Woken | NotWoken, *, dry_run: bool = False) -> None:
     """Print how a wake ended."""
     if isinstance(end, NotWoken):
         output.result(

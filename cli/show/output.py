@@ -356,13 +356,13 @@ def note_at_end(text: str) -> None:
     _at_end.append(text)
 
 
-def tell_at_end() -> None:
+def print_note_at_end() -> None:
     """Print the note that was kept for the end."""
     while _at_end:
         note(_at_end.pop(0))
 
 
-def tell_empty(arguments: Sequence[str]) -> None:
+def note_empty(arguments: Sequence[str]) -> None:
     """Tell a person on a terminal which command found nothing, if it has said nothing itself."""
     if _has_spoken or _as_json or not is_terminal():
         return

@@ -100,7 +100,7 @@ def task_rows(board: Board) -> list[tuple[object, ...]]:
         (
             *(row.task.task, "blocked" if row.task.blocked else row.task.state, row.task.attempt),
             *(row.task.worker, row.task.branch, _since(board, row.task.changed_at_ms)),
-            *(_beat(row), _doing(row)),
+            *(_beat(row), _activity(row)),
         )
         for row in board.rows
     ]
@@ -131,7 +131,7 @@ def change_lines(board: Board) -> list[str]:
                 format_ts(message.ts_ms),
                 message.from_agent,
                 message.type,
-                _said(message.payload),
+                _summary_of(message.payload),
             )
         )
         for message in board.changes[:_CHANGES]
@@ -166,7 +166,7 @@ def _beat(row: Row) -> str | None:
     return None if row.beat is None else f"{row.beat.liveness.value} {age(row.beat.age_s)}"
 
 
-def _doing(row: Row) -> str | None:
+def _activity(row: Row) -> str | None:
     if row.task.blocked is not None:
         return f"asks: {row.task.blocked.question}"
     if row.beat is not None and row.beat.task is not None:
@@ -175,7 +175,7 @@ def _doing(row: Row) -> str | None:
     return row.task.reason
 
 
-def _said(payload: object) -> str:
+def _summary_of(payload: object) -> str:
     if isinstance(payload, dict) and {"task", "from", "to"} <= payload.keys():
         return f"{payload['task']}: {payload['from'] or 'new'} → {payload['to']}"
     return output.preview_of(payload)

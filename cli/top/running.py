@@ -155,24 +155,24 @@ def keep_showing(
         picture: makes the picture for a terminal of so many lines.
     """
     with listen(bus) as listener:
-        while _is_set_aside(look, picture, listener):
+        while _show_until_left(look, picture, listener):
             os.kill(os.getpid(), signal.SIGSTOP)  # the terminal is restored by now
 
 
-def _is_set_aside(
+def _show_until_left(
     look: Callable[[], Shown],
     picture: Callable[[Shown, int], RenderableType],
     listener: Listener,
 ) -> bool:
     """Show the bus until it is ended or suspended; return whether it is suspended."""
-    stop, aside = threading.Event(), threading.Event()
+    stop, suspended = threading.Event(), threading.Event()
 
     def end(*_: object) -> None:
         stop.set()
         listener.wake()
 
-    def set_aside(*_: object) -> None:
-        aside.set()
+    def suspend(*_: object) -> None:
+        suspended.set()
         end()
 
     def pressed(key: str) -> None:
@@ -181,14 +181,14 @@ def _is_set_aside(
 
     handlers = {signal.SIGTERM: end, signal.SIGWINCH: lambda *_: listener.wake()}
     if not output.is_json():
-        handlers[signal.SIGTSTP] = set_aside
+        handlers[signal.SIGTSTP] = suspend
     with _drawing(picture) as draw, _signals(handlers), _keys(pressed):
         while not stop.is_set():
             draw(look())
             stop.wait(_LEAST_S)  # many messages are one picture
             if not stop.is_set():
                 listener.wait(_MOST_S - _LEAST_S)
-    return aside.is_set()
+    return suspended.is_set()
 
 
 @contextmanager

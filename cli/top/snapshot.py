@@ -34,7 +34,7 @@ _AGENTS, _MESSAGES = 50, 50
 _RATE_S, _QUEUES_S = 10.0, 60.0
 
 #: The fields of the last beat that JSON shows.
-_SAID = ("liveness", "status", "task", "age_s")
+_BEAT_FIELDS = ("liveness", "status", "task", "age_s")
 
 AGENT_HEADINGS = ("agent", "liveness", "status", "unread", "age", "task")
 QUEUE_HEADINGS = (
@@ -66,7 +66,7 @@ class AgentRow:
         """Return it as JSON shows it."""
         record: dict[str, object] = {"agent": self.name, "unread": self.unread}
         beat = {} if self.beat is None else self.beat.record()
-        return record | {name: beat[name] for name in _SAID if name in beat}
+        return record | {name: beat[name] for name in _BEAT_FIELDS if name in beat}
 
 
 @dataclass(frozen=True)
