@@ -106,7 +106,7 @@ class LazyCommands(Mapping[str, Any]):
         return len(self._makers)
 
 
-def spelled(command: Any, args: list[str]) -> list[str]:
+def normalized(command: Any, args: list[str]) -> list[str]:
     """Return a command line in the spelling that its command takes.
 
     Where a command takes the agent as an argument, --agent may name it too. If the line has a
@@ -144,7 +144,7 @@ class _Command(TyperCommand):
     """A command that refuses to take an option twice where only one value counts."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        return super().parse_args(ctx, spelled(self, args))
+        return super().parse_args(ctx, normalized(self, args))
 
     def make_parser(self, ctx: Any) -> Any:
         parser = super().make_parser(ctx)

@@ -48,7 +48,7 @@ def guarded(call: Callable[[], int]) -> int:
         from . import extras
 
         # The dynamic loader gives its reason in words: too many open files, for instance.
-        return _failed(extras.of_missing(error) or str(error), error)
+        return _failed(extras.hint_of_missing(error) or str(error), error)
     except Exception as error:
         damaged = _damage_behind(error)
         if damaged is not None:

@@ -147,8 +147,8 @@ class Publication(MessageContent):
             raise InvalidInput("give --delay or --at, not both")
         values = vars(self).copy()
         delay = values.pop("delay")
-        wishes = ("headers", "meta", "at", "dedupe_key", "dedupe_window")
-        headers = message_headers(**{name: values.pop(name) for name in wishes})
+        header_options = ("headers", "meta", "at", "dedupe_key", "dedupe_window")
+        headers = message_headers(**{name: values.pop(name) for name in header_options})
         delay_s = None if delay is None else arguments.seconds(delay, "--delay")
         lists = {"header": self.header or (), "to_agents": self.to_agents or ()}
         return values | lists | {"headers": headers, "delay_s": delay_s}

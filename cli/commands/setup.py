@@ -20,7 +20,7 @@ from ...setup.installation import Installation
 from ...setup.programs import GLOBAL, LOCAL, PROGRAMS, PROJECT, Scope
 from .. import hints
 from ..definition import Commands, optional
-from ..extras import are_installed, installing
+from ..extras import are_installed, install_command
 from ..fast import agent_hooks as hook_action
 from ..fast.prime import instruction
 from ..hints import AGENT_VARIABLE
@@ -254,7 +254,7 @@ def _print_notes(notes: list[str]) -> None:
     for note in notes:
         output.note(note)
     if not are_installed("mcp"):
-        output.note(f"warning: the server can't start before you run: {installing('mcp')}")
+        output.note(f"warning: the server can't start before you run: {install_command('mcp')}")
     if shutil.which("bus") is None:
         folder = os.path.dirname(own_path())
         output.note(f"warning: agents are told to run 'bus', and PATH has none; add {folder} to it")

@@ -58,9 +58,9 @@ class RangeFilter:
 
         An unknown name is more often a typo than an agent or type without messages.
         """
-        slips = [stranger for name in self.names() if (stranger := _unknown_agent(bus, name))]
-        slips += [unknown for type in self.type or () if (unknown := _unknown_type(bus, type))]
-        output.note(f"nothing found: {'; '.join(slips)}") if slips else output.detail(
+        notes = [note for name in self.names() if (note := _unknown_agent(bus, name))]
+        notes += [note for type in self.type or () if (note := _unknown_type(bus, type))]
+        output.note(f"nothing found: {'; '.join(notes)}") if notes else output.detail(
             "nothing found"
         )
         return output.NOTHING
@@ -154,9 +154,9 @@ def _seq(bus: Bus, text: str, option: str, *, is_last: bool = False) -> int:
 
 def _unknown_agent(bus: Bus, name: str) -> str:
     """Return a note about an agent that no message names; "" for any other."""
-    stranger = None if bus.backup_made_at_ms else bus.agents.stranger(name, repeat=True)
-    is_named = stranger is not None and next(bus.read(agent=name), None) is not None
-    return "" if stranger is None or is_named else str(stranger)
+    note = None if bus.backup_made_at_ms else bus.agents.stranger(name, repeat=True)
+    is_named = note is not None and next(bus.read(agent=name), None) is not None
+    return "" if note is None or is_named else str(note)
 
 
 def _unknown_type(bus: Bus, type: str) -> str:

@@ -39,7 +39,7 @@ def full_screen(
         yield lambda shown: live.update(picture(shown, console.height), refresh=True)
 
 
-def shares(lines: int, counts: Sequence[int]) -> list[int]:
+def row_counts(lines: int, counts: Sequence[int]) -> list[int]:
     """Return how many rows each table gets of the lines, which also hold headings and messages.
 
     Each table gets all its rows if a third of the lines is left to messages; a table may use the
@@ -55,7 +55,7 @@ def shares(lines: int, counts: Sequence[int]) -> list[int]:
     return list(shares.values())
 
 
-def part(
+def table_part(
     what: str, which: str, headings: Sequence[str], rows: Sequence[Sequence[object]], count: int
 ) -> list[RenderableType]:
     """Return a table of the first rows, by name, so that rows keep their places."""
@@ -190,10 +190,10 @@ _FRAME_LINES = 5
 def picture(board: Board, height: int) -> RenderableType:
     """Return the picture for a terminal of so many lines; never more lines than it has."""
     tasks, waiting = task_rows(board), waiting_rows(board)
-    rows = shares(height - _FRAME_LINES, [len(tasks), len(waiting)])
+    rows = row_counts(height - _FRAME_LINES, [len(tasks), len(waiting)])
     parts: list[RenderableType] = [line(headline(board), "bold")]
-    parts += part("tasks", "oldest", TASK_HEADINGS, tasks, rows[0])
-    parts += part("waiting", "first", WAITING_HEADINGS, waiting, rows[1])
+    parts += table_part("tasks", "oldest", TASK_HEADINGS, tasks, rows[0])
+    parts += table_part("waiting", "first", WAITING_HEADINGS, waiting, rows[1])
     used = 3 + sum(2 + count if count else 1 for count in rows)
     changes = change_lines(board)[: max(0, height - used)]
     parts += [Text(""), *(line(text, "") for text in changes)]

@@ -21,7 +21,7 @@ from ...bus.doorbell import Listener, listen
 from ...schema.message.times import format_ts
 from ..show import output
 from ..show.terminal import message_line
-from .board import cut, line, part, shares
+from .board import cut, line, row_counts, table_part
 from .snapshot import AGENT_HEADINGS, QUEUE_HEADINGS, BusSnapshot, Watcher
 
 TYPE_CHECKING = False
@@ -83,10 +83,10 @@ def picture(snapshot: BusSnapshot, height: int) -> RenderableType:
     """Return the picture for a terminal of so many lines; never more lines than it has."""
     agents = [agent.row() for agent in snapshot.agents]
     queues = snapshot.queue_rows()
-    rows = shares(height - _FRAME_LINES, [len(agents), len(queues)])
+    rows = row_counts(height - _FRAME_LINES, [len(agents), len(queues)])
     parts: list[RenderableType] = [line(snapshot.headline(), "bold")]
-    parts += part("agents", "latest", AGENT_HEADINGS, agents, rows[0])
-    parts += part("queues", "first", QUEUE_HEADINGS, queues, rows[1])
+    parts += table_part("agents", "latest", AGENT_HEADINGS, agents, rows[0])
+    parts += table_part("queues", "first", QUEUE_HEADINGS, queues, rows[1])
     used = 3 + sum(2 + count if count else 1 for count in rows)
     room = max(0, height - used)
     newest = snapshot.messages[-room:] if room else []
