@@ -30,7 +30,7 @@ WAIT = "wait"
 #: Our name of the event that a summary takes the place of the conversation.
 COMPACT = "compact"
 
-#: Who gets the setup: everyone with the project, one person in it, or one person in all projects.
+#: The people who get the setup: all with the project, one person in it, or one in all projects.
 Scope = Literal["project", "local", "global"]
 PROJECT: Final = "project"
 LOCAL: Final = "local"
