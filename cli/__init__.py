@@ -1,10 +1,10 @@
 """The `bus` command: parses a line, calls the library, prints. Data on stdout, all else on stderr.
 
-Nothing here decides what a bus does: what another door would need too stands in a room before.
+Nothing here decides what a bus does: code that other interfaces need too is in the other rooms.
 
 typer defines the command line, in `app.py`. Loading it takes longer than publishing, so
-`fast/hot.py` takes the plain forms of those that are run often, and hands everything else to it.
-The commands that git runs (`fast/git_drivers.py`) are not for people, and not in it.
+`fast/hot.py` runs the plain forms of frequent commands, and hands everything else to typer. The
+commands that git runs (`fast/git_drivers.py`) are not for people, and typer does not know them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["main"]
 def main() -> int:
     """Run the command line of this process and return its exit code."""
     arguments = sys.argv[1:]
-    # Modules are no garbage: looking for some while they load takes a fifteenth of a command.
+    # Garbage collection while modules load finds nothing, and takes a fifteenth of a command.
     gc.disable()
     from .ending import guarded, is_all_ended, leave
     from .inherited import put_right
@@ -32,7 +32,7 @@ def main() -> int:
     gc.freeze()
     gc.enable()
     code = guarded(call)
-    # To an agent's program an exit code of 2 means "block": no trouble of ours may do that.
+    # To an agent's program exit code 2 means "block": an error of ours must not cause that.
     if arguments[:1] == ["hook"]:
         from .fast.agent_hooks import GOES_ON
 

@@ -23,7 +23,7 @@ from typer.core import TyperGroup
 
 from .. import __version__
 from .catalogue import GROUPS, MODULES
-from .definition import OnDemand
+from .definition import LazyCommands
 from .show import output
 
 # Errors of a command line, in our words instead of the parser's.
@@ -64,7 +64,7 @@ def _reason(error: ClickException) -> str:
 
 
 def _is_of_group(error: UsageError) -> bool:
-    """Whether the words up to the mistake name a group, and no command of it yet."""
+    """Whether the line names a group, and no command of it, before the mistake."""
     return error.ctx is not None and hasattr(error.ctx.command, "commands")
 
 
@@ -94,16 +94,16 @@ conflict, 4 nothing there, 5 timed out.
 
 def _load(name: str) -> Any:
     module = import_module(f".commands.{MODULES[name]}", __package__)
-    return module.commands.made()[name]
+    return module.commands.click_commands()[name]
 
 
-class _Program(TyperGroup):
-    """The program: a command's module is loaded when it is called, and none for help."""
+class _RootGroup(TyperGroup):
+    """The root group: a command's module is loaded when the command runs; help loads none."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        commands: Any = OnDemand({name: partial(_load, name) for name in MODULES})
-        self.commands = commands  # nothing is added to it, as typer's own type would allow
+        commands: Any = LazyCommands({name: partial(_load, name) for name in MODULES})
+        self.commands = commands  # typer's type allows additions; there are none
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands by group."""
@@ -116,7 +116,7 @@ class _Program(TyperGroup):
 
 app = typer.Typer(
     name="bus",
-    cls=_Program,
+    cls=_RootGroup,
     help=_HELP,
     epilog="Example:\n\n\b\n  bus init",
     no_args_is_help=True,
@@ -161,7 +161,7 @@ def run(arguments: list[str]) -> int:
         return show(error)
     except SystemExit as error:
         if isinstance(error.__context__, BrokenPipeError):
-            raise error.__context__ from None  # typer's answer to a reader that left is exit 1
+            raise error.__context__ from None  # typer would exit with 1 when the reader has left
         raise
     return code if isinstance(code, int) else 0
 
@@ -195,13 +195,17 @@ def _page(path: str, command: Any, inner: list[tuple[str, Any]]) -> str:
         lines += [".SH DESCRIPTION", *_paragraphs(rest)[1:]]
     if inner and path == "bus":
         lines.append(".SH COMMANDS")
-        for word, each in inner:
-            said = _prose(each.help).partition("\n\n")[0]
-            lines += [".TP", f"\\fBbus\\-{_text(word)}\\fR(1)", _text(said)]
+        for word, subcommand in inner:
+            summary = _prose(subcommand.help).partition("\n\n")[0]
+            lines += [".TP", f"\\fBbus\\-{_text(word)}\\fR(1)", _text(summary)]
     elif inner:
-        for word, each in inner:
-            lines += [f'.SH "{path} {word}"', *_usage(f"{path} {word}", each)]
-            lines += [*_paragraphs(_prose(each.help)), *_options(each), *_example(each)]
+        for word, subcommand in inner:
+            lines += [f'.SH "{path} {word}"', *_usage(f"{path} {word}", subcommand)]
+            lines += [
+                *_paragraphs(_prose(subcommand.help)),
+                *_options(subcommand),
+                *_example(subcommand),
+            ]
     else:
         lines += [*_options(command, ".SH OPTIONS"), *_example(command, ".SH EXAMPLE")]
     if path != "bus":
@@ -226,11 +230,11 @@ def _options(command: Any, heading: str = "") -> list[str]:
             names = ", ".join([*parameter.opts, *parameter.secondary_opts])
             takes = not (parameter.is_flag or parameter.count)
             spelled = f"{names} {parameter.metavar or 'VALUE'}" if takes else names
-        entries += [".TP", f"\\fB{_text(spelled)}\\fR", _text(_said(parameter))]
+        entries += [".TP", f"\\fB{_text(spelled)}\\fR", _text(_help_of(parameter))]
     return [heading, *entries] if heading and entries else entries
 
 
-def _said(parameter: Any) -> str:
+def _help_of(parameter: Any) -> str:
     """Return the help of a parameter, with the default that --help shows beside it."""
     help = parameter.help or ""
     default = getattr(parameter, "default", None)
@@ -256,7 +260,7 @@ def _prose(help: str | None) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a text as troff takes it for one line of words."""
+    """Return a text escaped for one line of troff."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-")
     return re.sub(r"^([.'])", r"\\&\1", escaped)
 

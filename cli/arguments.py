@@ -13,7 +13,7 @@ from ..schema.sqlite.database import WRITE_TIMEOUT_S
 from .hints import AGENT_VARIABLE
 from .show import output
 
-#: How a bus is found that nothing names.
+#: The ways in which a bus is found that no option or variable names.
 _UPWARDS = "looking upwards from here"
 BY_MAIN_TREE = "looking upwards from the main work tree of git"
 
@@ -23,28 +23,28 @@ def open_bus(directory: str | None, user: bool, *, write_timeout_s: float = WRIT
     bus = Bus.open(find(directory, user)[0], write_timeout_s=write_timeout_s)
     output.detail(f"the bus is in {bus.layout.directory}")
     if bus.backup_made_at_ms is not None:
-        _tell_of_backup(bus)
+        _note_backup(bus)
     return bus
 
 
-def _tell_of_backup(bus: Bus) -> None:
+def _note_backup(bus: Bus) -> None:
     """Note at the end that this bus is a backup, and read-only."""
     from ..schema.sqlite.settings import age_of_backup
 
-    made = age_of_backup(bus.backup_made_at_ms or 0, bus.now_ms())
-    output.note_at_end(f"note: {bus.layout.directory} is a backup, {made}; it is read-only")
+    backup_age = age_of_backup(bus.backup_made_at_ms or 0, bus.now_ms())
+    output.note_at_end(f"note: {bus.layout.directory} is a backup, {backup_age}; it is read-only")
 
 
 def find(directory: str | None, user: bool) -> tuple[str, str]:
     """Return the directory of the bus, and the option or place that named it."""
     if (named := named_by(directory, user)) is not None:
         return named, "--user" if user else "--dir"
-    found = find_bus()
+    bus_directory = find_bus()
     if os.environ.get(BUS_DIR_VARIABLE):
-        return found, BUS_DIR_VARIABLE
-    holder = os.path.dirname(found)
+        return bus_directory, BUS_DIR_VARIABLE
+    holder = os.path.dirname(bus_directory)
     is_above = os.path.commonpath([holder, os.getcwd()]) == holder
-    return found, _UPWARDS if is_above else BY_MAIN_TREE
+    return bus_directory, _UPWARDS if is_above else BY_MAIN_TREE
 
 
 def named_by(directory: str | None, user: bool) -> str | None:
@@ -65,14 +65,14 @@ def sender(name: str | None, option: str = "--from") -> str:
 
 
 def reader(name: str | None) -> str:
-    """Return the agent whose inbox is meant: the one named, or the one that BUS_AGENT names."""
+    """Return the agent whose inbox is read: the named one, or the one of BUS_AGENT."""
     name = name or os.environ.get(AGENT_VARIABLE)
     if not name:
         raise InvalidInput(f"no agent is named: give AGENT, or set {AGENT_VARIABLE}")
     return name
 
 
-def doer(name: str | None) -> str | None:
+def actor(name: str | None) -> str | None:
     """Return the actor for the record: the option's, or the agent that BUS_AGENT names, or None."""
     return name or os.environ.get(AGENT_VARIABLE) or None
 

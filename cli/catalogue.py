@@ -1,6 +1,6 @@
 """The commands as help lists them: by group, each with its module and its summary.
 
-Help reads this alone, so that it loads no module of a command. A test compares it with them.
+Help reads only this, and so loads no command. A test compares the summaries with the commands.
 """
 
 from __future__ import annotations

@@ -68,9 +68,9 @@ class Commands:
         """Take in the commands of another file."""
         self._makers |= others._makers
 
-    def made(self) -> Mapping[str, Any]:
+    def click_commands(self) -> Mapping[str, Any]:
         """Return what the parser makes of these commands and groups, by name."""
-        return OnDemand(self._makers)
+        return LazyCommands(self._makers)
 
     def _make_group(self) -> Any:
         group: Any = (TyperGroup if self._default is None else _group_with(self._default))(
@@ -79,11 +79,11 @@ class Commands:
             no_args_is_help=True,
             rich_markup_mode=None,
         )
-        group.commands = self.made()
+        group.commands = self.click_commands()
         return group
 
 
-class OnDemand(Mapping[str, Any]):
+class LazyCommands(Mapping[str, Any]):
     """Commands by name; each is made when it is looked up for the first time.
 
     Args:
@@ -106,16 +106,16 @@ class OnDemand(Mapping[str, Any]):
         return len(self._makers)
 
 
-def spelled(command: Any, args: list[str]) -> list[str]:
-    """Return the words of a command line with the names that its command has for them.
+def normalized(command: Any, args: list[str]) -> list[str]:
+    """Return a command line in the spelling that its command takes.
 
-    An agent that is a word of its own may be named by --agent too. Where a command for each message
-    follows, and no agent is named before its `--`, BUS_AGENT names it.
+    Where a command takes the agent as an argument, --agent may name it too. If the line has a
+    command after `--` and no agent before it, the one of BUS_AGENT is inserted.
     """
     end = args.index("--") if "--" in args else len(args)
     own, rest = list(args[:end]), args[end:]
-    options = {name: each for each in command.params for name in each.opts}
-    words = [each for each in command.params if each.param_type_name == "argument"]
+    options = {name: parameter for parameter in command.params for name in parameter.opts}
+    words = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
     if "--agent" in options or not words or words[0].metavar != "AGENT":
         return own + rest
     for index, word in enumerate(own):
@@ -144,7 +144,7 @@ class _Command(TyperCommand):
     """A command that refuses to take an option twice where only one value counts."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
-        return super().parse_args(ctx, spelled(self, args))
+        return super().parse_args(ctx, normalized(self, args))
 
     def make_parser(self, ctx: Any) -> Any:
         parser = super().make_parser(ctx)
@@ -203,27 +203,29 @@ def _with_plain_parameters(function: Callable[..., int]) -> Callable[..., int]:
     if not sets:
         return function
     plain = [
-        each.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        plain_parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for name, parameter in inspect.signature(function).parameters.items()
-        for each in (
+        for plain_parameter in (
             _fields(sets[name]) if name in sets else [parameter.replace(annotation=hints[name])]
         )
     ]
 
     def call(**values: Any) -> int:
-        made = {
+        option_sets = {
             name: kind(**{field.name: values.pop(field.name) for field in fields(kind)})
             for name, kind in sets.items()
         }
-        return function(**made, **values)
+        return function(**option_sets, **values)
 
     call.__name__, call.__doc__ = function.__name__, function.__doc__
-    call.__annotations__ = {each.name: each.annotation for each in plain}
+    call.__annotations__ = {
+        plain_parameter.name: plain_parameter.annotation for plain_parameter in plain
+    }
     call.__signature__ = inspect.Signature(plain)  # type: ignore[attr-defined]
     return call
 
 
-@cache  # most commands have the options of their place
+@cache  # most commands share the options that name the bus
 def _fields(kind: type[Any]) -> list[inspect.Parameter]:
     """Return the fields of a set of options as parameters."""
     hints = get_type_hints(kind, include_extras=True)

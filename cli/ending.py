@@ -26,9 +26,9 @@ def guarded(call: Callable[[], int]) -> int:
     try:
         try:
             code = call()
-            output.tell_at_end()
+            output.print_note_at_end()
             if code == output.NOTHING:
-                output.tell_empty(sys.argv[1:])
+                output.note_empty(sys.argv[1:])
             return code
         finally:
             output.flush()
@@ -48,7 +48,7 @@ def guarded(call: Callable[[], int]) -> int:
         from . import extras
 
         # The dynamic loader gives its reason in words: too many open files, for instance.
-        return _failed(extras.of_missing(error) or str(error), error)
+        return _failed(extras.hint_of_missing(error) or str(error), error)
     except Exception as error:
         damaged = _damage_behind(error)
         if damaged is not None:
@@ -64,7 +64,7 @@ def _damage_behind(error: Exception) -> RowDamaged | None:
 
 
 def _in_words(error: OSError) -> str:
-    """Return what an error of the system is about, and what the system says of it."""
+    """Return an error of the system as text: its path, and the reason."""
     if isinstance(error, FileNotFoundError) and not error.filename and _is_folder_gone():
         return (
             "the working directory is not there any more: it was deleted or moved; go to another"
@@ -103,7 +103,7 @@ def leave(code: int) -> NoReturn:
 
 def _failed(what: str, error: Exception) -> int:
     output.error(what, error)
-    _drop_output()  # what could not be written must not be tried again at the interpreter's end
+    _drop_output()  # the interpreter must not try to write it again at its end
     return 1
 
 

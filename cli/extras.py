@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from ..schema.errors import AckbusError
 
-#: The extra of each package, as Python imports it, that commands find missing as they go.
+#: The extra of each package, by import name, that a command may find missing while it runs.
 _EXTRAS = {
     **dict.fromkeys(("blake3", "pydantic", "ruamel"), "automation"),
     **dict.fromkeys(("fastapi", "uvicorn", "websockets"), "server"),
@@ -21,7 +21,7 @@ def require(extra: str, *modules: str) -> None:
         AckbusError: they are not.
     """
     if not are_installed(*modules):
-        raise AckbusError(needed(extra))
+        raise AckbusError(sentence_about(extra))
 
 
 def are_installed(*modules: str) -> bool:
@@ -29,18 +29,18 @@ def are_installed(*modules: str) -> bool:
     return all(map(find_spec, modules))
 
 
-def of_missing(error: ImportError) -> str | None:
+def hint_of_missing(error: ImportError) -> str | None:
     """Return how to install the extra whose package an import has not found, or None."""
     package = (error.name or "").partition(".")[0]
     extra = _EXTRAS.get(package) if isinstance(error, ModuleNotFoundError) else None
-    return None if extra is None else needed(extra)
+    return None if extra is None else sentence_about(extra)
 
 
-def needed(extra: str) -> str:
+def sentence_about(extra: str) -> str:
     """Return the sentence that asks for an extra."""
-    return f"this needs more packages: {installing(extra)}"
+    return f"this needs more packages: {install_command(extra)}"
 
 
-def installing(extra: str) -> str:
+def install_command(extra: str) -> str:
     """Return the command that installs an extra."""
     return f"pip install 'ackbus[{extra}]'"

@@ -49,7 +49,7 @@ def check(
     Args:
         mode: `block` or `warn`; `BUS_GUARD` in the environment wins over it.
         push: the remote that is pushed to, with git's lines about that on stdin.
-        hand_on: whether those are printed, for the hook that comes next.
+        hand_on: print these lines, for the next hook.
         agent: the editing agent; None takes that of `BUS_AGENT`, else of the session.
         directory, user: which bus.
     """
@@ -61,7 +61,7 @@ def check(
     tree = WorkTree.around(os.getcwd())
     try:
         refs = b"" if push is None else _pushed_refs()
-    except InvalidInput as error:  # a part of it must not be handed on for the whole
+    except InvalidInput as error:  # a part of the lines must not pass for all
         output.note(f"{error}; nothing was checked")
         return CONFLICT if hand_on or mode == BLOCK else 0
     if hand_on:
@@ -77,9 +77,10 @@ def check(
     with open_bus(tree, directory, user) as bus:
         agent = name_here(bus, agent)
         conflicts = [
-            each
-            for each in bus.reservations.against(files, agent)
-            if push is None or each.held.reserved_at_ms <= pushed[each.path]  # else made before
+            conflict
+            for conflict in bus.reservations.against(files, agent)
+            if push is None
+            or conflict.held.reserved_at_ms <= pushed[conflict.path]  # else made before
         ]
         for conflict in conflicts:
             if output.is_json():
@@ -127,13 +128,13 @@ def open_bus(tree: WorkTree, directory: str | None, user: bool) -> Bus:
 
 def _line(bus: Bus, conflict: Conflict, mode: str) -> str:
     """Return a conflict as a line, with what to do next."""
-    held = conflict.held
-    if held.mode == "shared":
+    reservation = conflict.held
+    if reservation.mode == "shared":
         todo = "reserve it --shared too, or leave it out"
     else:
-        todo = f"ask {held.agent}, wait, or leave it out"
-    told = describe(conflict, f"; {state_of_holder(bus, conflict)}")
-    return f"{'warning: ' if mode == WARN else ''}{told}: {todo}"
+        todo = f"ask {reservation.agent}, wait, or leave it out"
+    description = describe(conflict, f"; {state_of_holder(bus, conflict)}")
+    return f"{'warning: ' if mode == WARN else ''}{description}: {todo}"
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def completed(text: str) -> str:
     try:
         import re
         import shlex
-    except OSError:  # there is no descriptor left to load them with, which may be what is told
+    except OSError:  # no descriptor is left to load them with, and the text may say so
         return text
 
     option = shlex.join(_named_by)

@@ -1,10 +1,10 @@
 """The state that a parent leaves to a command: signals and descriptors, put right once.
 
-Whoever starts a command may ignore or block signals, or close the standard streams, and a program
-inherits that. SIGCHLD ignored hides how children end; SIGTERM ignored or blocked lets nothing end
-what a person or a crew ends; a closed stream's number goes to the next file that is opened, and
-children would print into it. What nohup and a shell's background ignore (SIGHUP, SIGINT, SIGQUIT)
-is meant, and stays.
+A parent may ignore or block signals, or close the standard streams, and a program inherits that. An
+ignored SIGCHLD hides how children end; an ignored or blocked SIGTERM keeps a person or a crew from
+ending a program; the number of a closed stream goes to the next file that is opened, and children
+would print into it. What nohup and a shell's background jobs ignore (SIGHUP, SIGINT, SIGQUIT) is
+intended, and stays ignored.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ def put_right() -> None:
 
 
 def _end(number: int, frame: object) -> NoReturn:
-    """End as the signal would: the kernel keeps its default action from the first process."""
+    """End as the signal would: in the first process the kernel ignores its default action."""
     raise SystemExit(128 + number)
 
 
 def _occupy_streams() -> None:
-    """Open what gives no bytes and takes none in place of each standard stream that is closed."""
+    """Replace each closed standard stream by one that gives no bytes and takes none."""
     while (descriptor := os.open(os.devnull, os.O_RDONLY)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)

@@ -17,12 +17,12 @@ def show_logs() -> None:
     """
     import logging
 
-    class Handler(logging.Handler):
+    class StderrHandler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             output.note(f"{record.levelname.lower()}: {record.getMessage()}")
 
     logger = logging.getLogger("ackbus")
-    logger.addHandler(Handler())
+    logger.addHandler(StderrHandler())
     level = os.environ.get(LOG_VARIABLE, "").upper()
     if level in ("DEBUG", "INFO"):
         logger.setLevel(level)

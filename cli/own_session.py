@@ -1,4 +1,4 @@
-"""The session and the path that a command has by itself: those of the program above it."""
+"""The session and the path of this command."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def holder() -> str | None:
     """Return the process that holds the names of this command's session; None: it has none."""
     if os.environ.get(SESSION_VARIABLE) == "off":
         return None
-    found = program()
-    return None if found is None else str(found)
+    process = program()
+    return None if process is None else str(process)
 
 
 def process_here(bus: Bus, agent: str) -> str | None:
@@ -32,11 +32,11 @@ def process_here(bus: Bus, agent: str) -> str | None:
 
 
 def name_here(bus: Bus, agent: str | None) -> str | None:
-    """Return the name of the session that runs this command, at whatever distance.
+    """Return the name of the session that runs this command, directly or through other processes.
 
     Args:
         bus: an open bus.
-        agent: the name that the command was told; it stays where no session of that name runs it.
+        agent: the given name, which is returned where no session of that name runs the command.
     """
     from ..subscribers.inboxes.session_names import SessionNames
 

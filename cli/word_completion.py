@@ -36,12 +36,12 @@ _NEWEST = 500
 _MAX_OFFERED = 500
 
 #: How long SQLite may wait for a lock, in seconds.
-_PATIENCE_S = 0.1
+_LOCK_TIMEOUT_S = 0.1
 
 #: How many jobs of each queue are offered, and up to which seq.
 _SEQS = (50, MAX_SEQ)
 
-#: In each script files are offered where `bus completion words` fails: no name of the bus is meant.
+#: Each script offers files where `bus completion words` fails: the word is no name of the bus.
 BASH = """\
 _bus() {
     local typed=${COMP_LINE:0:COMP_POINT} word kept found
@@ -97,16 +97,16 @@ def words(command: Any, line: str) -> list[str] | None:
     option, equals, _ = last.partition("=")
     before = option + equals if option.startswith("-") and equals else ""
     asked: list[Values] = []
-    _teach(command, asked)
-    found = BashComplete(command, {}, "bus", "").get_completions(typed[1:], last)
-    offered = [before + item.value for item in found if item.value.isprintable()]
+    _set_completers(command, asked)
+    completions = BashComplete(command, {}, "bus", "").get_completions(typed[1:], last)
+    offered = [before + item.value for item in completions if item.value.isprintable()]
     return offered if offered or asked else None
 
 
-def _teach(command: Any, asked: list[Values], path: str = "") -> None:
+def _set_completers(command: Any, asked: list[Values], path: str = "") -> None:
     """Set the completer of every parameter that has known values; it notes that it was asked."""
     for name, inner in getattr(command, "commands", {}).items():
-        _teach(inner, asked, f"{path} {name}".lstrip())
+        _set_completers(inner, asked, f"{path} {name}".lstrip())
     for parameter in command.params:
         values = _values_of(parameter, path)
         if values is not None:
@@ -115,7 +115,7 @@ def _teach(command: Any, asked: list[Values], path: str = "") -> None:
 
 def _values_of(parameter: Any, path: str) -> Values | None:
     if parameter.param_type_name == "option":
-        return next((_OPTIONS[each] for each in parameter.opts if each in _OPTIONS), None)
+        return next((_OPTIONS[option] for option in parameter.opts if option in _OPTIONS), None)
     name = (parameter.metavar or "").strip("[].")
     group = path.partition(" ")[0]
     return _ARGUMENTS.get(name) or _NAMES.get((path, name)) or _NAMES.get((group, name))
@@ -124,12 +124,12 @@ def _values_of(parameter: Any, path: str) -> Values | None:
 def _completer(values: Values, asked: list[Values]) -> Callable[[Any, Any, str], list[Any]]:
     def complete(context: Any, parameter: Any, incomplete: str) -> list[Any]:
         asked.append(values)
-        found: list[str] = []
+        names: list[str] = []
         with suppress(AckbusError, OSError), _open(context.params) as bus:
-            found = sorted(
-                {each for each in values(bus) if each.startswith(incomplete)}, key=_place
+            names = sorted(
+                {name for name in values(bus) if name.startswith(incomplete)}, key=_place
             )
-        return [CompletionItem(each) for each in found[:_MAX_OFFERED]]
+        return [CompletionItem(name) for name in names[:_MAX_OFFERED]]
 
     return complete
 
@@ -138,9 +138,9 @@ def _place(value: str) -> tuple[int, str]:
     return (len(value) if value.isdecimal() else 0, value)  # 2 before 10
 
 
-def _open(given: dict[str, Any]) -> Bus:
-    directory = user_bus() if given.get("user") else given.get("directory")
-    return Bus.open(directory, write_timeout_s=_PATIENCE_S)
+def _open(parameters: dict[str, Any]) -> Bus:
+    directory = user_bus() if parameters.get("user") else parameters.get("directory")
+    return Bus.open(directory, write_timeout_s=_LOCK_TIMEOUT_S)
 
 
 def _agents(bus: Bus) -> Iterable[str]:
@@ -169,7 +169,7 @@ def _dead(bus: Bus) -> Iterable[str]:
     return [str(job.seq) for queue in Queues(bus).list() for job in views.jobs(queue, *of_state)]
 
 
-def _nothing(bus: Bus) -> Iterable[str]:
+def _no_names(bus: Bus) -> Iterable[str]:
     return ()
 
 
@@ -195,7 +195,7 @@ _ARGUMENTS: dict[str, Values] = {"AGENT": _agents, "TYPE": _types}
 #: The values of an argument whose name means another thing in each group, or in a command of it.
 _NAMES: dict[tuple[str, str], Values] = {
     ("queue", "NAME"): _queues,
-    ("queue create", "NAME"): _nothing,
+    ("queue create", "NAME"): _no_names,
     ("lease", "NAME"): _leases,
     ("job", "SEQ"): _jobs,
     ("dead", "SEQ"): _dead,

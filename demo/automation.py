@@ -28,7 +28,7 @@ from ..subscribers.jobs.claims import COMPLETED, Claims
 from ..subscribers.jobs.errors import QueueNotFound
 from ..subscribers.jobs.jobs import Jobs
 from ..subscribers.queues.queues import Queues
-from .stage import PATIENCE_S, fresh_folder, named_place, wait_until
+from .stage import TIMEOUT_S, fresh_folder, named_bus, wait_until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from ..subscribers.jobs.jobs import Job
     from .stage import Progress, Say
 
-# The folder of configuration of the demo: its plugins, and what it has them do.
+# The demo's folder of configuration: its plugins, schedules, routes and pipeline.
 
-#: The scheduled plugins, and the targets of the two routes of what the first reads.
+#: The scheduled plugins, and the targets of the two routes for the gauge's event.
 GAUGE, PUMP = "gauge", "pump"
 LEVEL = "level.read"
 TARGETS = ("alarm", "chart")
@@ -132,8 +132,8 @@ def _ok(result: str, events: str = "") -> str:
 
 
 def _unless(condition: str, error: str, then: str, otherwise: str = ":") -> str:
-    told = f"""echo '{{"status": "error", "error": "{error}"}}'"""
-    return f"if [ -e {condition} ]; then {then}; else {otherwise}; {told}; fi"
+    print_error = f"""echo '{{"status": "error", "error": "{error}"}}'"""
+    return f"if [ -e {condition} ]; then {then}; else {otherwise}; {print_error}; fi"
 
 
 _PROGRAMS = {
@@ -178,13 +178,13 @@ class AutomationProof:
     Attributes:
         jobs: how many jobs there were.
         ended_once: how many of them have exactly one message that says how they ended.
-        fired: how many times of schedules were fired, each with one job of its own.
+        fired: how many times of schedules fired, each with one job of its own.
         skipped: how many were skipped, and why.
-        fanned_out: how many events of the gauge there were, and the jobs of each target.
-        webhooks: how many runs began by a webhook; two deliveries came.
+        fanned_out: how many events the gauge sent, and how many jobs each target had.
+        webhooks: how many pipeline runs the webhook's two deliveries began.
         steps: the steps of the pipeline that succeeded, in order.
-        attempts: how the attempts at the step that fails at first ended.
-        breaker: the states of the breaker of the pump.
+        attempts: how the attempts at the step `SHAKY` ended.
+        breaker: the states of the pump's breaker, in order.
     """
 
     jobs: int
@@ -213,25 +213,31 @@ class AutomationProof:
 
 
 def read_proof(bus: Bus) -> AutomationProof:
-    """Count in the log and the tables."""
+    """Count the proof from the log and the tables."""
     messages = list(bus.read())
     jobs = [message for message in messages if _is_job(message)]
     ends = Counter(message.in_reply_to for message in messages if message.type == ENDED)
     events = [m for m in messages if m.type == EVENT and m.headers.get(EVENT_TYPE) == LEVEL]
     decisions = [
-        each
+        decision
         for plugin in (GAUGE, PUMP)
-        for each in Decisions.of(bus).about(plugin, "default", limit=_MAX_DECISIONS)
+        for decision in Decisions.of(bus).about(plugin, "default", limit=_MAX_DECISIONS)
     ]
     by_schedule = {job.id for job in jobs if job.headers["submitted_by"] == "scheduler"}
-    fired = [each for each in decisions if each.verdict == "fired" and each.job_id in by_schedule]
+    fired = [
+        decision
+        for decision in decisions
+        if decision.verdict == "fired" and decision.job_id in by_schedule
+    ]
     arrived = [m for m in messages if m.type == EVENT and m.headers.get(EVENT_TYPE) == ARRIVED]
     history = Breakers.of(bus).history(PUMP)
     return AutomationProof(
         jobs=len(jobs),
         ended_once=sum(ends[job.id] == 1 for job in jobs),
         fired=len(fired) if len(fired) == len(by_schedule) else 0,
-        skipped=dict(Counter(each.reason for each in decisions if each.verdict == "skipped")),
+        skipped=dict(
+            Counter(decision.reason for decision in decisions if decision.verdict == "skipped")
+        ),
         fanned_out={
             "events": len(events),
             **{target: len(jobs_of(bus, target)) for target in TARGETS},
@@ -239,15 +245,18 @@ def read_proof(bus: Bus) -> AutomationProof:
         webhooks=len(arrived),
         steps=[step for step in STEPS for job in jobs_of(bus, step) if job.state == "succeeded"],
         attempts=[status for job in jobs_of(bus, SHAKY) for status in _attempts(bus, job)],
-        breaker=[*(each.from_state or "" for each in history[:1]), *(e.to_state for e in history)],
+        breaker=[
+            *(change.from_state or "" for change in history[:1]),
+            *(change.to_state for change in history),
+        ],
     )
 
 
 def jobs_of(bus: Bus, plugin: str) -> list[Job]:
     """Return the jobs of a plugin, in order."""
     jobs = Jobs.of(bus)
-    found = (jobs.of_message(each.seq) for each in bus.read(type=f"plugin.{plugin}.*"))
-    return [job for of_message in found for job in of_message]
+    job_lists = (jobs.of_message(message.seq) for message in bus.read(type=f"plugin.{plugin}.*"))
+    return [job for of_message in job_lists for job in of_message]
 
 
 def _is_job(message: Message) -> bool:
@@ -266,8 +275,8 @@ def _attempts(bus: Bus, job: Job) -> list[str]:
 
 
 @dataclass
-class Clock:
-    """A clock that goes on as another does, and jumps when it is told to."""
+class JumpingClock:
+    """A clock that follows another one, and can be moved ahead of it."""
 
     base: Callable[[], int]
     ahead_ms: int = 0
@@ -282,8 +291,8 @@ class Clock:
 
 
 @dataclass
-class _Ending:
-    """The end of the service: whether it is ready, and what has ended it too early."""
+class _ServiceState:
+    """The state of the service: whether it is ready, and the errors that ended it."""
 
     is_ready: bool = False
     errors: list[BaseException] = field(default_factory=list)
@@ -293,8 +302,8 @@ class JumpingService:
     """A running service; leaving the `with` block ends it.
 
     Args:
-        folder: of its configuration.
-        directory: of its bus, which is made.
+        folder: the folder of its configuration.
+        directory: the directory of its bus, which is made.
 
     Attributes:
         bus: the bus, by the clock of the demo.
@@ -305,7 +314,7 @@ class JumpingService:
     def __init__(self, folder: Path, directory: str) -> None:
         self._folder = folder
         self._directory = directory
-        self._ending = _Ending()
+        self._state = _ServiceState()
 
     def jump(self, seconds: float) -> None:
         """Move the clock forward; what is due then is done."""
@@ -313,7 +322,7 @@ class JumpingService:
         ring(self.bus)
 
     def next_time_of(self, plugin: str) -> None:
-        """Move the clock to when a schedule is due, and wait until that is decided, and done."""
+        """Move the clock to the next time of a schedule, and wait until its job has ended."""
         schedules = Schedules.of(self.bus)
 
         def due_ms() -> int | None:
@@ -336,7 +345,7 @@ class JumpingService:
         Raises:
             AckbusError: it does not happen.
         """
-        wait_until(is_done, f"{what} (see {self._log_path})", lambda: self._ending.errors)
+        wait_until(is_done, f"{what} (see {self._log_path})", lambda: self._state.errors)
 
     @property
     def ahead_s(self) -> float:
@@ -349,7 +358,7 @@ class JumpingService:
 
     def __enter__(self) -> JumpingService:
         self._by_the_host = Bus.init(self._directory)
-        self._clock = Clock(self._by_the_host.now_ms)
+        self._clock = JumpingClock(self._by_the_host.now_ms)
         self.bus = Bus.open(self._directory, clock=self._clock)
         snapshot = examine_folder(self._folder, {})
         self.config, self.plugins = snapshot.config, tuple(snapshot.plugins)
@@ -358,19 +367,19 @@ class JumpingService:
         self._log.__enter__()
         self._log.take(self.config.service)
         self._thread: Thread = start_thread(self._run, "service of the demo")
-        self.wait(lambda: self._ending.is_ready, "the service begins")
+        self.wait(lambda: self._state.is_ready, "the service begins")
         return self
 
     def _run(self) -> None:
         def ready() -> None:
-            self._ending.is_ready = True
+            self._state.is_ready = True
 
         try:
             with Bus.open(self._directory, clock=self._clock) as bus:
                 self._service = Service(bus, lambda: examine_folder(self._folder, {}))
                 self._service.run(ready)
         except BaseException as error:
-            self._ending.errors.append(error)
+            self._state.errors.append(error)
 
     def __exit__(
         self,
@@ -381,7 +390,7 @@ class JumpingService:
         self._service.stop()
         if error is not None:
             self._service.stop()  # at once
-        self._thread.join(PATIENCE_S)
+        self._thread.join(TIMEOUT_S)
         self.bus.close()
         self._by_the_host.close()
         self._log.__exit__()
@@ -425,7 +434,7 @@ def run_automation_demo(*, directory: str | None, say: Say, progress: Progress) 
         Refused: `directory` holds a bus already.
         AckbusError: something that was to happen does not.
     """
-    named = named_place(directory)
+    named = named_bus(directory)
     began = time.monotonic()
     folder = Path(fresh_folder(), "automation")
     make_folder(folder)
@@ -500,7 +509,7 @@ def _again(service: JumpingService, folder: Path) -> str:
     return f"an hour was over: {GAUGE} was due again"
 
 
-#: The acts of the demo, in order: each has something happen, waits for it, and says what it was.
+#: The acts of the demo, in order: each makes something happen, waits for it, and describes it.
 _ACTS: tuple[Callable[[JumpingService, Path], str], ...] = (
     _schedule,
     _webhook,
@@ -527,7 +536,7 @@ def _breaker(service: JumpingService) -> str:
 def _deliver(
     service: JumpingService, endpoint: WebhookEndpoint, sent: Mapping[str, str], body: bytes
 ) -> str:
-    """Deliver a request as the listener does, and return what became of it."""
+    """Deliver a request as the listener does, and return `taken`, `known` or `refused`."""
     headers = {name.lower(): value for name, value in sent.items()}
     try:
         signed = verify(endpoint, headers, body, service.bus.now_ms() / 1000)

@@ -15,8 +15,8 @@ from ..schema.message.draft import Draft
 from ..subscribers.inboxes.inbox import Inbox
 from ..subscribers.jobs.claims import COMPLETED, LOST, Claims
 from ..subscribers.queues.queue import Queue
-from .stage import LOOK_EVERY_S, Processes, fresh_folder, named_place
-from .worker import COORDINATOR, DEMO, DONE, HELD, KILLED, TASK, WORKERS, Tree, path_to_payload
+from .stage import LOOK_EVERY_S, Processes, fresh_folder, named_bus
+from .worker import COORDINATOR, DEMO, DONE, HELD, KILLED, TASK, WORKERS, TextFiles, path_to_payload
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,12 +56,12 @@ class Takeover:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class DemoProof:
     """Counts from the log.
 
     Attributes:
         tasks: how many tasks were assigned.
-        examined: how many were completed under a claim, once.
+        examined: how many were completed under a claim, exactly once.
         reported_once: how many have exactly one answer.
         results: how many answers there are in all.
         takeover: the takeover of the killed worker's job; None when no worker was killed.
@@ -75,20 +75,20 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        """Whether every task was examined, and reported once, and the killed worker's too."""
+        """Whether every task was examined and reported once, the killed worker's task too."""
         counts = {self.tasks, self.examined, self.reported_once, self.results}
         return len(counts) == 1 and self.takeover is not None and self.takeover.holds
 
 
-def read_proof(bus: Bus) -> Proof:
-    """Count in the log and among the claims; holds a page of the log in memory at a time."""
+def read_proof(bus: Bus) -> DemoProof:
+    """Count the proof from the log and the claims; one page of the log is in memory at a time."""
     claims, queue = Claims.of(bus), Queue.open(bus, TASK)
     tasks = examined = reported_once = results = 0
     takeover = None
     for message in bus.read():
         if message.type == TASK:
             ends = [claim.status for claim in claims.of_job(queue.info, message.seq)]
-            answers = sum(each.type == DONE for each in bus.read(conversation=message.id))
+            answers = sum(reply.type == DONE for reply in bus.read(conversation=message.id))
             tasks += 1
             examined += ends.count(COMPLETED) == 1
             reported_once += answers == 1
@@ -96,22 +96,22 @@ def read_proof(bus: Bus) -> Proof:
             results += 1
         elif message.type == KILLED:
             takeover = _takeover(queue, claims, message)
-    return Proof(tasks, examined, reported_once, results, takeover)
+    return DemoProof(tasks, examined, reported_once, results, takeover)
 
 
 def _takeover(queue: Queue, claims: Claims, killing: Message) -> Takeover:
-    told = killing.payload
+    payload = killing.payload
     done = lost = None
-    for claim in claims.of_job(queue.info, told["seq"]):
-        if claim.status == LOST and claim.group == told["agent"]:
+    for claim in claims.of_job(queue.info, payload["seq"]):
+        if claim.status == LOST and claim.group == payload["agent"]:
             lost = claim
         elif claim.status == COMPLETED:
             done = claim
     return Takeover(
-        told["task"],
-        told["path"],
-        told["agent"],
-        told["pid"],
+        payload["task"],
+        payload["path"],
+        payload["agent"],
+        payload["pid"],
         done.group if done else None,
         (lost.token if lost else 0, done.token if done else 0),
     )
@@ -122,7 +122,7 @@ BATCH_MESSAGES = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class DemoRun:
     """A run that came to its end.
 
     Attributes:
@@ -135,12 +135,12 @@ class Run:
 
     directory: str
     took_s: float
-    proof: Proof
+    proof: DemoProof
     binary: int
     unreadable_directories: int
 
 
-def run_demo(path: str, *, directory: str | None, say: Say, progress: Progress) -> Run:
+def run_demo(path: str, *, directory: str | None, say: Say, progress: Progress) -> DemoRun:
     """Run the demo to its end; the bus that it made stays on disk.
 
     Args:
@@ -152,20 +152,20 @@ def run_demo(path: str, *, directory: str | None, say: Say, progress: Progress) 
     Raises:
         InvalidInput: `path` is not a directory that can be read.
         NotFound: there is nothing to examine.
-        Refused: `directory` holds a bus already: its agents could have the names of ours.
+        Refused: `directory` holds a bus already: its agents could have the demo's names.
         AckbusError: no worker is left; what they did stays in the bus.
     """
     root = _readable_directory(path)
     leave_out = None if directory is None else os.path.realpath(directory)
-    if next(iter(Tree(root, leave_out=leave_out)), None) is None:
+    if next(iter(TextFiles(root, leave_out=leave_out)), None) is None:
         raise NotFound(f"nothing to examine: no text files in {root}")
     began = time.monotonic()
-    place = named_place(directory) or os.path.join(fresh_folder(), BUS_DIRECTORY)
+    place = named_bus(directory) or os.path.join(fresh_folder(), BUS_DIRECTORY)
     with Bus.init(place) as bus, Exporter(bus):
         where = bus.layout.directory
         say(f"the bus is in {where}, and stays there")
         Queue.create(bus, TASK)
-        tree = Tree(root, leave_out=where)
+        tree = TextFiles(root, leave_out=where)
         tasks = _assign(bus, tree)
         say(f"the coordinator has assigned {_tasks(tasks)}; three workers begin")
         with Processes() as workers, progress("examining", tasks) as move:
@@ -177,10 +177,10 @@ def run_demo(path: str, *, directory: str | None, say: Say, progress: Progress) 
             _watch(bus, workers, tasks, say, move)
         Inbox(bus, COORDINATOR).ack(bus.log.newest_seq())
         proof = read_proof(bus)
-    return Run(where, time.monotonic() - began, proof, tree.binary, tree.unreadable)
+    return DemoRun(where, time.monotonic() - began, proof, tree.binary, tree.unreadable)
 
 
-def _assign(bus: Bus, tree: Tree) -> int:
+def _assign(bus: Bus, tree: TextFiles) -> int:
     """Publish a task for each file, and return how many there are."""
     count = 0
     files = iter(tree)
@@ -193,21 +193,21 @@ def _assign(bus: Bus, tree: Tree) -> int:
 def _watch(
     bus: Bus, workers: Processes, tasks: int, say: Say, move: Callable[[int], object]
 ) -> None:
-    """Follow the log until each task has its answer, and kill the worker that holds still.
+    """Follow the log until each task has its answer, and kill the worker that stalls.
 
-    It is killed when all workers are there, so that each run shows the same.
+    The kill waits until all workers are there, so that every run shows the same takeover.
     """
-    seen, done = tasks, 0
-    held: Message | None = None
+    last_seq, done = tasks, 0
+    hold: Message | None = None
     while done < tasks:
-        for message in bus.read(after_seq=seen):
-            seen = message.seq
+        for message in bus.read(after_seq=last_seq):
+            last_seq = message.seq
             done += message.type == DONE
-            held = message if message.type == HELD else held
-        if held is not None and all(map(bus.heartbeats.get, workers.names)):
-            if held.from_agent in workers.names:
-                say(_kill(bus, workers, held))
-            held = None
+            hold = message if message.type == HELD else hold
+        if hold is not None and all(map(bus.heartbeats.get, workers.names)):
+            if hold.from_agent in workers.names:
+                say(_kill(bus, workers, hold))
+            hold = None
         move(done)
         for name in workers.lost():
             say(f"{name} ended unexpectedly")
@@ -218,11 +218,11 @@ def _watch(
         time.sleep(LOOK_EVERY_S)
 
 
-def _kill(bus: Bus, workers: Processes, held: Message) -> str:
-    """Kill the worker that holds still, publish a message about it, and return a line."""
-    worker, path = held.from_agent, held.payload["path"]
+def _kill(bus: Bus, workers: Processes, hold: Message) -> str:
+    """Kill the worker that stalls, publish a message about it, and return a line."""
+    worker, path = hold.from_agent, hold.payload["path"]
     pid = workers.kill(worker)
-    task = bus.get(held.conversation)
+    task = bus.get(hold.conversation)
     assert task is not None
     killed = {"agent": worker, "pid": pid, "task": task.id, "seq": task.seq, "path": path}
     bus.publish(KILLED, killed, from_agent=DEMO)
@@ -233,7 +233,6 @@ def _kill(bus: Bus, workers: Processes, held: Message) -> str:
 
 
 def _readable_directory(path: str) -> str:
-    """Return the real path of a directory."""
     root = os.path.realpath(path)
     try:
         os.scandir(root).close()

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
     #: Prints one line about the run.
     Say = Callable[[str], object]
-    #: Shows how much of an amount of work is done: yields a function that is told.
+    #: Shows how much of a total is done: the context's function takes the amount.
     Progress = Callable[[str, int], AbstractContextManager[Callable[[int], object]]]
 
 #: How long anything may take, in seconds, before the demo gives up; and how often it looks: as
 #: often as a person can see a difference.
-PATIENCE_S, LOOK_EVERY_S = 60.0, 0.05
+TIMEOUT_S, LOOK_EVERY_S = 60.0, 0.05
 
 #: How long processes get to end by themselves, in seconds, before they are killed.
 _END_WITHIN_S = 10.0
 
 
-def named_place(directory: str | None) -> str | None:
-    """Return the real path of a directory that a user named for the bus; None where none is named.
+def named_bus(directory: str | None) -> str | None:
+    """Return the real path of the directory that a user named for the bus, or None.
 
     Raises:
         Refused: it holds a bus: its agents could have the names of the demo's.
@@ -59,19 +59,19 @@ def wait_until(is_done: Callable[[], object], what: str, troubles: Callable[[], 
     """Wait until something has happened.
 
     Args:
-        is_done: looks whether it has.
-        what: the same in words: what happens.
-        troubles: tells what keeps it from happening; nothing where all is well.
+        is_done: whether it has happened.
+        what: what happens, in words.
+        troubles: returns what keeps it from happening; a false value where nothing does.
 
     Raises:
         AckbusError: there is trouble, or it takes too long.
     """
-    ends = time.monotonic() + PATIENCE_S
+    ends = time.monotonic() + TIMEOUT_S
     while not is_done():
         if trouble := troubles():
             raise AckbusError(f"this does not happen: {what}; {trouble}")
         if time.monotonic() > ends:
-            raise AckbusError(f"this does not happen within {PATIENCE_S:g} s: {what}")
+            raise AckbusError(f"this does not happen within {TIMEOUT_S:g} s: {what}")
         time.sleep(LOOK_EVERY_S)
 
 
@@ -83,7 +83,7 @@ class Processes:
 
     @property
     def names(self) -> list[str]:
-        """Those that were started, and neither killed nor lost."""
+        """The names of the processes that were started, and neither killed nor lost."""
         return list(self._processes)
 
     def start(
@@ -96,12 +96,12 @@ class Processes:
         cwd: str | None = None,
         variables: dict[str, str] | None = None,
     ) -> None:
-        """Start this Python with some words.
+        """Start this Python with some arguments.
 
         Args:
             name: its name here.
-            words: what it runs, as `-m` and a module.
-            lifeline: it is asked to end by the end of its standard input; else by SIGTERM.
+            words: its arguments, such as `-m` and a module.
+            lifeline: ask it to end by closing its standard input, and not by SIGTERM.
             log: the file that its output is appended to; None: nowhere.
             cwd: its working directory; None: that of the demo.
             variables: what is added to its environment.
@@ -128,7 +128,7 @@ class Processes:
         return process.pid
 
     def lost(self) -> list[str]:
-        """Return those that ended by themselves since the last call."""
+        """Return the names of processes that ended by themselves since the last call."""
         ended = [name for name, process in self._processes.items() if process.poll() is not None]
         for name in ended:
             _ask_to_end(self._processes.pop(name))
@@ -155,8 +155,8 @@ class Processes:
 
 
 def _ask_to_end(process: subprocess.Popen[bytes]) -> None:
-    """Ask a process to end; of one that has ended nothing stays open."""
+    """Ask a process to end, by closing its input or by SIGTERM."""
     if process.stdin is not None:
         process.stdin.close()
     else:
-        process.send_signal(signal.SIGTERM)  # nothing is sent to one that has ended
+        process.send_signal(signal.SIGTERM)  # does nothing if the process has ended

@@ -17,7 +17,7 @@ from ..git.repository import Repository
 from ..tasks.control.requests import Requests
 from ..tasks.steps.messages import TaskNotFound
 from ..tasks.steps.tasks import Tasks
-from .stage import Processes, fresh_folder, named_place, wait_until
+from .stage import Processes, fresh_folder, named_bus, wait_until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # The project of the demo: a small repository, its check, its planner and its scripted agent.
 
-#: The tasks that the planner makes of the request, in order, each with the tasks before it.
+#: The tasks that the planner makes from the request, in order, and what each depends on.
 PRICE_LOW, PRICE_HIGH = "price-low", "price-high"
 PLUMS, CELLAR, APPLES, PEARS = "add-plums", "count-cellar", "count-apples", "count-pears"
 PLAN = {
@@ -61,9 +61,9 @@ _FILES = {
     "prices/cherries.txt": "5\n",
 }
 
-# In place of a coding agent: it edits the files in its work tree, and commits. On its second
-# attempt it does what the end of the first one asks for. `$DEMO` is a folder beside the project, in
-# which the agents meet: two begin at once, and one is held until it is killed.
+# The stand-in for a coding agent: it edits the files in its work tree, and commits. Its second
+# attempt mends what the first one failed for. `$DEMO` is a folder beside the project, by which the
+# agents wait for each other: two begin at once, and one stalls until it is killed.
 _AGENT = """\
 #!/bin/sh
 set -eu
@@ -110,7 +110,7 @@ class Project:
 
     Attributes:
         repository: the path of the repository.
-        meeting: the folder in which the agents meet.
+        meeting: the folder by whose files the agents wait for each other.
         agent, planner: the programs.
     """
 
@@ -184,11 +184,11 @@ class TasksProof:
         landed: the tasks that landed, in order.
         landings: how often each landed.
         attempts: how many attempts each task took.
-        ended: the reasons for which attempts ended, by task.
+        ended: the reasons why attempts failed, by task.
         positions: how many commits `main` was at.
-        checked: how many of them had passed the check before, on that very commit.
-        commits: how many commits agents were done with.
-        kept: how many of them git still has on a branch or a rescue ref.
+        checked: how many of these commits had passed the check.
+        commits: how many commits agents handed in.
+        kept: how many of these git still has on a branch or a rescue ref.
     """
 
     planned: int
@@ -218,10 +218,12 @@ class TasksProof:
 
 
 def read_proof(bus: Bus, project: Project) -> TasksProof:
-    """Count what happened."""
-    changes = [each for each in bus.read(type="state_change") if isinstance(each.payload, dict)]
-    landed = [each.payload["task"] for each in changes if each.payload["to"] == "COMPLETED"]
-    heads = {each.payload["head"] for each in changes if each.payload.get("head")}
+    """Count the proof from the log and the repository."""
+    changes = [
+        change for change in bus.read(type="state_change") if isinstance(change.payload, dict)
+    ]
+    landed = [change.payload["task"] for change in changes if change.payload["to"] == "COMPLETED"]
+    heads = {change.payload["head"] for change in changes if change.payload.get("head")}
     positions = project.positions()[:-1]  # the first commit is older than the demo
     passed = _passed(bus.read(type="check_result"))
     return TasksProof(
@@ -238,28 +240,28 @@ def read_proof(bus: Bus, project: Project) -> TasksProof:
 
 
 def _first_jobs(bus: Bus) -> int:
-    """Count the jobs that entered the queue with the plan: no attempt and no plan was before."""
-    planned = {each.payload["task"] for each in bus.read(type="task_planned")}
-    jobs = [each.payload for each in bus.read(type="task.job")]
+    """Count the jobs that the plan put into the queue at once, as first attempts."""
+    planned = {message.payload["task"] for message in bus.read(type="task_planned")}
+    jobs = [message.payload for message in bus.read(type="task.job")]
     return sum("attempt" not in job and job["task"] not in planned for job in jobs)
 
 
 def _attempts(changes: Iterable[Message]) -> dict[str, int]:
-    begun = Counter(each.payload["task"] for each in changes if each.payload["from"] is None)
+    begun = Counter(change.payload["task"] for change in changes if change.payload["from"] is None)
     return dict(begun)
 
 
 def _ended(changes: Iterable[Message]) -> dict[str, list[str]]:
     reasons: dict[str, list[str]] = {}
-    for each in changes:
-        if each.payload["to"] == "FAILED":
-            reasons.setdefault(each.payload["task"], []).append(str(each.payload["reason"]))
+    for change in changes:
+        if change.payload["to"] == "FAILED":
+            reasons.setdefault(change.payload["task"], []).append(str(change.payload["reason"]))
     return reasons
 
 
 def _passed(results: Iterable[Message]) -> set[str]:
     """Return the commits on which the check passed."""
-    return {each.payload["candidate"] for each in results if each.payload.get("exit") == 0}
+    return {result.payload["candidate"] for result in results if result.payload.get("exit") == 0}
 
 
 # The roles of the demo as processes of `bus`: planner, workers, integrator.
@@ -267,15 +269,15 @@ def _passed(results: Iterable[Message]) -> set[str]:
 #: The agents.
 WORKERS = ("ada", "bob", "cleo")
 
-#: For how long a job is a worker's without a renewal: so soon another one has that of a killed one.
+#: How long a worker holds a job without a renewal: another worker takes over a killed one's then.
 _LEASE = "6s"
 
-#: The command `bus`, whatever of that name is on the PATH.
+#: The command `bus` of this package, whatever `bus` is on the PATH.
 _BUS = "import sys; from {package}.cli import main; sys.exit(main())"
 
 
 class Team(Processes):
-    """The roles, each from its start; leaving the `with` block ends them.
+    """The processes of all roles; leaving the `with` block ends them.
 
     Args:
         directory: the bus.
@@ -330,7 +332,7 @@ class TasksRun:
         repository: the repository, which stays too.
         took_s: how long it took, in seconds.
         killed: the worker that was killed.
-        taken_over_by: the worker that had its task afterwards.
+        taken_over_by: the worker that took its task over.
         proof: what log and git prove.
     """
 
@@ -354,7 +356,7 @@ def run_tasks_demo(*, directory: str | None, say: Say, progress: Progress) -> Ta
         Refused: `directory` holds a bus already.
         AckbusError: something that was to happen does not.
     """
-    named = named_place(directory)
+    named = named_bus(directory)
     began = time.monotonic()
     folder = fresh_folder()
     where = named or os.path.join(folder, "bus")
@@ -369,7 +371,7 @@ def run_tasks_demo(*, directory: str | None, say: Say, progress: Progress) -> Ta
         wish = "Count what is in stock, and set the new prices."
         team.begin()
         Requests(bus).enqueue({"sessionId": "demo", "prompt": wish}, agent="client")
-        killed = _kill_who_is_held(bus, team, project, say)
+        killed = _kill_stalled_worker(bus, team, project, say)
 
         def have_all_landed() -> bool:
             landed = _landed(bus)
@@ -385,9 +387,9 @@ def run_tasks_demo(*, directory: str | None, say: Say, progress: Progress) -> Ta
     return TasksRun(where, project.repository, took_s, killed, taken_over_by, proof)
 
 
-def _kill_who_is_held(bus: Bus, team: Team, project: Project, say: Say) -> str:
-    held = os.path.join(project.meeting, "held")
-    wait_until(lambda: os.path.exists(held), f"an agent works on {CELLAR}", team.ends)
+def _kill_stalled_worker(bus: Bus, team: Team, project: Project, say: Say) -> str:
+    hold_path = os.path.join(project.meeting, "held")
+    wait_until(lambda: os.path.exists(hold_path), f"an agent works on {CELLAR}", team.ends)
     worker = Tasks(bus).get(CELLAR).worker
     pid = team.kill(worker)
     say(f"{worker} (process {pid}) was killed, with SIGKILL, in the middle of {CELLAR}")

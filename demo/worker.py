@@ -1,4 +1,4 @@
-"""A worker of the demo: a process that examines files as jobs, and may hold still at one."""
+"""A worker of the demo: a process that examines files as jobs, and may stall at one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # The protocol of the demo's agents: their names and their messages.
 #
 #     coordinator  examine.request  to all           one for each file: a job of the queue
-#     worker       examine.held     to coordinator   it holds still with a job, to be killed
+#     worker       examine.held     to coordinator   it stalls at a job, to be killed
 #     demo         examine.killed   to all           which worker was killed, at which job
 #     worker       examine.done     to coordinator   the answer to a job: the facts about its file
 #
@@ -55,7 +55,7 @@ SKIPPED_ENDING = ".egg-info"
 SNIFFED_BYTES = 1024
 
 
-class Tree:
+class TextFiles:
     """The text files under a directory, found while they are iterated over, in order of names.
 
     Symbolic links are not followed. A file that can't be opened counts as text: its examination
@@ -68,7 +68,7 @@ class Tree:
 
     Attributes:
         binary: how many binary files have been passed over so far.
-        unreadable: how many directories that can't be listed.
+        unreadable: how many directories could not be listed so far.
     """
 
     def __init__(self, root: str, *, leave_out: str | None = None) -> None:
@@ -78,7 +78,7 @@ class Tree:
         self.unreadable = 0
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the path of each, relative to the root."""
+        """Yield the path of each file, relative to the root."""
         directories = [""]
         while directories:
             inside = directories.pop()
@@ -102,8 +102,8 @@ class Tree:
 
     def _is_skipped(self, entry: os.DirEntry[str]) -> bool:
         name = entry.name
-        made = name in SKIPPED_DIRECTORIES or name.endswith(SKIPPED_ENDING)
-        return made or name.startswith(".") or entry.path == self._leave_out
+        is_left_out = name in SKIPPED_DIRECTORIES or name.endswith(SKIPPED_ENDING)
+        return is_left_out or name.startswith(".") or entry.path == self._leave_out
 
     def _is_text(self, path: str) -> bool:
         try:
@@ -194,7 +194,7 @@ def examine(path: str) -> Examination:
 def _python_syntax(source: bytes) -> str:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of odd escapes in strings: not our business
+            warnings.simplefilter("ignore")  # the files may have odd escapes in strings
             compile(source, "<file>", "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}" if error.lineno else error.msg
@@ -214,8 +214,8 @@ def main(directory: str, root: str, name: str, held_seq: str) -> None:
     Args:
         directory: the bus.
         root: the real path of the directory that the tasks' paths begin in.
-        name: this worker's.
-        held_seq: the task with which its first worker holds still, to be killed.
+        name: the name of this worker.
+        held_seq: the seq of the task at whose first attempt the worker stalls, to be killed.
     """
     over = threading.Event()
     with Bus.open(directory) as bus:
@@ -234,10 +234,10 @@ def main(directory: str, root: str, name: str, held_seq: str) -> None:
                 bus.publish(HELD, task.payload, from_agent=name, in_reply_to=task.id)
                 over.wait()
             try:
-                found = asdict(examine(os.path.join(root, path_from_payload(task.payload))))
+                report = asdict(examine(os.path.join(root, path_from_payload(task.payload))))
             except OSError as error:
-                found = {"error": error.strerror or str(error)}
-            return {**task.payload, **found}
+                report = {"error": error.strerror or str(error)}
+            return {**task.payload, **report}
 
         threading.Thread(target=wait_for_end, name="lifeline", daemon=True).start()
         worker.run(work)
@@ -246,7 +246,7 @@ def main(directory: str, root: str, name: str, held_seq: str) -> None:
 if __name__ == "__main__":
     main(*sys.argv[1:])
 
-# The totals of a run, as its answers tell them.
+# The totals of a run, from its answers.
 
 #: How many of the largest files are named.
 SHOWN_FILES = 10
@@ -274,15 +274,15 @@ class Totals:
 
     def add(self, result: Message) -> None:
         """Add one answer."""
-        found = result.payload
+        report = result.payload
         self.by_agent[result.from_agent] = self.by_agent.get(result.from_agent, 0) + 1
-        if "error" in found:
+        if "error" in report:
             self.failed += 1
             return
         self.files += 1
-        self.bytes += found["bytes"]
-        self.lines += found["lines"]
-        syntax = found["python"]
+        self.bytes += report["bytes"]
+        self.lines += report["lines"]
+        syntax = report["python"]
         self.python_ok += syntax == PYTHON_OK
         self.python_not_checked += syntax == PYTHON_NOT_CHECKED
         self.python_errors += syntax not in (None, PYTHON_OK, PYTHON_NOT_CHECKED)

@@ -38,14 +38,14 @@ from .text_edits import TomlServer
 _PROTOCOL = "2025-06-18"
 
 #: How long a server may take to start and to answer, in seconds.
-_PATIENCE_S = 20.0
+_TIMEOUT_S = 20.0
 
-#: How long the end of its output is waited for when it is over, in seconds.
-_GOODBYE_S = 1.0
+#: How long its output may take to end after the server has ended, in seconds.
+_END_WITHIN_S = 1.0
 
 
-def probing() -> dict[str, str]:
-    """Return the environment of a probe: it is no session, and takes no name from one."""
+def probe_environment() -> dict[str, str]:
+    """Return the environment of a probe, which has no session and takes no name from one."""
     return {**os.environ, SESSION_VARIABLE: "off"}
 
 
@@ -66,7 +66,7 @@ def call_tool(words: list[str], folder: str, tool: str, arguments: dict[str, Any
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=probing(),
+            env=probe_environment(),
         )
     except OSError as error:
         raise ProbeFailed(f"{words[0]} can't be run: {os.strerror(error.errno or 0)}") from error
@@ -74,9 +74,9 @@ def call_tool(words: list[str], folder: str, tool: str, arguments: dict[str, Any
     try:
         about = {"name": "bus setup", "version": "1"}
         hello = {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": about}
-        server.ask("initialize", hello)
-        server.tell("notifications/initialized")
-        result = server.ask("tools/call", {"name": tool, "arguments": arguments})
+        server.request("initialize", hello)
+        server.notify("notifications/initialized")
+        result = server.request("tools/call", {"name": tool, "arguments": arguments})
     finally:
         server.end()
     if isinstance(result, dict) and result.get("isError"):
@@ -94,43 +94,43 @@ class _Server:
         self._process = process
         self._stdin = process.stdin
         self._lines: queue.Queue[bytes] = queue.Queue()
-        self._complaints: list[bytes] = []
-        self._asked = 0
-        self._deadline = time.monotonic() + _PATIENCE_S
+        self._errors: list[bytes] = []
+        self._last_id = 0
+        self._deadline = time.monotonic() + _TIMEOUT_S
         self._readers = [
             threading.Thread(target=self._read, args=(process.stdout,), daemon=True),
-            threading.Thread(target=self._listen, args=(process.stderr,), daemon=True),
+            threading.Thread(target=self._read_errors, args=(process.stderr,), daemon=True),
         ]
         for reader in self._readers:
             reader.start()
 
-    def ask(self, method: str, params: dict[str, Any]) -> Any:
+    def request(self, method: str, params: dict[str, Any]) -> Any:
         """Send a request, and return the result of its response."""
-        self._asked += 1
-        self._send({"id": self._asked, "method": method, "params": params})
+        self._last_id += 1
+        self._send({"id": self._last_id, "method": method, "params": params})
         while True:
             response = self._next(method)
-            if response.get("id") == self._asked and "method" not in response:
+            if response.get("id") == self._last_id and "method" not in response:
                 break
         if "error" in response:
             raise ProbeFailed(f"{method} failed: {response['error']}")
         return response.get("result")
 
-    def tell(self, method: str) -> None:
+    def notify(self, method: str) -> None:
         """Send a notification."""
         self._send({"method": method})
 
     def end(self) -> None:
         """End the server; its own children may hold its output open, and are not waited for.
 
-        Each reader closes what it reads: closed by another, it would fail in the middle of a line.
+        Each reader thread closes its own stream; if this thread did, a read in progress would fail.
         """
         self._process.kill()
         self._process.wait()
-        with suppress(OSError):  # what was not taken is lost
+        with suppress(OSError):  # input that the server did not read is lost
             self._stdin.close()
         for reader in self._readers:
-            reader.join(_GOODBYE_S)
+            reader.join(_END_WITHIN_S)
 
     def _send(self, record: dict[str, Any]) -> None:
         try:
@@ -143,7 +143,7 @@ class _Server:
         try:
             line = self._lines.get(timeout=max(0, self._deadline - time.monotonic()))
         except queue.Empty:
-            raise ProbeFailed(f"no answer to {method} within {_PATIENCE_S:g} s") from None
+            raise ProbeFailed(f"no answer to {method} within {_TIMEOUT_S:g} s") from None
         if not line:
             raise self._ended()
         try:
@@ -153,9 +153,9 @@ class _Server:
         return record if isinstance(record, dict) else {}
 
     def _ended(self) -> ProbeFailed:
-        self._readers[1].join(_GOODBYE_S)
-        said = b"".join(self._complaints).decode(errors="replace").strip().splitlines()
-        return ProbeFailed(f"the server ended: {said[-1] if said else 'it said nothing'}")
+        self._readers[1].join(_END_WITHIN_S)
+        lines = b"".join(self._errors).decode(errors="replace").strip().splitlines()
+        return ProbeFailed(f"the server ended: {lines[-1] if lines else 'it said nothing'}")
 
     def _read(self, stream: IO[bytes]) -> None:
         with stream:
@@ -163,9 +163,9 @@ class _Server:
                 self._lines.put(line)
         self._lines.put(b"")
 
-    def _listen(self, stream: IO[bytes]) -> None:
+    def _read_errors(self, stream: IO[bytes]) -> None:
         with stream:
-            self._complaints.extend(stream)
+            self._errors.extend(stream)
 
 
 def _text_of(result: dict[str, Any]) -> str:
@@ -174,7 +174,7 @@ def _text_of(result: dict[str, Any]) -> str:
     return " ".join(" ".join(map(str, texts)).split())
 
 
-#: The name of a probe's other end, which no agent has.
+#: The agent that a probe is sent to, and that sends messages to a hook: no real agent.
 PROBE_AGENT = "ackbus-check"
 
 #: The type of a probe.
@@ -187,13 +187,13 @@ _HOOK_S = 10.0
 
 
 @dataclass(frozen=True)
-class Finding:
+class SetupFinding:
     """The finding about one part.
 
     Attributes:
         part: the part, such as `configuration`, `mcp`, `hook stop`.
         is_well: whether it works.
-        says: the finding, in a line.
+        says: the finding, in one line.
     """
 
     part: str
@@ -201,14 +201,14 @@ class Finding:
     says: str
 
 
-def check(installation: Installation, bus: Bus) -> Iterator[Finding]:
+def check(installation: Installation, bus: Bus) -> Iterator[SetupFinding]:
     """Check each part of the setup, and try it as the program would."""
     files = installation.files()
     yield from _sessions(installation, bus)
     for file in files:
         yield _configuration(installation, file)
     for clash in installation.clashes():
-        yield Finding("programs", False, clash)
+        yield SetupFinding("programs", False, clash)
     for file in files:
         text = _text(file)
         for edit in file.edits:
@@ -217,82 +217,84 @@ def check(installation: Installation, bus: Bus) -> Iterator[Finding]:
             elif isinstance(edit, PluginFile):
                 yield _hook(edit.command_in(text), installation, bus)
             elif isinstance(edit, JsonHook) and edit.mark.split()[1] == "stop":
-                yield _hook(_understood(edit, text), installation, bus)
+                yield _hook(_command_in(edit, text), installation, bus)
 
 
 def _text(file: ConfigFile) -> str:
     try:
         return (file.read() or "").removeprefix("\ufeff")
-    except AckbusError:  # it is found fault with
+    except AckbusError:  # `_configuration` reports it
         return ""
 
 
-def _configuration(installation: Installation, file: ConfigFile) -> Finding:
+def _configuration(installation: Installation, file: ConfigFile) -> SetupFinding:
     try:
         before = file.read()
         after = file.with_all(before)
     except AckbusError as error:
-        return Finding("configuration", False, str(error))
+        return SetupFinding("configuration", False, str(error))
     if before == after:
-        return Finding("configuration", True, file.path)
+        return SetupFinding("configuration", True, file.path)
     what = "is not there" if before is None else "is not as it would be set up now"
-    return Finding("configuration", False, f"{file.path} {what}; run '{installation.command}'")
+    return SetupFinding("configuration", False, f"{file.path} {what}; run '{installation.command}'")
 
 
-def _sessions(installation: Installation, bus: Bus) -> Iterator[Finding]:
-    """Find who runs under the name, and who does so outside of all sessions."""
+def _sessions(installation: Installation, bus: Bus) -> Iterator[SetupFinding]:
+    """Report the sessions under the agent's name, and processes that use the name without one."""
     running = SessionNames.of(bus).running(installation.agent)
     if running:
-        yield Finding("sessions", True, ", ".join(each.name for each in running))
-    for each in running:
-        other = outsider(bus, each)
+        yield SetupFinding("sessions", True, ", ".join(session.name for session in running))
+    for session in running:
+        other = outsider(bus, session)
         if other is not None:
-            says = f"process {other.pid} acts as {each.name} too: end it, or give it another name"
-            yield Finding("sessions", False, says)
+            says = (
+                f"process {other.pid} acts as {session.name} too: end it, or give it another name"
+            )
+            yield SetupFinding("sessions", False, says)
 
 
-def _foreign(part: str, command: str, installation: Installation) -> Finding:
-    """Find fault with a command that is not ours: it came with a clone, perhaps, and is not run."""
+def _not_ours(part: str, command: str, installation: Installation) -> SetupFinding:
+    """Report a command that is not ours. It may have come with a clone, and is never run."""
     says = f"{command!a} is not run, since it is not {installation.bus}"
-    return Finding(part, False, f"{says}; run '{installation.command}'")
+    return SetupFinding(part, False, f"{says}; run '{installation.command}'")
 
 
 # MCP -----------------------------------------------------------------------------------------
 
 
-def _server(words: list[str], installation: Installation, bus: Bus) -> Finding:
+def _server(words: list[str], installation: Installation, bus: Bus) -> SetupFinding:
     if not words:
-        return Finding("mcp", False, "no server is configured")
+        return SetupFinding("mcp", False, "no server is configured")
     if words[:2] != [installation.bus, "mcp"]:
-        return _foreign("mcp", words[0], installation)
+        return _not_ours("mcp", words[0], installation)
     probe = {"type": PROBE_TYPE, "payload": _BODY, "to": PROBE_AGENT, "id": new_id()}
     started = time.monotonic()
     try:
         call_tool(words, installation.folder, "bus_send", probe)
     except ProbeFailed as error:
-        return Finding("mcp", False, f"{error}")
+        return SetupFinding("mcp", False, f"{error}")
     took_ms = (time.monotonic() - started) * 1000
     message = bus.get(probe["id"])
     if message is None:
         where = bus.layout.directory
-        return Finding("mcp", False, f"the server took a probe that did not arrive in {where}")
+        return SetupFinding("mcp", False, f"the server took a probe that did not arrive in {where}")
     Inbox(bus, PROBE_AGENT).ack(message)
     if message.from_agent != installation.agent:
         says = f"a probe arrived from {message.from_agent!a}, not from {installation.agent!a}"
-        return Finding("mcp", False, says)
-    return Finding("mcp", True, f"a probe arrived as {message.seq} in {took_ms:.0f} ms")
+        return SetupFinding("mcp", False, says)
+    return SetupFinding("mcp", True, f"a probe arrived as {message.seq} in {took_ms:.0f} ms")
 
 
 # hooks ---------------------------------------------------------------------------------------
 
 
-def _hook(command: str | None, installation: Installation, bus: Bus) -> Finding:
+def _hook(command: str | None, installation: Installation, bus: Bus) -> SetupFinding:
     if command is None:
-        return Finding("hook", False, "no hook is configured")
+        return SetupFinding("hook", False, "no hook is configured")
     if not command.startswith(hook_command([installation.bus, "hook", "stop"]) + " ") or (
         hook_command(_words(command)) != command  # a shell would do more than run it
     ):
-        return _foreign("hook", command, installation)
+        return _not_ours("hook", command, installation)
     inbox = Inbox(bus, installation.agent, own_broadcasts=False)
     with bus.transaction():  # nothing may come between the look and the probe
         waits = inbox.poll(1)
@@ -302,7 +304,7 @@ def _hook(command: str | None, installation: Installation, bus: Bus) -> Finding:
                 bus.publish(PROBE_TYPE, _BODY, from_agent=PROBE_AGENT, to_agent=installation.agent)
             waits = inbox.poll(1)
     try:
-        return _answer_of_hook(command, installation, waits[0].seq)
+        return _run_hook(command, installation, waits[0].seq)
     finally:
         if waits[0].from_agent == PROBE_AGENT:
             inbox.ack(waits[0])
@@ -315,7 +317,7 @@ def _words(command: str) -> list[str]:
         return []
 
 
-def _answer_of_hook(command: str, installation: Installation, seq: int) -> Finding:
+def _run_hook(command: str, installation: Installation, seq: int) -> SetupFinding:
     event = {"hook_event_name": "Stop", "stop_hook_active": False, "cwd": installation.folder}
     started = time.monotonic()
     try:
@@ -324,21 +326,21 @@ def _answer_of_hook(command: str, installation: Installation, seq: int) -> Findi
             stdin=json.dumps(event).encode(),
             cwd=installation.folder,
             limit_s=_HOOK_S,
-            env=probing(),
+            env=probe_environment(),
         )
     except subprocess.TimeoutExpired:
-        return Finding("hook", False, f"it took more than {_HOOK_S:g} s: {command}")
+        return SetupFinding("hook", False, f"it took more than {_HOOK_S:g} s: {command}")
     took_ms = (time.monotonic() - started) * 1000
     if done.returncode:
-        return Finding("hook", False, f"exit status {done.returncode}: {command}")
+        return SetupFinding("hook", False, f"exit status {done.returncode}: {command}")
     if b"[%d] " % seq not in done.stdout:
-        said = done.stderr.decode(errors="replace").strip() or "it printed nothing of it"
-        return Finding("hook", False, f"a message did not arrive: {said}")
-    return Finding("hook", True, f"a message arrived in {took_ms:.0f} ms")
+        complaint = done.stderr.decode(errors="replace").strip() or "it printed nothing of it"
+        return SetupFinding("hook", False, f"a message did not arrive: {complaint}")
+    return SetupFinding("hook", True, f"a message arrived in {took_ms:.0f} ms")
 
 
-def _understood(edit: JsonHook, text: str) -> str | None:
-    """Return the command of a hook as it stands, or None: the configuration is found fault with."""
+def _command_in(edit: JsonHook, text: str) -> str | None:
+    """Return the command of a hook in a text; None where the text can't be parsed."""
     try:
         return edit.command_in(text)
     except AckbusError:

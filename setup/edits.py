@@ -19,11 +19,11 @@ from .record import (
     ENTRY,
     SERVER_REFUSAL,
     bus_of,
+    has_no_extra_members,
     is_bus_mcp,
     is_hook_of_setup,
     is_server_of_setup,
     runs_hook,
-    says_no_more,
     words_of,
 )
 
@@ -37,17 +37,17 @@ class Edit(Protocol):
 
     @property
     def refusal(self) -> str:
-        """The line for a person whose own entry stands in its place."""
+        """The error for a person whose own entry stands in its place."""
 
     def span(self, text: str) -> tuple[int, int] | None:
-        """Return where an entry stands in its place, whoever wrote it; None where none does."""
+        """Return the span of the entry in its place, ours or a foreign one; None: there is none."""
 
     def is_of_setup(self, text: str, *, with_more: bool) -> bool:
         """Whether that entry is one that some version of setup wrote.
 
         Args:
             text: the text.
-            with_more: whether people may have added to it, as setup is known to have put it there.
+            with_more: accept additions by people; given where the record says that setup wrote it.
         """
 
     def put(self, text: str) -> str:
@@ -66,7 +66,7 @@ class JsonServer:
 
     Attributes:
         within: the path to the object.
-        entry: how the program is told of the server.
+        entry: the program's description of the server.
     """
 
     within: json_edits.Path
@@ -75,8 +75,8 @@ class JsonServer:
     def put(self, text: str) -> str:
         """Return the text with the server."""
         path = self._path(text)
-        found = json_edits.find(text, path)
-        if found is None:
+        node = json_edits.find(text, path)
+        if node is None:
             return json_edits.set_member(text, path, self.entry)
         for key, value in self.entry.items():
             text = json_edits.set_member(text, (*path, key), value)
@@ -87,7 +87,7 @@ class JsonServer:
         path = self._path(text)
         if json_edits.find(text, path) is None:
             return text
-        return _undone(self, text, path, json_edits.without_member(text, path))
+        return _text_before(self, text, path, json_edits.without_member(text, path))
 
     @property
     def key(self) -> str:
@@ -110,7 +110,7 @@ class JsonServer:
         return None if node is None else (node.start, node.end)
 
     def found_in(self, text: str) -> JsonServer:
-        """Return it with the entry that stands in the text."""
+        """Return this edit with the entry that the text has."""
         node = json_edits.find(text, self._path(text))
         return self if node is None else replace(self, entry=node.value)
 
@@ -128,7 +128,7 @@ class JsonServer:
 class JsonServerOfProject(JsonServer):
     """The MCP server of one project, in a list that has those of all projects.
 
-    It is known by its bus: a name belongs to the project that took it first.
+    It is recognized by its bus, since the project that came first has the plain name.
 
     Attributes:
         project: the name of the project.
@@ -142,8 +142,8 @@ class JsonServerOfProject(JsonServer):
         return "/".join((*self.within, str(bus_of(words_of(self.entry)))))
 
     def _path(self, text: str) -> json_edits.Path:
-        found = json_edits.find(text, self.within)
-        servers = found.value if found and isinstance(found.value, dict) else {}
+        node = json_edits.find(text, self.within)
+        servers = node.value if node and isinstance(node.value, dict) else {}
         ours = bus_of(words_of(self.entry))
         for name, entry in servers.items():
             words = words_of(entry)
@@ -162,7 +162,7 @@ class JsonHook:
     Attributes:
         path: the path to the array.
         item: what stands in it: the hook itself, or a group with this one hook.
-        mark: what only our command for this event has in it.
+        mark: the words that only our command for this event has.
     """
 
     path: json_edits.Path
@@ -179,10 +179,10 @@ class JsonHook:
 
     def take(self, text: str) -> str:
         """Return the text without the hook, and without arrays that came with it."""
-        found = self._find(text)
-        if found is None:
+        place = self._find(text)
+        if place is None:
             return text
-        return _undone(self, text, self.path, json_edits.without_item(text, *found))
+        return _text_before(self, text, self.path, json_edits.without_item(text, *place))
 
     @property
     def key(self) -> str:
@@ -200,27 +200,29 @@ class JsonHook:
 
     def span(self, text: str) -> tuple[int, int] | None:
         """Return where it stands in the text, with a group that has no other hook, or None."""
-        found = self._find(text)
-        if found is None:
+        place = self._find(text)
+        if place is None:
             return None
-        node = found[0].children[found[1]].node
+        node = place[0].children[place[1]].node
         return node.start, node.end
 
     def is_of_setup(self, text: str, *, with_more: bool) -> bool:
         """Whether the hook that stands in the text is one that setup wrote."""
-        found = self._find(text)
-        if found is None:
+        place = self._find(text)
+        if place is None:
             return False
-        item, hook = found[0].value[found[1]], self._hook(text).value
+        item, hook = place[0].value[place[1]], self._hook(text).value
         if not is_hook_of_setup(hook["command"], self.mark):
             return False
         is_alone = "hooks" not in item or [*item] == ["hooks"]
-        return with_more or (is_alone and says_no_more(hook, _hook_in(self.item), "command"))
+        return with_more or (
+            is_alone and has_no_extra_members(hook, _hook_in(self.item), "command")
+        )
 
     def found_in(self, text: str) -> JsonHook:
-        """Return it with the item that stands in the text."""
-        found = self._find(text)
-        return self if found is None else replace(self, item=found[0].value[found[1]])
+        """Return this edit with the item that the text has."""
+        place = self._find(text)
+        return self if place is None else replace(self, item=place[0].value[place[1]])
 
     def command_in(self, text: str) -> str | None:
         """Return the command of the hook that stands in the text, or None."""
@@ -230,9 +232,9 @@ class JsonHook:
 
     def _hook(self, text: str) -> Node:
         """Return the hook that stands in the text, without its group."""
-        found = self._find(text)
-        assert found is not None
-        node = found[0].children[found[1]].node
+        place = self._find(text)
+        assert place is not None
+        node = place[0].children[place[1]].node
         group = node.child("hooks")
         return group.node.children[0].node if group else node
 
@@ -241,11 +243,11 @@ class JsonHook:
         places = list(self._places(json_edits.find(text, self.path)))
         ours = (place for place in places if is_hook_of_setup(place[2], self.mark))
         others = (place for place in places if runs_hook(place[2], self.mark))
-        found = next(chain(ours, others), None)
-        return None if found is None else found[:2]
+        first = next(chain(ours, others), None)
+        return None if first is None else first[:2]
 
     def _places(self, array: Node | None) -> Iterator[tuple[Node, int, object]]:
-        """Yield each hook's array and index, and its command; its group's, if it is alone in it."""
+        """Yield each hook's array, index and command; those of its group, if it is alone there."""
         if array is None or not isinstance(array.value, list):
             return
         for index, child in enumerate(array.children):
@@ -270,7 +272,7 @@ def _command(hook: object) -> object:
 
 @dataclass(frozen=True)
 class AbsentHook:
-    """A hook that is not wanted: one of before is taken out."""
+    """A hook that must not be there: one that an earlier setup wrote is taken out."""
 
     hook: JsonHook
 
@@ -285,7 +287,7 @@ class AbsentHook:
         return self.hook.refusal
 
     def span(self, text: str) -> tuple[int, int] | None:
-        """Return where one of setup's stands; a person's own may stay."""
+        """Return the span of a hook that setup wrote; a person's own may stay."""
         return self.hook.span(text) if self.is_of_setup(text, with_more=True) else None
 
     def is_of_setup(self, text: str, *, with_more: bool) -> bool:
@@ -305,26 +307,26 @@ class AbsentHook:
         return self
 
 
-def _undone(
+def _text_before(
     edit: JsonServer | JsonHook, text: str, path: json_edits.Path, without: Iterator[str]
 ) -> str:
-    """Return the text before an edit, perhaps without a part of its path, too.
+    """Return the text before an edit, without objects that the edit made on its path.
 
     Args:
         edit: the edit.
         text: the present text.
-        path: the path that it may have had to make.
-        without: the text without the edit, in each way in which it may have been made.
+        path: the path whose objects the edit may have made.
+        without: the candidates for the text without the entry.
     """
     alone = next(without)
-    for before in chain(_without_way(text, path), [alone], without):
+    for before in chain(_without_new_parents(text, path), [alone], without):
         if edit.put(before) == text:
             return before
     return alone
 
 
-def _without_way(text: str, path: json_edits.Path) -> Iterator[str]:
-    """Yield the text without one of the objects on a path, in each way: each has but one member."""
+def _without_new_parents(text: str, path: json_edits.Path) -> Iterator[str]:
+    """Yield the text without one of the objects on a path that have a single member."""
     for length in range(1, len(path) + 1):
         node = json_edits.find(text, path[:length])
         if node is not None and isinstance(node.value, dict | list) and len(node.value) == 1:

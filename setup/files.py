@@ -16,7 +16,7 @@ from typing import TypeVar
 from ..schema.directory.enclosure import EnclosedFile, Enclosure
 from ..schema.errors import AckbusError, InvalidInput, Refused
 from .edits import Edit, JsonHook, JsonServer
-from .record import Entry, PluginFile, Record, RecordFile
+from .record import PluginFile, Record, RecordedEntry, RecordFile
 from .text_edits import TomlServer
 
 # Unified diffs of two texts that differ in one place, however long they are.
@@ -68,7 +68,7 @@ _FOLDER_MODE = 0o777
 #: In a home programs keep their histories.
 MOST_PROJECT_BYTES = 1024 * 1024
 
-#: Some editors put this before a text. Most of the programs skip it; the grammars don't know it.
+#: Some editors put this before a text. Most programs skip it; the grammars of JSON and TOML don't.
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -80,17 +80,17 @@ class ConfigFile:
         path: where it is.
         enclosure: the project or the home that it is in.
         edits: the edits, in order.
-        besides: the further members that a new file needs, as JSON.
+        extra_members: the further members that a new file needs, as JSON.
     """
 
     path: str
     enclosure: Enclosure
     edits: Sequence[Edit]
-    besides: Mapping[str, object] = field(default_factory=dict)
+    extra_members: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def is_json(self) -> bool:
-        """Whether it is JSON, which is laid out for people where it is not there yet."""
+        """Whether the file is JSON."""
         return self.path.endswith((".json", ".jsonc"))
 
     def read(self) -> str | None:
@@ -108,10 +108,10 @@ class ConfigFile:
         return self.text_of(data)
 
     def text_of(self, data: bytes | None) -> str | None:
-        """Return the text that its bytes are.
+        """Return the text of the file's bytes.
 
         Raises:
-            InvalidInput: they are none.
+            InvalidInput: they are not UTF-8.
         """
         try:
             return None if data is None else data.decode()
@@ -137,33 +137,35 @@ class ConfigFile:
             return []
 
     def has_one_of(self, words: Sequence[str]) -> bool:
-        """Whether its text, as far as it is understood, has one of these words."""
+        """Whether its text has one of these words; False where it can't be read."""
         try:
             text = self.read() or ""
         except AckbusError:  # changing or checking the file reports it
             return False
-        return any(each in text for each in words)
+        return any(word in text for word in words)
 
     def with_all(self, text: str | None) -> str:
         """Return the text with all edits; None: the file does not exist.
 
         Raises:
-            Refused: in the place of one stands what setup did not write.
+            Refused: a foreign entry stands in the place of one of ours.
         """
         self._check_ours(_split(text or "")[1])
         return self._merged(text)
 
     def _merged(self, text: str | None) -> str:
         mark, there = _split(text or "")
-        made = there or ("{}" if self.is_json else "")
+        merged = there or ("{}" if self.is_json else "")
         for edit in self.edits:
-            made = self._explained(edit.put, made)
+            merged = self._with_path(edit.put, merged)
         if not there and self.is_json:
-            made = json.dumps(json.loads(made) | self.besides, indent=2, ensure_ascii=False)
-        return f"{made}\n" if text is None else mark + made
+            merged = json.dumps(
+                json.loads(merged) | self.extra_members, indent=2, ensure_ascii=False
+            )
+        return f"{merged}\n" if text is None else mark + merged
 
     def has_entries(self, text: str | None) -> bool:
-        """Whether one of our entries stands in a text."""
+        """Whether a text has one of our entries."""
         _, there = _split(text or "")
         return bool(there) and any(self._explained(edit.span, there) for edit in self.edits)
 
@@ -171,16 +173,16 @@ class ConfigFile:
         """Return the text without the edits; None when there was no file before.
 
         Raises:
-            Refused: in the place of one stands what setup did not write.
+            Refused: a foreign entry stands in the place of one of ours.
         """
         if text is None or not self.has_entries(text):
             return text
-        mark, left = _split(text)
-        self._check_ours(left)
-        there = replace(self, edits=[self._explained(e.found_in, left) for e in self.edits])
+        mark, rest = _split(text)
+        self._check_ours(rest)
+        there = replace(self, edits=[self._with_path(e.found_in, rest) for e in self.edits])
         for edit in reversed(there.edits):
-            left = self._explained(edit.take, left)
-        return self._original(text, mark, left)
+            rest = self._with_path(edit.take, rest)
+        return self._original(text, mark, rest)
 
     def removed_from(self, text: str | None) -> list[str]:
         """Return the texts of the entries that `without` takes out."""
@@ -202,7 +204,7 @@ class ConfigFile:
         return RecordFile(self.path).read()
 
     def record_with(self, before: str | None, after: str) -> Record:
-        """Return the record, when the edits make one text of another."""
+        """Return the record after the edits have turned one text into another."""
         entries = dict(self.record.entries)
         origin = self.record.origin
         if not self.has_entries(before):
@@ -210,42 +212,42 @@ class ConfigFile:
         for edit in self.edits:
             text = _slice(edit, _split(after)[1])
             if text is not None:
-                entries[edit.key] = Entry(text)
+                entries[edit.key] = RecordedEntry(text)
         return Record(origin, entries)
 
     def record_without(self) -> Record:
         """Return the record after a removal: without entries that it takes out."""
         keys = {edit.key for edit in self.edits}
-        left = {key: entry for key, entry in self.record.entries.items() if key not in keys}
-        return replace(self.record, entries=left)
+        entries = {key: entry for key, entry in self.record.entries.items() if key not in keys}
+        return replace(self.record, entries=entries)
 
-    def _original(self, text: str, mark: str, left: str) -> str | None:
-        """Return what the file was, if setup made it, and all that is left of it is empty."""
+    def _original(self, text: str, mark: str, rest: str) -> str | None:
+        """Return the file as before setup, if setup made it and nothing else is left in it."""
         origin = self.record.origin
         if origin == "unknown" and self.is_plain(text):  # as a clone has it
             there = replace(self, edits=[edit.found_in(_split(text)[1]) for edit in self.edits])
             origin = "none" if text == there._merged(None) else "text"
-        if origin in ("none", "empty") and self._is_empty(left):
+        if origin in ("none", "empty") and self._is_empty(rest):
             return None if origin == "none" else mark
-        return mark + left
+        return mark + rest
 
-    def _is_empty(self, left: str) -> bool:
+    def _is_empty(self, rest: str) -> bool:
         """Whether a text has only what a new file needs."""
         if not self.is_json:
-            return not left.strip()
+            return not rest.strip()
         try:
-            return _pruned(json.loads(left or "{}")) in ({}, self.besides)
+            return _pruned(json.loads(rest or "{}")) in ({}, self.extra_members)
         except ValueError:  # it has comments
             return False
 
     def _check_ours(self, text: str) -> None:
-        """Refuse a text where what setup did not write stands in the place of one of our entries.
+        """Refuse a text that has a foreign entry in the place of one of ours.
 
         Raises:
-            Refused: it does.
+            Refused: it has one.
         """
         for edit in self.edits:
-            if text and not self._explained(partial(self._is_ours, edit), text):
+            if text and not self._with_path(partial(self._is_ours, edit), text):
                 raise Refused(f"{self.path}: {edit.refusal}; the file is left as it is")
 
     def _is_ours(self, edit: Edit, text: str) -> bool:
@@ -254,7 +256,7 @@ class ConfigFile:
             return True
         return edit.is_of_setup(text, with_more=entry is not None)
 
-    def _explained(self, change: Callable[[str], T], text: str) -> T:
+    def _with_path(self, change: Callable[[str], T], text: str) -> T:
         try:
             return change(text)
         except AckbusError as error:
@@ -268,11 +270,11 @@ def _slice(edit: Edit, text: str) -> str | None:
 
 
 def _pruned(value: object) -> object:
-    """Return a value of JSON without the members of it that hold nothing."""
+    """Return a JSON value without its empty members, at any depth."""
     if not isinstance(value, dict):
         return value
-    kept = {key: _pruned(member) for key, member in value.items()}
-    return {key: member for key, member in kept.items() if member not in ({}, [])}
+    pruned = {key: _pruned(member) for key, member in value.items()}
+    return {key: member for key, member in pruned.items() if member not in ({}, [])}
 
 
 def _is_plain(edit: Edit, text: str) -> bool:
@@ -285,14 +287,14 @@ def _split(text: str) -> tuple[str, str]:
 
 
 @dataclass(frozen=True)
-class Change:
+class ConfigChange:
     """A change of a file; None stands for no file.
 
     Attributes:
         file: the file; empty folders are removed within its enclosure.
         before, after: its text.
         record: the record of what setup put in, after the change.
-        removed: the texts of entries that it takes out, of which a copy is kept.
+        removed: the texts of the entries that it takes out; a copy of them is kept.
         is_lossless: whether setup could write all of them again.
     """
 
@@ -327,8 +329,8 @@ class Change:
             Refused: it is one.
         """
         with self.file.enclosure.spot(self.path) as spot:
-            found = None if spot.folder is None else spot.look()
-        if found is not None and not found.st_mode & _WRITABLE:
+            file_stat = None if spot.folder is None else spot.look()
+        if file_stat is not None and not file_stat.st_mode & _WRITABLE:
             raise Refused(f"{self.path} is read-only; it is left as it is")
 
     def apply(self) -> str | None:

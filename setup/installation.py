@@ -9,8 +9,18 @@ from dataclasses import dataclass, replace
 from ..schema.directory.enclosure import Enclosure
 from ..schema.errors import AckbusError, InvalidInput, Refused
 from .edits import Edit
-from .files import Change, ConfigFile
-from .programs import GLOBAL, LOCAL, PROGRAMS, PROJECT, WAIT, Scope, Wanted, enclosure_of, path_of
+from .files import ConfigChange, ConfigFile
+from .programs import (
+    GLOBAL,
+    LOCAL,
+    PROGRAMS,
+    PROJECT,
+    WAIT,
+    EntrySpec,
+    Scope,
+    enclosure_of,
+    path_of,
+)
 from .record import WAKES, hook_mark, option_in
 from .text_edits import Section
 
@@ -35,9 +45,9 @@ class Installation:
         bus: the path of the `bus` command.
         root: the folder of the project, or of the person where it is for all projects.
         options: the options that name the bus; none where it is found from the working directory.
-        scope: for whom it is set up.
+        scope: who gets the setup.
         profile: which tools the server offers; None leaves it to the server.
-        bodies: without it hooks have `--no-bodies`, which says nothing more: none shows any.
+        bodies: whether hooks lack `--no-bodies`, an old option that no longer changes anything.
         wakes: whether urgent mail and requests wake an idle agent.
     """
 
@@ -52,7 +62,7 @@ class Installation:
     wakes: bool = False
 
     def as_it_stands(self) -> Installation:
-        """Return the setup with the values of what is configured, if anything is."""
+        """Return the setup with the agent and options that its files have, if there are any."""
         files = self._configuration()
         words = next(filter(None, (file.server_words() for file in files)), [])
         hooks = [hook for file in files for hook in file.hook_commands()]
@@ -93,32 +103,32 @@ class Installation:
         if (
             os.path.isabs(everywhere.root)
             and self.root != everywhere.root
-            and everywhere.is_there()
+            and everywhere.is_set_up()
         ):
             command = everywhere.as_it_stands().command
             notes.append(f"'{command}' sets it up, too, and it hears all twice: remove one of both")
         return [note for note in notes if note]
 
     def clashes(self) -> list[str]:
-        """Return a line for each program here that takes another's files, if this is one of both.
+        """Return a line for each pair of programs here, this one among them, that share files.
 
-        Whichever was set up first: one of them then acts by the other's name, or hears all twice.
+        The program that reads the other's files acts by its name, or gets each message twice.
         """
         lines = []
         for reader, program in PROGRAMS.items():
-            for owner, what in program.takes.items():
+            for owner, what in program.also_reads.items():
                 if self.name not in (reader, owner):
                     continue
-                other = self._there(owner if self.name == reader else reader)
+                other = self._other_setup(owner if self.name == reader else reader)
                 if other is not None:
-                    own, takes = (self, other) if self.name == reader else (other, self)
+                    own, owners = (self, other) if self.name == reader else (other, self)
                     lines.append(
                         f"{_title(reader)} (agent {own.agent!a}) takes {_title(owner)}'s {what},"
-                        f" too, and acts as {takes.agent!a} by them: set up one of the two here"
+                        f" too, and acts as {owners.agent!a} by them: set up one of the two here"
                     )
         return lines
 
-    def _there(self, name: str) -> Installation | None:
+    def _other_setup(self, name: str) -> Installation | None:
         """Return the setup of another program that counts where this one does, or None."""
         home = os.path.expanduser("~")
         places: list[tuple[Scope, str]] = [(GLOBAL, home)] if os.path.isabs(home) else []
@@ -127,14 +137,17 @@ class Installation:
         setups = (
             replace(self, name=name, agent=name, scope=scope, root=root) for scope, root in places
         )
-        return next((each.as_it_stands() for each in setups if each.is_there()), None)
+        return next(
+            (installation.as_it_stands() for installation in setups if installation.is_set_up()),
+            None,
+        )
 
     def check_scope(self) -> None:
-        """Refuse a scope that can't be had here, or beside which there is another one.
+        """Refuse a scope that the program does not have, or that would be a second one here.
 
         Raises:
             InvalidInput: the program has no files of a project for one person.
-            Refused: the program is set up here by another scope, or would be in other work trees.
+            Refused: the program is set up here in another scope, or other work trees would have it.
         """
         title = _title(self.name)
         if self.scope == LOCAL and not PROGRAMS[self.name].has_local:
@@ -147,7 +160,7 @@ class Installation:
                 f"{title} has one list for all work trees of a repository: leave out --local here"
             )
         other = replace(self, scope=PROJECT if self.scope == LOCAL else LOCAL)
-        if self.scope != GLOBAL and other.is_there() and not self.is_there():
+        if self.scope != GLOBAL and other.is_set_up() and not self.is_set_up():
             raise Refused(
                 f"{title} is set up here by '{other.command}': change that, or add --remove to it"
             )
@@ -160,66 +173,66 @@ class Installation:
         """Return the files of the setup."""
         return self._configuration() + ([self._pointer()] if self.scope == PROJECT else [])
 
-    def is_there(self) -> bool:
-        """Whether something of it is set up."""
-        return any(_is_set_up(file) for file in self._configuration())
+    def is_set_up(self) -> bool:
+        """Whether an entry of ours is in one of the files."""
+        return any(_has_our_entries(file) for file in self._configuration())
 
-    def additions(self) -> list[Change]:
+    def additions(self) -> list[ConfigChange]:
         """Return the changes that make the setup."""
         changes = []
         for file in self.files():
             before = file.read()
             after = file.with_all(before)
-            changes.append(Change(file, before, after, file.record_with(before, after)))
+            changes.append(ConfigChange(file, before, after, file.record_with(before, after)))
         return _allowed(changes)
 
-    def removals(self) -> list[Change]:
-        """Return the changes that remove the setup; other programs' pointer stays."""
-        files = self._configuration() if self._others() else self.files()
+    def removals(self) -> list[ConfigChange]:
+        """Return the changes that remove the setup; the pointer stays for other programs here."""
+        files = self._configuration() if self._has_other_programs() else self.files()
         return _allowed([_removal(file, file.read()) for file in files])
 
     def _configuration(self) -> list[ConfigFile]:
-        found: dict[str, Enclosure] = {}
+        enclosures: dict[str, Enclosure] = {}
         edits: dict[str, list[Edit]] = {}
-        besides: dict[str, dict[str, object]] = {}
+        extra_members: dict[str, dict[str, object]] = {}
         command = [self.bus, "--agent", self.agent, *self.options]
-        kept = (self.profile, self.bodies, self.wakes)
-        wanted = Wanted(self.name, self.scope, self.root, command, *kept)
+        choices = (self.profile, self.bodies, self.wakes)
+        spec = EntrySpec(self.name, self.scope, self.root, command, *choices)
         for part in PROGRAMS[self.name].parts:
             place = part.place(self.scope)
             if place is None:
                 continue
             path = path_of(place, self.root)
-            found[path] = enclosure_of(place, self.root, is_global=self.scope == GLOBAL)
-            edits.setdefault(path, []).extend(part.edits(wanted))
-            besides.setdefault(path, {}).update(part.besides)
+            enclosures[path] = enclosure_of(place, self.root, is_global=self.scope == GLOBAL)
+            edits.setdefault(path, []).extend(part.edits(spec))
+            extra_members.setdefault(path, {}).update(part.extra_members)
         return [
-            ConfigFile(path, enclosure, edits[path], besides[path])
-            for path, enclosure in found.items()
+            ConfigFile(path, enclosure, edits[path], extra_members[path])
+            for path, enclosure in enclosures.items()
         ]
 
     def _pointer(self) -> ConfigFile:
         path = os.path.join(self.root, "AGENTS.md")
         return ConfigFile(path, Enclosure(self.root), [Section(_POINTER)])
 
-    def _others(self) -> bool:
+    def _has_other_programs(self) -> bool:
         """Whether another program is set up in this project."""
         others = [replace(self, name=name) for name in PROGRAMS if name != self.name]
         files = [file for other in others for file in other._configuration()]
         inside = os.path.join(self.root, "")
-        return any(file.path.startswith(inside) and _is_set_up(file) for file in files)
+        return any(file.path.startswith(inside) and _has_our_entries(file) for file in files)
 
 
 def _title(name: str) -> str:
     return PROGRAMS[name].title.partition(",")[0]
 
 
-def _removal(file: ConfigFile, text: str | None) -> Change:
+def _removal(file: ConfigFile, text: str | None) -> ConfigChange:
     after, record = file.without(text), file.record_without()
-    return Change(file, text, after, record, file.removed_from(text), file.is_plain(text))
+    return ConfigChange(file, text, after, record, file.removed_from(text), file.is_plain(text))
 
 
-def _allowed(changes: list[Change]) -> list[Change]:
+def _allowed(changes: list[ConfigChange]) -> list[ConfigChange]:
     """Return the changes that change something.
 
     Raises:
@@ -231,8 +244,8 @@ def _allowed(changes: list[Change]) -> list[Change]:
     return real
 
 
-def _is_set_up(file: ConfigFile) -> bool:
+def _has_our_entries(file: ConfigFile) -> bool:
     try:
         return file.has_entries(file.read())
-    except (AckbusError, OSError):  # whatever it is, it is not ours to understand
+    except (AckbusError, OSError):  # an unreadable file has no entry that setup could remove
         return False

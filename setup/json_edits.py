@@ -46,7 +46,7 @@ class Node:
         return self.read_inside()
 
     @property
-    def children(self) -> list[Child]:
+    def children(self) -> list[JsonChild]:
         """The members of an object, or the items of an array, in order."""
         return self._inside[0]
 
@@ -55,7 +55,7 @@ class Node:
         """The end of the comma after the last child, or None."""
         return self._inside[1]
 
-    def child(self, key: str) -> Child | None:
+    def child(self, key: str) -> JsonChild | None:
         """Return the member of this name."""
         if not isinstance(self.value, dict) or key not in self.value:
             return None
@@ -63,7 +63,7 @@ class Node:
 
 
 @dataclass
-class Child:
+class JsonChild:
     """A member, which begins with its key, or an item, which has none."""
 
     start: int
@@ -77,7 +77,7 @@ class Child:
 
 
 #: The children of a value, and where the comma after the last one ends.
-_Inside = tuple[list[Child], int | None]
+_Inside = tuple[list[JsonChild], int | None]
 
 
 @lru_cache(maxsize=4)
@@ -94,8 +94,8 @@ def parse(text: str) -> Node:
 
 
 def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
 
 
 def _broken(text: str, at: int, what: str = "") -> InvalidInput:
@@ -115,7 +115,7 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-#: Passes over a value without comments: what is wrong in it is for the parser to say.
+#: Skips a value without comments; the parser reports errors in it.
 _pass_over = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant).raw_decode
 
 
@@ -128,14 +128,14 @@ class _Parser:
         if opening and opening in "{[":
             node = self._container(at, depth)
             return node, node.end
-        found = (_STRING if opening == '"' else _SCALAR).match(self._text, at)
-        if found is None:
+        match = (_STRING if opening == '"' else _SCALAR).match(self._text, at)
+        if match is None:
             raise _broken(self._text, at)
         try:
-            value = json.loads(found[0])
+            value = json.loads(match[0])
         except ValueError as error:
             raise _broken(self._text, at) from error
-        return Node(at, found.end(), value), found.end()
+        return Node(at, match.end(), value), match.end()
 
     def _container(self, start: int, depth: int) -> Node:
         """Return the object or the array that begins there."""
@@ -152,11 +152,11 @@ class _Parser:
             return Node(start, end, value, lambda: (children, comma))
         return Node(start, end, value, lambda: self._children(start, depth)[:2])
 
-    def _children(self, start: int, depth: int) -> tuple[list[Child], int | None, int]:
+    def _children(self, start: int, depth: int) -> tuple[list[JsonChild], int | None, int]:
         """Return the children of a container, the end of a trailing comma, and its own end."""
         text, is_object = self._text, self._text[start] == "{"
         closing = "}" if is_object else "]"
-        children: list[Child] = []
+        children: list[JsonChild] = []
         keys: set[str | None] = set()
         comma: int | None = None
         at = _skip(text, start + 1)
@@ -173,10 +173,10 @@ class _Parser:
             at = at if comma is None else _skip(text, comma)
         return children, comma, at + 1
 
-    def _child(self, at: int, depth: int, *, is_object: bool) -> tuple[Child, int]:
+    def _child(self, at: int, depth: int, *, is_object: bool) -> tuple[JsonChild, int]:
         if not is_object:
             node, end = self.value(at, depth + 1)
-            return Child(at, node), end
+            return JsonChild(at, node), end
         key = _STRING.match(self._text, at)
         if key is None:
             raise _broken(self._text, at)
@@ -184,7 +184,7 @@ class _Parser:
         if self._text[colon : colon + 1] != ":":
             raise _broken(self._text, colon)
         node, end = self.value(_skip(self._text, colon + 1), depth + 1)
-        return Child(at, node, json.loads(key[0])), end
+        return JsonChild(at, node, json.loads(key[0])), end
 
 
 #: The path to a value: the keys of objects.
@@ -235,7 +235,7 @@ def add_item(text: str, path: Path, value: Any) -> str:
 
 
 def replaced(text: str, node: Node, value: Any) -> str:
-    """Return the text with another value in the place of one, on one line if that was."""
+    """Return the text with a value replaced; the new one is on one line if the old one was."""
     if "\n" in text[node.start : node.end]:
         new = _rendered(value, _indent_at(text, node.start), _unit(text), _newline(text))
     else:
@@ -244,9 +244,9 @@ def replaced(text: str, node: Node, value: Any) -> str:
 
 
 def without_member(text: str, path: Path) -> Iterator[str]:
-    """Yield the text without the member at a path, in each way in which it may have been put in.
+    """Yield the candidates for the text before the member at a path was put in.
 
-    The first is always good; the others differ in the spaces and line ends that go with it.
+    The first is always valid; the others differ in the spaces and line ends removed with it.
     """
     parent = find(text, path[:-1])
     child = parent.child(path[-1]) if parent else None
@@ -255,7 +255,7 @@ def without_member(text: str, path: Path) -> Iterator[str]:
 
 
 def without_item(text: str, array: Node, index: int) -> Iterator[str]:
-    """Yield the text without an item of an array, in each way in which it may have been put in."""
+    """Yield the candidates for the text before an item of an array was put in."""
     yield from _without(text, array, array.children[index])
 
 
@@ -294,7 +294,7 @@ def _insert(text: str, container: Node, value: Any, key: str | None) -> str:
     return text[: last.end] + "," + text[last.end : at] + new + text[at:]
 
 
-def _without(text: str, container: Node, child: Child) -> Iterator[str]:
+def _without(text: str, container: Node, child: JsonChild) -> Iterator[str]:
     index = container.children.index(child)
     is_last = index == len(container.children) - 1
     after = container.trailing_comma if is_last else _comma_after(text, container, index)
@@ -306,8 +306,8 @@ def _without(text: str, container: Node, child: Child) -> Iterator[str]:
     elif index:  # the comma before it goes too
         comma = _comma_after(text, container, index - 1)
         head = text[: comma - 1]
-        made = (head + text[comma:start] + text[child.end :] for start in starts)
-        yield from _valid(made, behind)
+        candidates = (head + text[comma:start] + text[child.end :] for start in starts)
+        yield from _valid(candidates, behind)
     else:
         if text[child.start - 1] == text[child.end] == " ":
             yield text[: child.start - 1] + text[child.end + 1 :]
@@ -315,7 +315,7 @@ def _without(text: str, container: Node, child: Child) -> Iterator[str]:
 
 
 def _behind_comment(text: str, end: int) -> bool:
-    """Whether what stands before a place may be a comment up to the end of its line."""
+    """Whether the text before a place may be a comment, up to the end of its line."""
     return "//" in text[text.rfind("\n", 0, end) + 1 : end]
 
 
@@ -331,7 +331,7 @@ def _valid(texts: Iterable[str], behind_comment: bool) -> Iterator[str]:
 
 
 def _comma_after(text: str, container: Node, index: int) -> int:
-    """Return where the comma after a child ends; between children stand only comments besides."""
+    """Return where the comma after a child ends; only comments may stand before it."""
     at = container.children[index].end
     while text[at] != ",":
         comment = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL).match(text, at)
@@ -343,11 +343,11 @@ def _after_comment(text: str, at: int, indent: str | None) -> int:
     """Return where a comment behind a value ends: it stays with that value."""
     if indent is None:
         return at
-    found = _TRAILING_COMMENT.match(text, at)
-    return found.end() if found and found[0].strip() else at
+    match = _TRAILING_COMMENT.match(text, at)
+    return match.end() if match and match[0].strip() else at
 
 
-def _own_line_indent(text: str, child: Child) -> str | None:
+def _own_line_indent(text: str, child: JsonChild) -> str | None:
     """Return the indentation of a child that begins a line, else None."""
     line = text.rfind("\n", 0, child.start) + 1
     indent = text[line : child.start]

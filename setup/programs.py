@@ -24,13 +24,13 @@ from .text_edits import TomlServer
 #: Our names of an agent's events, in their order.
 EVENTS = ("start", "tool", "stop")
 
-#: Our name of the event that an agent is idle: a hook waits for mail until it comes.
+#: Our name of the event that an agent is idle: a hook then waits for mail.
 WAIT = "wait"
 
 #: Our name of the event that a summary takes the place of the conversation.
 COMPACT = "compact"
 
-#: For all who have the project, for the person in the project, for all projects of the person.
+#: The people who get the setup: all with the project, one person in it, or one in all projects.
 Scope = Literal["project", "local", "global"]
 PROJECT: Final = "project"
 LOCAL: Final = "local"
@@ -38,12 +38,12 @@ GLOBAL: Final = "global"
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """The values that the entries of a program are to have.
+class EntrySpec:
+    """The values for the entries of one program.
 
     Attributes:
         program: the program, as `bus setup` calls it.
-        scope: for whom it is set up.
+        scope: who gets the setup.
         folder: the folder of the project.
         command: `bus`, with the options for agent and bus.
         profile: which tools a server is to offer; None leaves it to the server.
@@ -60,20 +60,20 @@ class Wanted:
     wakes: bool
 
     @property
-    def of_hooks(self) -> list[str]:
+    def hook_options(self) -> list[str]:
         """The options of hooks."""
         tools = [] if self.profile is None else ["--profile", self.profile]
         return self.command[1:] + ([] if self.bodies else ["--no-bodies"]) + tools
 
 
 @dataclass(frozen=True)
-class Part:
+class ProgramFile:
     """One configuration file of a program, and our entries in it.
 
     Attributes:
-        project, person: the file, for a project and for all of a person's.
-        local: the file for a project as one person has it, which is no part of a commit, if the
-            program has one.
+        project, person: the file for one project, and the file for all projects of a person.
+        local: the file for one person in a project, which stays out of commits; None where the
+            program has none.
     """
 
     project: str
@@ -81,7 +81,7 @@ class Part:
     local: str | None = field(default=None, kw_only=True)
 
     @property
-    def besides(self) -> Mapping[str, object]:
+    def extra_members(self) -> Mapping[str, object]:
         """Further members that a new file needs."""
         return {}
 
@@ -89,18 +89,18 @@ class Part:
         """Return the file for a scope, or None."""
         return {PROJECT: self.project, LOCAL: self.local, GLOBAL: self.person}[scope]
 
-    def edits(self, wanted: Wanted) -> list[Edit]:
+    def edits(self, spec: EntrySpec) -> list[Edit]:
         """Return the edits of the file."""
         raise NotImplementedError
 
     @property
     def can_wait(self) -> bool:
-        """Whether by it the program can wait for mail while its agent is idle."""
+        """Whether the program can wait for mail by this file while its agent is idle."""
         return False
 
 
 @dataclass(frozen=True)
-class Servers(Part):
+class Servers(ProgramFile):
     """MCP servers.
 
     Attributes:
@@ -113,23 +113,23 @@ class Servers(Part):
     entry: Callable[[list[str]], dict[str, Any]]
     shares: bool = False
 
-    def edits(self, wanted: Wanted) -> list[Edit]:
+    def edits(self, spec: EntrySpec) -> list[Edit]:
         """Return the edit that adds our server."""
-        bus, *options = wanted.command
-        tools = () if wanted.profile is None else ("--profile", wanted.profile)
+        bus, *options = spec.command
+        tools = () if spec.profile is None else ("--profile", spec.profile)
         entry = self.entry([bus, "mcp", *options, *tools])
         if self.project.endswith(".toml"):
             return [TomlServer(self.within[0], entry)]
-        if self.shares and wanted.scope != GLOBAL:
-            return [JsonServerOfProject(self.within, entry, os.path.basename(wanted.folder))]
-        if wanted.scope == LOCAL:  # one file has the servers of all projects, by their folders
-            folder = os.path.realpath(wanted.folder)
+        if self.shares and spec.scope != GLOBAL:
+            return [JsonServerOfProject(self.within, entry, os.path.basename(spec.folder))]
+        if spec.scope == LOCAL:  # one file has the servers of all projects, by their folders
+            folder = os.path.realpath(spec.folder)
             return [JsonServer(("projects", folder, *self.within), entry)]
         return [JsonServer(self.within, entry)]
 
 
 @dataclass(frozen=True)
-class Hooks(Part):
+class Hooks(ProgramFile):
     """Hooks: the program's names of our three events, and the form of a hook.
 
     Attributes:
@@ -147,48 +147,48 @@ class Hooks(Part):
 
     @property
     def can_wait(self) -> bool:
-        """Whether by it the program can wait for mail while its agent is idle."""
+        """Whether the program can wait for mail by this file while its agent is idle."""
         return self.waiting is not None
 
     @property
-    def besides(self) -> Mapping[str, object]:
+    def extra_members(self) -> Mapping[str, object]:
         """Further members that a new file needs."""
         return {"version": 1} if self.is_versioned else {}
 
-    def edits(self, wanted: Wanted) -> list[Edit]:
+    def edits(self, spec: EntrySpec) -> list[Edit]:
         """Return the edits that add a hook for each event, all running one command."""
-        made: list[Edit] = [
-            self._hook(wanted, event, name, self.form)
+        hooks: list[Edit] = [
+            self._hook(spec, event, name, self.form)
             for event, name in zip(EVENTS, self.events, strict=True)
         ]
         if self.compacts is not None:
-            made.insert(0, self._hook(wanted, COMPACT, self.compacts, self.form))
+            hooks.insert(0, self._hook(spec, COMPACT, self.compacts, self.form))
         if self.waiting is not None:
             for name in (self.events[0], self.events[-1]):
-                hook = self._hook(wanted, WAIT, name, self.waiting)
-                made.append(hook if wanted.wakes else AbsentHook(hook))
-        return made
+                hook = self._hook(spec, WAIT, name, self.waiting)
+                hooks.append(hook if spec.wakes else AbsentHook(hook))
+        return hooks
 
     def _hook(
-        self, wanted: Wanted, event: str, name: str, form: Callable[[str], dict[str, Any]]
+        self, spec: EntrySpec, event: str, name: str, form: Callable[[str], dict[str, Any]]
     ) -> JsonHook:
-        line = hook_command([wanted.command[0], "hook", event, wanted.program, *wanted.of_hooks])
-        return JsonHook(("hooks", name), form(line), hook_mark(event, wanted.program))
+        line = hook_command([spec.command[0], "hook", event, spec.program, *spec.hook_options])
+        return JsonHook(("hooks", name), form(line), hook_mark(event, spec.program))
 
 
 @dataclass(frozen=True)
-class Plugin(Part):
+class EventPlugin(ProgramFile):
     """A plugin, which a program has instead of hooks: the file is entirely ours."""
 
     @property
     def can_wait(self) -> bool:
-        """Whether by it the program can wait for mail while its agent is idle."""
+        """Whether the program can wait for mail by this file while its agent is idle."""
         return True
 
-    def edits(self, wanted: Wanted) -> list[Edit]:
+    def edits(self, spec: EntrySpec) -> list[Edit]:
         """Return the edit that makes the plugin, which runs one command at each event."""
-        command = [wanted.command[0], *wanted.of_hooks]
-        return [PluginFile.running(command, wakes=wanted.wakes)]
+        command = [spec.command[0], *spec.hook_options]
+        return [PluginFile.running(command, wakes=spec.wakes)]
 
 
 #: How long a program waits for a hook, in seconds. One takes a twentieth of a second.
@@ -199,21 +199,21 @@ _IDLE_S = 604_800
 
 
 @dataclass(frozen=True)
-class Program:
+class SupportedProgram:
     """A program whose agents may use the bus.
 
     Attributes:
         title: its name, for people.
         parts: the files that configure the server, and hooks if the program has suitable ones.
-        note, local_note: notes about steps that are left to a person, and those of its scope local.
-        takes: what it takes of other programs' files besides its own, by their names here.
+        note, local_note: notes about steps that are left to a person; the second for scope local.
+        also_reads: the files of other programs that it reads too, in words, by the program.
     """
 
     title: str
-    parts: tuple[Part, ...]
+    parts: tuple[ProgramFile, ...]
     note: str = ""
     local_note: str = ""
-    takes: Mapping[str, str] = field(default_factory=dict)
+    also_reads: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def can_wait(self) -> bool:
@@ -277,7 +277,7 @@ def _with_all_tools(command: list[str]) -> dict[str, Any]:
 _CODE = "Library/Application Support" if sys.platform == "darwin" else "${XDG_CONFIG_HOME:-.config}"
 
 PROGRAMS = {
-    "claude": Program(
+    "claude": SupportedProgram(
         "Claude Code",
         (
             Servers(
@@ -299,7 +299,7 @@ PROGRAMS = {
         "Claude Code asks once whether it may use the server of a project's .mcp.json",
         "keep .claude/settings.local.json out of commits: name it in .gitignore",
     ),
-    "codex": Program(
+    "codex": SupportedProgram(
         "Codex",
         (
             Servers(
@@ -318,7 +318,7 @@ PROGRAMS = {
         ),
         "Codex reads a project's .codex where the project is trusted; review the hooks by /hooks",
     ),
-    "gemini": Program(
+    "gemini": SupportedProgram(
         "Gemini CLI",
         (
             Servers(
@@ -337,7 +337,7 @@ PROGRAMS = {
         ),
         "Gemini CLI starts servers and hooks only in folders that it was told to trust",
     ),
-    "cursor": Program(
+    "cursor": SupportedProgram(
         "Cursor",
         (
             Servers(".cursor/mcp.json", ".cursor/mcp.json", ("mcpServers",), _plain),
@@ -351,9 +351,9 @@ PROGRAMS = {
             ),
         ),
         "Cursor lists the server in its settings, where it may have to be switched on",
-        takes={"claude": "hooks (if it may take third-party configurations)"},
+        also_reads={"claude": "hooks (if it may take third-party configurations)"},
     ),
-    "copilot": Program(
+    "copilot": SupportedProgram(
         "GitHub Copilot, in VS Code and as a command",
         (
             Servers(".vscode/mcp.json", f"{_CODE}/Code/User/mcp.json", ("servers",), _typed),
@@ -373,9 +373,9 @@ PROGRAMS = {
             ),
         ),
         "Copilot asks whether it may trust the folder",
-        takes={"claude": "server and hooks"},
+        also_reads={"claude": "server and hooks"},
     ),
-    "opencode": Program(
+    "opencode": SupportedProgram(
         "opencode",
         (
             Servers(
@@ -384,13 +384,13 @@ PROGRAMS = {
                 ("mcp",),
                 _local,
             ),
-            Plugin(
+            EventPlugin(
                 ".opencode/plugins/ackbus.js",
                 "${XDG_CONFIG_HOME:-.config}/opencode/plugins/ackbus.js",
             ),
         ),
     ),
-    "windsurf": Program(
+    "windsurf": SupportedProgram(
         "Windsurf",
         (
             Servers(

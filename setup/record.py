@@ -1,7 +1,7 @@
 """The records of what setup put into the files of other programs, and copies of what it took.
 
-By them `--remove` knows what is its own, whatever was changed since: the entries, and the files
-that it made. They are the user's, outside of every project: a bus may go before its setup does.
+They tell `--remove` which entries and files setup made, whatever was changed since. They lie in the
+user's configuration directory, outside of every project: a bus may be deleted before its setup.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from ..schema.directory.enclosure import Enclosure
 from ..schema.directory.layout import config_directory
 from ..schema.errors import InvalidInput
 
-# The entries of ours in the configuration of other programs, known by what they say.
-#
-# Their place, their name and their layout are nobody's mark: people write so, too.
+# Our entries in the configuration of other programs are recognized by their content: their place,
+# their name and their layout prove nothing, since people write such entries, too.
 
 #: The name of our entry, in every configuration.
 ENTRY = "ackbus"
@@ -44,30 +43,30 @@ _OPTIONS = {
 def is_of_setup(words: Sequence[str], *verbs: str) -> bool:
     """Whether a command line is one that some version of setup wrote.
 
-    It runs `bus` by its path, with these verbs, for a named agent, and has no option besides.
+    It runs `bus` by its path, with these verbs and a named agent, and has no unknown option.
     """
     if not words or not os.path.isabs(words[0]) or os.path.basename(words[0]) != "bus":
         return False
     if tuple(words[1 : 1 + len(verbs)]) != verbs:
         return False
-    left, had = list(words[1 + len(verbs) :][::-1]), set[str]()
-    while left:
-        option = left.pop()
-        if option not in _OPTIONS or option in had or (_OPTIONS[option] and not left):
+    rest, used_options = list(words[1 + len(verbs) :][::-1]), set[str]()
+    while rest:
+        option = rest.pop()
+        if option not in _OPTIONS or option in used_options or (_OPTIONS[option] and not rest):
             return False
-        had.add(option)
+        used_options.add(option)
         if _OPTIONS[option]:
-            left.pop()
-    return "--agent" in had
+            rest.pop()
+    return "--agent" in used_options
 
 
-def says_no_more(entry: Mapping[str, Any], ours: Mapping[str, Any], *but: str) -> bool:
+def has_no_extra_members(entry: Mapping[str, Any], ours: Mapping[str, Any], *but: str) -> bool:
     """Whether an entry has only members that setup writes, as it writes them.
 
     Args:
         entry: the entry as it stands.
         ours: the entry as setup writes it.
-        but: members that differ from setup to setup.
+        but: members whose values may differ.
     """
     return all(key in ours and (key in but or value == ours[key]) for key, value in entry.items())
 
@@ -86,7 +85,7 @@ def is_server_of_setup(entry: object, ours: Mapping[str, Any], *, with_more: boo
     """
     if not isinstance(entry, dict) or not is_of_setup(words_of(entry), "mcp"):
         return False
-    return with_more or says_no_more(entry, ours, "command", "args")
+    return with_more or has_no_extra_members(entry, ours, "command", "args")
 
 
 def words_of(entry: object) -> list[str]:
@@ -110,7 +109,7 @@ def option_in(words: list[str], option: str) -> str | None:
 
 
 def bus_of(words: list[str]) -> str | None:
-    """Return what names the bus in a command line; None: the working directory."""
+    """Return the option that names the bus in a command line; None: the working directory."""
     return "--user" if "--user" in words else option_in(words, "--dir")
 
 
@@ -125,7 +124,7 @@ def hook_mark(event: str, program: str) -> str:
 
 
 def runs_hook(command: object, mark: str) -> bool:
-    """Whether a command line has the hook of a mark in it, whoever wrote it."""
+    """Whether a command line has the hook of a mark in it, ours or a person's."""
     bus = rf"(?:^|[\s/'\"])bus['\"]?{re.escape(mark.rstrip())}(?:$|[\s'\";|&])"
     return isinstance(command, str) and re.search(bus, command) is not None
 
@@ -144,18 +143,18 @@ def hook_command(words: list[str]) -> str:
     return shlex.join(words)
 
 
-#: The states of a file before setup: none, with nothing in it, with something, or not known.
+#: The states of a file before setup: not there, empty, with text, or unknown.
 Origin = Literal["none", "empty", "text", "unknown"]
 
 #: How many copies of what was taken out are kept.
 _MOST_COPIES = 100
 
-#: How many digits the number of a copy has: by their names they are in their order.
+#: How many digits the number of a copy has, so that names sort in order of time.
 _DIGITS = 8
 
 
 @dataclass(frozen=True)
-class Entry:
+class RecordedEntry:
     """An entry that setup put into a file.
 
     Attributes:
@@ -175,7 +174,7 @@ class Record:
     """
 
     origin: Origin = "unknown"
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    entries: Mapping[str, RecordedEntry] = field(default_factory=dict)
 
 
 class RecordFile:
@@ -198,9 +197,11 @@ class RecordFile:
         """
         try:
             with open(self._path, encoding="utf-8") as file:
-                kept = json.load(file)
-            entries = {key: Entry(entry["written"]) for key, entry in kept["entries"].items()}
-            return Record(kept["origin"], entries)
+                document = json.load(file)
+            entries = {
+                key: RecordedEntry(entry["written"]) for key, entry in document["entries"].items()
+            }
+            return Record(document["origin"], entries)
         except (FileNotFoundError, NotADirectoryError):
             return Record()
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -230,14 +231,14 @@ class RecordFile:
         Raises:
             OSError: it can't be written.
         """
-        kept = sorted(os.listdir(_copies())) if os.path.isdir(_copies()) else []
+        copies = sorted(os.listdir(_copies())) if os.path.isdir(_copies()) else []
         number = 1 + max(
-            (int(name[:_DIGITS]) for name in kept if name[:_DIGITS].isdigit()), default=0
+            (int(name[:_DIGITS]) for name in copies if name[:_DIGITS].isdigit()), default=0
         )
         name = os.path.basename(self._of)
         path = os.path.join(_copies(), f"{number:0{_DIGITS}}-{name}.json")
         _write(path, {"file": self._of, "removed": list(texts)})
-        for old in kept[: max(0, len(kept) + 1 - _MOST_COPIES)]:
+        for old in copies[: max(0, len(copies) + 1 - _MOST_COPIES)]:
             with suppress(OSError):
                 os.unlink(os.path.join(_copies(), old))
         return path
@@ -279,7 +280,7 @@ _VERSIONS = frozenset(
 #: The line of a plugin that wakes an idle agent.
 WAKES = "const isWoken = true"
 
-#: The line of either kind, with what is put into it.
+#: The line that says whether the plugin wakes an idle agent, and its value.
 _IS_WOKEN = re.compile(r"^(const isWoken = )(true|false)", re.MULTILINE)
 
 _COMMAND = re.compile(r"^(const \[bus, \.\.\.options\] = )(.*)$", re.MULTILINE)
@@ -340,9 +341,9 @@ class PluginFile:
 
 def _words_in(text: str) -> list[str]:
     """Return the command and the options that a plugin has; empty where they can't be read."""
-    found = _COMMAND.search(text)
+    match = _COMMAND.search(text)
     try:
-        words = json.loads(found[2]) if found else []
+        words = json.loads(match[2]) if match else []
     except ValueError:
         return []
     is_line = isinstance(words, list) and all(isinstance(word, str) for word in words)

@@ -32,16 +32,16 @@ class TomlServer:
 
     def put(self, text: str) -> str:
         """Return the text with the server; of a table that is there, only our values change."""
-        found = self._parsed(text)[self.table].get(ENTRY)
-        if found is None:
+        server = self._parsed(text)[self.table].get(ENTRY)
+        if server is None:
             added = _appended(text, _block(self._name(), self.entry))
             advice = f"give each server in it a table of its own, like [{self.table}.NAME]"
         else:
             added = text
-            for key in (key for key, value in self.entry.items() if found.get(key) != value):
+            for key in (key for key, value in self.entry.items() if server.get(key) != value):
                 added = self._with_value(added, key)
             advice = f"write {' and '.join(self.entry)} on lines of their own"
-        if not self._differs_by(text, added, {**(found or {}), **self.entry}):
+        if not self._differs_by(text, added, {**(server or {}), **self.entry}):
             raise Refused(
                 f"[{self._name()}] can't be added to {self.table} as it is written there; {advice}"
             )
@@ -49,11 +49,11 @@ class TomlServer:
 
     def take(self, text: str) -> str:
         """Return the text without the server."""
-        found = self._servers(text).get(ENTRY)
-        if found is None:
+        server = self._servers(text).get(ENTRY)
+        if server is None:
             return text
         start, end = self._span(text)
-        if tomllib.loads(text[start:end]) != {self.table: {ENTRY: found}}:
+        if tomllib.loads(text[start:end]) != {self.table: {ENTRY: server}}:
             raise Refused(f"[{self._name()}] stands among other things; take it out by hand")
         return _cut(text, start, end)
 
@@ -69,15 +69,15 @@ class TomlServer:
 
     def is_of_setup(self, text: str, *, with_more: bool) -> bool:
         """Whether the server that stands in the text is one that setup wrote."""
-        found = self._servers(text).get(ENTRY)
-        return is_server_of_setup(found, self.entry, with_more=with_more)
+        server = self._servers(text).get(ENTRY)
+        return is_server_of_setup(server, self.entry, with_more=with_more)
 
     def span(self, text: str) -> tuple[int, int] | None:
         """Return where the table stands in the text, or None."""
         return self._span(text) if ENTRY in self._servers(text) else None
 
     def found_in(self, text: str) -> TomlServer:
-        """Return it with our values as they stand in the text."""
+        """Return this edit with our values from the text."""
         entry = self._servers(text).get(ENTRY)
         if not isinstance(entry, dict):
             return self
@@ -91,19 +91,19 @@ class TomlServer:
         return f"{self.table}.{ENTRY}"
 
     def _servers(self, text: str) -> dict[str, Any]:
-        """Return the servers that a text names; other tables of it are not looked at."""
+        """Return the servers that a text names; other tables are not parsed."""
         servers: dict[str, Any] = self._parsed(_about(text, self.table))[self.table]
         return servers
 
     def _parsed(self, text: str) -> dict[str, Any]:
-        """Return the value of a text, in which our table of servers is never missing."""
+        """Return the value of a text, with an empty table of servers if it has none."""
         value = {self.table: {}, **_loaded(text)}
         if not isinstance(value[self.table], dict):
             raise InvalidInput(f"{self.table} is not a table")
         return value
 
     def _differs_by(self, before: str, after: str, server: dict[str, Any]) -> bool:
-        """Whether one text says what another does, and that this is our server."""
+        """Whether two texts have the same data, but for our server, which the second one has."""
         try:
             old, new = self._parsed(before), self._parsed(after)
         except InvalidInput:  # one of them was valid, and the edit broke it
@@ -114,8 +114,8 @@ class TomlServer:
         """Return the text with our value of a key that has a line; the rest of that line stays."""
         start, end = self._span(text)
         line = re.compile(rf"[ \t]*{key}[ \t]*=[ \t]*")
-        found = (line.match(text, at) for at in _statements(text) if start < at < end)
-        at = next((match.end() for match in found if match), None)
+        matches = (line.match(text, at) for at in _statements(text) if start < at < end)
+        at = next((match.end() for match in matches if match), None)
         if at is None:
             return text
         return text[:at] + _toml(self.entry[key]) + text[_end_of_value(text, at) :]
@@ -168,10 +168,10 @@ class Section:
         return there == self.body or _digest(there) in _BODIES
 
     def found_in(self, text: str) -> Section:
-        """Return it with what it says in the text."""
+        """Return this edit with the body of the section in the text."""
         span = self.span(text)
         lines = text[slice(*span)].splitlines()[1:-1] if span else None
-        return self if lines is None else replace(self, body="".join(f"{each}\n" for each in lines))
+        return self if lines is None else replace(self, body="".join(f"{line}\n" for line in lines))
 
     def _marked(self) -> str:
         return f"<!-- {ENTRY}:begin -->\n{self.body}<!-- {ENTRY}:end -->\n"
@@ -278,16 +278,16 @@ _HEADER = re.compile(r"[ \t]*\[\[?[ \t]*([\w-]*)")
 
 @lru_cache(maxsize=4)
 def _about(text: str, table: str) -> str:
-    """Return what a text says at its top, and in a table and those in it.
+    """Return the parts of a text before its first table, and in a table and its subtables.
 
-    The rest may be megabytes, which the parser would take seconds for.
+    The rest may be megabytes, which would take the parser seconds.
 
     Raises:
         InvalidInput: a key has more parts than any program reads.
     """
     if _is_too_deep(text):
         raise InvalidInput("a key is nested too deeply")
-    kept, begin, is_kept = [], 0, True
+    parts, begin, is_kept = [], 0, True
     for at in _statements(text):
         header = _HEADER.match(text, at)
         if header is None:
@@ -295,9 +295,9 @@ def _about(text: str, table: str) -> str:
         first = header[1] or next(iter(_header(text, at)), "")  # a quoted one
         if (first == table) != is_kept:
             if is_kept:
-                kept.append(text[begin:at])
+                parts.append(text[begin:at])
             begin, is_kept = at, not is_kept
-    return "".join([*kept, text[begin:] if is_kept else ""])
+    return "".join([*parts, text[begin:] if is_kept else ""])
 
 
 @lru_cache(maxsize=4)

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from ..bus.bus import Bus
     from ..schema.message.message import Message
-    from .history import Act
+    from .history import RecordedAct
 
 # A verdict: a claim, the number of checks, and the failures.
 
-#: How many failures of a proof are told; the others are counted.
-MAX_TOLD = 10
+#: How many failures of a proof are listed; further ones are only counted.
+MAX_LISTED = 10
 
 
 @dataclass(slots=True)
@@ -51,17 +51,17 @@ class Verdict:
     def fail(self, text: str) -> None:
         """Note a failed check."""
         self.failed += 1
-        if len(self.failures) < MAX_TOLD:
+        if len(self.failures) < MAX_LISTED:
             self.failures.append(text)
 
-    def expect(self, true: bool, text: str) -> None:
+    def expect(self, condition: bool, text: str) -> None:
         """Count one check, and note the text as a failure if the condition is false."""
         self.checked += 1
-        if not true:
+        if not condition:
             self.fail(text)
 
 
-class Entry(NamedTuple):
+class LoggedMessage(NamedTuple):
     """The fields of a message that proofs need.
 
     Attributes:
@@ -83,7 +83,7 @@ class Entry(NamedTuple):
 
 
 @dataclass(slots=True)
-class Log:
+class LogIndex:
     """The log, as the proofs see it.
 
     Attributes:
@@ -92,13 +92,13 @@ class Log:
         doubled: the ids that more than one message has.
     """
 
-    entries: list[Entry] = field(default_factory=list)
-    by_id: dict[str, Entry] = field(default_factory=dict)
+    entries: list[LoggedMessage] = field(default_factory=list)
+    by_id: dict[str, LoggedMessage] = field(default_factory=dict)
     doubled: list[str] = field(default_factory=list)
     _direct: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    _broadcasts: list[Entry] = field(default_factory=list)
+    _broadcasts: list[LoggedMessage] = field(default_factory=list)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: LoggedMessage) -> None:
         """Note the next message."""
         if entry.id in self.by_id:
             self.doubled.append(entry.id)
@@ -109,24 +109,24 @@ class Log:
         else:
             self._direct[entry.to_agent].append(entry.seq)
 
-    def of_types(self, *types: str) -> Iterator[Entry]:
+    def of_types(self, *types: str) -> Iterator[LoggedMessage]:
         """Yield the messages of some types, in order."""
         return (entry for entry in self.entries if entry.type in types)
 
     def mail_of(self, agent: str) -> list[int]:
         """Return the seqs of all messages to an agent, and of others' broadcasts, in order."""
-        broadcasts = (each.seq for each in self._broadcasts if each.from_agent != agent)
+        broadcasts = (entry.seq for entry in self._broadcasts if entry.from_agent != agent)
         return list(merge(self._direct.get(agent, ()), broadcasts))
 
 
-class Evidence:
+class RunEvidence:
     """All evidence of a run: the log and the histories.
 
     Args:
         bus: the bus, which no other process uses any more.
         histories: the folder of the histories.
         messages: the whole log.
-        clock_step_ns: by how much the machine's clock was put forward or back meanwhile.
+        clock_step_ns: by how much the machine's clock was set forward or back during the run.
 
     Attributes:
         bus, clock_step_ns: these.
@@ -139,30 +139,30 @@ class Evidence:
     ) -> None:
         self.bus = bus
         self.clock_step_ns = clock_step_ns
-        self.log = Log()
+        self.log = LogIndex()
         self._histories = histories
         self.agents = agents_in(histories)
         for message in messages:
             self.log.add(_entry(message))
 
-    def acts(self, *kinds: str) -> Iterator[Act]:
+    def acts(self, *kinds: str) -> Iterator[RecordedAct]:
         """Yield the acts of some kinds, agent after agent; of all kinds when none is named."""
         for agent in self.agents:
             yield from self.acts_of(agent, *kinds)
 
-    def acts_of(self, agent: str, *kinds: str) -> Iterator[Act]:
+    def acts_of(self, agent: str, *kinds: str) -> Iterator[RecordedAct]:
         """Yield one agent's acts in the order in which they began."""
         return read_acts(self._histories, agent, kinds)
 
 
-def _entry(message: Message) -> Entry:
+def _entry(message: Message) -> LoggedMessage:
     size = token = lease = None
     payload = None if message.payload_error is not None else message.payload
     if isinstance(payload, str) and len(payload) in SIZES:
         size = len(payload) if payload == text_of(message.id, len(payload)) else None
     elif isinstance(payload, dict):
         token, lease = payload.get("token"), payload.get("lease")
-    return Entry(
+    return LoggedMessage(
         message.seq,
         message.id,
         message.from_agent,
@@ -178,7 +178,7 @@ def _entry(message: Message) -> Entry:
 # Order in time: an act that began after another was over must have the higher numbers.
 
 
-class Numbered(NamedTuple):
+class NumberedAct(NamedTuple):
     """An act that gave out numbers.
 
     Attributes:
@@ -194,12 +194,12 @@ class Numbered(NamedTuple):
     who: str
 
 
-def out_of_order(acts: Iterable[Numbered]) -> Iterator[tuple[Numbered, Numbered]]:
-    """Yield pairs of which the first ended before the second began, without lower numbers."""
+def out_of_order(acts: Iterable[NumberedAct]) -> Iterator[tuple[NumberedAct, NumberedAct]]:
+    """Yield pairs of acts where the second began after the first ended, without higher numbers."""
     acts = list(acts)
     over = sorted(acts, key=lambda act: act.ended_ns)
     next_over = 0
-    highest: Numbered | None = None
+    highest: NumberedAct | None = None
     for act in sorted(acts):
         while over[next_over].ended_ns < act.began_ns:
             if highest is None or over[next_over].high > highest.high:
@@ -209,14 +209,14 @@ def out_of_order(acts: Iterable[Numbered]) -> Iterator[tuple[Numbered, Numbered]
             yield highest, act
 
 
-class Known:
+class HighestKnown:
     """The highest number that any process knew, at any moment.
 
     Args:
         acts: the acts that gave out numbers.
     """
 
-    def __init__(self, acts: Iterable[Numbered]) -> None:
+    def __init__(self, acts: Iterable[NumberedAct]) -> None:
         over = sorted((act.ended_ns, act.high) for act in acts)
         self._ended_ns = [ended_ns for ended_ns, _ in over]
         self._highest = list(accumulate((high for _, high in over), max))

@@ -1,8 +1,8 @@
 """The plan of a run, and its histories: the intents of each process and their results.
 
-A line is one `write` to the process's own file, so written lines survive SIGKILL. An act has a line
-before it, its intent, and one after it: the result from the bus, or the error. An intent as the
-last line leaves open whether the act took place: a killed process knows no more.
+A line is one `write` to the process's own file, so written lines survive SIGKILL. Each act has a
+line before it (the intent) and a line after it (the result from the bus, or the error). Where the
+intent is the last line, the process was killed, and the act may or may not have taken place.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
 
 # The plan of a run: its agents by role, its length, and the rate of kills.
 
-#: The roles; `roles/` has a module for each.
+#: The roles; `roles.py` has a function that plays each.
 PUBLISHER, READER, WORKER, HOLDER = "publisher", "reader", "worker", "holder"
 EXPORTER, KEEPER = "exporter", "keeper"
 
 #: The first agents of every run: one of each kind, and two where two are needed to compete.
 _FIRST = (EXPORTER, KEEPER, PUBLISHER, READER, WORKER, WORKER, HOLDER, HOLDER)
 
-#: The others, over and over. A bus has one exporter and one archiver at a time.
+#: The roles of further agents, repeated. A bus has one exporter and one archiver at a time.
 _OTHERS = (PUBLISHER, READER, PUBLISHER, WORKER, READER, PUBLISHER, HOLDER)
 
 #: The fewest agents that a run can have.
 MIN_AGENTS = len(_FIRST)
 
-#: The order in which agents are told to end: what one leaves is there for those after it.
+#: The order in which agents are asked to end: later roles finish what earlier ones leave.
 ENDING = ((PUBLISHER, HOLDER), (WORKER,), (READER,), (KEEPER,), (EXPORTER,))
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TorturePlan:
     """One run.
 
     Attributes:
         agents: how many processes, at least `MIN_AGENTS`.
-        minutes: for how long they are killed; ending and proving come on top.
+        minutes: how long agents are killed for; the orderly end and the proofs come after that.
         kill_every_s: the mean time between two kills, in seconds; 0: no kills.
         seed: the seed of all random choices. It fixes the choices, not their times.
     """
@@ -64,15 +64,15 @@ class Plan:
     seed: int
 
 
-def cast_of(agents: int) -> dict[str, str]:
+def roles_of(agents: int) -> dict[str, str]:
     """Return the roles of the agents, by name."""
     roles = chain(_FIRST, cycle(_OTHERS))
     return {f"{role}-{number:03}": role for number, role in enumerate(islice(roles, agents), 1)}
 
 
-def named(cast: dict[str, str], role: str) -> list[str]:
+def agents_with(roles: dict[str, str], role: str) -> list[str]:
     """Return the agents that have a role."""
-    return [name for name, its_role in cast.items() if its_role == role]
+    return [name for name, its_role in roles.items() if its_role == role]
 
 
 # The texts of messages: each follows from the message's id, so that the proof can check it.
@@ -81,8 +81,8 @@ def named(cast: dict[str, str], role: str) -> list[str]:
 #: the last becomes a blob.
 SIZES = {40: 40, 300: 42, 4000: 15, 8000: 3}
 
-#: The types of messages: a note, a question that its reader answers, a job, and what comes of them;
-#: and what a holder of a lease writes under it.
+#: The types of messages: a note, a question that its reader answers, a job, and their answers; and
+#: the message that a holder of a lease writes under it.
 NOTE, ASK, ANSWER = "note", "ask", "answer"
 JOB, JOB_DONE, JOB_FAILED = "job", "job.done", "job.failed"
 TURN = "turn"
@@ -103,10 +103,9 @@ def text_of(id: str, size: int) -> str:
 @cache
 def _words() -> str:
     """Return a long text; the same in every process."""
-    chance = random.Random(0)
+    rng = random.Random(0)
     return " ".join(
-        "".join(chance.choices("abcdefghiklmnoprstu", k=chance.randint(3, 9)))
-        for _ in range(_WORDS)
+        "".join(rng.choices("abcdefghiklmnoprstu", k=rng.randint(3, 9))) for _ in range(_WORDS)
     )
 
 
@@ -114,7 +113,7 @@ def _words() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunFiles:
     """A directory for a run.
 
     Attributes:
@@ -155,8 +154,8 @@ class Place:
             os.rmdir(self.directory)
 
 
-def choose_place(directory: str | None) -> Place:
-    """Return the place of the run; None makes a directory in the working directory.
+def prepare_files(directory: str | None) -> RunFiles:
+    """Return the files of a new run; None makes a directory in the working directory.
 
     Raises:
         Refused: something is in it, which might be a bus that is in use.
@@ -164,8 +163,8 @@ def choose_place(directory: str | None) -> Place:
     """
     try:
         if directory is None:
-            made = tempfile.mkdtemp(prefix="bus-torture-", dir=os.getcwd())
-            return Place(made, made=True)
+            path = tempfile.mkdtemp(prefix="bus-torture-", dir=os.getcwd())
+            return RunFiles(path, made=True)
         real = os.path.realpath(directory)
         there = os.path.exists(real)
         os.makedirs(real, mode=0o700, exist_ok=True)
@@ -174,7 +173,7 @@ def choose_place(directory: str | None) -> Place:
                 f"{directory} is not empty, and the torture takes a directory of its own;"
                 " name one that is empty, or not there yet"
             )
-        return Place(real, made=not there)
+        return RunFiles(real, made=not there)
     except OSError as error:
         raise InvalidInput(f"can't use {directory or '.'}: {error.strerror}") from error
 
@@ -182,23 +181,23 @@ def choose_place(directory: str | None) -> Place:
 #: The end of a history that holds its last line, in bytes.
 _TAIL_BYTES = 4096
 
-#: The name of an act that is a line of the library's log, which reports troubles only.
+#: The kind of an act that is a line of the library's log: a warning or an error.
 LOGGED = "logged"
 
 
 @dataclass(slots=True)
-class Act:
+class RecordedAct:
     """One act of one process.
 
     Attributes:
-        agent: who acted.
+        agent: the agent that acted.
         life: which of the agent's processes, from 1.
         kind: what was done.
         what: the details, as they were intended.
         began_ns: when it was about to begin, by the clock that all processes of the machine share.
-        ended_ns: when it was told what came of it; None where the process was killed before.
-        told: what it was told; None where it never was.
-        error: the error that it met, as text; else None.
+        ended_ns: when its result was known; None where the process was killed before.
+        result: its result; None where it failed, or the process was killed before.
+        error: the error that ended it, as text, or None.
     """
 
     agent: str
@@ -207,19 +206,19 @@ class Act:
     what: dict[str, Any]
     began_ns: int
     ended_ns: int | None = None
-    told: dict[str, Any] | None = None
+    result: dict[str, Any] | None = None
     error: str | None = None
 
 
 class Attempt:
     """An act in progress. Leaving the `with` block by an error records the error."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: ActHistory) -> None:
         self._history = history
 
-    def told(self, **told: Any) -> None:
+    def record_result(self, **result: Any) -> None:
         """Record the result."""
-        self._history.write({"told": told})
+        self._history.write({"result": result})
 
     def __enter__(self) -> Attempt:
         return self
@@ -234,7 +233,7 @@ class Attempt:
             self._history.write({"error": f"{type(error).__name__}: {error}"})
 
 
-class History:
+class ActHistory:
     """The history of one process, while it is made.
 
     Args:
@@ -263,7 +262,7 @@ class History:
         """Record a warning or an error beside the acts, from any thread."""
         self.write({"act": LOGGED, "error": text})
 
-    def cut_off(self) -> Act | None:
+    def cut_off(self) -> RecordedAct | None:
         """Return the act during which the agent's last process was killed, or None."""
         acts = [*read_life(self._folder, self.agent, self.life - 1)]
         return acts[-1] if acts and acts[-1].ended_ns is None else None
@@ -278,7 +277,7 @@ def path_of(folder: str, agent: str, life: int) -> str:
     return os.path.join(folder, agent, f"{life:06}.jsonl")
 
 
-def read_acts(folder: str, agent: str, kinds: Collection[str] = ()) -> Iterator[Act]:
+def read_acts(folder: str, agent: str, kinds: Collection[str] = ()) -> Iterator[RecordedAct]:
     """Yield the acts of an agent in the order in which they began, life after life.
 
     Args:
@@ -293,10 +292,10 @@ def read_acts(folder: str, agent: str, kinds: Collection[str] = ()) -> Iterator[
                 yield act
 
 
-def read_life(folder: str, agent: str, life: int) -> Iterator[Act]:
+def read_life(folder: str, agent: str, life: int) -> Iterator[RecordedAct]:
     """Yield the acts of one life. A line that SIGKILL cut off is ignored.
 
-    None where the process was killed before it began to write.
+    Yields nothing where the process was killed before its first line.
     """
     path = path_of(folder, agent, life)
     if not os.path.exists(path):
@@ -309,13 +308,13 @@ def read_life(folder: str, agent: str, life: int) -> Iterator[Act]:
             record = orjson.loads(line)
             if record.get("act") == LOGGED:  # of another thread: it may stand within an act
                 at = record["at"]
-                yield Act(agent, life, LOGGED, {}, at, at, error=record["error"])
+                yield RecordedAct(agent, life, LOGGED, {}, at, at, error=record["error"])
             elif "act" in record:
                 if act is not None:
                     yield act
-                act = Act(agent, life, record["act"], record["what"], record["at"])
+                act = RecordedAct(agent, life, record["act"], record["what"], record["at"])
             elif act is not None:
-                act.ended_ns, act.told = record["at"], record.get("told")
+                act.ended_ns, act.result = record["at"], record.get("result")
                 act.error = record.get("error")
         if act is not None:
             yield act

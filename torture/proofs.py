@@ -16,9 +16,9 @@ from ..schema.errors import AckbusError
 from ..schema.findings import examine
 from ..schema.queries import file_of
 from ..subscribers.inboxes.inbox import Inbox
-from .evidence import Evidence, Known, Numbered, Verdict, out_of_order
+from .evidence import HighestKnown, NumberedAct, RunEvidence, Verdict, out_of_order
+from .grants import prove_claims, prove_jobs, prove_leases
 from .history import ANSWER, ASK, PUBLISHER, READER
-from .holdings import prove_claims, prove_jobs, prove_leases
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
     from ..bus.bus import Bus
     from ..schema.message.message import Message
-    from .evidence import Entry
-    from .history import Act, Place
-    from .run import Measures
+    from .evidence import LoggedMessage
+    from .history import RecordedAct, RunFiles
+    from .run import Measurements
 
 # Proof: every published message is in the log once, unaltered, and in order.
 
 
-def prove_publishing(evidence: Evidence) -> Verdict:
+def prove_publishing(evidence: RunEvidence) -> Verdict:
     """Compare every publish with the log, and the log with every publish."""
     verdict = Verdict(
         "publishing",
@@ -54,7 +54,7 @@ def prove_publishing(evidence: Evidence) -> Verdict:
     return verdict
 
 
-def _check(act: Act, evidence: Evidence, verdict: Verdict) -> None:
+def _check(act: RecordedAct, evidence: RunEvidence, verdict: Verdict) -> None:
     lines = act.what["messages"]
     entries = [evidence.log.by_id.get(line[0]) for line in lines]
     who = f"life {act.life} of {act.agent}"
@@ -62,25 +62,25 @@ def _check(act: Act, evidence: Evidence, verdict: Verdict) -> None:
         verdict.checked += 1
         if entry is not None and not _is_as_sent(entry, act.agent, line):
             verdict.fail(f"message {line[0]} is in the log as {entry}, and was sent as {line}")
-        if act.told is None:
+        if act.result is None:
             continue
-        seq = act.told["seqs"][number]
+        seq = act.result["seqs"][number]
         if entry is None:
             verdict.fail(f"{who} was told that {line[0]} is message {seq}, and it is not there")
         elif entry.seq != seq:
             verdict.fail(f"{who} was told that {line[0]} is message {seq}, and it is {entry.seq}")
     stored = sum(entry is not None for entry in entries)
-    if act.told is None and stored not in (0, len(lines)):
+    if act.result is None and stored not in (0, len(lines)):
         verdict.fail(f"{who} was cut off in a batch, and {stored} of {len(lines)} were stored")
 
 
-def _is_as_sent(entry: Entry, agent: str, line: list[Any]) -> bool:
+def _is_as_sent(entry: LoggedMessage, agent: str, line: list[Any]) -> bool:
     id, type, to, size, parent = line
-    found = (entry.id, entry.type, entry.to_agent, entry.size, entry.in_reply_to)
-    return found == (id, type, to, size, parent) and entry.from_agent == agent
+    stored = (entry.id, entry.type, entry.to_agent, entry.size, entry.in_reply_to)
+    return stored == (id, type, to, size, parent) and entry.from_agent == agent
 
 
-def prove_order(evidence: Evidence) -> Verdict:
+def prove_order(evidence: RunEvidence) -> Verdict:
     """Check that numbers grow: in the log, and with the time of the publishers."""
     verdict = Verdict(
         "order",
@@ -91,7 +91,7 @@ def prove_order(evidence: Evidence) -> Verdict:
     for entry in evidence.log.entries:
         verdict.expect(entry.seq > before, f"message {entry.seq} stands behind message {before}")
         before = entry.seq
-    for earlier, later in out_of_order(numbered(evidence)):
+    for earlier, later in out_of_order(numbered_publishes(evidence)):
         verdict.fail(
             f"{later.who} was given message {later.low} after {earlier.who} had been given"
             f" {earlier.high}"
@@ -99,26 +99,26 @@ def prove_order(evidence: Evidence) -> Verdict:
     return verdict
 
 
-def numbered(evidence: Evidence) -> list[Numbered]:
+def numbered_publishes(evidence: RunEvidence) -> list[NumberedAct]:
     """Return the publishes that stored something: repeats of an earlier life's are left out."""
-    seen: set[str] = set()
-    found = []
+    uncertain_ids: set[str] = set()
+    publishes = []
     for act in evidence.acts("publish"):
         ids = [line[0] for line in act.what["messages"]]
-        if act.told is not None and act.ended_ns is not None and ids[0] not in seen:
-            seqs = act.told["seqs"]
+        if act.result is not None and act.ended_ns is not None and ids[0] not in uncertain_ids:
+            seqs = act.result["seqs"]
             who = f"life {act.life} of {act.agent}"
-            found.append(Numbered(act.began_ns, act.ended_ns, min(seqs), max(seqs), who))
-        elif act.told is None:
-            seen.update(ids)
-    return found
+            publishes.append(NumberedAct(act.began_ns, act.ended_ns, min(seqs), max(seqs), who))
+        elif act.result is None:
+            uncertain_ids.update(ids)
+    return publishes
 
 
 # Proof: every inbox was delivered in order, with nothing skipped.
 
 
 @dataclass(frozen=True, slots=True)
-class Mail:
+class ExpectedMail:
     """The mail of one agent.
 
     Attributes:
@@ -140,13 +140,13 @@ class Mail:
         """
         optional = frozenset() if cursor else self.archived
         brought = iter(seqs)
-        wanted = next(brought, None)
-        for place in range(bisect_right(self.seqs, cursor), len(self.seqs)):
-            seq = self.seqs[place]
-            if seq == wanted:
-                wanted = next(brought, None)
+        next_brought = next(brought, None)
+        for index in range(bisect_right(self.seqs, cursor), len(self.seqs)):
+            seq = self.seqs[index]
+            if seq == next_brought:
+                next_brought = next(brought, None)
             elif seq not in optional:
-                return seq if wanted is not None or len(seqs) < limit else 0
+                return seq if next_brought is not None or len(seqs) < limit else 0
         return 0
 
     def has(self, cursor: int, seqs: list[int]) -> bool:
@@ -156,24 +156,24 @@ class Mail:
         return all(seq in rest for seq in seqs)
 
 
-def prove_inboxes(evidence: Evidence) -> Verdict:
+def prove_inboxes(evidence: RunEvidence) -> Verdict:
     """Follow each agent's cursor through its histories."""
     verdict = Verdict(
         "inboxes",
         "each poll brought what follows the acknowledged, in order, with nothing left out that had"
         " been published; no cursor moved by itself, and every reader had all of its mail",
     )
-    known = Known(numbered(evidence))
+    highest = HighestKnown(numbered_publishes(evidence))
     archived = _archived_broadcasts(evidence)
     for agent in evidence.agents:
         acts = list(evidence.acts_of(agent, "poll", "ack"))
         if acts:
-            mail = Mail(evidence.log.mail_of(agent), archived)
-            _follow(agent, acts, mail, known, evidence, verdict)
+            mail = ExpectedMail(evidence.log.mail_of(agent), archived)
+            _follow(agent, acts, mail, highest, evidence, verdict)
     return verdict
 
 
-def _archived_broadcasts(evidence: Evidence) -> frozenset[int]:
+def _archived_broadcasts(evidence: RunEvidence) -> frozenset[int]:
     """Return the broadcasts that have left the file."""
     upto = evidence.bus.archive.upto()
     return frozenset(
@@ -182,35 +182,40 @@ def _archived_broadcasts(evidence: Evidence) -> frozenset[int]:
 
 
 def _follow(
-    agent: str, acts: list[Act], mail: Mail, known: Known, evidence: Evidence, verdict: Verdict
+    agent: str,
+    acts: list[RecordedAct],
+    mail: ExpectedMail,
+    highest: HighestKnown,
+    evidence: RunEvidence,
+    verdict: Verdict,
 ) -> None:
     cursors = {0}  # where the cursor may be: after an acknowledgement that was cut off, in two
     for act in acts:
-        if act.kind == "poll" and act.told is not None:
-            cursors = _after_poll(act, mail, cursors, known, verdict)
+        if act.kind == "poll" and act.result is not None:
+            cursors = _after_poll(act, mail, cursors, highest, verdict)
         elif act.kind == "ack":
             seq = act.what["seq"]
-            if act.told is None:
+            if act.result is None:
                 cursors = cursors | {seq}
                 continue
             cursors = {seq}
-            cursor = act.told["cursor"]
-            verdict.expect(cursor == seq, f"{_who(act)} acknowledged {seq}, and is at {cursor}")
+            cursor = act.result["cursor"]
+            verdict.expect(cursor == seq, f"{_life_of(act)} acknowledged {seq}, and is at {cursor}")
     position = Inbox(evidence.bus, agent).position
     verdict.expect(
-        position in cursors, f"{agent} is at {position}, and acknowledged {_either(cursors)}"
+        position in cursors, f"{agent} is at {position}, and acknowledged {_alternatives(cursors)}"
     )
     if agent.startswith(READER) and position < _last(mail.seqs):
         verdict.fail(f"{agent} ended at {position}, and has mail up to {_last(mail.seqs)}")
 
 
 def _after_poll(
-    act: Act, mail: Mail, cursors: set[int], known: Known, verdict: Verdict
+    act: RecordedAct, mail: ExpectedMail, cursors: set[int], highest: HighestKnown, verdict: Verdict
 ) -> set[int]:
     """Check the result of a poll, and return the cursors that explain it."""
-    assert act.told is not None
-    seqs, limit = act.told["seqs"], act.what["limit"]
-    visible = max(_last(seqs), known.at(act.began_ns))
+    assert act.result is not None
+    seqs, limit = act.result["seqs"], act.what["limit"]
+    visible = max(_last(seqs), highest.at(act.began_ns))
     missing = {cursor: mail.missing(cursor, seqs, limit) for cursor in cursors}
     possible = {
         cursor
@@ -221,8 +226,8 @@ def _after_poll(
     if not possible:
         lacking = min(missing.values())
         verdict.fail(
-            f"{_who(act)} had acknowledged {_either(cursors)}, and was given {_few(seqs)}"
-            + (f" without {lacking}" if lacking else "")
+            f"{_life_of(act)} had acknowledged {_alternatives(cursors)},"
+            f" and was given {_shortened(seqs)}" + (f" without {lacking}" if lacking else "")
         )
     return possible or cursors
 
@@ -231,29 +236,29 @@ def _last(seqs: list[int]) -> int:
     return seqs[-1] if seqs else 0
 
 
-def _who(act: Act) -> str:
+def _life_of(act: RecordedAct) -> str:
     return f"life {act.life} of {act.agent}"
 
 
-def _either(cursors: set[int]) -> str:
+def _alternatives(cursors: set[int]) -> str:
     return " or ".join(map(str, sorted(cursors)))
 
 
-def _few(seqs: list[int]) -> str:
+def _shortened(seqs: list[int]) -> str:
     return ", ".join(map(str, seqs[:5])) + (" …" if len(seqs) > 5 else "") if seqs else "nothing"
 
 
-def prove_answers(evidence: Evidence) -> Verdict:
+def prove_answers(evidence: RunEvidence) -> Verdict:
     """Check that an acknowledgement and its answer were stored together."""
     verdict = Verdict("answers", "every question has one answer, from the agent that was asked")
     answers: dict[str, list[str]] = {}
     for entry in evidence.log.of_types(ANSWER):
         answers.setdefault(entry.in_reply_to or "", []).append(entry.from_agent)
     for entry in evidence.log.of_types(ASK):
-        found = answers.pop(entry.id, [])
+        senders = answers.pop(entry.id, [])
         verdict.expect(
-            found == [entry.to_agent],
-            f"question {entry.id} to {entry.to_agent} has {len(found)} answers, not one",
+            senders == [entry.to_agent],
+            f"question {entry.id} to {entry.to_agent} has {len(senders)} answers, not one",
         )
     for id in answers:
         verdict.fail(f"there is an answer to {id}, which is no question")
@@ -287,7 +292,7 @@ def prove_export(bus: Bus, aside: str) -> Verdict:
 
     Args:
         bus: the bus.
-        aside: the folder where they stay if they are not the same; it must not be there.
+        aside: the folder that they are moved to, and stay in if they differ; it must not exist.
     """
     verdict = Verdict(
         "export", "bus.jsonl and its parts are, byte for byte, what a rebuild from nothing writes"
@@ -321,10 +326,10 @@ def _names(bus: Bus) -> list[str]:
     return [*names, *([index] if os.path.exists(os.path.join(bus.layout.directory, index)) else [])]
 
 
-def _first_difference(one: str, other: str) -> int | None:
+def _first_difference(path: str, other: str) -> int | None:
     """Return the number of the first line that differs, or None."""
-    with open(one, "rb") as lines, open(other, "rb") as wanted:
-        for number, pair in enumerate(zip_longest(lines, wanted), 1):
+    with open(path, "rb") as lines, open(other, "rb") as expected_lines:
+        for number, pair in enumerate(zip_longest(lines, expected_lines), 1):
             if pair[0] != pair[1]:
                 return number
     return None
@@ -335,8 +340,8 @@ def _first_difference(one: str, other: str) -> int | None:
 _MIB = 1024 * 1024
 
 #: How long the write-ahead log may become, in bytes. From 125 MiB on SQLite brings it into the file
-#: inside a commit, where all who should have done so earlier were killed; a suspended reader, or a
-#: disk that can't keep up, makes it longer.
+#: inside a commit, if all processes that should have done so earlier were killed; a suspended
+#: reader, or a disk that can't keep up, makes it longer.
 MAX_WAL_BYTES = 256 * _MIB
 
 #: By how much a process may grow from the first to the last third of its life: resident memory in
@@ -345,17 +350,17 @@ MAX_WAL_BYTES = 256 * _MIB
 MAX_GROWN_BYTES, MAX_GROWN_DESCRIPTORS = 24 * _MIB, 8
 
 
-def prove_resources(measures: Measures) -> Verdict:
-    """Judge the measurements; if no process lived for a minute, only that of the WAL."""
+def prove_resources(measurements: Measurements) -> Verdict:
+    """Judge the measurements; if no process lived for a minute, only the size of the WAL."""
     verdict = Verdict(
         "resources",
         f"the write-ahead log stayed below {MAX_WAL_BYTES // _MIB} MiB; no process that lived for"
         f" a minute grew by {MAX_GROWN_BYTES // _MIB} MiB or {MAX_GROWN_DESCRIPTORS} descriptors",
     )
     wal_bytes, memory, descriptors = (
-        measures.max_wal_bytes,
-        measures.memory,
-        measures.descriptors,
+        measurements.max_wal_bytes,
+        measurements.memory,
+        measurements.descriptors,
     )
     verdict.expect(
         wal_bytes < MAX_WAL_BYTES, f"the write-ahead log had {wal_bytes / _MIB:,.0f} MiB"
@@ -375,7 +380,7 @@ def prove_resources(measures: Measures) -> Verdict:
 _LOCKED = ("locked", "BusBusy", "another process has held")
 
 
-class Lives(NamedTuple):
+class AgentErrors(NamedTuple):
     """The result of the proof about the agents.
 
     Attributes:
@@ -389,12 +394,12 @@ class Lives(NamedTuple):
     cut_off: int
 
 
-def prove_agents(evidence: Evidence, fell: Sequence[str]) -> Lives:
+def prove_agents(evidence: RunEvidence, unexpected_ends: Sequence[str]) -> AgentErrors:
     """Read all histories for errors.
 
     Args:
         evidence: what is known of the run.
-        fell: the unexpected ends of processes.
+        unexpected_ends: the unexpected ends of processes.
     """
     verdict = Verdict("agents", "no process met an unexpected error, or ended by itself")
     locked = cut_off = 0
@@ -404,21 +409,21 @@ def prove_agents(evidence: Evidence, fell: Sequence[str]) -> Lives:
         if act.error is not None:
             locked += any(word in act.error for word in _LOCKED)
             verdict.fail(f"life {act.life} of {act.agent}, at {act.kind}: {act.error}")
-    for text in fell:
+    for text in unexpected_ends:
         verdict.fail(text)
-    return Lives(verdict, locked, cut_off)
+    return AgentErrors(verdict, locked, cut_off)
 
 
-#: How often progress is told, in messages.
-_TELL_EVERY = 1000
+#: How often progress is reported, in messages.
+_PROGRESS_EVERY = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class TortureProof:
     """The results of all proofs.
 
     Attributes:
-        verdicts: one for each.
+        verdicts: the verdict of each proof.
         messages: how many messages the log holds.
         locked: how many errors about locks the agents met.
         cut_off: how many acts were cut off by a kill.
@@ -433,35 +438,35 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        """Whether every one holds."""
+        """Whether every proof holds."""
         return all(verdict.holds for verdict in self.verdicts)
 
 
 def prove(
     bus: Bus,
-    place: Place,
-    measures: Measures,
-    fell: Sequence[str] = (),
+    files: RunFiles,
+    measurements: Measurements,
+    unexpected_ends: Sequence[str] = (),
     progress: Callable[[int], object] = lambda done: None,
-) -> Proof:
+) -> TortureProof:
     """Read the log and the histories, and run all proofs.
 
     Args:
         bus: the bus, which no other process uses any more.
-        place: the directory of the run.
-        measures: the measurements of the run.
-        fell: the unexpected ends of processes.
+        files: the directory of the run.
+        measurements: the measurements of the run.
+        unexpected_ends: the unexpected ends of processes.
         progress: called now and then with the number of messages read.
     """
-    evidence = Evidence(
+    evidence = RunEvidence(
         bus,
-        place.histories,
+        files.histories,
         _counted(bus.read(), progress),
-        round(measures.clock_step_ms * 1_000_000),
+        round(measurements.clock_step_ms * 1_000_000),
     )
-    lives = prove_agents(evidence, fell)
+    agent_errors = prove_agents(evidence, unexpected_ends)
     verdicts = [
-        lives.verdict,
+        agent_errors.verdict,
         prove_publishing(evidence),
         prove_order(evidence),
         prove_inboxes(evidence),
@@ -469,29 +474,29 @@ def prove(
         prove_leases(evidence),
         prove_claims(evidence),
         prove_jobs(evidence),
-        prove_export(bus, place.exported),
+        prove_export(bus, files.exported),
         prove_files(bus),
-        prove_resources(measures),
+        prove_resources(measurements),
     ]
-    return Proof(
+    return TortureProof(
         verdicts,
         len(evidence.log.entries),
-        lives.locked,
-        lives.cut_off,
+        agent_errors.locked,
+        agent_errors.cut_off,
         _publish_ms(evidence),
     )
 
 
 def _counted(messages: Iterator[Message], progress: Callable[[int], object]) -> Iterator[Message]:
     for number, message in enumerate(messages, 1):
-        if number % _TELL_EVERY == 0:
+        if number % _PROGRESS_EVERY == 0:
             progress(number)
         yield message
 
 
-def _publish_ms(evidence: Evidence) -> list[float]:
+def _publish_ms(evidence: RunEvidence) -> list[float]:
     return sorted(
         (act.ended_ns - act.began_ns) / 1_000_000
         for act in evidence.acts("publish")
-        if act.told is not None and act.ended_ns is not None
+        if act.result is not None and act.ended_ns is not None
     )

@@ -15,8 +15,8 @@ from ..export.jsonl.exporter import MIN_ROTATE_BYTES, Exporter
 from ..schema.directory.layout import Layout
 from ..schema.errors import AckbusError
 from ..subscribers.queues.queue import Queue
-from .crew import INTERRUPTED, Crew
-from .history import JOB, QUEUE, cast_of, choose_place, is_in_act, named
+from .history import JOB, QUEUE, agents_with, is_in_act, prepare_files, roles_of
+from .processes import INTERRUPTED, AgentProcesses
 from .proofs import prove
 from .roles import BACKOFF_S, MAX_ATTEMPTS
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Protocol
 
-    from .history import Place, Plan
-    from .proofs import Proof
+    from .history import RunFiles, TorturePlan
+    from .proofs import TortureProof
 
-    class Screen(Protocol):
+    class RunReporter(Protocol):
         """Shows a run to its user: this room prints nothing."""
 
         def note(self, text: str) -> None:
@@ -41,16 +41,21 @@ if TYPE_CHECKING:
             """Return a context whose function takes the amount done."""
 
         def report(
-            self, plan: Plan, crew: Crew, measures: Measures, proof: Proof, stays_in: str | None
+            self,
+            plan: TorturePlan,
+            processes: AgentProcesses,
+            measurements: Measurements,
+            proof: TortureProof,
+            stays_in: str | None,
         ) -> None:
             """Print the measurements and the proofs."""
 
 # The measurements of a run: the write-ahead log, and the resources of long-living processes.
 
-#: How often is measured, in seconds.
+#: How often measurements are taken, in seconds.
 MEASURE_EVERY_S = 1.0
 
-#: Processes that lived for fewer measurements tell nothing of growth: they were filling caches.
+#: Processes with fewer measurements say nothing about growth: their caches were still filling.
 MIN_MEASUREMENTS = 60
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -74,12 +79,12 @@ class Growth:
     max: float
 
 
-class Measures:
+class Measurements:
     """Takes measurements of one run.
 
     Attributes:
-        max_wal_bytes: how long the write-ahead log was at most.
-        clock_step_ms: by how much the machine's clock was put forward or back meanwhile, at most.
+        max_wal_bytes: the largest size of the write-ahead log.
+        clock_step_ms: by how much the machine's clock was set forward or back, at most.
     """
 
     def __init__(self, bus_directory: str) -> None:
@@ -106,12 +111,12 @@ class Measures:
 
     @property
     def memory(self) -> Growth | None:
-        """Of resident memory, in bytes; None where no process lived long."""
+        """The growth of resident memory, in bytes; None where no process lived long."""
         return _growth(self._memory)
 
     @property
     def descriptors(self) -> Growth | None:
-        """Of open file descriptors; None where no process lived long."""
+        """The growth of open file descriptors; None where no process lived long."""
         return _growth(self._descriptors)
 
 
@@ -154,15 +159,15 @@ KILLS_A_SUSPENSION = 5
 #: How long a process is suspended at most, in seconds: longer than its leases last.
 MAX_SUSPENSION_S = 2.5
 
-#: How long is waited, in seconds, until the victim is in the middle of an act; and how much longer
-#: at most. Else most kills would find it at rest, and prove little.
+#: How long the conductor waits for the victim to be in the middle of an act, in seconds, and how
+#: much longer at most. Without it most kills would hit an idle process, and prove little.
 WAIT_FOR_ACT_S, MAX_INTO_ACT_S = 0.1, 0.0002
 
 #: How often its history is looked at meanwhile, in seconds.
 LOOK_FOR_ACT_S = 0.0001
 
 #: After how many agents that ended by themselves the run is cut short: the disk may be full.
-MAX_FALLEN = 50
+MAX_UNEXPECTED_ENDS = 50
 
 #: How often the conductor looks whether something is due, in seconds.
 LOOK_EVERY_S = 0.01
@@ -173,20 +178,24 @@ class Conductor:
 
     Args:
         plan: the run.
-        crew: its agents.
-        measures: takes the measurements.
-        progress: told how many seconds of the run are over.
+        processes: its agents.
+        measurements: takes the measurements.
+        progress: called with the number of seconds of the run that are over.
     """
 
     def __init__(
-        self, plan: Plan, crew: Crew, measures: Measures, progress: Callable[[int], object]
+        self,
+        plan: TorturePlan,
+        processes: AgentProcesses,
+        measurements: Measurements,
+        progress: Callable[[int], object],
     ) -> None:
         self._plan = plan
-        self._crew = crew
-        self._measures = measures
+        self._processes = processes
+        self._measurements = measurements
         self._progress = progress
-        self._chance = random.Random(plan.seed)
-        self._roles = sorted(set(crew.cast.values()))
+        self._rng = random.Random(plan.seed)
+        self._roles = sorted(set(processes.roles.values()))
         self._to_kill: list[str] = []
         self._began = time.monotonic()
         self._measure_at = self._began
@@ -194,11 +203,13 @@ class Conductor:
 
     def conduct(self) -> None:
         """Run the agents for the time of the plan, killing some, then end them in good order."""
-        self._crew.start()
+        self._processes.start()
         end = self._began + self._plan.minutes * 60
         kill_at = self._began + self._gap_s()
         suspend_at = self._began + self._gap_s(KILLS_A_SUSPENSION)
-        while (now := time.monotonic()) < end and len(self._crew.fell) < MAX_FALLEN:
+        while (now := time.monotonic()) < end and len(
+            self._processes.unexpected_ends
+        ) < MAX_UNEXPECTED_ENDS:
             if now >= kill_at:
                 self._kill()
                 kill_at += self._gap_s()
@@ -206,27 +217,27 @@ class Conductor:
                 self._suspend()
                 suspend_at += self._gap_s(KILLS_A_SUSPENSION)
             self._tick()
-            self._crew.replace_fallen()
+            self._processes.restart_ended()
             time.sleep(LOOK_EVERY_S)
-        self._crew.end(self._tick)
+        self._processes.end(self._tick)
 
     def _gap_s(self, times: int = 1) -> float:
-        """Return the time to the next event of a kind that happens once in so many kills."""
+        """Return a random time to the next event, for events that happen once in so many kills."""
         every_s = self._plan.kill_every_s * times
-        return self._chance.expovariate(1 / every_s) if every_s else float("inf")
+        return self._rng.expovariate(1 / every_s) if every_s else float("inf")
 
     def _any_of(self, role: str) -> str:
-        return self._chance.choice(named(self._crew.cast, role))
+        return self._rng.choice(agents_with(self._processes.roles, role))
 
     def _kill(self) -> None:
         """Kill an agent, in the middle of an act if possible; each kind in turn.
 
-        One that has not begun is left to begin: on a busy machine none would come to do anything.
+        A process that has not written yet is spared: on a busy machine none would get to act.
         """
-        self._to_kill = self._to_kill or self._chance.sample(self._roles, len(self._roles))
+        self._to_kill = self._to_kill or self._rng.sample(self._roles, len(self._roles))
         for role in self._to_kill:
             name = self._any_of(role)
-            path = self._crew.history_of(name)
+            path = self._processes.history_of(name)
             if os.path.exists(path):
                 break
         else:
@@ -235,24 +246,24 @@ class Conductor:
         deadline = time.monotonic() + WAIT_FOR_ACT_S
         while not is_in_act(path) and time.monotonic() < deadline:
             time.sleep(LOOK_FOR_ACT_S)
-        time.sleep(self._chance.random() * MAX_INTO_ACT_S)
-        self._crew.kill(name)
+        time.sleep(self._rng.random() * MAX_INTO_ACT_S)
+        self._processes.kill(name)
 
     def _suspend(self) -> None:
-        name = self._any_of(self._chance.choice(self._roles))
+        name = self._any_of(self._rng.choice(self._roles))
         if name not in self._resume_at:
-            self._crew.suspend(name)
-            self._resume_at[name] = time.monotonic() + self._chance.random() * MAX_SUSPENSION_S
+            self._processes.suspend(name)
+            self._resume_at[name] = time.monotonic() + self._rng.random() * MAX_SUSPENSION_S
 
     def _tick(self) -> None:
         now = time.monotonic()
         for name in [name for name, at in self._resume_at.items() if now >= at]:
             del self._resume_at[name]
-            self._crew.resume(name)
+            self._processes.resume(name)
         if now >= self._measure_at:
             self._measure_at = now + MEASURE_EVERY_S
             # On a busy machine a process may take long to load: that is no growth.
-            self._measures.take(self._crew.begun())
+            self._measurements.take(self._processes.begun())
             self._progress(int(now - self._began))
 
 
@@ -264,7 +275,9 @@ FAILED = 1
 ROTATE_BYTES_A_MINUTE = 256 * 1024
 
 
-def run_torture(plan: Plan, directory: str | None, *, keep: bool, screen: Screen) -> int:
+def run_torture(
+    plan: TorturePlan, directory: str | None, *, keep: bool, reporter: RunReporter
+) -> int:
     """Run the torture to its end, and check that nothing was lost.
 
     Args:
@@ -272,7 +285,7 @@ def run_torture(plan: Plan, directory: str | None, *, keep: bool, screen: Screen
         directory: where the bus and the histories are made; None takes a fresh directory in the
             working directory.
         keep: leave everything there, also when every proof holds.
-        screen: shows the run.
+        reporter: shows the run.
 
     Returns:
         The exit code: 0, 1 when a proof fails, 130 when it was interrupted.
@@ -281,53 +294,55 @@ def run_torture(plan: Plan, directory: str | None, *, keep: bool, screen: Screen
         Refused: the directory is not empty.
         InvalidInput: it can't be made.
     """
-    place = choose_place(directory)
-    screen.note(
-        f"{plan.agents} agents in {place.directory}, for {plan.minutes:g} min;"
+    files = prepare_files(directory)
+    reporter.note(
+        f"{plan.agents} agents in {files.directory}, for {plan.minutes:g} min;"
         f" --seed {plan.seed} makes the same choices again"
     )
     try:
-        proof, crew, measures = _run(plan, place, screen)
+        proof, processes, measurements = _run(plan, files, reporter)
     except KeyboardInterrupt:
-        screen.note(f"interrupted; what there is stays in {place.directory}")
+        reporter.note(f"interrupted; what there is stays in {files.directory}")
         return INTERRUPTED
     except AckbusError as error:
-        raise AckbusError(f"{error}; what there is stays in {place.directory}") from error
+        raise AckbusError(f"{error}; what there is stays in {files.directory}") from error
     stays = keep or not proof.holds
     if not stays:
-        place.remove()
-    screen.report(plan, crew, measures, proof, place.directory if stays else None)
+        files.remove()
+    reporter.report(plan, processes, measurements, proof, files.directory if stays else None)
     return 0 if proof.holds else FAILED
 
 
-def _run(plan: Plan, place: Place, screen: Screen) -> tuple[Proof, Crew, Measures]:
-    os.mkdir(place.histories, mode=0o700)
-    _make_bus(plan, place)
-    measures = Measures(place.bus)
+def _run(
+    plan: TorturePlan, files: RunFiles, reporter: RunReporter
+) -> tuple[TortureProof, AgentProcesses, Measurements]:
+    os.mkdir(files.histories, mode=0o700)
+    _make_bus(plan, files)
+    measurements = Measurements(files.bus)
     # This process has the bus closed meanwhile: only the agents are to checkpoint.
     with (
-        Crew(plan, place) as crew,
-        screen.progress("torturing", round(plan.minutes * 60)) as move,
+        AgentProcesses(plan, files) as processes,
+        reporter.progress("torturing", round(plan.minutes * 60)) as move,
     ):
-        Conductor(plan, crew, measures, move).conduct()
-    screen.note("the time is over; now the proof")
-    with Bus.open(place.bus) as bus, screen.progress("proving", bus.log.newest_seq()) as move:
-        proof = prove(bus, place, measures, crew.fell, move)
+        Conductor(plan, processes, measurements, move).conduct()
+    reporter.note("the time is over; now the proof")
+    with Bus.open(files.bus) as bus, reporter.progress("proving", bus.log.newest_seq()) as move:
+        proof = prove(bus, files, measurements, processes.unexpected_ends, move)
     if proof.holds:
-        shutil.rmtree(place.exported)
-    return proof, crew, measures
+        shutil.rmtree(files.exported)
+    return proof, processes, measurements
 
 
-def _make_bus(plan: Plan, place: Place) -> None:
+def _make_bus(plan: TorturePlan, files: RunFiles) -> None:
     """Make the bus, with a queue and rotation; all agents are known before the first message.
 
     The queue also takes in messages to any agent: each job is also mail of a reader.
     """
-    with Bus.init(place.bus) as bus:
+    with Bus.init(files.bus) as bus:
         Queue.create(
             *(bus, QUEUE, JOB), max_attempts=MAX_ATTEMPTS, backoff_s=BACKOFF_S, addressed="*"
         )
         size = max(MIN_ROTATE_BYTES, round(plan.minutes * ROTATE_BYTES_A_MINUTE))
         Exporter(bus).rotate(size)
-        for name in cast_of(plan.agents):
+        for name in roles_of(plan.agents):
             bus.heartbeats.beat(name)

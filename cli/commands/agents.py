@@ -14,8 +14,8 @@ from ...subscribers.overview.agents import MAX_COUNTED, agent_records
 from ...wake.waking import Nudge, Waker
 from .. import arguments
 from ..definition import Commands, optional
-from ..options.common import HERE, Agent, OwnAgent, Place, PlaceOnly
-from ..running.waking import OwnCommand, tell
+from ..options.common import HERE, Agent, BusPlace, BusPlaceOnly, OwnAgent
+from ..running.waking import OwnCommand, print_end
 from ..show import output
 from ..show.confirmation import Yes, confirm
 
@@ -37,20 +37,24 @@ group = commands.group(
 def agents(
     online: Annotated[
         str | None,
-        optional("D", "Only agents that have beaten their heart within D, and not stopped."),
+        optional("D", "Only agents with a heartbeat within D that have not stopped."),
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """List the agents that the bus knows.
 
-    These are agents that have sent, acknowledged, or beaten their heart. Unread messages are
-    counted up to 1,000. Exit code 4 when there are none.
+    These are agents that have sent or acknowledged a message, or recorded a heartbeat. Unread
+    messages are counted up to 1,000. Exit code 4 when there are none.
     """
     within_s = None if online is None else arguments.seconds(online, "--online")
     with place.open() as bus:
         records = agent_records(bus, online_s=within_s)
-    known = [{key: each[key] for key in each if each[key] is not None} for each in records]
-    return output.results(known, map(_row, records), [name.removesuffix("_s") for name in _COLUMNS])
+    json_records = [
+        {key: record[key] for key in record if record[key] is not None} for record in records
+    ]
+    return output.results(
+        json_records, map(_row, records), [name.removesuffix("_s") for name in _COLUMNS]
+    )
 
 
 def _row(record: dict[str, Any]) -> list[object]:
@@ -69,7 +73,7 @@ def forget(
         bool, typer.Option("--dry-run", help="Change nothing; say whether it can be forgotten.")
     ] = False,
     yes: Yes = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Forget an agent: its cursor, failed deliveries and heartbeat.
 
@@ -112,7 +116,7 @@ def heartbeat(
         int | None,
         optional("P", "The agent's process. Default: the one that runs this command.", min=1),
     ] = None,
-    place: PlaceOnly = HERE,
+    place: BusPlaceOnly = HERE,
 ) -> int:
     """Record a heartbeat of an agent.
 
@@ -157,7 +161,7 @@ def wake(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Do nothing; say how it would be woken.")
     ] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Wake an idle agent that has unread mail.
 
@@ -183,13 +187,13 @@ def wake(
         waking = Waker(bus, agent, way, pace_s=pace_s)
         if watch:
             for end in waking.follow(patience_s=after_s):
-                tell(end)
+                print_end(end)
                 output.flush()
         woken = waking.once(dry_run=dry_run)
     if woken is None:
         output.note(f"nothing waits for {agent}")
         return output.NOTHING
-    tell(woken, dry_run=dry_run)
+    print_end(woken, dry_run=dry_run)
     return 0
 
 
@@ -199,7 +203,7 @@ def wake(
 @commands.command("top", example="bus top")
 def top(
     once: Annotated[bool, typer.Option("--once", help="Print the present state, and end.")] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Show agents, queues and the newest messages, live. The key q ends it.
 

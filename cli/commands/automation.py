@@ -42,7 +42,7 @@ automation = commands.group(
 Plugin = Annotated[str, typer.Argument(metavar="PLUGIN", help="The name of the plugin.")]
 Limit = Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")]
 
-#: How long to wait for the service to do what it was told, in seconds; and between two looks.
+#: How long to wait for the service to reload or to end, in seconds; and between two looks.
 _WITHIN_S, _LOOK_EVERY_S = 10.0, 0.05
 
 
@@ -74,7 +74,7 @@ def init(
     write_seal(*files_of(where))
     named = shlex.quote(str(where))
     output.result(
-        {"dir": str(where), "files": [str(each) for each in files]},
+        {"dir": str(where), "files": [str(file) for file in files]},
         f"made a configuration in {where}",
         f"start it with 'bus automation start --config {named}'",
         f"then try 'bus plugin run hello --config {named}'"
@@ -102,7 +102,7 @@ def start(
     It says one line on stderr when it is ready, and logs to stdout, one JSON object a line. SIGHUP
     takes the configuration again; Ctrl-C or SIGTERM end it: running jobs have 20 s, a second
     signal ends them at once. Its bus is data/.worker-state in the folder, or beside its state.path,
-    unless --dir or BUS_DIR names another. Plugins that can't be loaded are left out, and told on
+    unless --dir or BUS_DIR names another. Plugins that can't be loaded are left out, and named on
     stderr. Exit code 1 when a service runs already, 78 when the configuration is refused.
     """
     from ...automation.config.faults import ConfigFaults
@@ -130,15 +130,15 @@ def status(exit_code: ExitCode = False, place: ServicePlace = SERVICE) -> int:
     from ...automation.status import status_of
 
     with place.open() as bus:
-        found = status_of(bus)
+        record = status_of(bus)
         pid = _pid(place)
-        look_at = [each for each in findings(bus) if each.state != OK]
-    found["service"]["is_running"] = pid is not None
-    found["findings"] = [asdict(each) for each in look_at]
-    place.tell_shadowed()
-    output.result(found, *_lines(found))
+        look_at = [finding for finding in findings(bus) if finding.state != OK]
+    record["service"]["is_running"] = pid is not None
+    record["findings"] = [asdict(finding) for finding in look_at]
+    place.warn_of_hidden_plugins()
+    output.result(record, *_lines(record))
     if exit_code:
-        return answer((each.state for each in look_at), is_broken=pid is None)
+        return answer((finding.state for finding in look_at), is_broken=pid is None)
     return 0 if pid is not None else output.NOTHING
 
 
@@ -146,8 +146,8 @@ def status(exit_code: ExitCode = False, place: ServicePlace = SERVICE) -> int:
 def reload(place: ServicePlace = SERVICE) -> int:
     """Have the service take its configuration again, as SIGHUP does.
 
-    Plugins that can't be loaded are left out, and told on stderr. Exit code 4 when no service runs,
-    1 when it refuses the configuration: the one before stays in force.
+    Plugins that can't be loaded are left out, and named on stderr. Exit code 4 when no service
+    runs, 1 when it refuses the configuration: the one before stays in force.
     """
     from ...automation.attention import last_taking
     from ...automation.service_lock import running_pid, tell
@@ -230,10 +230,10 @@ def queue(limit: Limit = 100, place: ServicePlace = SERVICE) -> int:
     from ...automation.status import live_jobs
 
     with place.open() as bus:
-        found = live_jobs(bus, limit)
+        jobs = live_jobs(bus, limit)
     names = ("id", "plugin", "command", "status", "attempt", "submitted_by", "created_at")
-    rows = [[each.get(name) or "" for name in names] for each in found]
-    return output.results(found, rows, names)
+    rows = [[job.get(name) or "" for name in names] for job in jobs]
+    return output.results(jobs, rows, names)
 
 
 @automation.command("logs", example="bus automation logs feed --limit 3")
@@ -251,19 +251,19 @@ def logs(
     from ...automation.status import logged
 
     with place.open() as bus:
-        found = logged(bus, limit, name)
+        attempts = logged(bus, limit, name)
     if output.is_json():
-        return output.results(found)
-    for each in found:
-        why = f": {each['last_error']}" if each["last_error"] else ""
+        return output.results(attempts)
+    for attempt in attempts:
+        why = f": {attempt['last_error']}" if attempt["last_error"] else ""
         output.line(
-            f"{each['completed_at']} {each['plugin']} {each['command']} {each['status']}"
-            f" (job {each['id']}){why}"
+            f"{attempt['completed_at']} {attempt['plugin']} {attempt['command']}"
+            f" {attempt['status']} (job {attempt['id']}){why}"
         )
         for stream in ("stderr", "result"):
-            for printed in (each[stream] or "").splitlines():
+            for printed in (attempt[stream] or "").splitlines():
                 output.line(f"  {stream}: {printed}")
-    return 0 if found else output.NOTHING
+    return 0 if attempts else output.NOTHING
 
 
 @automation.command("breaker", example="bus automation breaker feed")
@@ -272,17 +272,17 @@ def breaker(name: Plugin, place: ServicePlace = SERVICE) -> int:
     from ...automation.status import breaker_history
 
     with place.open() as bus:
-        found = breaker_history(bus, name)
+        history = breaker_history(bus, name)
     lines = [
-        f"{each['command']}: {each['state']}, after {each['failure_count']} failures in a row"
-        for each in found["breakers"]
+        f"{row['command']}: {row['state']}, after {row['failure_count']} failures in a row"
+        for row in history["breakers"]
     ]
     lines += [
-        f"{each['created_at']} {each['command']}: {each['from_state']} -> {each['to_state']}"
-        f" ({each['reason']})"
-        for each in found["history"]
+        f"{row['created_at']} {row['command']}: {row['from_state']} -> {row['to_state']}"
+        f" ({row['reason']})"
+        for row in history["history"]
     ]
-    output.result(found, *(lines or [f"no scheduled job of {name} has failed"]))
+    output.result(history, *(lines or [f"no scheduled job of {name} has failed"]))
     return 0
 
 
@@ -311,11 +311,11 @@ def api(
     service runs.
     """
     from ...automation.service_lock import running_pid
-    from ..running.service_call import call_of, print_answer
+    from ..running.service_call import parse_call, print_answer
 
     place.refuse_found()
-    running_pid(place.state_dir())  # else the token would go to whoever has the port now
-    return print_answer(place.snapshot().config, call_of(path, method, field or ()))
+    running_pid(place.state_dir())  # else another program with that port would get the token
+    return print_answer(place.snapshot().config, parse_call(path, method, field or ()))
 
 
 @automation.command("reset", example="bus automation reset feed")
@@ -358,28 +358,28 @@ def _within(is_done: Callable[[], bool], within_s: float = _WITHIN_S) -> bool:
     return True
 
 
-def _lines(found: dict[str, Any]) -> list[str]:
-    service = found["service"]
+def _lines(record: dict[str, Any]) -> list[str]:
+    service = record["service"]
     runs = f"runs as process {service['pid']}" if service["is_running"] else "does not run"
     lines = [
         f"the service {runs}",
-        f"jobs: {found['queue_depth']} wait or run, {found['dead']} are dead",
+        f"jobs: {record['queue_depth']} wait or run, {record['dead']} are dead",
     ]
-    for each in found["findings"]:
-        advice = hints.completed(each["advice"])
-        lines.append(f"{each['state']}  {each['check']}: {each['text']}; {advice}")
-    if found["is_saturated"]:
-        lines.append(f"jobs wait for {found['oldest_wait_s']:.0f} s: more workers are needed")
-    for plugin in found["plugins"].values():
+    for finding in record["findings"]:
+        advice = hints.completed(finding["advice"])
+        lines.append(f"{finding['state']}  {finding['check']}: {finding['text']}; {advice}")
+    if record["is_saturated"]:
+        lines.append(f"jobs wait for {record['oldest_wait_s']:.0f} s: more workers are needed")
+    for plugin in record["plugins"].values():
         unhealthy = f", init failed: {plugin['init_error']}" if plugin["init"] == "failed" else ""
         lines.append(
             f"plugin {plugin['plugin']}: {plugin['queued']} queued, {plugin['running']} running,"
             f" {plugin['dead']} dead{unhealthy}"
         )
-    for breaker in found["breakers"]:
+    for breaker in record["breakers"]:
         if breaker["state"] != "closed":
             lines.append(f"breaker {breaker['plugin']} {breaker['command']}: {breaker['state']}")
-    for run in found["last_runs"]:
+    for run in record["last_runs"]:
         why = f": {run['error']}" if run["error"] else ""
         lines.append(f"{run['completed_at']} {run['plugin']} {run['command']} {run['status']}{why}")
     return lines
@@ -409,11 +409,11 @@ def check(folder: Folder = None, json: Json = False, verbose: Verbose = False) -
 
     where = folder_of(folder)
     try:
-        found = examine_folder(where, os.environ, origin_of(folder))
+        report = examine_folder(where, os.environ, origin_of(folder))
     except ConfigFaults as refused:
         faults, warnings = refused.faults, refused.warnings
     else:
-        faults, warnings = found.faults, found.warnings
+        faults, warnings = report.faults, report.warnings
     for warning in warnings:
         output.note(f"warning: {warning}")
     for fault in faults:
@@ -475,7 +475,7 @@ def lock(
     from ...automation.regime import files_of, from_seal
 
     where = folder_of(folder)
-    states = {each.file: each.state for each in from_seal(where)}
+    states = {change.file: change.state for change in from_seal(where)}
     directory, hashes = files_of(where)
     for path, hash in hashes.items():
         state = states.get(path, "same")
@@ -506,11 +506,11 @@ def diff(
     from ...automation.regime import from_seal
 
     where = folder_of(folder)
-    found = from_seal(where)
+    changes = from_seal(where)
     is_same = not service or _is_of_service(where, directory)
-    for each in found:
-        output.result(asdict(each), f"{each.state:<8} {each.file}")
-    return 0 if is_same and not found else DIFFERENT
+    for change in changes:
+        output.result(asdict(change), f"{change.state:<8} {change.file}")
+    return 0 if is_same and not changes else DIFFERENT
 
 
 def _is_of_service(folder: Path, directory: str | None) -> bool:
@@ -540,8 +540,8 @@ def _named(view: Any, only: str) -> Any:
         "webhook": (view["webhooks"] or {}).get("endpoints", []),
         "token": view["tokens"],
     }
-    found = [each for each in lists.get(kind, ()) if name in ("*", each["name"])]
-    if not found:
+    parts = [part for part in lists.get(kind, ()) if name in ("*", part["name"])]
+    if not parts:
         kinds = ", ".join(lists)
         raise NotFound(f"there is no {only!r}; the kinds are {kinds}, and '*' is every name")
-    return {f"{kind}s": {each["name"]: each for each in found}}
+    return {f"{kind}s": {part["name"]: part for part in parts}}

@@ -11,7 +11,7 @@ from ...bus.bus import COLLECT_AFTER_S, Bus
 from ...schema.errors import AckbusError, BlobAltered, BlobMissing, InvalidInput, NotFound
 from .. import arguments
 from ..definition import Commands, optional, optional_word
-from ..options.common import HERE, Place, PlaceOnly
+from ..options.common import HERE, BusPlace, BusPlaceOnly
 from ..options.payload import STDIN, open_input, reason
 from ..show import output
 from ..show.terminal import progress
@@ -27,7 +27,7 @@ def put(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="What to store; - reads stdin.")
     ] = STDIN,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Store bytes of any size, and print their name."""
     with place.open() as bus, closing(open_input(file)) as content:
@@ -43,7 +43,7 @@ def get(
     to: Annotated[
         str | None, optional("FILE", "Where to. Default: stdout.", "--output", "-o")
     ] = None,
-    place: PlaceOnly = HERE,
+    place: BusPlaceOnly = HERE,
 ) -> int:
     """Print a blob's bytes, checked against its name."""
     with place.open() as bus:
@@ -66,7 +66,7 @@ def get(
 @blob.command("verify", example="bus blob verify")
 def verify(
     refs: Annotated[list[str] | None, optional_word("[REF]...", "Default: all of them.")] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Check blobs against their names.
 
@@ -115,7 +115,7 @@ def gc(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Change nothing; print what would go.")
     ] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Delete old blobs that no message names.
 

@@ -17,7 +17,7 @@ from ...tasks.steps.tasks import Tasks
 from .. import arguments
 from ..definition import Commands, optional, optional_word
 from ..hints import AGENT_VARIABLE
-from ..options.common import HERE, Place, since_time
+from ..options.common import HERE, BusPlace, since_time
 from ..options.payload import STDIN, json_argument
 from ..options.tasks import Actor, Name, note_reserved
 from ..running.looking import looking
@@ -48,7 +48,7 @@ def board(
         optional("SEQ|T", "As it was at this seq, or at a time, or so long ago (10m).", "--at"),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Print the present board, and end.")] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Show what every worker does, and what waits for a person.
 
@@ -70,7 +70,7 @@ def board(
 
 
 def _moment_of(bus: Bus, text: str) -> tuple[int, int | None]:
-    """Return the seq that a text is, and no time; or the time that it is, and the seq of then.
+    """Return the seq of a text and None, or for a time its newest seq and the time.
 
     A number is a seq, unless the log is shorter and it is the epoch millisecond of a time after
     2001.
@@ -94,10 +94,10 @@ def _moment_of(bus: Bus, text: str) -> tuple[int, int | None]:
 def _watch(bus: Bus, boards: Boards) -> None:
     from ..top.running import keep_showing
 
-    def picture(seen: Board, height: int) -> RenderableType:
+    def picture(current: Board, height: int) -> RenderableType:
         from ..top.board import picture  # rich is slow to load
 
-        return picture(seen, height)
+        return picture(current, height)
 
     keep_showing(bus, boards.now, picture)
 
@@ -109,22 +109,22 @@ def forecast(
         list[str] | None,
         optional_word("[REF]...", "Branches, commits or tasks. Default: the live tasks."),
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print the pairs of tasks, or of refs, that would not merge.
 
-    With each come the files that conflict. Nothing of the repository is run, so that it is not
-    known, and said, what a driver or a filter of it would make of a file. Changed files that others
-    have reserved are told on stderr. Exit code 4 when a REF is unknown.
+    With each come the files that conflict. No merge driver or filter of the repository is run: a
+    file that has one is reported as not known. Changed files that others have reserved are named
+    on stderr. Exit code 4 when a REF is unknown.
     """
     with place.open() as bus:
         lookout = Lookout(bus)
         if refs:
-            found, reserved = forecast_of_refs(bus, refs, os.getcwd()), []
+            clashes, reserved = forecast_of_refs(bus, refs, os.getcwd()), []
         else:
-            found = forecast_of_tasks(bus, lookout)
+            clashes = forecast_of_tasks(bus, lookout)
             reserved = reserved_by_others(bus, Tasks(bus).list(is_live=True), lookout)
-        for clash in found:
+        for clash in clashes:
             output.result(clash.record(), f"{clash.a}  {clash.b}  {_what_clashes(clash)}")
         note_reserved(bus, reserved)
     for reason in lookout.not_looked_into.values():
@@ -148,7 +148,7 @@ def comment_on(
     ],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The comment.")],
     agent: Actor = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Comment on a line of a task: a message to its worker.
 
@@ -158,29 +158,35 @@ def comment_on(
     agent = arguments.sender(agent, "--agent")
     where = place_in(place_of_line)
     with place.open() as bus:
-        made = comment(bus, name, where, text, agent=agent)
-    output.result(made.record(), f"seq {made.seq}, on {made.commit[:12]}: {made.text.strip()}")
+        entry = comment(bus, name, where, text, agent=agent)
+    output.result(entry.record(), f"seq {entry.seq}, on {entry.commit[:12]}: {entry.text.strip()}")
     return 0
 
 
 @commands.command("comments", example="bus task comments fix-login")
 @looking()
-def list_comments(name: Name, place: Place = HERE) -> int:
+def list_comments(name: Name, place: BusPlace = HERE) -> int:
     """List the comments on a task, and where their lines are now.
 
     Exit code 4 when there are none, or no such task.
     """
     with place.open() as bus:
-        found = comments(bus, name)
+        entries = comments(bus, name)
     rows = [
-        (f"{each.place.file}:{each.place.line}", _now(each), each.by, each.words, each.text.strip())
-        for each in found
+        (
+            f"{entry.place.file}:{entry.place.line}",
+            _now(entry),
+            entry.by,
+            entry.words,
+            entry.text.strip(),
+        )
+        for entry in entries
     ]
-    return output.results([each.record() for each in found], rows, _COMMENT_HEADINGS)
+    return output.results([entry.record() for entry in entries], rows, _COMMENT_HEADINGS)
 
 
-def _now(each: Comment) -> str:
-    return "changed" if each.now is None else f"{each.now.file}:{each.now.line}"
+def _now(entry: Comment) -> str:
+    return "changed" if entry.now is None else f"{entry.now.file}:{entry.now.line}"
 
 
 @commands.command("proof", example="bus task proof fix-login --agent lead > proof.json")
@@ -196,12 +202,12 @@ def proof(
     agent: Annotated[
         str | None, optional("A", "Sign with the key of this agent. Default: $BUS_AGENT.")
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print the proof of a landing: from the request to the commit.
 
-    It is one JSON object, made of the log and of git, and compared with both; what does not agree
-    is told on stderr, and makes exit code 1. Exit code 3 when the task has not landed, 4 when there
+    It is one JSON object, made of the log and of git, and compared with both; differences are
+    printed on stderr, and make exit code 1. Exit code 3 when the task has not landed, 4 when there
     is none.
     """
     if (name is None) == (checked is None):
@@ -212,11 +218,11 @@ def proof(
             output.result({"problems": problems}, *(() if problems else ("all agrees",)))
         else:
             agent = agent or os.environ.get(AGENT_VARIABLE) or None
-            made = prove(bus, name or "", os.getcwd(), agent=agent)
-            problems = made["problems"]
-            output.json_line(made)
-    for each in problems:
-        output.note(each)
+            document = prove(bus, name or "", os.getcwd(), agent=agent)
+            problems = document["problems"]
+            output.json_line(document)
+    for problem in problems:
+        output.note(problem)
     return 1 if problems else 0
 
 

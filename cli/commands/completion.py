@@ -10,7 +10,7 @@ import typer
 
 from ..definition import Commands, optional_word
 from ..fast import prompt as action
-from ..options.common import HERE, Place, Verbose
+from ..options.common import HERE, BusPlace, Verbose
 from ..show import output
 
 commands = Commands()
@@ -23,7 +23,7 @@ def prompt(
     format: Annotated[
         str, typer.Option(metavar="TEXT", help="The text to print; {} stands for the number.")
     ] = "{}",
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print the number of unread messages, for a shell's prompt.
 
@@ -92,10 +92,10 @@ def words(
     """
     from ..word_completion import words
 
-    found = words(_command(), line)
-    for word in found or ():
+    completions = words(_command(), line)
+    for word in completions or ():
         output.line(word)
-    return output.NOTHING if found is None else 0
+    return output.NOTHING if completions is None else 0
 
 
 def _command() -> Any:

@@ -19,8 +19,8 @@ from ...tasks.integrate.requests import look, request
 from .. import arguments
 from ..definition import Commands, optional, optional_word
 from ..logs import show_logs
-from ..options.common import HERE, Place
-from ..options.tasks import AS_GIVEN, Integration
+from ..options.common import HERE, BusPlace
+from ..options.tasks import AS_GIVEN, IntegrationOptions
 from ..own_session import own_path
 from ..running import crew_host as view
 from ..running.crew_host import run_here, start_behind
@@ -58,7 +58,7 @@ def start(
     check: Annotated[
         bool, typer.Option("--check", help="Only check the file; start nothing.")
     ] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Run the roles that a file names, and keep them running.
 
@@ -70,17 +70,19 @@ def start(
     only found in the working directory starts nothing until 'bus trust add' names that. Exit code 3
     then, and when a crew of this bus runs; 78 when a file is wrong.
     """
-    found = _read(file)
+    crew_file = _read(file)
     if check:
-        roles = [{"name": role.name, "argv": list(role.argv)} for role in found.roles]
-        output.result({"file": found.path, "roles": roles}, f"{found.path}: {len(roles)} roles")
+        roles = [{"name": role.name, "argv": list(role.argv)} for role in crew_file.roles]
+        output.result(
+            {"file": crew_file.path, "roles": roles}, f"{crew_file.path}: {len(roles)} roles"
+        )
         return 0
     with place.open() as bus:
         if file is None:
-            _refuse_found(found.path)
+            _refuse_found(crew_file.path)
         if not detach:
-            return run_here(bus, found)
-        pid = start_behind(bus, found.path)
+            return run_here(bus, crew_file)
+        pid = start_behind(bus, crew_file.path)
     output.result({"pid": pid}, f"the crew runs as process {pid}; see 'bus crew status'")
     return 0
 
@@ -90,7 +92,7 @@ def stop(
     wait: Annotated[
         str, typer.Option(metavar="D", help="How long to wait until nothing of it is left.")
     ] = "30s",
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """End the crew, and wait until nothing of it is left.
 
@@ -107,7 +109,7 @@ def stop(
 def status(
     watch: Annotated[bool, typer.Option("--watch", help="Repeat, until Ctrl-C.")] = False,
     every: Annotated[str, typer.Option(metavar="D", help="With --watch: how often.")] = "1s",
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print the roles of the crew, and what the agent of each is at.
 
@@ -122,12 +124,12 @@ def status(
     return 0
 
 
-def _look(bus: Bus) -> list[view.RoleSight]:
+def _look(bus: Bus) -> list[view.RoleView]:
     if not is_running(bus):
         raise NotFound("no crew of this bus runs; start one with 'bus crew start'")
     now_ms = bus.now_ms()
     roles = (told_state(bus) or {}).get("roles", [])
-    return [view.RoleSight(role, bus.heartbeats.get(role["name"]), now_ms) for role in roles]
+    return [view.RoleView(role, bus.heartbeats.get(role["name"]), now_ms) for role in roles]
 
 
 def _read(path: str | None) -> CrewFile:
@@ -152,7 +154,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @commands.command("integrate", example="bus integrate --into main --check 'make test'")
 def integrate(
-    how: Integration = AS_GIVEN,
+    how: IntegrationOptions = AS_GIVEN,
     branch: Annotated[
         list[str] | None,
         optional("NAME", "Add a branch without a task; it may be repeated.", "--branch"),
@@ -165,7 +167,7 @@ def integrate(
     agent: Annotated[
         str | None, optional("A", "The name of the integrator. Default: $BUS_AGENT.", "--agent")
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Land what is approved, once its checks pass.
 
@@ -202,7 +204,7 @@ def integrate(
 
 
 @looking()
-def _look_first(how: Integration, agent: str | None, place: Place) -> int:
+def _look_first(how: IntegrationOptions, agent: str | None, place: BusPlace) -> int:
     repository = how.place()
     rules = how.rules(repository, agent)
     results: list[Result] = []
@@ -214,7 +216,7 @@ def _look_first(how: Integration, agent: str | None, place: Place) -> int:
 
 
 def _code_of(results: list[Result], *, is_told: bool) -> int:
-    """Return the exit code; `is_told` is whether it says that there was nothing."""
+    """Return the exit code; with `is_told` it is 4 if there was nothing to land."""
     if not results:
         return 4 if is_told else 0
     return 3 if any(_has_failed(result) for result in results) else 0
@@ -223,11 +225,11 @@ def _code_of(results: list[Result], *, is_told: bool) -> int:
 def _run(integrator: Integrator, *, once: bool) -> None:
     """Run an integrator until it is done, or a signal stops it; a second one kills checks."""
     show_logs()
-    told: list[int] = []
+    signals: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        integrator.stop(*([0.0] if told else []))
-        told.append(number)
+        integrator.stop(*([0.0] if signals else []))
+        signals.append(number)
 
     obey(stop, *_SIGNALS, keeps_ignored=True)
     integrator.run(once=once)
@@ -238,14 +240,14 @@ def _has_failed(result: Result) -> bool:
 
 
 def _print(result: Result) -> None:
-    said = [result.commit[:12]] if result.commit else []
+    details = [result.commit[:12]] if result.commit else []
     if result.reason:
-        said.append(result.reason)
+        details.append(result.reason)
     if result.files:
-        said.append(", ".join(_with_other(result, file) for file in result.files))
+        details.append(", ".join(_with_other(result, file) for file in result.files))
     looked_at = result.outcome in ("would_land", "not_known")
     outcome = result.outcome.replace("_", " ") if looked_at else result.outcome
-    output.result(result.record(), f"{result.entry.name}: {outcome}  {': '.join(said)}")
+    output.result(result.record(), f"{result.entry.name}: {outcome}  {': '.join(details)}")
     output.flush()
 
 

@@ -9,14 +9,14 @@ import typer
 
 from ...demo.run import run_demo
 from ...schema.errors import InvalidInput
-from ...torture.history import Plan
+from ...torture.history import TorturePlan
 from ...torture.run import run_torture
 from ..definition import Commands, optional, optional_word
 from ..options.common import Json, Verbose, directory_option
 from ..show import output
 from ..show.demo_reports import print_report
 from ..show.terminal import progress
-from ..show.torture_report import Screen
+from ..show.torture_report import TortureReporter
 
 commands = Commands()
 
@@ -118,8 +118,8 @@ def torture(
     """
     chosen = random.randrange(2**32) if seed is None else seed
     return run_torture(
-        Plan(agents, minutes, kill_every, chosen),
+        TorturePlan(agents, minutes, kill_every, chosen),
         directory,
         keep=keep,
-        screen=Screen(json=output.is_json()),
+        reporter=TortureReporter(json=output.is_json()),
     )

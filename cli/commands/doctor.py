@@ -21,7 +21,7 @@ from ...schema.message.times import age, format_ts
 from ...schema.sqlite.sqlite_errors import check_sqlite_version
 from .. import arguments, hints
 from ..definition import Commands, optional
-from ..options.common import HERE, MAX_SEQ, Place
+from ..options.common import HERE, MAX_SEQ, BusPlace
 from ..options.service import ExitCode, answer
 from ..running.looking import looking
 from ..show import output
@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 
 commands = Commands()
 
-#: The exit code when agents that nobody has seen for long keep what could move.
+#: The exit code when idle agents hold messages back.
 _HELD = 3
 
-#: How many of them are named in a line.
+#: How many idle agents a line names.
 _NAMED = 5
 
 #: The headings of the list of segments.
 _HEADINGS = ("file", "first seq", "last seq", "messages", "bytes", "archived at", "state")
 
-#: How old messages are that are archived where nothing else is said.
+#: The age of messages that are archived by default.
 _OLDER_THAN = "7d"
 
 Before = Annotated[int | None, optional("SEQ", "Messages below this one.", min=1, max=MAX_SEQ)]
@@ -91,7 +91,7 @@ def archive(
     discard: Discard = False,
     dry_run: DryRun = False,
     yes: Yes = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Move old messages out of the bus, into compressed files.
 
@@ -101,8 +101,8 @@ def archive(
 
     Exit code 3 when an idle agent holds more back. --pass-over and --pass-over-idle archive mail
     that an agent has not read: its next poll names that mail, and it holds nothing more back until
-    it is seen again. An agent is seen when it acknowledges, joins, publishes, beats its heart, or
-    runs a loop, but not when it only polls, which changes nothing. Mail that is younger, or was
+    it is seen again. An agent is seen when it acknowledges, joins, publishes, records a heartbeat,
+    or runs a loop, but not when it only polls, which changes nothing. Mail that is younger, or was
     imported since, counts too. Idle queues hold nothing back: they read the archive.
 
     --discard deletes whole archived segments below --before or --older-than for good, and asks
@@ -118,61 +118,63 @@ def archive(
     idle_s = arguments.seconds(idle_after, "--idle-after")
     with place.open() as bus:
         if before is None:
-            wanted = _last_older(bus, arguments.seconds(older_than or _OLDER_THAN, "--older-than"))
+            upto_seq = _last_older(
+                bus, arguments.seconds(older_than or _OLDER_THAN, "--older-than")
+            )
         else:
-            wanted = before - 1
+            upto_seq = before - 1
         retention = Retention(bus, idle_after_s=idle_s)
         find = partial(
-            retention.plan, wanted, pass_over=pass_over or (), pass_over_idle=pass_over_idle
+            retention.plan, upto_seq, pass_over=pass_over or (), pass_over_idle=pass_over_idle
         )
-        plan, count, made = _archive(bus, retention, find, dry_run=dry_run)
+        plan, count, new_segments = _archive(bus, retention, find, dry_run=dry_run)
         now_ms = bus.now_ms()
     record = {
         "dry_run": dry_run,
         "messages": count,
         "to": plan.upto_seq,
-        "segments": [asdict(segment) for segment in made],
+        "segments": [asdict(segment) for segment in new_segments],
         "held_by": [asdict(hold) for hold in plan.held_by],
         "passed_over": [asdict(hold) for hold in plan.passed_over],
     }
-    output.result(record, *_lines(plan, count, made, now_ms, dry_run=dry_run))
+    output.result(record, *_lines(plan, count, new_segments, now_ms, dry_run=dry_run))
     if plan.idle:
         output.note(_refusal(plan.idle, now_ms))
     return _HELD if plan.idle else 0
 
 
 def _discard(
-    place: Place, before: int | None, older_than: str | None, *, dry_run: bool, yes: bool
+    place: BusPlace, before: int | None, older_than: str | None, *, dry_run: bool, yes: bool
 ) -> int:
     from ...export.archive_writer import Archiver, discard, finish, segments_upto
     from ...subscribers.overview.retention import Retention
 
     with place.open() as bus, Archiver(bus):
-        wanted = _last_to_discard(bus, before, older_than)
-        held_by = Retention(bus).held_by_queues(min(wanted, bus.archive.upto()))
-        segments = segments_upto(bus, min([wanted, *(hold.seq - 1 for hold in held_by)]))
+        upto_seq = _last_to_discard(bus, before, older_than)
+        held_by = Retention(bus).held_by_queues(min(upto_seq, bus.archive.upto()))
+        segments = segments_upto(bus, min([upto_seq, *(hold.seq - 1 for hold in held_by)]))
         count = sum(segment.messages for segment in segments)
         first, last = (segments[0].first_seq, segments[-1].last_seq) if segments else (None, None)
         what = output.counted(count, "message") + (f", seq {first} to {last}" if segments else "")
-        told, gone = f"would discard {what}", None
+        summary, discarded = f"would discard {what}", None
         if not dry_run:
             if segments:
                 confirm(f"discard {what}, for good", yes)
-                gone = discard(bus, segments)
-            finish(bus)  # what a command that died has left
-            told = str(gone) if gone else "discarded nothing"
-        rest = bus.archive.segments()[0 if gone else len(segments) :]
-        advice = list(_how_to_discard_more(bus, rest, wanted))
-        held = [f"held: {_needs(hold, bus.now_ms())}" for hold in held_by]
+                discarded = discard(bus, segments)
+            finish(bus)  # completes a discard that was killed
+            summary = str(discarded) if discarded else "discarded nothing"
+        rest = bus.archive.segments()[0 if discarded else len(segments) :]
+        advice = list(_how_to_discard_more(bus, rest, upto_seq))
+        held_lines = [f"held: {_needs(hold, bus.now_ms())}" for hold in held_by]
     record = {
         "dry_run": dry_run,
         "messages": count,
         "from": first,
         "to": last,
-        "discarded_at": gone.at_ms if gone else None,
+        "discarded_at": discarded.at_ms if discarded else None,
         "held_by": [asdict(hold) for hold in held_by],
     }
-    output.result(record, told, *advice, *held)
+    output.result(record, summary, *advice, *held_lines)
     return _HELD if held_by else 0
 
 
@@ -185,9 +187,9 @@ def _last_to_discard(bus: Bus, before: int | None, older_than: str | None) -> in
     raise InvalidInput("--discard deletes for good: say what, with --before or --older-than")
 
 
-def _how_to_discard_more(bus: Bus, rest: Sequence[Segment], wanted: int) -> Iterator[str]:
-    """Return why segments that hold wanted messages stay, and what would discard them."""
-    if rest and rest[0].first_seq <= wanted:
+def _how_to_discard_more(bus: Bus, rest: Sequence[Segment], upto_seq: int) -> Iterator[str]:
+    """Yield why segments with messages to discard stay, and what would discard them."""
+    if rest and rest[0].first_seq <= upto_seq:
         end = rest[0].last_seq
         yield f"the next segment ends at {end}: --before {end + 1} takes it whole"
     if not bus.archive.upto():
@@ -202,8 +204,8 @@ def _last_older(bus: Bus, age_s: float, *, after_seq: int | None = None) -> int:
     upto = bus.archive.upto()
     since_ms = bus.now_ms() - round(age_s * 1000)
     wrong = set(bus.log.wrong_times(upto))
-    left = bus.read(after_seq=upto if after_seq is None else after_seq, since_ms=since_ms)
-    younger = next((message for message in left if message.seq not in wrong), None)
+    recent = bus.read(after_seq=upto if after_seq is None else after_seq, since_ms=since_ms)
+    younger = next((message for message in recent if message.seq not in wrong), None)
     last = bus.log.newest_seq() if younger is None else younger.seq - 1
     if passed := sum(seq <= last for seq in wrong):
         output.note(f"{passed} of them have impossible times, and count by their places in the log")
@@ -213,10 +215,10 @@ def _last_older(bus: Bus, age_s: float, *, after_seq: int | None = None) -> int:
 def _archive(
     bus: Bus, retention: Retention, find: Callable[[], ArchivePlan], *, dry_run: bool
 ) -> tuple[ArchivePlan, int, list[Segment]]:
-    """Return what was planned, how many messages that are, and the segments that were made."""
+    """Return the plan, the number of its messages, and the new segments."""
     from ...export.archive_writer import Archiver
 
-    archiver = Archiver(bus)  # refuses, where nothing may be archived, also to say what would be
+    archiver = Archiver(bus)  # a dry run is refused too where nothing may be archived
     with nullcontext() if dry_run else archiver:
         plan = find()
         begin = bus.archive.upto()
@@ -225,16 +227,18 @@ def _archive(
             return plan, count, []
         retention.pass_over(plan)
         with progress("archiving", plan.upto_seq - begin) as move:
-            made = archiver.archive(plan.upto_seq, on_progress=lambda seq: move(seq - begin))
-    return plan, count, made
+            new_segments = archiver.archive(
+                plan.upto_seq, on_progress=lambda seq: move(seq - begin)
+            )
+    return plan, count, new_segments
 
 
 def _lines(
-    plan: ArchivePlan, count: int, made: list[Segment], now_ms: int, *, dry_run: bool
+    plan: ArchivePlan, count: int, new_segments: list[Segment], now_ms: int, *, dry_run: bool
 ) -> Iterator[str]:
     act = "would archive" if dry_run else "archived"
-    size = sum(segment.bytes for segment in made)
-    into = f", into {output.counted(size, 'byte')}" if made else ""
+    size = sum(segment.bytes for segment in new_segments)
+    into = f", into {output.counted(size, 'byte')}" if new_segments else ""
     upto = f", up to {plan.upto_seq}" if count else ""
     yield f"{act} {output.counted(count, 'message')}{upto}{into}"
     for hold in plan.held_by:
@@ -251,7 +255,7 @@ def _needs(hold: Hold, now_ms: int) -> str:
 def _refusal(idle: list[Hold], now_ms: int) -> str:
     """Return the error about idle agents that hold messages back, and how to pass over them."""
     named = ", ".join(
-        f"{each.name} (seen {_unseen_for(each, now_ms)} ago)" for each in idle[:_NAMED]
+        f"{hold.name} (seen {_unseen_for(hold, now_ms)} ago)" for hold in idle[:_NAMED]
     )
     more = f" and {len(idle) - _NAMED:,} more" if len(idle) > _NAMED else ""
     return (
@@ -270,7 +274,7 @@ def segments(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read them all, and check them against their sums.")
     ] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """List the files of the archive, and the state of each.
 
@@ -279,11 +283,11 @@ def segments(
     --verify finds.
     """
     with place.open() as bus:
-        found = bus.archive.segments()
-        records = [_record(bus, segment, verify) for segment in found]
+        all_segments = bus.archive.segments()
+        records = [_record(bus, segment, verify) for segment in all_segments]
     rows = [
         (record | {"archived_at": format_ts(segment.archived_at_ms)}).values()
-        for record, segment in zip(records, found, strict=True)
+        for record, segment in zip(records, all_segments, strict=True)
     ]
     is_well = all(record["state"] == "ok" for record in records)
     return output.results(records, rows, _HEADINGS) or (0 if is_well else 1)
@@ -303,7 +307,7 @@ def _record(bus: Bus, segment: Segment, verify: bool) -> dict[str, object]:
 
 
 @commands.command("maintain", example="bus maintain")
-def maintain(place: Place = HERE) -> int:
+def maintain(place: BusPlace = HERE) -> int:
     """Shrink the files of the bus, in short steps.
 
     Publishers go on meanwhile. Collects blobs that no message names and no program used for a day,
@@ -348,7 +352,7 @@ def maintain(place: Place = HERE) -> int:
 
 # Copies of a whole bus.
 
-#: How many names of what is lacking a line for people has.
+#: How many missing files a line for people names.
 _NAMED_BLOBS = 3
 
 
@@ -358,7 +362,7 @@ def backup(
         str, typer.Argument(metavar="DIR", help="The directory to make; it must not exist.")
     ],
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier backup.")] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Copy the whole bus while it is in use, and check the copy.
 
@@ -369,24 +373,24 @@ def backup(
     from ...export.backup import back_up, bytes_to_copy
 
     with place.open() as bus, progress("copying", bytes_to_copy(bus)) as move:
-        made = back_up(bus, to, replace=force, on_progress=move)
+        copy = back_up(bus, to, replace=force, on_progress=move)
     output.result(
-        asdict(made),
-        f"copied the bus to {made.directory}: {output.counted(made.messages, 'message')}"
-        f" up to {made.newest_seq}, {output.counted(made.blobs, 'blob')},"
-        f" {output.counted(made.segments, 'archive segment')}",
+        asdict(copy),
+        f"copied the bus to {copy.directory}: {output.counted(copy.messages, 'message')}"
+        f" up to {copy.newest_seq}, {output.counted(copy.blobs, 'blob')},"
+        f" {output.counted(copy.segments, 'archive segment')}",
     )
-    if made.lacking:
-        output.note(_complaint(made))
-    return 1 if made.lacking else 0
+    if copy.lacking:
+        output.note(_complaint(copy))
+    return 1 if copy.lacking else 0
 
 
-def _complaint(made: Backup) -> str:
-    names = ", ".join(made.lacking[:_NAMED_BLOBS]) + (
-        "…" if len(made.lacking) > _NAMED_BLOBS else ""
+def _complaint(copy: Backup) -> str:
+    names = ", ".join(copy.lacking[:_NAMED_BLOBS]) + (
+        "…" if len(copy.lacking) > _NAMED_BLOBS else ""
     )
     return (
-        f"the bus lacks {output.counted(len(made.lacking), 'file')}, or has altered them, and so"
+        f"the bus lacks {output.counted(len(copy.lacking), 'file')}, or has altered them, and so"
         f" does the copy: {names}; see 'bus doctor --full'"
     )
 
@@ -420,7 +424,7 @@ def doctor(
         typer.Option("--dry-run", help="With --repair: change nothing; print what it would do."),
     ] = False,
     exit_code: ExitCode = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Examine the bus, and print a line for each check.
 
@@ -447,7 +451,7 @@ def doctor(
         return _examine(place, full, exit_code)
 
 
-def _examine(place: Place, full: bool, exit_code: bool) -> int:
+def _examine(place: BusPlace, full: bool, exit_code: bool) -> int:
     states = set()
     for finding in _findings(place, full):
         states.add(finding.state)
@@ -462,7 +466,7 @@ def _examine(place: Place, full: bool, exit_code: bool) -> int:
     return 1 if BAD in states else 0
 
 
-def _findings(place: Place, full: bool) -> Iterator[Finding]:
+def _findings(place: BusPlace, full: bool) -> Iterator[Finding]:
     yield from examine({"versions": _versions})
     try:
         where, found_by = place.find()

@@ -24,7 +24,7 @@ from ...schema.message.patterns import TypePattern
 from ...schema.stop_limit import obey
 from ..definition import Commands, optional, optional_word
 from ..logs import show_logs
-from ..options.common import HERE, TYPE_HELP, Json, OfAgent, Place, Verbose
+from ..options.common import HERE, TYPE_HELP, BusPlace, Json, OfAgent, Verbose
 from ..options.payload import open_input
 from ..running.looking import looking
 from ..show import output
@@ -70,7 +70,7 @@ def export(
             "--stage", help="Then stage bus.jsonl, and the blobs that it names, for git's commit."
         ),
     ] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Bring bus.jsonl up to date with the log.
 
@@ -95,11 +95,11 @@ def export(
             else:
                 count = (exporter.rebuild if rebuild else exporter.export_once)(progress=move)
         record = {"exported": count, "last_seq": exporter.position, "file": bus.layout.jsonl}
-        told = f"exported {output.counted(count, 'message')} to {bus.layout.jsonl}"
+        summary = f"exported {output.counted(count, 'message')} to {bus.layout.jsonl}"
         if stage:
             record["staged_blobs"] = blobs = stage_for_git(bus.layout)
-            told += f", and staged it with {output.counted(blobs, 'blob')}"
-        output.result(record, told)
+            summary += f", and staged it with {output.counted(blobs, 'blob')}"
+        output.result(record, summary)
     return 0
 
 
@@ -125,7 +125,7 @@ def import_(
             "--map",
         ),
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Publish the lines of a file that the log lacks.
 
@@ -162,10 +162,10 @@ def _rotate_bytes(size: str) -> int:
     """Return the bytes that --rotate means; 0 for off."""
     if size == "off":
         return 0
-    found = _SIZE.fullmatch(size)
-    if found is None:
+    match = _SIZE.fullmatch(size)
+    if match is None:
         raise InvalidInput(f"--rotate must be off, or a size like 500kB, 10MB, 1GiB, not {size!a}")
-    number, unit, binary = found.groups()
+    number, unit, binary = match.groups()
     power = "kmg".index(unit.lower()) + 1 if unit else 0
     limit = round(float(number) * math.pow(1024 if binary else 1000, power))
     if limit < MIN_ROTATE_BYTES:
@@ -254,11 +254,11 @@ def log(
     filters = MessageFilters(conversation, agent, None if type is None else TypePattern(type))
     directory = directory or os.environ.get(BUS_DIR_VARIABLE)
     most = limit or (None if ".." in revision else LOG_COMMITS)
-    found = traffic(
+    commits = traffic(
         directory or os.getcwd(), revision, everywhere=directory is None, filters=filters
     )
     count = 0
-    for commit in found:
+    for commit in commits:
         if count == most:
             output.detail(f"there is more; see --limit {most * 10}")
             break

@@ -9,7 +9,7 @@ import typer
 from ...bus.bus import Bus
 from ...schema.errors import AckbusError, InvalidInput, NotFound
 from ..definition import Commands, optional, optional_word
-from ..options.common import HERE, OfAgent, Place, Since, since_time
+from ..options.common import HERE, BusPlace, OfAgent, Since, since_time
 from ..options.filters import WHOLE_LOG, Span
 from ..options.payload import reason
 from ..show import output
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from ...export import pictures
     from ...schema.message.message import Message
 
-    Found = pictures.Links | pictures.Traffic
+    Drawing = pictures.Links | pictures.Traffic
 
 commands = Commands()
 
-#: How many messages a graph and a time line show, and pairs of agents, unless --limit says.
+#: The defaults of --limit: messages of a graph and of a time line, and pairs of agents.
 _MESSAGES, _TIMELINE_MESSAGES, _PAIRS = 200, 500, 60
 
-#: How often the progress bar is told, in messages.
+#: How often the progress bar moves, in messages.
 _MOVE_EVERY = 1000
 
 Conversation = Annotated[
@@ -61,7 +61,7 @@ def graph(
     since: Since = None,
     limit: GraphLimit = None,
     to: Output = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Draw a conversation, or the agents that talk to each other.
 
@@ -75,13 +75,13 @@ def graph(
     with place.open() as bus:
         conversation = None if key is None else _conversation(bus, key)
         messages = _messages(bus, conversation=conversation, since=since)
-        found: Found
+        drawing: Drawing
         if agents:
-            found = pictures.Links.of(messages, limit=limit or _PAIRS)
+            drawing = pictures.Links.of(messages, limit=limit or _PAIRS)
         else:
-            found = pictures.Traffic.of(messages, bus.blobs, limit=limit or _MESSAGES)
-    _check(found)
-    _write(_graph(found, conversation), to)
+            drawing = pictures.Traffic.of(messages, bus.blobs, limit=limit or _MESSAGES)
+    _check(drawing)
+    _write(_graph(drawing, conversation), to)
     return 0
 
 
@@ -94,7 +94,7 @@ def timeline(
         int, typer.Option(metavar="N", min=1, help="At most so many messages, the newest.")
     ] = _TIMELINE_MESSAGES,
     to: Output = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Draw the messages between agents along a time line, as SVG.
 
@@ -139,7 +139,7 @@ def _messages(
 ) -> Iterator[Message]:
     """Yield the messages to draw, with a progress bar."""
     since_ms = None if since is None else since_time(since, bus.now_ms())
-    found = bus.read(
+    messages = bus.read(
         conversation=conversation,
         agent=agent,
         since_ms=since_ms,
@@ -147,29 +147,29 @@ def _messages(
         upto_seq=last,
     )
     with progress("reading", bus.log.newest_seq()) as move:
-        for count, message in enumerate(found):
+        for count, message in enumerate(messages):
             if count % _MOVE_EVERY == 0:
                 move(message.seq)
             yield message
 
 
-def _check(found: Found) -> None:
+def _check(drawing: Drawing) -> None:
     """Refuse an empty picture, and note when not all messages are drawn."""
-    if not found.total:
+    if not drawing.total:
         raise NotFound("no messages fit, so there is nothing to draw; see 'bus read'")
-    if found.is_cut:
-        output.note(f"shows {found.extent}; --limit shows more or fewer")
+    if drawing.is_cut:
+        output.note(f"shows {drawing.extent}; --limit shows more or fewer")
 
 
-def _graph(found: Found, conversation: str | None) -> str:
+def _graph(drawing: Drawing, conversation: str | None) -> str:
     from ...export import pictures
 
     name = None if conversation is None else pictures.plain(conversation)
     if output.is_json():
-        return _json({"conversation": name, **found.record()})
-    if isinstance(found, pictures.Traffic):
-        return pictures.sequence_diagram(found)
-    return pictures.flowchart(found)
+        return _json({"conversation": name, **drawing.record()})
+    if isinstance(drawing, pictures.Traffic):
+        return pictures.sequence_diagram(drawing)
+    return pictures.flowchart(drawing)
 
 
 def _json(record: Mapping[str, object]) -> str:

@@ -20,9 +20,9 @@ from ..options.common import (
     MAX_SEQ,
     TYPE_HELP,
     Agent,
+    BusPlace,
+    BusPlaceOnly,
     OwnAgent,
-    Place,
-    PlaceOnly,
     Wait,
     seq_or_word,
 )
@@ -94,7 +94,7 @@ _MAX_COUNTED, _SHOWN = 1000, 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
+class ChosenMessages:
     """The parked messages that a command acts on."""
 
     seqs: Seqs = None
@@ -121,7 +121,7 @@ def poll(
     type: PolledType = None,
     with_work: WithWork = False,
     wait: Wait = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print the unread messages of an agent.
 
@@ -147,7 +147,7 @@ def ack(
         int | None,
         optional_word("SEQ", "The last seq that is handled. SEQ alone is of $BUS_AGENT."),
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Acknowledge a message and all before it.
 
@@ -165,7 +165,7 @@ def inbox(
     agent: OwnAgent = None,
     want: Wanted = None,
     want_all: WantAll = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print the state of an inbox, and choose its broadcasts.
 
@@ -187,7 +187,7 @@ def inbox(
             {"agent": agent, "cursor": cursor} | counts | {"wants": box.wants},
             f"cursor {cursor}, {shown} unread, {failed} parked{wants}",
         )
-        waiting = box.poll(_SHOWN)  # which says so when mail was archived unread
+        waiting = box.poll(_SHOWN)  # prints a note if mail was archived unread
         if not output.is_json():
             print_page(waiting, bus, agent)
     return 0
@@ -196,20 +196,20 @@ def inbox(
 @parked.command("list", example="bus parked list worker-1")
 def list_parked(
     agent: Annotated[str | None, optional_word("AGENT", "The agent. Default: all agents.")] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """List parked messages and why they failed.
 
     Exit code 4 when there are none.
     """
     with place.open() as bus:
-        found = Deliveries.of(bus).parked(agent)
+        deliveries = Deliveries.of(bus).parked(agent)
     headings = ("agent", "seq", "attempts", "parked at", "error")
-    return output.results([item.record() for item in found], headings=headings)
+    return output.results([item.record() for item in deliveries], headings=headings)
 
 
 @parked.command("requeue", example="bus parked requeue worker-1 17 19")
-def requeue(agent: Agent, chosen: Chosen, place: PlaceOnly = HERE) -> int:
+def requeue(agent: Agent, chosen: ChosenMessages, place: BusPlaceOnly = HERE) -> int:
     """Deliver parked messages again: all that are named, or none.
 
     Exit code 4 when one is not parked.
@@ -221,7 +221,7 @@ def requeue(agent: Agent, chosen: Chosen, place: PlaceOnly = HERE) -> int:
 
 
 @parked.command("drop", example="bus parked drop worker-1 17")
-def drop(agent: Agent, chosen: Chosen, yes: Yes = False, place: PlaceOnly = HERE) -> int:
+def drop(agent: Agent, chosen: ChosenMessages, yes: Yes = False, place: BusPlaceOnly = HERE) -> int:
     """Drop parked messages of this agent: all that are named, or none.
 
     They stay in the log. Exit code 4 when one is not parked.
@@ -250,7 +250,7 @@ def listen(
     no_session: NoSession = False,
     max_deliveries: MaxDeliveries = MAX_DELIVERIES,
     retry_pause: RetryPause = "1s",
-    place: PlaceOnly = HERE,
+    place: BusPlaceOnly = HERE,
 ) -> int:
     """Run a command for each message.
 
@@ -266,13 +266,13 @@ def listen(
     listener's own of these. SIGTERM and Ctrl-C end it after the current message, a second one at
     once.
     """
-    from ..running.listener import ListenersInbox, Listening
+    from ..running.listener import CommandListener, ReportingInbox
 
     retry_pause_s = arguments.seconds(retry_pause, "--retry-pause")
     if not retry_pause_s:
         raise InvalidInput("--retry-pause must be more than 0")
     with place.open() as bus:
-        box = ListenersInbox(
+        box = ReportingInbox(
             bus,
             agent,
             own_broadcasts=own,
@@ -283,5 +283,5 @@ def listen(
         if start != BEGINNING and agent in Cursors.of(bus).positions():
             output.note(f"{agent} goes on after message {box.position}: it is no new agent")
         box.join(start=seq_or_word(start))
-        Listening(box, command, drain=drain, in_session=not no_session).run()
+        CommandListener(box, command, drain=drain, in_session=not no_session).run()
     return 0

@@ -27,7 +27,7 @@ from ...schema.sqlite.settings import DURABILITIES, age_of_backup
 from ...schema.sqlite.upgrade import upgrade
 from ..arguments import BY_MAIN_TREE
 from ..definition import Commands, optional
-from ..options.common import HERE, Json, Place, Verbose
+from ..options.common import HERE, BusPlace, Json, Verbose
 from ..show import output
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ def init(
             " normal for a new bus; an existing one stays as it is.",
         ),
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Make a bus, unless it exists.
 
@@ -62,18 +62,18 @@ def init(
     named = place.named() or os.environ.get(BUS_DIR_VARIABLE)
     if not named:
         _refuse_beside_main_tree()
-        refuse_foreign(os.path.abspath(BUS_DIRECTORY))  # where there is one it is found, not made
+        refuse_foreign(os.path.abspath(BUS_DIRECTORY))  # an existing bus is found, not made
         _refuse_by_link()
-    made = create(named or BUS_DIRECTORY)
+    is_new = create(named or BUS_DIRECTORY)
     with Bus.open(named or BUS_DIRECTORY) as bus:
         where = bus.layout.directory
         if durability is not None:
             bus.settings.set_durability(cast("Durability", durability))
-        kept = bus.settings.durability()
+        durability_now = bus.settings.durability()
     output.result(
-        {"dir": where, "made": made, "durability": kept},
-        f"made a bus in {where}" if made else f"there is a bus in {where} already",
-        *([] if durability is None else [f"its durability is {kept}"]),
+        {"dir": where, "made": is_new, "durability": durability_now},
+        f"made a bus in {where}" if is_new else f"there is a bus in {where} already",
+        *([] if durability is None else [f"its durability is {durability_now}"]),
     )
     return 0
 
@@ -81,13 +81,13 @@ def init(
 def _refuse_beside_main_tree() -> None:
     """Refuse a bus in a linked work tree, which uses the main one's, unless it is named."""
     try:
-        found, found_by = HERE.find()
+        directory, found_by = HERE.find()
     except (BusNotFound, BusUnusable):  # none, or one of somebody else, which is not used either
         return
     if found_by == BY_MAIN_TREE:
         raise Refused(
-            f"this linked work tree uses the bus in {found}, whose reservations its guard looks at;"
-            f" to have one of its own all the same, name it: --dir {BUS_DIRECTORY}"
+            f"this linked work tree uses the bus in {directory}, whose reservations its guard looks"
+            f" at; to have one of its own all the same, name it: --dir {BUS_DIRECTORY}"
         )
 
 
@@ -106,7 +106,7 @@ def _refuse_by_link() -> None:
 
 
 @commands.command("upgrade", example="bus upgrade")
-def upgrade_bus(place: Place = HERE) -> int:
+def upgrade_bus(place: BusPlace = HERE) -> int:
     """Upgrade a bus of an older ackbus to this version.
 
     End all programs that use the bus first. The file as it was stays beside it, as bus.db.v12 of
@@ -119,54 +119,54 @@ def upgrade_bus(place: Place = HERE) -> int:
         "from_version": done.from_version,
         "version": done.version,
         "backup": done.backup,
-        "put_right": [asdict(each) for each in done.mended],
+        "put_right": [asdict(repair) for repair in done.mended],
     }
-    kept = " already" if done.backup is None else f"; the file as it was is {done.backup}"
+    backup_note = " already" if done.backup is None else f"; the file as it was is {done.backup}"
     output.result(
         record,
-        f"the bus in {done.directory} is at version {done.version}{kept}",
-        *(f"put right: {each.text}" for each in done.mended),
+        f"the bus in {done.directory} is at version {done.version}{backup_note}",
+        *(f"put right: {repair.text}" for repair in done.mended),
     )
     return 0
 
 
 @commands.command("where", example='cd "$(bus where)"')
-def where(place: Place = HERE) -> int:
+def where(place: BusPlace = HERE) -> int:
     """Print the directory of the bus that commands use here.
 
     With -v or --json also how it was found, its durability, and the time of a backup.
     """
-    found, found_by = place.find()
+    directory, found_by = place.find()
     with place.open() as bus:  # there is one, and it can be used
         durability, made_at_ms = bus.settings.durability(), bus.backup_made_at_ms
     output.detail(f"its durability is {durability}")
     output.detail(f"it was found by {found_by}")
-    record = {"dir": found, "found_by": found_by, "durability": durability}
-    output.result(record | {"backup_made_at_ms": made_at_ms}, found)
+    record = {"dir": directory, "found_by": found_by, "durability": durability}
+    output.result(record | {"backup_made_at_ms": made_at_ms}, directory)
     return 0
 
 
 @commands.command("restore", example="bus restore --dir .worker-state")
-def restore(place: Place = HERE) -> int:
+def restore(place: BusPlace = HERE) -> int:
     """Turn a backup, where it is, into a bus that can be written.
 
     First move the damaged bus away, and put the backup, or a copy of it, in its place. Exit code 4
     when the directory is not a backup, or is in use already.
     """
-    found, _ = place.find()
-    with Bus.open(found) as bus:
+    directory, _ = place.find()
+    with Bus.open(directory) as bus:
         made_at_ms = bus.backup_made_at_ms
         bus.settings.take_into_use()
         now_ms = bus.now_ms()
-    told = f"{found} is not a backup, or is in use already"
+    summary = f"{directory} is not a backup, or is in use already"
     if made_at_ms is not None:
-        told = f"the backup in {found} is in use; it was {age_of_backup(made_at_ms, now_ms)}"
-    output.result({"dir": found, "backup_made_at_ms": made_at_ms}, told)
+        summary = f"the backup in {directory} is in use; it was {age_of_backup(made_at_ms, now_ms)}"
+    output.result({"dir": directory, "backup_made_at_ms": made_at_ms}, summary)
     return output.NOTHING if made_at_ms is None else 0
 
 
 @commands.command("stats", example="bus stats --json")
-def stats(place: Place = HERE) -> int:
+def stats(place: BusPlace = HERE) -> int:
     """Print counts and sizes of the bus.
 
     Messages by type and sender, sizes of files and blobs, messages that are not exported yet.
@@ -243,13 +243,13 @@ def add(directory: Trusted, json: Json = False, verbose: Verbose = False) -> int
     Whoever owns one can change all that is in it.
     """
     is_new = add_safe_directory(directory)
-    held = [] if directory == EVERY else contents(directory)
+    holds = [] if directory == EVERY else contents(directory)
     output.result(
-        {"list": safe_list(), "added": is_new, "holds": held},
+        {"list": safe_list(), "added": is_new, "holds": holds},
         f"{'added to' if is_new else 'already in'} {safe_list()}",
     )
-    for each in held:
-        output.note(f"trusted: {each}")
+    for content in holds:
+        output.note(f"trusted: {content}")
     return 0
 
 
@@ -258,11 +258,11 @@ def show_list(json: Json = False, verbose: Verbose = False) -> int:
     """List the trusted directories, one a line. Exit code 4 when there are none."""
     if fault := fault_of_list():
         output.note(f"warning: {fault}")
-    found = safe_directories()
-    for directory in found:
-        held = [] if directory == EVERY else contents(directory)
-        output.result({"dir": directory, "holds": held}, directory)
-    return 0 if found else output.NOTHING
+    directories = safe_directories()
+    for directory in directories:
+        holds = [] if directory == EVERY else contents(directory)
+        output.result({"dir": directory, "holds": holds}, directory)
+    return 0 if directories else output.NOTHING
 
 
 @trust.command("remove", example="bus trust remove /srv/team/.worker-state")

@@ -12,10 +12,10 @@ from ...schema.errors import InvalidInput
 from ...subscribers.queues.job_control import DeadLetters, JobControl
 from ...subscribers.views import list_jobs
 from ..definition import Commands, optional
-from ..options.common import HERE, By, OfQueue, Place, PlaceOnly
-from ..options.job_choice import Choice, Filter, Seq, Seqs, named
+from ..options.common import HERE, BusPlace, BusPlaceOnly, By, OfQueue
+from ..options.job_choice import EndedJobFilter, JobChoice, Seq, Seqs, with_queues
 from ..options.worker import NewQueueOptions, WorkerOptions
-from ..running.worker_host import Running, check_command
+from ..running.worker_host import WorkerHost, check_command
 from ..show import output
 from ..show.confirmation import Yes, confirm
 from ..show.jobs import code_of_list, jobs_named, print_job, print_jobs, queues_named
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...subscribers.jobs.jobs import Job
     from ...subscribers.queues.queue import Queue
-    from ..options.job_choice import Chosen
+    from ..options.job_choice import ChosenJobs
 
 commands = Commands()
 job = commands.group("job", help="Jobs: the messages in a queue, and their attempts.")
@@ -45,7 +45,7 @@ _OTHER_WORDS = {
     "skipped": "cancelled",
 }
 
-#: How lists call queued jobs that can't be claimed yet.
+#: The words of lists for queued jobs that can't be claimed yet.
 _WAITING = ("delayed", "held")
 
 State = Annotated[
@@ -67,7 +67,7 @@ def show_list(
     queue: OfQueue = None,
     state: State = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most so many.")] = 50,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """List jobs, the newest first.
 
@@ -79,39 +79,39 @@ def show_list(
     The column attempts has how many have begun, of how many a job may have. With --json, attempt is
     the one that is next, runs or was the last.
     """
-    states = [_OTHER_WORDS.get(each, each) for each in state or ()]
-    for each in set(_WAITING).intersection(states):
-        raise InvalidInput(f"jobs that are {each} are queued: give --state queued")
+    states = [_OTHER_WORDS.get(word, word) for word in state or ()]
+    for word in set(_WAITING).intersection(states):
+        raise InvalidInput(f"jobs that are {word} are queued: give --state queued")
     with place.open() as bus:
         queues = queues_named(bus, queue)
-        found = [job for each in queues for job in list_jobs(each, states, limit)]
+        jobs = [job for opened in queues for job in list_jobs(opened, states, limit)]
         if set(states) != {"queued"}:
-            found.sort(key=lambda job: -job.seq)
-        return code_of_list(print_jobs(bus, found[:limit]), queues)
+            jobs.sort(key=lambda job: -job.seq)
+        return code_of_list(print_jobs(bus, jobs[:limit]), queues)
 
 
 @job.command("show", example="bus job show 17")
-def show(seq: Seq, queue: OfQueue = None, place: Place = HERE) -> int:
+def show(seq: Seq, queue: OfQueue = None, place: BusPlace = HERE) -> int:
     """Print a job, its attempts, acts by hand on it, and its message.
 
     An attempt is terminal when it is over, live_active while its worker has it, expired_active
     when the lease has run out and the next worker to look will take the job.
     """
     with place.open() as bus:
-        ((found, wanted),) = jobs_named(bus, [seq], queue)
-        print_job(bus, found, wanted)
+        ((opened, named_job),) = jobs_named(bus, [seq], queue)
+        print_job(bus, opened, named_job)
     return 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class BadlyEnded(Choice):
+class RetryChoice(JobChoice):
     """The options of `retry`."""
 
     state: BadState = None
 
 
 @job.command("retry", example="bus job retry --queue reviews --state failed --since 2h --dry-run")
-def retry(choice: BadlyEnded, place: Place = HERE) -> int:
+def retry(choice: RetryChoice, place: BusPlace = HERE) -> int:
     """Retry jobs that ended without success, from their first attempt.
 
     SEQs may also name cancelled and delayed jobs; where one can't be retried, none is. Without SEQs
@@ -123,39 +123,41 @@ def retry(choice: BadlyEnded, place: Place = HERE) -> int:
     choice.check("bus job list", is_filtered=bool(states))
     with place.open() as bus:
         if choice.seqs:
-            retry_each = partial(_retry, by=choice.doer)
-            return choice.act(bus, named(bus, choice.seqs, choice.queue), retry_each, "retried")
+            retry_each = partial(_retry, by=choice.actor)
+            return choice.act(
+                bus, with_queues(bus, choice.seqs, choice.queue), retry_each, "retried"
+            )
         chosen = choice.find(bus, states or _ENDED_BADLY)
         return choice.act(
             bus,
             chosen,
-            lambda queue, jobs: DeadLetters(queue, by=choice.doer).requeue(jobs),
+            lambda queue, jobs: DeadLetters(queue, by=choice.actor).requeue(jobs),
             "retried",
         )
 
 
 @job.command("cancel", example="bus job cancel 17")
-def cancel(seqs: Seqs, queue: OfQueue = None, by: By = None, place: Place = HERE) -> int:
+def cancel(seqs: Seqs, queue: OfQueue = None, by: By = None, place: BusPlace = HERE) -> int:
     """Cancel jobs: all that are named, or none.
 
     The worker of a running job loses its claim. The messages stay in the log.
     """
-    choice = Choice(seqs=seqs, queue=queue, by=by)
+    choice = JobChoice(seqs=seqs, queue=queue, by=by)
     with place.open() as bus:
-        cancel = partial(_cancel, by=choice.doer)
-        return choice.act(bus, named(bus, seqs, queue), cancel, "cancelled")
+        cancel = partial(_cancel, by=choice.actor)
+        return choice.act(bus, with_queues(bus, seqs, queue), cancel, "cancelled")
 
 
 def _retry(queue: Queue, jobs: Iterable[Job], by: str | None) -> Iterator[Job]:
     control = JobControl(queue, by=by)
-    for each in jobs:
-        yield control.retry(each.seq)
+    for job in jobs:
+        yield control.retry(job.seq)
 
 
 def _cancel(queue: Queue, jobs: Iterable[Job], by: str | None) -> Iterator[Job]:
     control = JobControl(queue, by=by)
-    for each in jobs:
-        yield control.cancel(each.seq)
+    for job in jobs:
+        yield control.cancel(job.seq)
 
 
 # Dead letters: list, show, requeue, drop.
@@ -164,37 +166,37 @@ dead = commands.group("dead", help="Dead letters: jobs that used up their attemp
 
 All = Annotated[bool, typer.Option("--all", help="All dead letters of the bus.")]
 
-#: The state that they are in, and the command that shows them.
+#: The state of dead letters, and the command that lists them.
 _DEAD, _LIST = "dead", "bus dead list"
 
 
 @dead.command("list", example="bus dead list --queue reviews --since 2d")
-def list_dead(wanted: Filter, place: Place = HERE) -> int:
+def list_dead(filter: EndedJobFilter, place: BusPlace = HERE) -> int:
     """List dead letters and why they failed, by queue.
 
     With --since only those that died since then. Exit code 4 when there are none, 1 when a queue
     can't take in more of the log.
     """
     with place.open() as bus:
-        found = list(wanted.find(bus, (_DEAD,)))
-        count = print_jobs(bus, (job for _, jobs in found for job in jobs))
-        return code_of_list(count, (queue for queue, _ in found))
+        by_queue = list(filter.find(bus, (_DEAD,)))
+        count = print_jobs(bus, (job for _, jobs in by_queue for job in jobs))
+        return code_of_list(count, (queue for queue, _ in by_queue))
 
 
 @dead.command("show", example="bus dead show 17 --json")
-def show_dead(seq: Seq, queue: OfQueue = None, place: Place = HERE) -> int:
+def show_dead(seq: Seq, queue: OfQueue = None, place: BusPlace = HERE) -> int:
     """Print a dead letter, every attempt at it, and its message.
 
     Exit code 4 when the job is not dead.
     """
     with place.open() as bus:
-        ((found, wanted),) = jobs_named(bus, [seq], queue, _DEAD)
-        print_job(bus, found, wanted)
+        ((opened, job),) = jobs_named(bus, [seq], queue, _DEAD)
+        print_job(bus, opened, job)
     return 0
 
 
 @dead.command("requeue", example="bus dead requeue --queue reviews --since 2h --dry-run")
-def requeue(choice: Choice, everything: All = False, place: Place = HERE) -> int:
+def requeue(choice: JobChoice, everything: All = False, place: BusPlace = HERE) -> int:
     """Requeue dead letters, from their first attempt.
 
     Name SEQs (where one can't be, none is), or give --queue, --type, --since or --all. Exit code 4
@@ -205,13 +207,15 @@ def requeue(choice: Choice, everything: All = False, place: Place = HERE) -> int
         return choice.act(
             bus,
             _chosen(bus, choice),
-            lambda queue, jobs: DeadLetters(queue, by=choice.doer).requeue(jobs),
+            lambda queue, jobs: DeadLetters(queue, by=choice.actor).requeue(jobs),
             "requeued",
         )
 
 
 @dead.command("drop", example="bus dead drop 17 19")
-def drop(choice: Choice, everything: All = False, yes: Yes = False, place: Place = HERE) -> int:
+def drop(
+    choice: JobChoice, everything: All = False, yes: Yes = False, place: BusPlace = HERE
+) -> int:
     """Drop dead letters; they end as cancelled, and stay on record.
 
     Name SEQs (where one can't be, none is), or give --queue, --type, --since or --all. Exit code 4
@@ -223,14 +227,14 @@ def drop(choice: Choice, everything: All = False, yes: Yes = False, place: Place
         return choice.act(
             bus,
             _chosen(bus, choice),
-            lambda queue, jobs: DeadLetters(queue, by=choice.doer).drop(jobs),
+            lambda queue, jobs: DeadLetters(queue, by=choice.actor).drop(jobs),
             "dropped",
         )
 
 
-def _chosen(bus: Bus, choice: Choice) -> Chosen:
+def _chosen(bus: Bus, choice: JobChoice) -> ChosenJobs:
     if choice.seqs:
-        return named(bus, choice.seqs, choice.queue, _DEAD)
+        return with_queues(bus, choice.seqs, choice.queue, _DEAD)
     return choice.find(bus, (_DEAD,))
 
 
@@ -246,9 +250,9 @@ Command = Annotated[
 )
 def run(
     command: Command,
-    wanted: WorkerOptions,
+    options: WorkerOptions,
     policy: NewQueueOptions,
-    place: PlaceOnly = HERE,
+    place: BusPlaceOnly = HERE,
 ) -> int:
     """Work on the messages of a type: run a command for each.
 
@@ -276,15 +280,15 @@ def run(
     rules = policy.rules()
     check_command(command[0])
     with place.open() as bus, Supervisors() as supervisors:
-        queue = wanted.open_queue(bus, rules)
-        worker = wanted.worker(bus, queue)
-        work = wanted.work(bus, command, worker.group, supervisors)
+        queue = options.open_queue(bus, rules)
+        worker = options.worker(bus, queue)
+        work = options.work(bus, command, worker.group, supervisors)
         output.remark(
             f"working on queue {queue.name!r}, which takes in {queue.info.pattern}, with"
-            f" {command[0]}: {wanted.contract} contract, {wanted.concurrency} at a time;"
+            f" {command[0]}: {options.contract} contract, {options.concurrency} at a time;"
             " Ctrl-C ends it"
         )
         if queue.info.paused_at_ms is not None:
             name = queue.name
             output.note(f"queue {name!r} is paused: no job begins before 'bus queue resume {name}'")
-        return Running(worker).run(work, once=wanted.once, drain=wanted.drain)
+        return WorkerHost(worker).run(work, once=options.once, drain=options.drain)

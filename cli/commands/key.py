@@ -15,7 +15,7 @@ from ...schema.directory.layout import KEYS_DIR_VARIABLE
 from ...schema.errors import AckbusError, BusUnusable, InvalidInput, NotFound
 from ...schema.message.times import format_ts
 from ..definition import Commands, optional
-from ..options.common import HERE, Agent, Json, Place, Verbose
+from ..options.common import HERE, Agent, BusPlace, Json, Verbose
 from ..options.filters import THE_FIRST, Begin
 from ..show import output
 from ..show.confirmation import Yes, confirm
@@ -61,9 +61,9 @@ def create(
     has a key, unless --rotate adds one.
     """
     keyring = Keyring(keys)
-    made = keyring.create(agent, rotate=rotate)
-    told = f"made key {made.id} for {agent} in {keyring.path(agent)}"
-    output.result(_key_record(keyring, agent, made), told)
+    new_key = keyring.create(agent, rotate=rotate)
+    summary = f"made key {new_key.id} for {agent} in {keyring.path(agent)}"
+    output.result(_key_record(keyring, agent, new_key), summary)
     return 0
 
 
@@ -79,8 +79,8 @@ def show_list(keys: KeysDirectory = None, json: Json = False, verbose: Verbose =
     code = 0
     for agent in keyring.agents():
         try:
-            records += [_key_record(keyring, agent, each) for each in keyring.of(agent)]
-        except BusUnusable as error:  # the others are none the worse
+            records += [_key_record(keyring, agent, agent_key) for agent_key in keyring.of(agent)]
+        except BusUnusable as error:  # the keys of others are still listed
             output.error(str(error), error)
             code = error.exit_code
     none = output.results(records)
@@ -97,13 +97,13 @@ def show(
     no key.
     """
     keyring = Keyring(keys)
-    found = keyring.of(agent)
-    if not found:
+    agent_keys = keyring.of(agent)
+    if not agent_keys:
         raise NotFound(f"agent {agent!r} has no key in {keyring.directory}")
-    for each in found:
+    for agent_key in agent_keys:
         output.result(
-            _key_record(keyring, agent, each) | {"secret": each.secret.hex()},
-            f"{each.id}  {each.secret.hex()}",
+            _key_record(keyring, agent, agent_key) | {"secret": agent_key.secret.hex()},
+            f"{agent_key.id}  {agent_key.secret.hex()}",
         )
     return 0
 
@@ -123,10 +123,10 @@ def remove(
     """
     confirm(f"delete all keys of {agent}", yes)
     count = Keyring(keys).remove(agent)
-    told = f"removed the key file of {agent}, which could not be used"
+    summary = f"removed the key file of {agent}, which could not be used"
     if count is not None:
-        told = f"removed {output.counted(count, 'key')} of {agent}"
-    output.result({"agent": agent, "removed": count}, told)
+        summary = f"removed {output.counted(count, 'key')} of {agent}"
+    output.result({"agent": agent, "removed": count}, summary)
     return 0
 
 
@@ -144,7 +144,7 @@ _SHOWN = 100
 
 
 @chain.command("on", example="bus chain on")
-def switch_on(place: Place = HERE) -> int:
+def switch_on(place: BusPlace = HERE) -> int:
     """Chain the log from its first message on.
 
     Running programs extend the chain within a minute; messages of programs that don't are added by
@@ -158,7 +158,7 @@ def switch_on(place: Place = HERE) -> int:
 
 
 @chain.command("off", example="bus chain off")
-def switch_off(place: Place = HERE) -> int:
+def switch_off(place: BusPlace = HERE) -> int:
     """Stop extending the chain. Its links stay, and can be verified."""
     with place.open() as bus:
         bus.chain.switch_off()
@@ -167,7 +167,7 @@ def switch_off(place: Place = HERE) -> int:
 
 
 @chain.command("status", example="bus chain status --json")
-def status(place: Place = HERE) -> int:
+def status(place: BusPlace = HERE) -> int:
     """Print the head of the chain, and how far behind the log it is.
 
     Keep the head, SEQ:DIGEST, out of reach of the writers of the bus, for instance in git: with
@@ -218,7 +218,7 @@ def verify(
     ] = None,
     begin: Begin = THE_FIRST,
     keys: KeysDirectory = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Check the log against its signatures and its chain.
 
@@ -234,7 +234,7 @@ def verify(
         )
     with place.open() as bus:
         if not signatures and bus.chain.is_on():
-            with suppress(AckbusError):  # whoever can't write can read what is there
+            with suppress(AckbusError):  # without write access the chain is checked as it is
                 _catch_up(bus.chain)
         from_seq = begin.seq(bus)
         walk = Verification(
@@ -249,9 +249,9 @@ def verify(
             raise NotFound("there is no chain; 'bus chain on' begins one")
         if from_seq > max(walk.newest_seq, 1):  # an empty log is read from 1, as any other
             raise NotFound(f"the log ends at {walk.newest_seq}, before {from_seq}")
-        found = _print_problems(walk)
-    _print_summary(walk, found, has_signatures=not chain)
-    return 1 if found else 0
+        problem_count = _print_problems(walk)
+    _print_summary(walk, problem_count, has_signatures=not chain)
+    return 1 if problem_count else 0
 
 
 def _link(text: str) -> Link:
@@ -265,14 +265,14 @@ def _link(text: str) -> Link:
 
 def _print_problems(walk: Verification) -> int:
     """Print the problems, and return their number."""
-    found = 0
+    count = 0
     with progress("verifying", walk.newest_seq) as move:
-        for found, problem in enumerate(walk.problems(move), 1):
-            if found <= _SHOWN or output.is_json():
+        for count, problem in enumerate(walk.problems(move), 1):
+            if count <= _SHOWN or output.is_json():
                 output.result(_record(problem), f"{problem.kind}: {problem.text}")
-    if found > _SHOWN and not output.is_json():
-        output.line(f"… and {output.counted(found - _SHOWN, 'problem')} more; --json has them all")
-    return found
+    if count > _SHOWN and not output.is_json():
+        output.line(f"… and {output.counted(count - _SHOWN, 'problem')} more; --json has them all")
+    return count
 
 
 def _record(problem: Problem) -> dict[str, object]:
@@ -281,7 +281,7 @@ def _record(problem: Problem) -> dict[str, object]:
     return record | {"from": sender}
 
 
-def _print_summary(walk: Verification, found: int, *, has_signatures: bool) -> None:
+def _print_summary(walk: Verification, problem_count: int, *, has_signatures: bool) -> None:
     counts = walk.counts
     parts = [f"{output.counted(counts.messages, 'message')} up to {walk.newest_seq}"]
     if has_signatures:
@@ -296,6 +296,6 @@ def _print_summary(walk: Verification, found: int, *, has_signatures: bool) -> N
     if counts.gaps:
         parts.append(f"{output.counted(counts.gaps, 'number')} without a message")
     parts += map(str, walk.discarded)
-    verdict = output.counted(found, "problem") if found else "nothing is wrong"
-    record = {"problems": found, **asdict(walk.counts), "head": _head(walk.head)}
+    verdict = output.counted(problem_count, "problem") if problem_count else "nothing is wrong"
+    record = {"problems": problem_count, **asdict(walk.counts), "head": _head(walk.head)}
     output.result(record, f"{'; '.join(parts)}; {verdict}")

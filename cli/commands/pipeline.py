@@ -31,13 +31,13 @@ def list_routes(place: ServicePlace = SERVICE) -> int:
     """List the routes of the configuration, in their order. Exit code 4 when there are none."""
     records: list[dict[str, object]] = [
         {
-            "from": each.source,
-            "event_type": each.event_type,
-            "to": each.to,
-            "command": each.command,
-            "broadcast": each.broadcast,
+            "from": entry.source,
+            "event_type": entry.event_type,
+            "to": entry.to,
+            "command": entry.command,
+            "broadcast": entry.broadcast,
         }
-        for each in place.look().config.routes
+        for entry in place.look().config.routes
     ]
     return output.results(records)
 
@@ -66,22 +66,22 @@ def replay(
     count = 0
     with place.open() as bus:
         router = Router(bus, snapshot.config, snapshot.plugins)
-        for each in replayed(bus, router, first):
-            if not changed or each.added or each.dropped:
+        for event in replayed(bus, router, first):
+            if not changed or event.added or event.dropped:
                 count += 1
-                output.result(each.record(), *_lines(each))
+                output.result(event.record(), *_lines(event))
     return 0 if count else output.NOTHING
 
 
-def _lines(each: Replayed) -> list[str]:
-    kept = [target for target in each.would if target not in each.added]
-    marked = [(" ", kept), ("+", each.added), ("-", each.dropped)]
-    lines = [f"{each.message.seq} {each.source} {each.event_type}"]
+def _lines(event: Replayed) -> list[str]:
+    unchanged = [target for target in event.would if target not in event.added]
+    marked = [(" ", unchanged), ("+", event.added), ("-", event.dropped)]
+    lines = [f"{event.message.seq} {event.source} {event.event_type}"]
     for mark, targets in marked:
         for plugin, command, name, step in targets:
             of_step = f" ({name}: {step})" if name else ""
             lines.append(f"  {mark} {plugin}.{command}{of_step}")
-    return lines + [f"  ! {fault}" for fault in each.faults]
+    return lines + [f"  ! {fault}" for fault in event.faults]
 
 
 pipeline = commands.group("pipeline", help="Pipelines: steps that follow events; and their runs.")
@@ -107,8 +107,8 @@ Timeout = Annotated[
 @pipeline.command("list", example="bus pipeline list")
 def show_list(place: ServicePlace = SERVICE) -> int:
     """List the pipelines of the configuration. Exit code 4 when there are none."""
-    found = _index(place)[1].pipelines.values()
-    records = [_summary(each) for each in found]
+    pipelines = _index(place)[1].pipelines.values()
+    records = [_summary(compiled) for compiled in pipelines]
     return output.results(records)
 
 
@@ -121,11 +121,11 @@ def show(name: Name, place: ServicePlace = SERVICE) -> int:
     """
     from ...automation.routes.preview import steps_of
 
-    found = _index(place)[1].pipeline(name)
-    steps = steps_of(found)
-    summary = _summary(found)
+    compiled = _index(place)[1].pipeline(name)
+    steps = steps_of(compiled)
+    summary = _summary(compiled)
     lines = [" ".join(f"{key}={value}" for key, value in summary.items() if value is not None)]
-    lines += [f"  {_step_line(each)}" for each in steps]
+    lines += [f"  {_step_line(step)}" for step in steps]
     output.result(summary | {"steps": steps}, *lines)
     return 0
 
@@ -155,13 +155,13 @@ def run(
     """
     place.refuse_found()
     snapshot, index = _index(place)
-    found = index.pipeline(name)
+    compiled = index.pipeline(name)
     body = {} if payload is None else json_argument(payload, "--payload")
     if dry_run:
-        return _show_preview(snapshot, found, body)
-    is_to_wait = found.pipeline.execution_mode == "synchronous" if wait is None else wait
-    limit_s = found.pipeline.timeout_s if timeout is None else timeout
-    return _run(place, snapshot, found, body, limit_s if is_to_wait else None)
+        return _show_preview(snapshot, compiled, body)
+    is_to_wait = compiled.pipeline.execution_mode == "synchronous" if wait is None else wait
+    limit_s = compiled.pipeline.timeout_s if timeout is None else timeout
+    return _run(place, snapshot, compiled, body, limit_s if is_to_wait else None)
 
 
 @pipeline.command("graph", example="bus pipeline graph digest > digest.mmd")
@@ -217,7 +217,8 @@ def cancel(
     with place.open() as bus:
         jobs = cancel_tree(bus, job, why)
     records: list[dict[str, object]] = [
-        {"job_id": each.message.id, "plugin": each.plugin, "command": each.command} for each in jobs
+        {"job_id": cancelled.message.id, "plugin": cancelled.plugin, "command": cancelled.command}
+        for cancelled in jobs
     ]
     return output.results(records)
 
@@ -245,7 +246,7 @@ def repeat(
 def _run(
     place: ServicePlace,
     snapshot: Snapshot,
-    found: CompiledPipeline,
+    compiled: CompiledPipeline,
     payload: object,
     limit_s: float | None,
 ) -> int:
@@ -256,7 +257,7 @@ def _run(
 
     with place.open() as bus:
         router = Router(bus, snapshot.config, snapshot.plugins)
-        name = found.pipeline.name
+        name = compiled.pipeline.name
         run = begin_run(bus, router, name, payload, submitted_by="cli")
         jobs = run.jobs
         record: dict[str, Any] = {"job_id": jobs[0], "pipeline": name, "root": run.root}
@@ -267,44 +268,44 @@ def _run(
             output.result(record | {"status": "queued", "job_ids": jobs}, jobs[0])
             return 0 if limit_s is None else output.NOTHING
         ended = wait_for(bus, run.root, limit_s)
-        told: dict[str, Any] = {"status": ended.state, "timeout_exceeded": not ended.is_over}
+        outcome: dict[str, Any] = {"status": ended.state, "timeout_exceeded": not ended.is_over}
         if ended.is_over:
-            told["result"] = result_of(bus, run, found, ended)
-    _show_tree(ended, record | told)
+            outcome["result"] = result_of(bus, run, compiled, ended)
+    _show_tree(ended, record | outcome)
     if not ended.is_over:
         output.note(f"it runs on: see 'bus pipeline tree {jobs[0]}'")
         return output.TIMED_OUT
     return 0 if ended.state == "succeeded" else 1
 
 
-def _show_preview(snapshot: Snapshot, found: CompiledPipeline, payload: object) -> int:
+def _show_preview(snapshot: Snapshot, compiled: CompiledPipeline, payload: object) -> int:
     from ...automation.routes.preview import preview
 
-    seen = preview(snapshot.config, found, payload)
+    forecast = preview(snapshot.config, compiled, payload)
     lines = [
-        f"would begin with {each['step']}: {each['plugin']}.{each['command']}"
-        f" {output.json_text(each['payload'])}"
-        for each in seen.begins
+        f"would begin with {step['step']}: {step['plugin']}.{step['command']}"
+        f" {output.json_text(step['payload'])}"
+        for step in forecast.begins
     ]
-    lines += [f"then {_step_line(each)}" for each in seen.then]
-    faults = [f"step {each['step']}: {each['fault']}" for each in seen.begins if each["fault"]]
-    name = found.pipeline.name
+    lines += [f"then {_step_line(step)}" for step in forecast.then]
+    faults = [f"step {step['step']}: {step['fault']}" for step in forecast.begins if step["fault"]]
+    name = compiled.pipeline.name
     if faults:
         raise InvalidInput(f"pipeline {name!r} can't begin: {'; '.join(faults)}")
-    if not seen.begins:
+    if not forecast.begins:
         raise InvalidInput(f"pipeline {name!r} has nothing to run for this payload")
-    output.result({"pipeline": name, "dry_run": True} | seen.record(), *lines)
+    output.result({"pipeline": name, "dry_run": True} | forecast.record(), *lines)
     return 0
 
 
 def _show_tree(tree: Tree, record: dict[str, Any] | None = None) -> None:
     lines = []
     for job in tree.jobs:
-        each = job.record()
-        step = f" {each['step']}" if each["step"] else ""
-        error = f": {each['error']}" if each["error"] else ""
-        ran = f"{each['plugin']}.{each['command']}"
-        lines.append(f"{'  ' * job.depth}{each['status']}{step} {ran} {each['job_id']}{error}")
+        fields = job.record()
+        step = f" {fields['step']}" if fields["step"] else ""
+        error = f": {fields['error']}" if fields["error"] else ""
+        ran = f"{fields['plugin']}.{fields['command']}"
+        lines.append(f"{'  ' * job.depth}{fields['status']}{step} {ran} {fields['job_id']}{error}")
     output.result((record or {}) | tree.record(), *lines)
 
 
@@ -313,16 +314,16 @@ def _step_line(step: dict[str, Any]) -> str:
     return f"{step['step']}: {step['plugin']}.{step['command']}{then}"
 
 
-def _summary(found: CompiledPipeline) -> dict[str, object]:
-    pipeline = found.pipeline
+def _summary(compiled: CompiledPipeline) -> dict[str, object]:
+    pipeline = compiled.pipeline
     return {
         "pipeline": pipeline.name,
         "on": pipeline.on or pipeline.on_hook,
         "from_plugin": pipeline.from_plugin,
         "execution_mode": pipeline.execution_mode,
         "timeout_s": pipeline.timeout_s,
-        "jobs": len(found.jobs),
-        "hops": found.hops(),
+        "jobs": len(compiled.jobs),
+        "hops": compiled.hops(),
     }
 
 

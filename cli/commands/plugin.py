@@ -26,15 +26,15 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the plugi
 def show_list(place: ServicePlace = SERVICE) -> int:
     """List the plugins of the configuration, and why some can't run. Exit code 4 for none."""
     snapshot = place.look()
-    records = [_summary(each) for each in snapshot.plugins.values()]
+    records = [_summary(plugin) for plugin in snapshot.plugins.values()]
     for fault in snapshot.registry.faults:
         output.note(str(fault))
     rows = [
         (
-            *(each["plugin"], each["version"], ", ".join(each["commands"])),
-            _first_sentence(each["description"]),
+            *(record["plugin"], record["version"], ", ".join(record["commands"])),
+            _first_sentence(record["description"]),
         )
-        for each in records
+        for record in records
     ]
     return output.results(records, rows, ("plugin", "version", "commands", "description"))
 
@@ -42,7 +42,7 @@ def show_list(place: ServicePlace = SERVICE) -> int:
 @plugin.command("add", example="bus plugin add feed")
 def add(
     name: Annotated[
-        str | None, optional_word("NAME", "The plugin. Without it, list those that come along.")
+        str | None, optional_word("NAME", "The plugin. Without it, list the bundled plugins.")
     ] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Also in place of a copy that differs.")
@@ -52,7 +52,7 @@ def add(
     ] = False,
     place: ServicePlace = SERVICE,
 ) -> int:
-    """Copy a plugin that comes along into the folder of plugins.
+    """Copy a bundled plugin into the folder of plugins.
 
     That is the first of the configuration's plugin_roots. It runs from there, as any other, once
     the configuration names it. Later versions of this package leave the copy as it is; --replace
@@ -61,29 +61,32 @@ def add(
     from ...automation.plugins import shipped
 
     if name is None:
-        return _comes_along(shipped.shipped())
+        return _list_shipped(shipped.shipped())
     root, within = place.first_root(), place.folder()
     added = shipped.add(name, root, within, replace=replace, dry_run=dry_run)
-    found = added.manifest
-    record = {"plugin": name, "version": found.version, "folder": str(added.folder)}
+    manifest = added.manifest
+    record = {"plugin": name, "version": manifest.version, "folder": str(added.folder)}
     done = {"new": "added", "same": "left as it was:", "changed": "replaced"}[added.state]
     would = "would have " if dry_run else ""
     output.result(
         record | {"state": added.state, "dry_run": dry_run},
-        f"{would}{done} {name} {found.version} in {added.folder}",
+        f"{would}{done} {name} {manifest.version} in {added.folder}",
     )
     if added.state == "new":
-        required = ", ".join(found.required)
+        required = ", ".join(manifest.required)
         output.note(f"to run it, set plugins.{name}: enabled: true, and in its config {required}")
     return 0
 
 
-def _comes_along(manifests: list[Manifest]) -> int:
+def _list_shipped(manifests: list[Manifest]) -> int:
     records = [
-        {"plugin": each.name, "version": each.version, "description": each.description}
-        for each in manifests
+        {"plugin": manifest.name, "version": manifest.version, "description": manifest.description}
+        for manifest in manifests
     ]
-    rows = [(each.name, each.version, _first_sentence(each.description)) for each in manifests]
+    rows = [
+        (manifest.name, manifest.version, _first_sentence(manifest.description))
+        for manifest in manifests
+    ]
     return output.results(records, rows, ("plugin", "version", "description"))
 
 
@@ -98,13 +101,15 @@ def show(name: Name, place: ServicePlace = SERVICE) -> int:
     from ...automation.status import plugin_of
 
     snapshot = place.look()
-    found = snapshot.registry.plugin(name)
-    record: dict[str, Any] = _summary(found) | {
-        "folder": str(found.folder),
-        "entrypoint": str(found.entrypoint),
+    installed = snapshot.registry.plugin(name)
+    record: dict[str, Any] = _summary(installed) | {
+        "folder": str(installed.folder),
+        "entrypoint": str(installed.entrypoint),
         "settings": shown(snapshot.config)["plugins"][name],
-        "parallelism": found.parallelism,
-        "timeouts_s": {each: found.timeout_s(each) for each in found.manifest.commands},
+        "parallelism": installed.parallelism,
+        "timeouts_s": {
+            command: installed.timeout_s(command) for command in installed.manifest.commands
+        },
     }
     with place.open() as bus:
         record |= plugin_of(bus, name)
@@ -136,8 +141,8 @@ def facts(
     names = ["id", "seq", "fact_type", "job_id", "command", "created_at"]
     if values:
         names.append("fact_json")
-    records = [{each: getattr(fact, each) for each in names} for fact in newest]
-    rows = [["" if each is None else each for each in record.values()] for record in records]
+    records = [{name: getattr(fact, name) for name in names} for fact in newest]
+    rows = [["" if value is None else value for value in record.values()] for record in records]
     return output.results(records, rows, names)
 
 
@@ -163,14 +168,14 @@ def run(
     The service runs it as a job like any other: queued, retried, routed. Exit code 1 when it
     failed, 4 when no service runs to wait for: the job waits for one.
     """
-    found = place.snapshot().registry.plugin(name)
-    wanted = found.command(command or _usual(found)).name
+    installed = place.snapshot().registry.plugin(name)
+    command_name = installed.command(command or _default_command(installed)).name
     body = None if payload is None else json_argument(payload, "--payload")
     if dry_run:
-        record = {"plugin": name, "command": wanted, "payload": body, "dry_run": True}
-        output.result(record, f"would run {name} {wanted}")
+        record = {"plugin": name, "command": command_name, "payload": body, "dry_run": True}
+        output.result(record, f"would run {name} {command_name}")
         return 0
-    return _run(place, name, wanted, body, is_to_wait=not no_wait)
+    return _run(place, name, command_name, body, is_to_wait=not no_wait)
 
 
 @plugin.command("health", example="bus plugin health feed")
@@ -181,9 +186,9 @@ def health(name: Name, place: ServicePlace = SERVICE) -> int:
     """
     from ...automation.service_lock import running_pid
 
-    found = place.snapshot().registry.plugin(name)
+    installed = place.snapshot().registry.plugin(name)
     running_pid(place.state_dir())
-    return _run(place, name, found.command("health").name, None, is_to_wait=True)
+    return _run(place, name, installed.command("health").name, None, is_to_wait=True)
 
 
 def _run(place: ServicePlace, name: str, command: str, payload: object, is_to_wait: bool) -> int:
@@ -201,24 +206,24 @@ def _run(place: ServicePlace, name: str, command: str, payload: object, is_to_wa
         if not is_to_wait or not has_service:
             output.result(record | {"status": "queued"}, done.job_id)
             return output.NOTHING if is_to_wait else 0
-        found = outcome_of(bus, done)
-    said = {"result": found.result} if found.error is None else {"error": found.error}
-    told = found.result if found.error is None else found.error
+        outcome = outcome_of(bus, done)
+    ending = {"result": outcome.result} if outcome.error is None else {"error": outcome.error}
+    text = outcome.result if outcome.error is None else outcome.error
     output.result(
-        record | {"status": found.state, "attempt": found.attempt} | said,
-        f"{name} {command} {found.state}: {told or ''}",
+        record | {"status": outcome.state, "attempt": outcome.attempt} | ending,
+        f"{name} {command} {outcome.state}: {text or ''}",
     )
-    return 0 if found.state == "succeeded" else 1
+    return 0 if outcome.state == "succeeded" else 1
 
 
-def _summary(found: Plugin) -> dict[str, Any]:
+def _summary(plugin: Plugin) -> dict[str, Any]:
     return {
-        "plugin": found.name,
-        "version": found.manifest.version,
-        "description": found.manifest.description,
-        "commands": {each.name: each.type for each in found.manifest.commands.values()},
+        "plugin": plugin.name,
+        "version": plugin.manifest.version,
+        "description": plugin.manifest.description,
+        "commands": {command.name: command.type for command in plugin.manifest.commands.values()},
     }
 
 
-def _usual(found: Plugin) -> str:
-    return "poll" if "poll" in found.manifest.commands else "handle"
+def _default_command(plugin: Plugin) -> str:
+    return "poll" if "poll" in plugin.manifest.commands else "handle"

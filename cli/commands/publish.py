@@ -19,7 +19,7 @@ from .. import arguments
 from ..definition import Commands, optional, optional_word
 from ..fast import actions
 from ..logs import show_logs
-from ..options.common import HERE, Place, PlaceOnly, since_time
+from ..options.common import HERE, BusPlace, BusPlaceOnly, since_time
 from ..options.message_headers import META, message_headers, parse_meta
 from ..options.payload import STDIN, payload_of, wait_for_input
 from ..running.bulk_publish import publish_lines
@@ -110,7 +110,7 @@ Jsonl = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Content:
+class MessageContent:
     """The options of any message: its payload, sender and id."""
 
     body: Body = None
@@ -121,7 +121,7 @@ class Content:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Publication(Content):
+class Publication(MessageContent):
     """The options of one published message."""
 
     to_agents: To = None
@@ -145,13 +145,13 @@ class Publication(Content):
         """
         if self.delay is not None and self.at is not None:
             raise InvalidInput("give --delay or --at, not both")
-        given = vars(self).copy()
-        delay = given.pop("delay")
-        wishes = ("headers", "meta", "at", "dedupe_key", "dedupe_window")
-        headers = message_headers(**{name: given.pop(name) for name in wishes})
+        values = vars(self).copy()
+        delay = values.pop("delay")
+        header_options = ("headers", "meta", "at", "dedupe_key", "dedupe_window")
+        headers = message_headers(**{name: values.pop(name) for name in header_options})
         delay_s = None if delay is None else arguments.seconds(delay, "--delay")
         lists = {"header": self.header or (), "to_agents": self.to_agents or ()}
-        return given | lists | {"headers": headers, "delay_s": delay_s}
+        return values | lists | {"headers": headers, "delay_s": delay_s}
 
 
 @commands.command(
@@ -164,7 +164,7 @@ def publish(
     strict: Strict = False,
     wait: WaitForRoom = None,
     jsonl: Jsonl = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Publish a message and print its id.
 
@@ -227,14 +227,14 @@ class AnswerTypes:
 def ask(
     type: RequestType,
     *,
-    content: Content,
+    content: MessageContent,
     to_agent: AskedOne = None,
     priority: PriorityName = "normal",
     answers: AnswerTypes,
     wait: WaitForRoom = None,
     timeout: Timeout = None,
     meta: Meta = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Publish a request, wait for its first answer, and print that.
 
@@ -268,7 +268,7 @@ def ask(
             wait_s=0.0 if wait is None else arguments.seconds(wait, "--wait"),
             **vars(answers),
         )
-        _tell_ids(sent, type)
+        _print_ids(sent, type)
         answer = sent.until_answered(timeout_s)
         assert answer.reply is not None
         if output.is_json():
@@ -297,16 +297,16 @@ def show_answer(
             "--first", help="Of several answers the first, as bus request does; not the last."
         ),
     ] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print whether a request has been answered, and how.
 
     It doesn't wait. The types of the answers follow from the type of the request. Where there is
-    none of these, a reply of another type counts, by whom it was asked: the state is answered, or
-    what its ending tells. Where an agent has answered it twice, all answers are listed. Exit code 0
-    also when it is pending, 1 after a failure or a timeout of the work, 4 when no message is in the
-    conversation. If BUS_AGENT names the agent that asked, the answer leaves its inbox when it is
-    printed.
+    none of these, a reply of another type from the asked agent counts: the state is answered, or
+    what the ending of its type says. Where an agent has answered it twice, all answers are listed.
+    Exit code 0 also when it is pending, 1 after a failure or a timeout of the work, 4 when no
+    message is in the conversation. If BUS_AGENT names the agent that asked, the answer leaves its
+    inbox when it is printed.
     """
     from ...subscribers.conversations.answers import check, double_answers, named, receive
 
@@ -316,13 +316,13 @@ def show_answer(
         if key is None:
             raise NotFound(f"no message in a conversation {conversation!a}; see 'bus read'")
         answer = check(bus, key, which=which, **vars(answers))
-        several = [_short(each) for each in double_answers(bus, key, **vars(answers))]
+        several = [_short(reply) for reply in double_answers(bus, key, **vars(answers))]
         record = _record(answer) | ({"answers": several} if several else {})
         output.result(record, _state_line(answer, bus.now_ms()), *map(_answer_line, several))
         if answer.reply is not None and not output.is_json():
             _print_payload(answer.reply)
         output.flush()
-        receive(bus, answer, arguments.doer(None))
+        receive(bus, answer, arguments.actor(None))
     return 1 if answer.failed else 0
 
 
@@ -340,7 +340,7 @@ def notify(
             "answers since the one before.",
         ),
     ] = "1h",
-    place: PlaceOnly = HERE,
+    place: BusPlaceOnly = HERE,
 ) -> int:
     """Notify a person of answers, once for each conversation.
 
@@ -350,12 +350,12 @@ def notify(
     The bus records which answers were notified, so several watchers notify once.
     """
     from ...subscribers.overview.trace import Notices
-    from ..running.notifications import told_by
+    from ..running.notifications import notifier_of
 
     every_s = arguments.seconds(every, "--every")
     if not every_s:
         raise InvalidInput("--every must be more than 0")
-    tell = told_by(os.environ)
+    tell = notifier_of(os.environ)
     show_logs()
     with place.open() as bus:
         notices = Notices(bus)
@@ -372,7 +372,7 @@ def notify(
             time.sleep(every_s)
 
 
-def _or_stdin(content: Content) -> str | None:
+def _or_stdin(content: MessageContent) -> str | None:
     """Return the body, from stdin when none is given and stdin is a pipe or a file."""
     is_given = (content.body, content.data, content.file) != (None, None, None)
     if is_given or sys.stdin is None:
@@ -384,7 +384,7 @@ def _or_stdin(content: Content) -> str | None:
     return STDIN
 
 
-def _tell_ids(sent: Request, type: str) -> None:
+def _print_ids(sent: Request, type: str) -> None:
     ids = {"message_id": sent.id, "conversation": sent.conversation, "type": type}
     if output.is_json():
         output.json_note({"event": "published", **ids})

@@ -17,7 +17,7 @@ from ...subscribers.starts import BEGINNING
 from .. import arguments
 from ..definition import Commands, optional
 from ..logs import show_logs
-from ..options.common import HERE, By, Place, PlaceOnly, QueueName, seq_or_word
+from ..options.common import HERE, BusPlace, BusPlaceOnly, By, QueueName, seq_or_word
 from ..options.worker import PolicyOptions, make_queue
 from ..running.crew_host import watch as go_on_watching
 from ..show import output
@@ -58,7 +58,7 @@ def list_queues(
     window: Window = _WINDOW,
     watch: Watch = False,
     every: Every = "1s",
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """List the queues, and the number of waiting jobs in each.
 
@@ -71,12 +71,12 @@ def list_queues(
 
         def look() -> list[QueueStats]:
             queues = [Queue(bus, info) for info in Queues(bus).list()]
-            return [QueueStats.of(each, window_s=window_s) for each in queues]
+            return [QueueStats.of(queue, window_s=window_s) for queue in queues]
 
-        found = _look(look, every if watch else None, list_table)
-    headings, rows = list_table(found)
-    records = [stats_record(stats) for stats in found]
-    return output.results(records, rows, headings) or _code_of(found)
+        all_stats = _look(look, every if watch else None, list_table)
+    headings, rows = list_table(all_stats)
+    records = [stats_record(stats) for stats in all_stats]
+    return output.results(records, rows, headings) or _code_of(all_stats)
 
 
 @queue.command("show", example="bus queue show reviews --window 1h")
@@ -85,7 +85,7 @@ def show(
     window: Window = _WINDOW,
     watch: Watch = False,
     every: Every = "1s",
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print the statistics and the policy of a queue.
 
@@ -102,16 +102,16 @@ def show(
         def look() -> list[QueueStats]:
             return [QueueStats.of(opened, window_s=window_s)]
 
-        (stats,) = found = _look(look, every if watch else None, show_table)
+        (stats,) = all_stats = _look(look, every if watch else None, show_table)
         acts = ManualActs.of(bus).of_queue(opened.info)
     record = stats_record(stats)
-    headings, rows = show_table(found)
+    headings, rows = show_table(all_stats)
     output.result(
         record | {"acts": [act.record() for act in acts]},
         *(f"{f'{what}:':<14}{value}" for what, value in (headings, *rows)),
         *acts_lines(acts),
     )
-    return _code_of(found)
+    return _code_of(all_stats)
 
 
 @queue.command("create", example="bus queue create reviews --type 'review.*' --max-running 4")
@@ -132,7 +132,7 @@ def create(
     ] = None,
     *,
     policy: PolicyOptions,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Create a queue, unless it exists.
 
@@ -142,19 +142,21 @@ def create(
     rules = policy.rules()
     with place.open() as bus:
         is_there = name in (info.name for info in Queues(bus).list())
-        made = make_queue(bus, name, type, rules, seq_or_word(start or BEGINNING))
-        first = made.info.filled_seq + 1
-        gone = [] if is_there else [e for e in bus.archive.discarded() if e.last_seq >= first]
+        opened = make_queue(bus, name, type, rules, seq_or_word(start or BEGINNING))
+        first = opened.info.filled_seq + 1
+        discarded = [] if is_there else [e for e in bus.archive.discarded() if e.last_seq >= first]
     if is_there and start is not None:
         output.note(f"queue {name!r} exists already; --start {start} changed nothing")
-    for each in gone:
-        output.note(f"{each}: the queue begins after it")
-    _print(made.info)
+    for part in discarded:
+        output.note(f"{part}: the queue begins after it")
+    _print(opened.info)
     return 0
 
 
 @queue.command("set", example="bus queue set reviews --max-running 8 --on-lost dead")
-def set_policy(name: QueueName, policy: PolicyOptions, by: By = None, place: Place = HERE) -> int:
+def set_policy(
+    name: QueueName, policy: PolicyOptions, by: By = None, place: BusPlace = HERE
+) -> int:
     """Change the policy of a queue.
 
     Rules without an option stay as they are; the defaults below are those of a new queue. The
@@ -167,31 +169,31 @@ def set_policy(name: QueueName, policy: PolicyOptions, by: By = None, place: Pla
     if not rules:
         raise InvalidInput("give at least one rule; see 'bus queue set --help'")
     with place.open() as bus:
-        info = change_policy(bus, name, by=arguments.doer(by), **rules)
+        info = change_policy(bus, name, by=arguments.actor(by), **rules)
     _print(info)
     return 0
 
 
 @queue.command("pause", example="bus queue pause reviews")
-def pause(name: QueueName, by: By = None, place: Place = HERE) -> int:
+def pause(name: QueueName, by: By = None, place: BusPlace = HERE) -> int:
     """Pause a queue: no job is claimed from it.
 
     Running jobs go on, and new ones wait. Prints nothing without --json.
     """
     with place.open() as bus:
-        Queues(bus).pause(name, by=arguments.doer(by))
+        Queues(bus).pause(name, by=arguments.actor(by))
         output.result(queue_record(Queues(bus).get(name)))
     return 0
 
 
 @queue.command("resume", example="bus queue resume reviews")
-def resume(name: QueueName, by: By = None, place: Place = HERE) -> int:
+def resume(name: QueueName, by: By = None, place: BusPlace = HERE) -> int:
     """Resume a paused queue.
 
     Prints nothing without --json.
     """
     with place.open() as bus:
-        Queues(bus).resume(name, by=arguments.doer(by))
+        Queues(bus).resume(name, by=arguments.actor(by))
         output.result(queue_record(Queues(bus).get(name)))
     return 0
 
@@ -204,7 +206,7 @@ def purge(
     ] = False,
     yes: Yes = False,
     by: By = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Cancel the waiting jobs of a queue, and print their number.
 
@@ -215,15 +217,15 @@ def purge(
 
     show_logs()
     with place.open() as bus:
-        (found,) = queues_named(bus, name)
-        control = JobControl(found, by=arguments.doer(by))
+        (opened,) = queues_named(bus, name)
+        control = JobControl(opened, by=arguments.actor(by))
         count = control.waiting()
         if count and not dry_run:
             confirm(f"cancel {output.counted(count, 'waiting job')} of queue {name!r}", yes)
             count = control.purge()
-    key, said = ("waiting", "would cancel") if dry_run else ("cancelled", "cancelled")
-    output.result({"queue": name, key: count}, f"{said} {output.counted(count, 'job')}")
-    return code_of_list(count, [found])
+    key, verb = ("waiting", "would cancel") if dry_run else ("cancelled", "cancelled")
+    output.result({"queue": name, key: count}, f"{verb} {output.counted(count, 'job')}")
+    return code_of_list(count, [opened])
 
 
 @queue.command("remove", example="bus queue remove reviews")
@@ -234,7 +236,7 @@ def remove(
     ] = False,
     yes: Yes = False,
     by: By = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Remove a queue in which no job waits or runs.
 
@@ -252,13 +254,15 @@ def remove(
             )
             return 0
         confirm(f"remove queue {name!r}", yes)
-        kept = remove_queue(bus, name, by=arguments.doer(by))
-    output.result({"queue": name, "history": kept}, f"removed {name}; its history is in {kept}")
+        history = remove_queue(bus, name, by=arguments.actor(by))
+    output.result(
+        {"queue": name, "history": history}, f"removed {name}; its history is in {history}"
+    )
     return 0
 
 
 @queue.command("skip", example="bus queue skip reviews")
-def skip(name: QueueName, by: By = None, place: Place = HERE) -> int:
+def skip(name: QueueName, by: By = None, place: BusPlace = HERE) -> int:
     """Resume a stuck queue without the archived messages that are lost.
 
     It takes in all readable messages, and prints the skipped ones. Messages that are restored
@@ -267,8 +271,8 @@ def skip(name: QueueName, by: By = None, place: Place = HERE) -> int:
     from ...subscribers.queues.job_control import JobControl
 
     with place.open() as bus:
-        found = Queue.open(bus, name)
-        skipped = JobControl(found, by=arguments.doer(by)).skip()
+        opened = Queue.open(bus, name)
+        skipped = JobControl(opened, by=arguments.actor(by)).skip()
     for first, last in skipped:
         output.result(
             {"queue": name, "first_seq": first, "last_seq": last},
@@ -288,9 +292,9 @@ def _look(
     return look()
 
 
-def _code_of(found: list[QueueStats]) -> int:
+def _code_of(all_stats: list[QueueStats]) -> int:
     """Note the stuck queues on stderr, and return the exit code."""
-    stuck = [stats.stuck for stats in found if stats.stuck is not None]
+    stuck = [stats.stuck for stats in all_stats if stats.stuck is not None]
     for why in stuck:
         output.note(why)
     return 1 if stuck else 0
@@ -312,13 +316,13 @@ OfInbox = Annotated[
 
 
 @limit.command("list", example="bus limit list")
-def show_list(place: Place = HERE) -> int:
+def show_list(place: BusPlace = HERE) -> int:
     """List the limits, and how many messages wait there now.
 
     Exit code 4 when there are none.
     """
     with place.open() as bus:
-        records = [asdict(each) for each in bus.limits.list()]
+        records = [asdict(entry) for entry in bus.limits.list()]
     return output.results(records, headings=("kind", "name", "max waiting", "waiting"))
 
 
@@ -328,7 +332,7 @@ def set_limit(
     queue: OfQueue = None,
     inbox: OfInbox = None,
     by: By = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Limit how many messages may wait in a queue or an inbox.
 
@@ -338,13 +342,13 @@ def set_limit(
     kind, name = _place(queue, inbox)
     with place.open() as bus:
         if kind == "queue":
-            doer = arguments.doer(by)
-            JobControl(Queue.open(bus, name), by=doer).limit(count)
+            actor = arguments.actor(by)
+            JobControl(Queue.open(bus, name), by=actor).limit(count)
         else:
             bus.limits.set_for_inbox(name, count)
         if output.is_json():
             (record,) = (
-                each for each in bus.limits.list() if (each.kind, each.name) == (kind, name)
+                entry for entry in bus.limits.list() if (entry.kind, entry.name) == (kind, name)
             )
             output.json_line(asdict(record))
     return 0
@@ -355,7 +359,7 @@ def clear(
     queue: OfQueue = None,
     inbox: OfInbox = None,
     by: By = None,
-    place: PlaceOnly = HERE,
+    place: BusPlaceOnly = HERE,
 ) -> int:
     """Remove a limit.
 
@@ -364,8 +368,8 @@ def clear(
     kind, name = _place(queue, inbox)
     with place.open() as bus:
         if kind == "queue":
-            doer = arguments.doer(by)
-            JobControl(Queue.open(bus, name), by=doer).clear_limit()
+            actor = arguments.actor(by)
+            JobControl(Queue.open(bus, name), by=actor).clear_limit()
         else:
             bus.limits.clear(kind, name)
     return 0

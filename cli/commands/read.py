@@ -14,17 +14,17 @@ from ...schema.message.message import Message
 from ...subscribers.jobs.json_records import claim_record, job_record
 from ..definition import Commands, optional, optional_word
 from ..logs import show_logs
-from ..options.common import HERE, MAX_SEQ, OfConversation, Place, conversation_named
+from ..options.common import HERE, MAX_SEQ, BusPlace, OfConversation, conversation_named
 from ..options.filters import (
     NEWEST,
     UNFILTERED,
     WHICHEVER,
     WHOLE_LOG,
-    Filter,
     Limit,
+    MessageFilter,
     Newest,
+    RangeFilter,
     Span,
-    Which,
 )
 from ..show import output
 from ..show.jobs import act_line, branches
@@ -49,11 +49,11 @@ Follow = Annotated[
 @commands.command("replay", example="bus replay --from 1 --json")
 def replay(
     span: Span = WHOLE_LOG,
-    which: Which = WHICHEVER,
+    which: RangeFilter = WHICHEVER,
     limit: Limit = None,
     newest: Newest = False,
     follow: Follow = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print a range of the log.
 
@@ -71,10 +71,10 @@ def replay(
         end = bus.log.newest_seq()
         if first > end:
             raise NotFound(f"the log ends at {end}, before {span.first or first}")
-        _tell_of_discarded(bus, first, last)
-        found = _portion(bus, first, last, filters, limit, newest)
-        count = output.messages(_or_from_where(found, last), bus.blobs, form=Message.to_line)
-        return 0 if count else which.nothing(bus)
+        _note_discarded(bus, first, last)
+        messages = _portion(bus, first, last, filters, limit, newest)
+        count = output.messages(_with_resume_hint(messages, last), bus.blobs, form=Message.to_line)
+        return 0 if count else which.note_nothing(bus)
 
 
 def _portion(
@@ -90,19 +90,19 @@ def _portion(
     return iter(bus.log.newest(count, before_seq=before, after_seq=first - 1, **filters))
 
 
-def _tell_of_discarded(bus: Bus, first: int, last: int | None) -> None:
+def _note_discarded(bus: Bus, first: int, last: int | None) -> None:
     """Note on stderr which parts of a range were discarded."""
-    for each in bus.archive.discarded():
-        if first <= each.last_seq and (last is None or each.first_seq <= last):
-            output.note(str(each))
+    for part in bus.archive.discarded():
+        if first <= part.last_seq and (last is None or part.first_seq <= last):
+            output.note(str(part))
 
 
-def _or_from_where(found: Iterator[Message], last: int | None) -> Iterator[Message]:
+def _with_resume_hint(messages: Iterator[Message], last: int | None) -> Iterator[Message]:
     """Yield messages; an error about a lost part of the archive tells where to go on."""
     from ...bus.errors import SegmentMissing
 
     try:
-        yield from found
+        yield from messages
     except SegmentMissing as lost:
         if last is not None and last <= lost.last_seq:
             raise
@@ -111,10 +111,10 @@ def _or_from_where(found: Iterator[Message], last: int | None) -> Iterator[Messa
 
 @commands.command("read", example="bus read --type 'task.>' --since 10m")
 def read(
-    filter: Filter = UNFILTERED,
+    filter: MessageFilter = UNFILTERED,
     limit: Limit = None,
     newest: Newest = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print the messages that match every option, in order.
 
@@ -123,15 +123,15 @@ def read(
     its jobs, 'bus trace' its conversation; 'bus check' says whether a request is answered.
     """
     with place.open() as bus:
-        _tell_of_discarded(bus, 1, None)
-        found = _portion(bus, 1, None, filter.filters(bus), limit, newest)
-        return 0 if output.messages(found, bus.blobs) else filter.nothing(bus)
+        _note_discarded(bus, 1, None)
+        messages = _portion(bus, 1, None, filter.filters(bus), limit, newest)
+        return 0 if output.messages(messages, bus.blobs) else filter.note_nothing(bus)
 
 
 @commands.command("show", example="bus show 17")
 def show(
     key: Annotated[str, typer.Argument(metavar="ID|SEQ", help="The id or the seq of a message.")],
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print one message in full.
 
@@ -150,7 +150,7 @@ def show(
 @commands.command("receipts", example="bus receipts 17")
 def receipts(
     key: Annotated[str, typer.Argument(metavar="SEQ|ID", help="The seq or the id of a message.")],
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print who has acknowledged a message.
 
@@ -162,7 +162,7 @@ def receipts(
     from ...subscribers.overview.trace import read_receipts
 
     with place.open() as bus:
-        return output.results([each.record() for each in read_receipts(bus, key)])
+        return output.results([receipt.record() for receipt in read_receipts(bus, key)])
 
 
 @commands.command("tail", example="bus tail -n 20 --follow")
@@ -172,22 +172,22 @@ def tail(
         typer.Option("-n", "--lines", "--limit", metavar="N", min=0, max=MAX_SEQ, help="How many."),
     ] = NEWEST,
     follow: Follow = False,
-    filter: Filter = UNFILTERED,
-    place: Place = HERE,
+    filter: MessageFilter = UNFILTERED,
+    place: BusPlace = HERE,
 ) -> int:
     """Print the newest messages, the oldest of them first.
 
     With --follow it goes on with all that come and match the options.
     """
     with place.open() as bus:
-        seen = bus.log.newest_seq()
+        end = bus.log.newest_seq()
         filters = filter.filters(bus)
         newest = bus.log.newest(lines, **filters)
         count = output.messages(newest, bus.blobs, live=follow)
         if follow:
-            after = max(seen, newest[-1].seq) if newest else seen
+            after = max(end, newest[-1].seq) if newest else end
             output.messages(bus.follow(after_seq=after, **filters), bus.blobs, live=True)
-        return 0 if count else filter.nothing(bus)
+        return 0 if count else filter.note_nothing(bus)
 
 
 def _find(bus: Bus, key: str) -> Message:
@@ -213,10 +213,10 @@ NewestFirst = Annotated[bool, typer.Option("--newest", help="The newest first, n
 @commands.command("search", example="bus search 'disk full' timeout --since 2d")
 def search(
     words: Words,
-    filter: Filter = UNFILTERED,
+    filter: MessageFilter = UNFILTERED,
     limit: MatchLimit = None,
     newest: NewestFirst = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print the messages with all these words, the best first.
 
@@ -233,29 +233,29 @@ def search(
         behind = finder.behind()
         indexed = bus.log.newest_seq() - behind
         with progress("indexing", behind) as move:
-            found = finder.find(
+            matches = finder.find(
                 words,
                 limit=SEARCH_LIMIT if limit is None else limit,
                 by_age=newest,
                 on_progress=lambda seq: move(seq - indexed),
                 **filter.filters(bus),
             )
-        for each in found:
+        for match in matches:
             if output.is_json():
-                output.json_line(_record(each))
+                output.json_line(_record(match))
             else:
-                output.found(each, bus.blobs)
-        return 0 if found else filter.nothing(bus)
+                output.search_match(match, bus.blobs)
+        return 0 if matches else filter.note_nothing(bus)
 
 
-def _record(found: Found) -> dict[str, object]:
-    record: dict[str, object] = orjson.loads(found.message.to_line())
-    return record | {"snippet": found.snippet, "marks": found.marks}
+def _record(match: Found) -> dict[str, object]:
+    record: dict[str, object] = orjson.loads(match.message.to_line())
+    return record | {"snippet": match.snippet, "marks": match.marks}
 
 
 # Traces: the chain of a message, and every attempt at its jobs.
 
-#: Fields that the line of a claim leaves out: those of its job's line, and those that may be long.
+#: Fields that the line of a claim leaves out: its job's line has them, or they may be long.
 _NOT_IN_LINE = ("queue", "seq", "stderr", "result", "logs")
 
 
@@ -268,7 +268,7 @@ def trace(
             help="The seq or id of a message, a conversation, claim:TOKEN, or QUEUE:SEQ for a job.",
         ),
     ],
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print all that led to a message or came of it, as a tree.
 
@@ -278,12 +278,12 @@ def trace(
     from ...subscribers.overview.trace import Trace
 
     with place.open() as bus:
-        found = Trace.of(bus, key)
+        tree = Trace.of(bus, key)
         now_ms = bus.now_ms()
         if output.is_json():
-            output.json_line(_trace_record(found, now_ms))
+            output.json_line(_trace_record(tree, now_ms))
         else:
-            for branch in branches(found, bus.blobs, now_ms):
+            for branch in branches(tree, bus.blobs, now_ms):
                 output.branch(*branch)
     return 0
 
@@ -292,7 +292,7 @@ def trace(
 def inspect(
     key: Annotated[str | None, optional_word("ID|SEQ", "The id or the seq of a message.")] = None,
     conversation: OfConversation = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print a message with its jobs and claims in every queue.
 
@@ -326,11 +326,11 @@ def inspect(
 def _print_work(work: list[Work], now_ms: int) -> None:
     if work:
         output.line("")
-    for each in work:
-        output.line(_line(job_record(each.job), ()))
-        for claim in each.claims:
+    for entry in work:
+        output.line(_line(job_record(entry.job), ()))
+        for claim in entry.claims:
             output.line(f"  {_line(claim_record(claim, now_ms), _NOT_IN_LINE)}")
-        for act in each.acts:
+        for act in entry.acts:
             output.line(f"  {act_line(act)}")
 
 
@@ -338,21 +338,21 @@ def _line(record: dict[str, object], left_out: tuple[str, ...]) -> str:
     return " ".join(f"{name}={value}" for name, value in record.items() if name not in left_out)
 
 
-def _trace_record(found: Trace, now_ms: int) -> dict[str, object]:
+def _trace_record(tree: Trace, now_ms: int) -> dict[str, object]:
     messages = [
         {"depth": step.depth} | _message_record(step.message, step.work, now_ms)
-        for step in found.steps
+        for step in tree.steps
     ]
-    return {"seq": found.seq, "conversations": found.conversations, "messages": messages}
+    return {"seq": tree.seq, "conversations": tree.conversations, "messages": messages}
 
 
 def _message_record(message: Message, work: list[Work], now_ms: int) -> dict[str, object]:
     """Return a message as it is in bus.jsonl, large payloads by name, with its jobs."""
     record: dict[str, object] = orjson.loads(message.to_line())
     jobs = [
-        job_record(each.job)
-        | {"claims": [claim_record(claim, now_ms) for claim in each.claims]}
-        | {"acts": [act.record() for act in each.acts]}
-        for each in work
+        job_record(entry.job)
+        | {"claims": [claim_record(claim, now_ms) for claim in entry.claims]}
+        | {"acts": [act.record() for act in entry.acts]}
+        for entry in work
     ]
     return record | {"jobs": jobs}

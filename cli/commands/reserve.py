@@ -20,7 +20,7 @@ from ...schema.message.times import format_ts
 from .. import arguments, guard_check
 from ..definition import Commands, optional, optional_word
 from ..guard_check import BLOCK, WARN, check_mode, open_bus
-from ..options.common import HERE, Json, Place, PlaceOnly, Verbose
+from ..options.common import HERE, BusPlace, BusPlaceOnly, Json, Verbose
 from ..own_session import process_here
 from ..show import output
 from ..show.reservations import conflict_record, describe, state_of_holder
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 commands = Commands()
 
-Who = Annotated[str | None, optional("A", "The editing agent. Default: $BUS_AGENT.", "--agent")]
+Editor = Annotated[str | None, optional("A", "The editing agent. Default: $BUS_AGENT.", "--agent")]
 Ttl = Annotated[
     str, typer.Option(metavar="S", help="How long it lasts: seconds, or like 500ms, 10m, 2h.")
 ]
@@ -63,7 +63,7 @@ All = Annotated[bool, typer.Option("--all", help="All that the agent has.")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chosen:
+class ChosenReservations:
     """The reservations that a command acts on."""
 
     tokens: Tokens = None
@@ -73,7 +73,9 @@ class Chosen:
         """Return their tokens."""
         if bool(self.tokens) == self.everything:
             raise InvalidInput("give either TOKENs or --all; see 'bus reservations'")
-        return self.tokens or [each.token for each in bus.reservations.list(agent=editor)]
+        return self.tokens or [
+            reservation.token for reservation in bus.reservations.list(agent=editor)
+        ]
 
 
 @commands.command(
@@ -86,8 +88,8 @@ def reserve(
     ttl: Ttl = "1h",
     reason: Reason = None,
     take: TakeOver = False,
-    agent: Who = None,
-    place: Place = HERE,
+    agent: Editor = None,
+    place: BusPlace = HERE,
 ) -> int:
     """Reserve files for editing: all of PATHS, or none.
 
@@ -105,12 +107,12 @@ def reserve(
     editor, ttl_s = _editor(agent), arguments.seconds(ttl, "--ttl")
     with place.open() as bus:
         root = project_root(bus.layout.directory)
-        wanted = [each for path in paths for each in paths_from_root(path, root)]
+        patterns = [pattern for path in paths for pattern in paths_from_root(path, root)]
         own = process_here(bus, editor)
         if take:
-            found = take_over(
+            outcome = take_over(
                 bus,
-                wanted,
+                patterns,
                 editor,
                 reason=str(reason),
                 by_hand=True,
@@ -119,19 +121,19 @@ def reserve(
                 session=own,
             )
         else:
-            found = bus.reservations.reserve(
-                wanted, editor, shared=shared, lease_s=ttl_s, reason=reason, session=own
+            outcome = bus.reservations.reserve(
+                patterns, editor, shared=shared, lease_s=ttl_s, reason=reason, session=own
             )
-        refused = _refusal(bus, found.conflicts)
-        conflicts = [conflict_record(bus, each) for each in found.conflicts]
+        refused = _refusal(bus, outcome.conflicts)
+        conflicts = [conflict_record(bus, conflict) for conflict in outcome.conflicts]
     for note in filter(None, (note_for(path, root) for path in paths)):
         output.note(note)
     record = {
-        "granted": found.granted,
-        "reservations": [each.record() for each in found.reservations],
+        "granted": outcome.granted,
+        "reservations": [reservation.record() for reservation in outcome.reservations],
         "conflicts": conflicts,
     }
-    output.result(record, *map(_line, found.reservations))
+    output.result(record, *map(_line, outcome.reservations))
     if refused is not None:
         raise refused
     return 0
@@ -164,7 +166,7 @@ def show_list(
     path: Annotated[
         str | None, optional("P", "Only those that share a file with this path or glob.")
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """List the reservations that hold now.
 
@@ -173,16 +175,22 @@ def show_list(
     from ...bus.reservations.reservations import paths_from_root, project_root
 
     with place.open() as bus:
-        wanted: list[str | None] = [None]
+        patterns: list[str | None] = [None]
         if path is not None:
-            wanted = [*paths_from_root(path, project_root(bus.layout.directory))]
-        found = [each for one in wanted for each in bus.reservations.list(agent=agent, path=one)]
-    records = [each.record() for each in dict.fromkeys(found)]
+            patterns = [*paths_from_root(path, project_root(bus.layout.directory))]
+        reservations = [
+            reservation
+            for pattern in patterns
+            for reservation in bus.reservations.list(agent=agent, path=pattern)
+        ]
+    records = [reservation.record() for reservation in dict.fromkeys(reservations)]
     return output.results(records)
 
 
 @group.command("renew", example="bus reservations renew 7 8 --ttl 2h")
-def renew(chosen: Chosen, ttl: Ttl = "1h", agent: Who = None, place: Place = HERE) -> int:
+def renew(
+    chosen: ChosenReservations, ttl: Ttl = "1h", agent: Editor = None, place: BusPlace = HERE
+) -> int:
     """Extend reservations to --ttl from now: all named ones, or none.
 
     Exit code 3 when the agent no longer has one of them.
@@ -192,13 +200,13 @@ def renew(chosen: Chosen, ttl: Ttl = "1h", agent: Who = None, place: Place = HER
         renewed = [
             bus.reservations.renew(token, editor, lease_s=ttl_s) for token in chosen.of(bus, editor)
         ]
-    for each in renewed:
-        output.result(each.record(), _line(each))
+    for reservation in renewed:
+        output.result(reservation.record(), _line(reservation))
     return 0 if renewed else output.NOTHING
 
 
 @group.command("release", example="bus reservations release 7")
-def release(chosen: Chosen, agent: Who = None, place: PlaceOnly = HERE) -> int:
+def release(chosen: ChosenReservations, agent: Editor = None, place: BusPlaceOnly = HERE) -> int:
     """Release reservations: all that are named, or none.
 
     Exit code 3 when the agent no longer has one of them.
@@ -214,9 +222,12 @@ def _editor(agent: str | None) -> str:
     return arguments.sender(agent, "--agent")
 
 
-def _line(held: Reservation) -> str:
-    until = format_ts(held.until_ms)
-    return f"{held.path}  {held.agent}  {held.mode}  token {held.token}  until {until}"
+def _line(reservation: Reservation) -> str:
+    until = format_ts(reservation.until_ms)
+    return (
+        f"{reservation.path}  {reservation.agent}  {reservation.mode}  token {reservation.token}"
+        f"  until {until}"
+    )
 
 
 # Leases: acquire, renew, release, list.
@@ -239,7 +250,7 @@ def acquire(
     holder: Holder = None,
     ttl: Ttl = "60",
     wait: Wait = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Acquire a lease, and print it with its fencing token.
 
@@ -250,19 +261,19 @@ def acquire(
     ttl_s = arguments.seconds(ttl, "--ttl")
     with place.open() as bus:
         granted = bus.leases.acquire(name, holder, lease_s=ttl_s, wait_s=wait_s)
-        held, now_ms = None if granted else bus.leases.get(name), bus.now_ms()
+        current_lease, now_ms = None if granted else bus.leases.get(name), bus.now_ms()
     if granted:
         _print(granted)
         return 0
-    output.result({"granted": False, "name": name} | _holder(held))
-    raise refusal(name, held, now_ms, waited=wait_s > 0)
+    output.result({"granted": False, "name": name} | _holder(current_lease))
+    raise refusal(name, current_lease, now_ms, waited=wait_s > 0)
 
 
-def refusal(name: str, held: Lease | None, now_ms: int, *, waited: bool) -> AckbusError:
+def refusal(name: str, lease: Lease | None, now_ms: int, *, waited: bool) -> AckbusError:
     """Return the error of a lease that was not granted, from a later look at it."""
-    if held is None or held.until_ms <= now_ms:
+    if lease is None or lease.until_ms <= now_ms:
         return TimedOut(f"lease {name!r} was held, and has become free only now; try again")
-    state = f"is held by {held.holder} until {format_ts(held.until_ms)}"
+    state = f"is held by {lease.holder} until {format_ts(lease.until_ms)}"
     return (TimedOut if waited else Refused)(f"lease {name!r} {state}")
 
 
@@ -272,60 +283,62 @@ def renew_lease(
     token: Token,
     holder: Holder = None,
     ttl: Ttl = "60",
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Extend a lease to --ttl from now.
 
     Exit code 3 when it is no longer held with this token.
     """
-    held = Lease(name, _holding(holder), token, 0, 0)
+    own_lease = Lease(name, _holding(holder), token, 0, 0)
     ttl_s = arguments.seconds(ttl, "--ttl")
     with place.open() as bus:
-        _print(bus.leases.renew(held, lease_s=ttl_s))
+        _print(bus.leases.renew(own_lease, lease_s=ttl_s))
     return 0
 
 
 @lease.command("release", example="bus lease release deploy --agent worker-1 --token 7")
-def release_lease(name: Name, token: Token, holder: Holder = None, place: PlaceOnly = HERE) -> int:
+def release_lease(
+    name: Name, token: Token, holder: Holder = None, place: BusPlaceOnly = HERE
+) -> int:
     """Release a lease.
 
     Exit code 3 when it is no longer held with this token.
     """
-    held = Lease(name, _holding(holder), token, 0, 0)
+    own_lease = Lease(name, _holding(holder), token, 0, 0)
     with place.open() as bus:
-        bus.leases.release(held)
+        bus.leases.release(own_lease)
     return 0
 
 
 @lease.command("list", example="bus lease list --json")
-def list_leases(place: Place = HERE) -> int:
+def list_leases(place: BusPlace = HERE) -> int:
     """List the leases that are held now.
 
     Exit code 4 when there are none.
     """
     with place.open() as bus:
-        held = bus.leases.list()
-    return output.results([each.record() for each in held])
+        leases = bus.leases.list()
+    return output.results([entry.record() for entry in leases])
 
 
 def _holding(name: str | None) -> str:
     return arguments.sender(name, "--agent")
 
 
-def _print(held: Lease) -> None:
-    until = format_ts(held.until_ms)
-    record = {"granted": True, "name": held.name, "holder": held.holder, "token": held.token}
+def _print(lease: Lease) -> None:
+    until = format_ts(lease.until_ms)
+    record = {"granted": True, "name": lease.name, "holder": lease.holder, "token": lease.token}
     output.result(
         record | {"until": until},
-        f"{held.name}  {held.holder}  token {held.token}  until {until}",
+        f"{lease.name}  {lease.holder}  token {lease.token}  until {until}",
     )
 
 
-def _holder(held: Lease | None) -> dict[str, object]:
+def _holder(lease: Lease | None) -> dict[str, object]:
     """Return the holder of a refused lease; empty when it has become free meanwhile."""
-    if held is None:
+    if lease is None:
         return {}
-    return {"held_by": held.holder, "token": held.token, "until": format_ts(held.until_ms)}
+    return {"held_by": lease.holder, "token": lease.token, "until": format_ts(lease.until_ms)}
 
 
 # The guard: git hooks that compare commits and pushes with the reservations of others.
@@ -344,7 +357,7 @@ def install(
     mode: Annotated[
         str | None, optional("M", f"{_MODE_HELP} Default: that of the installed hooks, else block.")
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Install a pre-commit and a pre-push hook in the git repository. Safe to repeat.
 
@@ -391,7 +404,7 @@ def check(
         typer.Option("--hand-on", help="With --push: print git's lines, for the next hook."),
     ] = False,
     agent: Annotated[str | None, optional("A", "The editing agent. Default: $BUS_AGENT.")] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Compare the staged files with others' reservations, as hooks do.
 
@@ -399,13 +412,13 @@ def check(
     warns.
     """
     if push is None and _IN_A_HOOK not in os.environ:
-        _tell_if_moved()
+        _note_if_moved()
     return guard_check.check(
         mode, push, hand_on=hand_on, agent=agent, directory=place.directory, user=place.user
     )
 
 
-def _tell_if_moved() -> None:
+def _note_if_moved() -> None:
     """Tell a person, who runs the check by hand, that git does not run it."""
     with suppress(GitFailed):  # which the check itself finds
         if (moved := moved_hooks(os.getcwd())) is not None:

@@ -44,22 +44,22 @@ def show_list(place: ServicePlace = SERVICE) -> int:
 
     entries = _entries(place.look())
     with place.open() as bus:
-        known = {(each.plugin, each.id): each for each in Schedules.of(bus).all()}
+        stored = {(row.plugin, row.id): row for row in Schedules.of(bus).all()}
     records = []
     for key, entry in entries.items():
-        there = known.get(key)
+        there = stored.get(key)
         record = {"plugin": entry.plugin, "id": entry.id} if there is None else there.record()
         records.append(record | {"command": entry.command, "times": _times(entry)})
     rows = [
         (
-            each["plugin"],
-            each["id"],
-            each["command"],
-            each["times"],
-            "paused" if each.get("paused_at") else each.get("due") or "never again",
-            each.get("last_fired"),
+            record["plugin"],
+            record["id"],
+            record["command"],
+            record["times"],
+            "paused" if record.get("paused_at") else record.get("due") or "never again",
+            record.get("last_fired"),
         )
-        for each in records
+        for record in records
     ]
     return output.results(records, rows, ("plugin", "id", "command", "times", "next", "last"))
 
@@ -90,17 +90,17 @@ def show_next(
     from ...automation.schedules.recurrence import coming, zone_of
     from ...schema.message.times import now_ms
 
-    if sum(each is not None for each in (name, cron, every)) != 1:
+    if sum(choice is not None for choice in (name, cron, every)) != 1:
         raise InvalidInput("give one of NAME, --cron and --every; see 'bus schedule next --help'")
     from_ms = now_ms() if begin is None else parse_ts(begin)
     entry = _rule(cron, every) if name is None else _named(place.look(), name)
     if timezone is not None:
         zone_of(timezone)
         entry = replace(entry, timezone=timezone)
-    found = [asdict(each) for each in islice(coming(entry, from_ms), count)]
-    if len(found) < count and (entry.cron is not None or entry.every_s is not None):
+    times = [asdict(time) for time in islice(coming(entry, from_ms), count)]
+    if len(times) < count and (entry.cron is not None or entry.every_s is not None):
         output.note("no later times were found; those after the year 9998 are not looked at")
-    return output.results(found, [(each["at"], each["local"]) for each in found], ("at", "local"))
+    return output.results(times, [(time["at"], time["local"]) for time in times], ("at", "local"))
 
 
 @schedule.command("history", example="bus schedule history feed --count 20")
@@ -115,11 +115,11 @@ def history(name: Name, count: Count = 50, place: ServicePlace = SERVICE) -> int
 
     entry = _named(place.look(), name)
     with place.open() as bus:
-        found = Decisions.of(bus).about(entry.plugin, entry.id, limit=count)
-    records = [each.record() for each in found]
+        decisions = Decisions.of(bus).about(entry.plugin, entry.id, limit=count)
+    records = [decision.record() for decision in decisions]
     rows = [
-        (each["nominal"], each["count"], each["decision"], each["reason"], each["job_id"])
-        for each in records
+        (record["nominal"], record["count"], record["decision"], record["reason"], record["job_id"])
+        for record in records
     ]
     return output.results(records, rows, ("nominal", "count", "decision", "reason", "job"))
 
@@ -175,9 +175,9 @@ def backfill(
         done = _by_hand(bus, snapshot).backfill(
             entry.plugin, entry.id, parse_ts(begin), to_ms, dry_run=dry_run
         )
-    found = [(at_ms, job) for at_ms, job in done if dry_run or job is not None]
-    records = [{"nominal": format_ts(at_ms), "job_id": job} for at_ms, job in found]
-    rows = [(each["nominal"], each["job_id"]) for each in records]
+    begun = [(at_ms, job) for at_ms, job in done if dry_run or job is not None]
+    records = [{"nominal": format_ts(at_ms), "job_id": job} for at_ms, job in begun]
+    rows = [(record["nominal"], record["job_id"]) for record in records]
     return output.results(records, rows, ("nominal", "job"))
 
 
@@ -219,12 +219,14 @@ def _named(snapshot: Snapshot, name: str) -> ScheduleEntry:
 
     entries = _entries(snapshot)
     plugin, _, id = name.partition(".")
-    fitting = [each for each in entries.values() if each.plugin == plugin and id in ("", each.id)]
+    fitting = [
+        entry for entry in entries.values() if entry.plugin == plugin and id in ("", entry.id)
+    ]
     if len(fitting) == 1:
         return fitting[0]
     names = [f"{plugin}.{id}" for plugin, id in entries]
     if fitting:
-        several = ", ".join(f"{each.plugin}.{each.id}" for each in fitting)
+        several = ", ".join(f"{entry.plugin}.{entry.id}" for entry in fitting)
         raise InvalidInput(f"plugin {plugin!r} has several schedules: {several}")
     hint = near(name, [*names, *{plugin for plugin, _ in entries}])
     raise NotFound(f"there is no schedule {name!r}{hint}; see 'bus schedule list'")

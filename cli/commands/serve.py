@@ -16,7 +16,7 @@ from .. import arguments
 from ..definition import Commands, optional
 from ..extras import require
 from ..fast import mcp_server
-from ..options.common import HERE, Place, PlaceOnly
+from ..options.common import HERE, BusPlace, BusPlaceOnly
 from ..show import output
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 commands = Commands()
 
 HOST = "127.0.0.1"
-#: One that no well-known program listens on.
+#: The default port: no well-known program listens on it.
 PORT = 8287
 
 
@@ -55,7 +55,7 @@ def serve(
     is_open: Annotated[
         bool, typer.Option("--open", help="Those need no token, on this machine.")
     ] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Serve the bus over HTTP, until Ctrl-C or SIGTERM.
 
@@ -70,7 +70,7 @@ def serve(
 
     def announce(url: str) -> None:
         output.result({"url": url}, url)
-        output.flush()  # whoever reads waits for the address
+        output.flush()  # the reader waits for the address
         if not options.is_of_this_machine:
             output.note(
                 "this is plain HTTP: others on the network can read all of it, tokens too;"
@@ -108,7 +108,7 @@ def ui(
     no_open: Annotated[
         bool, typer.Option("--no-open", help="Print the address, and open no browser.")
     ] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Open the page of the bus in the browser.
 
@@ -124,7 +124,7 @@ def ui(
     def show(url: str) -> Thread | None:
         link = _link(bus, url)
         output.result({"url": link}, link)
-        output.flush()  # whoever reads waits for the address
+        output.flush()  # the reader waits for the address
         if link != url or no_open or not _has_screen():
             return None
         return start_thread(lambda: _open(url), "browser")
@@ -168,7 +168,7 @@ def _is_free(port: int) -> bool:
 def _has_screen() -> bool:
     """Whether there may be a browser with windows: one in a terminal would take this terminal."""
     variables = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
-    return sys.platform == "darwin" or any(os.environ.get(each) for each in variables)
+    return sys.platform == "darwin" or any(os.environ.get(variable) for variable in variables)
 
 
 def _open(url: str) -> None:
@@ -192,7 +192,7 @@ def mcp(
     profile: Annotated[
         str, typer.Option(metavar="P", help="Which tools: default (6) or full (13).")
     ] = "default",
-    place: PlaceOnly = HERE,
+    place: BusPlaceOnly = HERE,
 ) -> int:
     """Serve a coding agent that speaks MCP, over stdin and stdout.
 
@@ -226,7 +226,7 @@ def create(
         str | None, optional("A", "The only agent that it may act for.", "--agent")
     ] = None,
     expires: Expires = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Make a token, and print it: it is never shown again.
 
@@ -236,21 +236,21 @@ def create(
     require("server", "fastapi")
     from ...server.access.tokens import Tokens
 
-    scopes = [_scope(each) for each in scope]
+    scopes = [_scope(word) for word in scope]
     with place.open() as bus:
-        made = Tokens.of(bus).create(name, scopes, agent=agent, ttl_s=_ttl_s(expires))
-    return _print_new(name, made)
+        new_token = Tokens.of(bus).create(name, scopes, agent=agent, ttl_s=_ttl_s(expires))
+    return _print_new(name, new_token)
 
 
 @token.command("list", example="bus token list")
-def show_list(place: Place = HERE) -> int:
+def show_list(place: BusPlace = HERE) -> int:
     """List the tokens, never their secrets. Exit code 4 when there are none."""
     require("server", "fastapi")
     from ...server.access.tokens import Tokens
 
     with place.open() as bus:
         now_ms = bus.now_ms()
-        records = [_record(each, now_ms) for each in Tokens.of(bus).all()]
+        records = [_record(entry, now_ms) for entry in Tokens.of(bus).all()]
     rows = [(record | {"scopes": " ".join(record["scopes"])}).values() for record in records]
     return output.results(records, rows)
 
@@ -262,7 +262,7 @@ def rotate(
         str, typer.Option(metavar="S", help="How long the old token stays valid.")
     ] = "1d",
     expires: Expires = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Make a token that replaces another, and print it.
 
@@ -273,12 +273,12 @@ def rotate(
 
     overlap_s = arguments.seconds(overlap, "--overlap")
     with place.open() as bus:
-        made = Tokens.of(bus).rotate(name, overlap_s=overlap_s, ttl_s=_ttl_s(expires))
-    return _print_new(name, made)
+        new_token = Tokens.of(bus).rotate(name, overlap_s=overlap_s, ttl_s=_ttl_s(expires))
+    return _print_new(name, new_token)
 
 
 @token.command("remove", example="bus token remove ci")
-def remove(name: Name, place: Place = HERE) -> int:
+def remove(name: Name, place: BusPlace = HERE) -> int:
     """Revoke the tokens of a name, from the next request on.
 
     Exit code 4 when there are none.
@@ -303,8 +303,8 @@ def remove(name: Name, place: Place = HERE) -> int:
     return 0
 
 
-def _print_new(name: str, made: str) -> int:
-    output.result({"name": name, "token": made}, made)
+def _print_new(name: str, token: str) -> int:
+    output.result({"name": name, "token": token}, token)
     return 0
 
 

@@ -20,11 +20,11 @@ from ...setup.installation import Installation
 from ...setup.programs import GLOBAL, LOCAL, PROGRAMS, PROJECT, Scope
 from .. import hints
 from ..definition import Commands, optional
-from ..extras import are_installed, installing
+from ..extras import are_installed, install_command
 from ..fast import agent_hooks as hook_action
 from ..fast.prime import instruction
 from ..hints import AGENT_VARIABLE
-from ..options.common import HERE, Json, Place, PlaceOnly, Verbose
+from ..options.common import HERE, BusPlace, BusPlaceOnly, Json, Verbose
 from ..own_session import own_path
 from ..running.looking import looking
 from ..show import output
@@ -52,7 +52,7 @@ def setup_git(
         typer.Option("--check", help="Change nothing; print what is missing, and exit with 3."),
     ] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Remove all of it again.")] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Configure git to show, merge and keep bus.jsonl by message.
 
@@ -87,7 +87,7 @@ def _print_setup(what: str, lines: list[str]) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Act:
+class SetupMode:
     """The mode of `bus setup`: change, check, remove, or only show."""
 
     check: Annotated[
@@ -119,8 +119,8 @@ class Act:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choices:
-    """The choices of a setup; what is not chosen stays as it is set up."""
+class SetupChoices:
+    """The choices of a setup; choices that are not given stay as they are set up."""
 
     agent: Annotated[
         str | None,
@@ -161,14 +161,14 @@ class Choices:
             title = PROGRAMS[name].title
             raise InvalidInput(f"{title} can't wait for mail by itself: see 'bus wake --help'")
 
-    def over(self, found: Installation) -> Installation:
+    def applied_to(self, installation: Installation) -> Installation:
         """Return a setup with these choices."""
         return replace(
-            found,
-            agent=self.agent or found.agent,
-            profile=self.profile or found.profile,
-            bodies=found.bodies if self.bodies is None else self.bodies,
-            wakes=found.wakes if self.wake is None else self.wake,
+            installation,
+            agent=self.agent or installation.agent,
+            profile=self.profile or installation.profile,
+            bodies=installation.bodies if self.bodies is None else self.bodies,
+            wakes=installation.wakes if self.wake is None else self.wake,
         )
 
 
@@ -176,17 +176,17 @@ def _define(name: str) -> None:
     """Define `bus setup` of one program."""
     title = PROGRAMS[name].title
 
-    def command(act: Act, choices: Choices, place: Place = HERE) -> int:
-        act.validate()
+    def command(mode: SetupMode, choices: SetupChoices, place: BusPlace = HERE) -> int:
+        mode.validate()
         choices.check(name)
-        found = _installation(name, act, place)
-        found.check_scope()
-        installation = choices.over(found.as_it_stands())
-        if act.print:
+        base = _installation(name, mode, place)
+        base.check_scope()
+        installation = choices.applied_to(base.as_it_stands())
+        if mode.print:
             return _print(installation)
-        if act.check:
+        if mode.check:
             return _check(installation, place)
-        return _change(installation, act)
+        return _change(installation, mode)
 
     delivery = "and hooks that hand over mail" if PROGRAMS[name].delivers else "but no hooks"
     command.__name__ = f"setup_{name}"
@@ -202,21 +202,21 @@ for _name in PROGRAMS:
     _define(_name)
 
 
-def _installation(name: str, act: Act, place: Place) -> Installation:
+def _installation(name: str, mode: SetupMode, place: BusPlace) -> Installation:
     named = place.named()
     options = ("--user",) if place.user else ("--dir", named) if named is not None else ()
-    if act.everywhere:
+    if mode.everywhere:
         return Installation(name, name, own_path(), expand_home("~"), options, GLOBAL)
     try:
-        found = place.find()[0]
+        bus_directory = place.find()[0]
     except BusNotFound:
-        if not act.remove:  # which needs none
+        if not mode.remove:  # removing needs no bus
             raise
-        # It was here: by that Windsurf's list, which has those of all projects, names it.
-        found = os.path.join(project_root(os.path.join(os.getcwd(), ".")), BUS_DIRECTORY)
-    options = options or ("--dir", found)
-    scope: Scope = LOCAL if act.local else PROJECT
-    return Installation(name, name, own_path(), project_root(found), options, scope)
+        # The bus was here: Windsurf's list of all projects names the server by this path.
+        bus_directory = os.path.join(project_root(os.path.join(os.getcwd(), ".")), BUS_DIRECTORY)
+    options = options or ("--dir", bus_directory)
+    scope: Scope = LOCAL if mode.local else PROJECT
+    return Installation(name, name, own_path(), project_root(bus_directory), options, scope)
 
 
 def _print(installation: Installation) -> int:
@@ -228,11 +228,11 @@ def _print(installation: Installation) -> int:
     return 0
 
 
-def _change(installation: Installation, act: Act) -> int:
-    changes = installation.removals() if act.remove else installation.additions()
+def _change(installation: Installation, mode: SetupMode) -> int:
+    changes = installation.removals() if mode.remove else installation.additions()
     copies = []
     for change in changes:
-        if act.dry_run:
+        if mode.dry_run:
             lines = change.diff()
         else:
             copies.append(change.apply())
@@ -243,24 +243,24 @@ def _change(installation: Installation, act: Act) -> int:
         output.note(f"what was taken out is kept in {os.path.dirname(next(filter(None, copies)))}")
     if not changes and not output.is_json():
         output.line("nothing to do")
-    if not act.remove and not act.dry_run:
-        left = installation.notes if changes else []
-        _tell_what_is_left([*left, *installation.clashes()])
+    if not mode.remove and not mode.dry_run:
+        notes = installation.notes if changes else []
+        _print_notes([*notes, *installation.clashes()])
     return 0
 
 
-def _tell_what_is_left(notes: list[str]) -> None:
+def _print_notes(notes: list[str]) -> None:
     """Print the steps that are left to a person."""
     for note in notes:
         output.note(note)
     if not are_installed("mcp"):
-        output.note(f"warning: the server can't start before you run: {installing('mcp')}")
+        output.note(f"warning: the server can't start before you run: {install_command('mcp')}")
     if shutil.which("bus") is None:
         folder = os.path.dirname(own_path())
         output.note(f"warning: agents are told to run 'bus', and PATH has none; add {folder} to it")
 
 
-def _check(installation: Installation, place: Place) -> int:
+def _check(installation: Installation, place: BusPlace) -> int:
     is_well = True
     with place.open() as bus:
         for finding in check(installation, bus):
@@ -305,7 +305,7 @@ def hook(
         typer.Option("--no-bodies", help="No hook shows bodies: kept for set-ups that give it."),
     ] = False,
     profile: Profile = DEFAULT,
-    place: PlaceOnly = HERE,
+    place: BusPlaceOnly = HERE,
 ) -> int:
     """Answer an event of an agent's program, as set up.
 

@@ -14,7 +14,7 @@ from ...tasks.steps.planning import TaskJob, TaskJobs
 from ...tasks.steps.tasks import Tasks
 from .. import arguments
 from ..definition import Commands, optional
-from ..options.common import HERE, Place, Since, since_time
+from ..options.common import HERE, BusPlace, Since, since_time
 from ..options.tasks import (
     LEASE,
     Actor,
@@ -26,8 +26,8 @@ from ..options.tasks import (
     print_job,
     print_task,
     print_tasks,
+    required_token,
     token_of,
-    wanted_token,
 )
 from ..show import output
 from .board import commands as of_all_tasks
@@ -61,7 +61,7 @@ def start(
     agent: Actor = None,
     token: Token = None,
     lease: LeaseTime = LEASE,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Begin the work on a task: ASSIGNED becomes WORKING.
 
@@ -81,7 +81,7 @@ def heartbeat(
     agent: Actor = None,
     token: Token = None,
     lease: LeaseTime = LEASE,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Extend the lease on a task, and record a heartbeat.
 
@@ -91,14 +91,16 @@ def heartbeat(
     lease_s = arguments.seconds(lease, "--lease")
     agent = arguments.sender(agent, "--agent")
     with place.open() as bus:
-        found = Tasks(bus).heartbeat(name, agent=agent, token=wanted_token(token), lease_s=lease_s)
+        renewed = Tasks(bus).heartbeat(
+            name, agent=agent, token=required_token(token), lease_s=lease_s
+        )
         bus.heartbeats.beat(agent, "working", task=name)
-        print_task(found)
+        print_task(renewed)
     return 0
 
 
 @task.command("approve", example="bus task approve fix-login --agent rita")
-def approve(name: Name, agent: Actor = None, message: Words = None, place: Place = HERE) -> int:
+def approve(name: Name, agent: Actor = None, message: Words = None, place: BusPlace = HERE) -> int:
     """Approve what a task has done: it waits for the integrator.
 
     Exit code 3 when it is not IN_REVIEW, or must be approved by another agent than its worker.
@@ -116,7 +118,7 @@ def reject(
         str, typer.Option("--message", "-m", metavar="TEXT", help="What is to be changed.")
     ],
     agent: Actor = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Reject what a task has done.
 
@@ -136,7 +138,7 @@ def merge(
     wait: Annotated[
         str | None, optional("D", "How long to wait for the integrator. Default: not.", "--wait")
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Approve a task, and wait until it has landed.
 
@@ -148,26 +150,26 @@ def merge(
     wait_s = 0.0 if wait is None else arguments.seconds(wait, "--wait")
     with place.open() as bus:
         tasks = Tasks(bus)
-        found = tasks.merge(name, agent=agent)
-        if wait_s and found.state != "COMPLETED":
-            found = _wait(bus, tasks, found, wait_s)
-        print_task(found)
+        merged = tasks.merge(name, agent=agent)
+        if wait_s and merged.state != "COMPLETED":
+            merged = _wait(bus, tasks, merged, wait_s)
+        print_task(merged)
     return 0
 
 
 @task.command("cancel", example="bus task cancel fix-login --reason 'not wanted any more'")
-def cancel(name: Name, reason: Reason = None, agent: Actor = None, place: Place = HERE) -> int:
+def cancel(name: Name, reason: Reason = None, agent: Actor = None, place: BusPlace = HERE) -> int:
     """Cancel a task, whoever has it. Its branch and its work tree stay.
 
     Of one that has not begun, cancel its job. Exit code 3 when its state is final.
     """
     agent = arguments.sender(agent, "--agent")
     with place.open() as bus:
-        found = Tasks(bus).cancel(name, agent=agent, reason=reason)
-        if isinstance(found, TaskJob):
-            print_job(found)
+        cancelled = Tasks(bus).cancel(name, agent=agent, reason=reason)
+        if isinstance(cancelled, TaskJob):
+            print_job(cancelled)
         else:
-            print_task(found)
+            print_task(cancelled)
     return 0
 
 
@@ -180,7 +182,7 @@ def fail(
     ] = False,
     agent: Actor = None,
     token: Token = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """End a task as FAILED.
 
@@ -205,7 +207,7 @@ def block(
     ] = None,
     agent: Actor = None,
     token: Token = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Ask the requester a question, and wait for the answer.
 
@@ -216,15 +218,15 @@ def block(
     deadline_s = None if deadline is None else arguments.seconds(deadline, "--deadline")
     agent = arguments.sender(agent, "--agent")
     with place.open() as bus:
-        found = Tasks(bus).block(
+        blocked = Tasks(bus).block(
             name,
             agent=agent,
-            token=wanted_token(token),
+            token=required_token(token),
             question=question,
             reason=reason,
             deadline_s=deadline_s,
         )
-        print_task(found)
+        print_task(blocked)
     return 0
 
 
@@ -234,7 +236,7 @@ def answer(
     words: Annotated[str, typer.Argument(metavar="WORDS", help="The answer.")],
     lease: LeaseTime = LEASE,
     agent: Actor = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Answer the question of a blocked task.
 
@@ -262,7 +264,7 @@ def list_tasks(
         bool, typer.Option("--all", help="Also those whose state is final.")
     ] = False,
     since: Since = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """List the tasks that are not over, the oldest first.
 
@@ -270,15 +272,15 @@ def list_tasks(
     for a worker, RUNNING while one makes the tree, DEAD or FAILED when none could. Exit code 4 when
     there are none.
     """
-    wanted = [each.upper() for each in state or ()]
-    states = [each for each in wanted if each not in JOB_STATES or each in STATES]
+    named_states = [word.upper() for word in state or ()]
+    states = [word for word in named_states if word not in JOB_STATES or word in STATES]
     with place.open() as bus:
         now_ms = bus.now_ms()
         since_ms = 0 if since is None else since_time(since, now_ms)
-        found = Tasks(bus).list(
-            states=cast("Any", states if wanted else None),
+        tasks = Tasks(bus).list(
+            states=cast("Any", states if named_states else None),
             worker=worker,
-            is_live=not (everything or wanted),
+            is_live=not (everything or named_states),
             is_ready=ready,
             since_ms=since_ms,
         )
@@ -287,30 +289,30 @@ def list_tasks(
         job
         for job in jobs
         if job.since_ms >= since_ms
-        and (not wanted or job.state in wanted)
+        and (not named_states or job.state in named_states)
         and worker in (None, job.worker)
     ]
-    return print_tasks(found, now_ms, jobs)
+    return print_tasks(tasks, now_ms, jobs)
 
 
 @task.command("show", example="bus task show fix-login")
-def show(name: Name, place: Place = HERE) -> int:
+def show(name: Name, place: BusPlace = HERE) -> int:
     """Print all that is recorded of a task.
 
     Of a task that has not begun, print its job. Exit code 4 when there is none of this name.
     """
     with place.open() as bus:
         try:
-            found = Tasks(bus).get(name)
+            stored = Tasks(bus).get(name)
         except TaskNotFound:
             job = TaskJobs(bus).of(name)
             if job is None:
                 raise
             _show(job.record())
             return 0
-        held = Tasks(bus).holder(found)
-    record = found.record() | {"held_until": held and held.record()["until"]}
-    _show(record | {"prompt": found.prompt})
+        lease = Tasks(bus).holder(stored)
+    record = stored.record() | {"held_until": lease and lease.record()["until"]}
+    _show(record | {"prompt": stored.prompt})
     return 0
 
 
@@ -320,19 +322,19 @@ def _show(record: dict[str, Any]) -> None:
 
 
 @task.command("log", example="bus task log fix-login")
-def log(name: Name, place: Place = HERE) -> int:
+def log(name: Name, place: BusPlace = HERE) -> int:
     """Print the messages of a task, in order.
 
     Exit code 4 when there is no task of this name.
     """
     with place.open() as bus:
-        found = Tasks(bus).get(name)
-        output.messages(_messages_of(bus, found), bus.blobs)
+        stored = Tasks(bus).get(name)
+        output.messages(_messages_of(bus, stored), bus.blobs)
     return 0
 
 
 @task.command("settle", example="bus task settle")
-def settle(place: Place = HERE) -> int:
+def settle(place: BusPlace = HERE) -> int:
     """Settle what was lost: holders and overdue questions.
 
     Attempts whose lease ran out end, and tasks whose question was not answered in time fail.

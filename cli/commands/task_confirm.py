@@ -1,4 +1,4 @@
-"""Confirming a task whose row was lost, and made again of messages."""
+"""Confirming a task whose row was lost, and rebuilt from messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ...tasks.board.proof import messages_of_tasks, task_of
 from ...tasks.steps.tasks import Tasks
 from .. import arguments
 from ..definition import Commands
-from ..options.common import HERE, Place
+from ..options.common import HERE, BusPlace
 from ..options.tasks import Actor, Name, print_task
 from ..show import output
 from ..show.confirmation import Yes, can_ask, confirm
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 commands = Commands()
 
-#: The fields that a person has to look at: how far a forged task would reach.
+#: The fields that a person has to check: they decide how far a forged task would reach.
 _BELIEVED = (
     *("state", "attempt", "worker", "repository", "path", "branch", "base", "head", "target"),
     *("review", "reviewer", "requester", "commit_id"),
@@ -29,7 +29,7 @@ _BELIEVED = (
 
 
 @commands.command("confirm", example="bus task confirm fix-login --agent ann")
-def confirm_task(name: Name, agent: Actor = None, yes: Yes = False, place: Place = HERE) -> int:
+def confirm_task(name: Name, agent: Actor = None, yes: Yes = False, place: BusPlace = HERE) -> int:
     """Confirm a task that is unproven: believe what its row says.
 
     The rows of tasks that were lost come back from messages, which anybody could write ('bus doctor
@@ -44,7 +44,7 @@ def confirm_task(name: Name, agent: Actor = None, yes: Yes = False, place: Place
         tasks = Tasks(bus)
         task = tasks.get(name)
         if task.unproven:
-            for line in _told(bus, task):
+            for line in _lines_to_confirm(bus, task):
                 output.note(line)
             if not (yes or can_ask()):
                 raise Refused("nothing was changed: look at that, then say --yes")
@@ -53,7 +53,7 @@ def confirm_task(name: Name, agent: Actor = None, yes: Yes = False, place: Place
     return 0
 
 
-def _told(bus: Bus, task: Task) -> Iterator[str]:
+def _lines_to_confirm(bus: Bus, task: Task) -> Iterator[str]:
     """Yield what would be believed, a line each, and the messages that say so."""
     for field in _BELIEVED:
         value = getattr(task, field)

@@ -12,7 +12,7 @@ from ...tasks.steps.planning import NewJob
 from ...tasks.steps.tasks import Tasks
 from .. import arguments
 from ..definition import Commands, optional
-from ..options.common import HERE, Place
+from ..options.common import HERE, BusPlace
 from ..options.tasks import Actor, Name, PriorityName, priority_of, text_of
 from ..show import output
 
@@ -26,7 +26,7 @@ def request(
     ],
     priority: PriorityName = "normal",
     agent: Actor = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Ask a planner for work: 'bus task plan' makes jobs of it.
 
@@ -55,7 +55,7 @@ def add(
     ] = None,
     priority: PriorityName = "normal",
     agent: Actor = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Add a task to the queue of jobs: 'bus task work' takes it.
 
@@ -71,7 +71,7 @@ def add(
     with place.open() as bus:
         tasks = Tasks(bus)
         tasks.plan([job], agent=agent)
-        waits = [each.task for each in tasks.planned()]
+        waits = [planned.task for planned in tasks.planned()]
     state = "PLANNED" if name in waits else "QUEUED"
     output.result({"task": name, "state": state, "depends_on": list(job.depends_on)}, name)
     return 0

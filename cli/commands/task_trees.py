@@ -18,7 +18,7 @@ from ...tasks.spawn import Spawn
 from ...tasks.steps.tasks import Tasks
 from .. import arguments
 from ..definition import Commands
-from ..options.common import HERE, Place
+from ..options.common import HERE, BusPlace
 from ..options.tasks import (
     LEASE,
     Actor,
@@ -29,8 +29,8 @@ from ..options.tasks import (
     Token,
     note_reserved,
     print_task,
+    required_token,
     spec_of,
-    wanted_token,
 )
 from ..running.looking import looking
 from ..show import output
@@ -54,7 +54,7 @@ def spawn(
     tree: NewTreeOptions,
     lease: LeaseTime = LEASE,
     agent: Actor = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Make a task with a branch and a work tree of its own.
 
@@ -70,24 +70,24 @@ def spawn(
     agent = arguments.sender(agent, "--agent")
     spec = spec_of(name, worker, task, tree)
     with place.open() as bus:
-        made = Spawn(bus).spawn(spec, agent=agent, lease_s=lease_s)
-        print_task(made, made.path)
+        spawned = Spawn(bus).spawn(spec, agent=agent, lease_s=lease_s)
+        print_task(spawned, spawned.path)
     return 0
 
 
 @commands.command("done", example="bus task done fix-login --agent worker-1 --token 7")
-def done(name: Name, agent: Actor = None, token: Token = None, place: Place = HERE) -> int:
+def done(name: Name, agent: Actor = None, token: Token = None, place: BusPlace = HERE) -> int:
     """End the work on a task: WORKING becomes IN_REVIEW.
 
     The head of its branch is what is reviewed and integrated, whatever comes later.
 
     Exit code 3 when its work tree is not clean, is on another branch, or has no commit beyond the
     base; and when the task is not WORKING, or no longer held with this token. Changed files that
-    others have reserved are told on stderr.
+    others have reserved are named on stderr.
     """
     agent = arguments.sender(agent, "--agent")
     with place.open() as bus:
-        finished = finish_task(bus, name, agent=agent, token=wanted_token(token))
+        finished = finish_task(bus, name, agent=agent, token=required_token(token))
         print_task(finished)
         note_reserved(bus, reserved_by_others(bus, [finished]))
     return 0
@@ -98,7 +98,7 @@ def done(name: Name, agent: Actor = None, token: Token = None, place: Place = HE
 def diff(
     name: Name,
     stat: Annotated[bool, typer.Option("--stat", help="Only the files, with counts.")] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Print what a task has changed, as committed.
 
@@ -108,18 +108,18 @@ def diff(
     """
     with place.open() as bus:
         try:
-            found = TaskDiff.of(bus, Tasks(bus).get(name))
+            changes = TaskDiff.of(bus, Tasks(bus).get(name))
         except NotTrusted as error:
             output.note(str(error))
             return 0
-    files = found.files()
+    files = changes.files()
     if stat or output.is_json():
         records = [
-            {"file": each.readable, "added": each.added, "removed": each.removed} for each in files
+            {"file": file.readable, "added": file.added, "removed": file.removed} for file in files
         ]
         return output.results(records)
     if files:
-        output.body(found.text())
+        output.body(changes.text())
     return 0 if files else output.NOTHING
 
 
@@ -129,7 +129,7 @@ def attach(
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- CMD...", help="Default: your shell.")
     ] = None,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Run a shell, or a command, in the work tree of a task.
 
@@ -137,9 +137,9 @@ def attach(
     the command.
     """
     with place.open() as bus:
-        found = Tasks(bus).get(name)
-        path = tree_of(bus, found)
-        variables = environment_of_task(found, bus.layout.directory, found.worker)
+        task = Tasks(bus).get(name)
+        path = tree_of(bus, task)
+        variables = environment_of_task(task, bus.layout.directory, task.worker)
     words = command or [os.environ.get("SHELL") or "sh"]
     output.flush()
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -161,7 +161,7 @@ def clean(
         bool, typer.Option("--rescue", help="Keep what is not committed at a ref, and go on.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing, only say.")] = False,
-    place: Place = HERE,
+    place: BusPlace = HERE,
 ) -> int:
     """Remove the work trees and branches of tasks that are over.
 
@@ -172,12 +172,12 @@ def clean(
     """
     with looking() if dry_run else nullcontext(), place.open() as bus:
         cleaned = Clean(bus).clean(names or (), keeps_files=rescue, is_dry=dry_run)
-    rows = [(each.task, each.record()["outcome"], each.path, _note_of(each)) for each in cleaned]
-    code = output.results([each.record() for each in cleaned], rows, _CLEANED)
-    return code if all(each.is_removed for each in cleaned) else 3
+    rows = [(tree.task, tree.record()["outcome"], tree.path, _note_of(tree)) for tree in cleaned]
+    code = output.results([tree.record() for tree in cleaned], rows, _CLEANED)
+    return code if all(tree.is_removed for tree in cleaned) else 3
 
 
 def _note_of(cleaned: Cleaned) -> str:
     refs = ", ".join(cleaned.refs)
-    kept = f"kept at {refs}" if refs else ""
-    return "; ".join(filter(None, (cleaned.reason, kept)))
+    rescue_note = f"kept at {refs}" if refs else ""
+    return "; ".join(filter(None, (cleaned.reason, rescue_note)))

@@ -13,7 +13,7 @@ from ...schema.stop_limit import lift_limit, obey
 from .. import arguments
 from ..definition import Commands, optional
 from ..logs import show_logs
-from ..options.common import HERE, PlaceOnly
+from ..options.common import HERE, BusPlaceOnly
 from ..running.worker_host import check_command
 from ..show import output
 
@@ -139,7 +139,7 @@ def work(
     keep_tree: KeepTree = False,
     once: Once = False,
     drain: Drain = False,
-    place: PlaceOnly = HERE,
+    place: BusPlaceOnly = HERE,
 ) -> int:
     """Run an agent program for each job of tasks.
 
@@ -184,9 +184,9 @@ def work(
         timeout_s=PROGRAM_TIMEOUT_S if timeout_s is None else timeout_s or None,
     )
     with place.open() as bus:
-        found = TaskWorker(bus, settings)
+        task_worker = TaskWorker(bus, settings)
         output.remark(f"worker {name!r} works on jobs with {chosen.words[0]}; Ctrl-C ends it")
-        return _Host(found).run(once=once, drain=drain)
+        return _TaskWorkerHost(task_worker).run(once=once, drain=drain)
 
 
 @commands.command("plan", example="bus task plan -- ./plan")
@@ -202,16 +202,19 @@ def plan(
         bool,
         typer.Option(
             "--pick",
-            help="Mean the first job for a worker that is idle; without one ask 'bus crew' for one "
+            help="Assign the first job to an idle worker; without one, ask 'bus crew' for one "
             "more, and wait.",
         ),
     ] = False,
     wait: Annotated[
-        str, typer.Option(metavar="D", help="With --pick: how long; then the job is for any.")
+        str,
+        typer.Option(
+            metavar="D", help="With --pick: how long to wait; then any worker may take the job."
+        ),
     ] = "15s",
     once: Once = False,
     drain: Drain = False,
-    place: PlaceOnly = HERE,
+    place: BusPlaceOnly = HERE,
 ) -> int:
     """Run a command that plans each request, and publish its jobs.
 
@@ -232,25 +235,25 @@ def plan(
         wait_s=arguments.seconds(wait, "--wait"),
     )
     with place.open() as bus:
-        found = TaskPlanner(bus, settings)
+        task_planner = TaskPlanner(bus, settings)
         output.remark(f"planner {planner!r} plans requests with {command[0]}; Ctrl-C ends it")
-        _obey(lambda number, frame: found.stop())
-        found.run(once=once, drain=drain)
+        _obey(lambda number, frame: task_planner.stop())
+        task_planner.run(once=once, drain=drain)
     return 0
 
 
 def _obey(handler: Callable[[int, FrameType | None], None]) -> None:
-    """Show the library's log, and have signals handled that end a role."""
+    """Show the library's log, and handle the signals that end a role."""
     show_logs()
     obey(handler, *_SIGNALS, keeps_ignored=True)
 
 
-class _Host:
+class _TaskWorkerHost:
     """Runs a worker until signals stop it."""
 
     def __init__(self, worker: TaskWorker) -> None:
         self._worker = worker
-        self._is_told = False
+        self._is_stopping = False
 
     def run(self, *, once: bool, drain: bool) -> int:
         _obey(self._stop)
@@ -258,11 +261,11 @@ class _Host:
         return 0
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        """End after the job; at once when it is told again, or nobody is there to tell it again."""
-        if self._is_told or number != signal.SIGINT:
+        """End after the job at the first Ctrl-C; at once at a second one, or at another signal."""
+        if self._is_stopping or number != signal.SIGINT:
             self._worker.stop_now(_STOP_GRACE_S)
         else:
-            self._is_told = True
+            self._is_stopping = True
             lift_limit()  # the job may take as long as it does
             self._worker.stop()
             output.remark("ending after the job that runs; a second Ctrl-C ends that now")
@@ -286,16 +289,16 @@ def _program(
 
 
 def _from_here(command: list[str]) -> list[str]:
-    """Return a command whose path is that of this folder: it runs in another one."""
+    """Return a command with an absolute path, since it runs in another folder."""
     if not command or os.sep not in command[0]:
         return command
     return [os.path.join(os.getcwd(), command[0]), *command[1:]]
 
 
-def _review(given: str) -> Review:
+def _review(text: str) -> Review:
     from ...tasks.roles.job_run import REVIEWS
 
     for review in REVIEWS:
-        if review == given:
+        if review == text:
             return review
-    raise InvalidInput(f"--review must be {', '.join(REVIEWS)}, not {given!a}")
+    raise InvalidInput(f"--review must be {', '.join(REVIEWS)}, not {text!a}")

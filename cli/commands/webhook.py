@@ -16,7 +16,7 @@ from ...subscribers.inboxes.inbox import MAX_DELIVERIES
 from .. import arguments
 from ..definition import Commands, optional
 from ..logs import show_logs
-from ..options.common import HERE, TYPE_HELP, PlaceOnly, seq_or_word
+from ..options.common import HERE, TYPE_HELP, BusPlaceOnly, seq_or_word
 from ..options.payload import raw_argument
 from ..options.secrets import SECRETS_VARIABLE, signing_keys
 from ..options.service import SERVICE, ServicePlace
@@ -43,8 +43,13 @@ def show_list(place: ServicePlace = SERVICE) -> int:
     webhooks = _of(place.look().config)
     names = ("webhook", "url", "becomes", "signature")
     rows = [
-        (each.name, f"http://{webhooks.listen}{each.path}", each.target, each.signature_format)
-        for each in webhooks.endpoints
+        (
+            endpoint.name,
+            f"http://{webhooks.listen}{endpoint.path}",
+            endpoint.target,
+            endpoint.signature_format,
+        )
+        for endpoint in webhooks.endpoints
     ]
     records = [dict(zip(names, row, strict=True)) for row in rows]
     return output.results(records, rows, names)
@@ -59,7 +64,7 @@ def show(name: Name, place: ServicePlace = SERVICE) -> int:
     webhooks = _of(config)
     endpoint = _named(webhooks, name)
     (settings,) = (
-        each for each in shown(config)["webhooks"]["endpoints"] if each["path"] == endpoint.path
+        entry for entry in shown(config)["webhooks"]["endpoints"] if entry["path"] == endpoint.path
     )
     record: dict[str, Any] = {
         "url": f"http://{webhooks.listen}{endpoint.path}",
@@ -110,8 +115,8 @@ def try_out(
         lines = [f"POST {endpoint.path}", *(f"{key}: {value}" for key, value in headers.items())]
         output.result(record | {"body": text, "dry_run": True}, *lines, "", text)
         return 0
-    status, told = post(webhooks.listen, endpoint.path, headers, body)
-    output.result(record | {"status": status, "answer": told}, f"{status} {told}".rstrip())
+    status, reply = post(webhooks.listen, endpoint.path, headers, body)
+    output.result(record | {"status": status, "answer": reply}, f"{status} {reply}".rstrip())
     return 0 if status == _ACCEPTED else 1
 
 
@@ -124,11 +129,11 @@ def _of(config: Config) -> WebhooksConfig:
 def _named(webhooks: WebhooksConfig, name: str) -> WebhookEndpoint:
     from ...automation.config.faults import near
 
-    for each in webhooks.endpoints:
-        if name in (each.name, each.path):
-            return each
-    known = near(name, [each.name for each in webhooks.endpoints])
-    raise NotFound(f"there is no webhook {name!a}{known}; see 'bus webhook list'")
+    for endpoint in webhooks.endpoints:
+        if name in (endpoint.name, endpoint.path):
+            return endpoint
+    hint = near(name, [endpoint.name for endpoint in webhooks.endpoints])
+    raise NotFound(f"there is no webhook {name!a}{hint}; see 'bus webhook list'")
 
 
 # Forwarding: post messages to a URL.
@@ -187,7 +192,7 @@ def forward(
     timeout: Annotated[
         str, typer.Option(metavar="S", help="How long a request may take: seconds, or like 10s.")
     ] = f"{TIMEOUT_S:g}s",
-    place: PlaceOnly = HERE,
+    place: BusPlaceOnly = HERE,
 ) -> int:
     """Post messages to a URL, each until it is taken, in order.
 
@@ -215,7 +220,7 @@ def forward(
 
 
 def _join(subscription: Subscription, agent: str, start: str, *, is_new: bool) -> None:
-    """Have a subscription begin, and say where, unless that is what was asked for."""
+    """Begin a subscription; note where, if --start comes too late or skips messages."""
     if start != _NOW and not is_new:
         output.note(f"{agent} goes on after message {subscription.position}: it is not new")
     subscription.join(start=seq_or_word(start))

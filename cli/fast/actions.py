@@ -105,9 +105,9 @@ def poll(
     wait_s = 0.0 if wait is None else seconds(wait, "--wait")
     with open_bus(directory, user) as bus:
         inbox = inbox_of(bus, name, with_work=with_work)
-        found = inbox.poll(limit, type=type, wait_s=wait_s)
-        print_page(found, bus, name)
-    return 0 if found else output.NOTHING
+        messages = inbox.poll(limit, type=type, wait_s=wait_s)
+        print_page(messages, bus, name)
+    return 0 if messages else output.NOTHING
 
 
 def ack(

@@ -139,36 +139,36 @@ def hook(
     answers = ANSWERS.get(program, {})
     is_quiet = event == COMPACT and bool(answers)
     if event not in answers and not is_quiet and (event != WAIT or program not in WAITERS):
-        known = f"{', '.join((*EVENTS, COMPACT))} and {', '.join(ANSWERS)}"
-        raise InvalidInput(f"there is no hook {event!a} of {program!a}; there are {known}")
+        choices = f"{', '.join((*EVENTS, COMPACT))} and {', '.join(ANSWERS)}"
+        raise InvalidInput(f"there is no hook {event!a} of {program!a}; there are {choices}")
     agent = agent or os.environ.get(AGENT_VARIABLE)
     if not agent:
         raise InvalidInput(f"no agent is named: give --agent NAME, or set {AGENT_VARIABLE}")
     check_agent(agent)
     if directory is not None and user:
         raise InvalidInput("give --dir or --user, not both")
-    told = _told()
-    if told.get("agent_id") or (event == "stop" and _has_gone_on(told)):
+    payload = _told()
+    if payload.get("agent_id") or (event == "stop" and _has_gone_on(payload)):
         return 0  # a sub-agent has no mail of its own, and would keep it from the agent
-    if is_quiet and (program, told.get("trigger")) in _LOOKS:
+    if is_quiet and (program, payload.get("trigger")) in _LOOKS:
         return 0
-    found = user_bus() if user else directory if directory is not None else find_bus()
+    bus_directory = user_bus() if user else directory if directory is not None else find_bus()
     begins = event == "start"
     with look_in(
-        found,
+        bus_directory,
         agent,
         COUNTED,
         wait_s=_NAMING_S if begins else PATIENCE_S,
         holder=holder(),
         joins=begins,  # with a new session the agent joins, so that broadcasts wait for it
-        id=_id(told) if begins else None,
-        is_resumed=told.get("source") == "resume",
+        id=_id(payload) if begins else None,
+        is_resumed=payload.get("source") == "resume",
     ) as look:
         if event == COMPACT:
             look.forget_shown()
         text = EVENTS[event](look) if event in EVENTS else None
     if event == WAIT:
-        return _wait(program, look.agent, found)
+        return _wait(program, look.agent, bus_directory)
     if event == "start":
         from .prime import instruction
 
@@ -226,8 +226,8 @@ def _who_shares(look: UnreadCount, beating_pid: int | None) -> list[str]:
         return shared
     base, name = output.visible(look.session.base), output.visible(look.agent)
     mail = f"; mail to {base} comes to you" if look.session.claims_base else ""
-    told = f"Several sessions run as {base}. This one is {name}: act as {name} only{mail}."
-    return [f"{told}\n", *shared]
+    notice = f"Several sessions run as {base}. This one is {name}: act as {name} only{mail}."
+    return [f"{notice}\n", *shared]
 
 
 def _after_tool(look: UnreadCount) -> str | None:
@@ -311,17 +311,17 @@ ANSWERS: dict[str, dict[str, Callable[[str], dict[str, Any]]]] = {
 
 def _told() -> Mapping[str, object]:
     """Return the program's description of the event, from standard input."""
-    told = first_value()
-    return told if isinstance(told, dict) else {}
+    payload = first_value()
+    return payload if isinstance(payload, dict) else {}
 
 
-def _id(told: Mapping[str, object]) -> str | None:
+def _id(payload: Mapping[str, object]) -> str | None:
     """Return the id by which the program resumes this session, where it tells one."""
-    id = told.get("session_id") or told.get("sessionId")
+    id = payload.get("session_id") or payload.get("sessionId")
     return id if isinstance(id, str) else None
 
 
-def _has_gone_on(told: Mapping[str, object]) -> bool:
+def _has_gone_on(payload: Mapping[str, object]) -> bool:
     """Whether this hook has made the agent go on already, or a person has ended it."""
-    is_ended = told.get("status") in ("aborted", "error")
-    return bool(told.get("stop_hook_active") or told.get("loop_count") or is_ended)
+    is_ended = payload.get("status") in ("aborted", "error")
+    return bool(payload.get("stop_hook_active") or payload.get("loop_count") or is_ended)

@@ -68,8 +68,8 @@ def _with_parts(path: str) -> Iterator[bytes]:
 
 def _merge(_base: str, ours: str, theirs: str, path: str) -> int:
     """Merge into `ours`, as git expects; return 1 for a conflict."""
-    with open(ours, "rb") as left, open(theirs, "rb") as right:
-        merged = merge(left, right)
+    with open(ours, "rb") as our_file, open(theirs, "rb") as their_file:
+        merged = merge(our_file, their_file)
     with open(ours, "wb") as file:
         file.writelines(merged.lines)
     for id in merged.conflicts:

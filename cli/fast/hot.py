@@ -87,8 +87,8 @@ def action(command: str) -> Callable[..., int]:
         return mcp
     from . import actions
 
-    found: Callable[..., int] = getattr(actions, command)
-    return found
+    function: Callable[..., int] = getattr(actions, command)
+    return function
 
 
 def parse_values(arguments: Sequence[str]) -> dict[str, Any] | None:

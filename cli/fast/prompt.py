@@ -47,5 +47,5 @@ def prompt(
 
 
 def _unread(agent: str, directory: str | None) -> int:
-    found = find_bus() if directory is None else directory
-    return unread_in(found, agent, _MAX_COUNTED, wait_s=_PATIENCE_S)
+    bus_directory = find_bus() if directory is None else directory
+    return unread_in(bus_directory, agent, _MAX_COUNTED, wait_s=_PATIENCE_S)

@@ -56,4 +56,4 @@ def wait(agent: str, directory: str, *, patience_s: float = PATIENCE_S) -> bool:
 
 def _program() -> list[int]:
     """Return the ids of the processes above this one: a shell, perhaps, and the program."""
-    return [each.pid for each in islice(ancestors(), 2)]
+    return [process.pid for process in islice(ancestors(), 2)]

@@ -75,23 +75,23 @@ def _new_to(inbox: Inbox, notes: SeenMail) -> list[Message]:
     from ...schema.paging import pages, seq_of
 
     mail = pages(lambda seq: inbox.poll_after(seq, _READ), notes.upto, place=seq_of, what="mail")
-    new = (message for found in mail for message in found if message.seq not in notes)
+    new = (message for page in mail for message in page if message.seq not in notes)
     return list(islice(new, NAMED_MESSAGES))
 
 
 # as the agent reads it ------------------------------------------------------------------------
 
 
-def _announced(bus: Bus, look: UnreadCount, found: list[Message], notes: SeenMail) -> str:
+def _announced(bus: Bus, look: UnreadCount, messages: list[Message], notes: SeenMail) -> str:
     """Return the text about messages; `notes` has those that the agent was shown whole."""
     waiting, agent = look.unread, output.visible(look.agent)
     base = look.session.base if look.session else look.agent
     agents, types = bus.log.acquaintances(look.agent, base)
     lines = [f"{waiting}{'+' if waiting == COUNTED else ''} unread on the bus for {agent}:"]
-    for message in found:
+    for message in messages:
         was_shown = ", shown to you before" if message.seq in notes else ""
         lines.append(f"{_head(message, agents, types)}{was_shown}{_answered(bus, message, look)}")
-    more = " There is more than is named here." if waiting > len(found) else ""
+    more = " There is more than is named here." if waiting > len(messages) else ""
     lines.append(
         f"Read it with bus_inbox or 'bus poll {agent}'.{more} {_NOTICE} When a message and all"
         f" before it are handled: bus_ack or 'bus ack {agent} SEQ'."

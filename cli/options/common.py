@@ -76,7 +76,7 @@ Verbose = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlaceOnly:
+class BusPlaceOnly:
     """The options of a command that uses a bus, and prints no data: its place, and verbosity."""
 
     directory: Directory = None
@@ -97,19 +97,19 @@ class PlaceOnly:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Form:
+class _OutputForm:
     """The form of what a command prints."""
 
     json: Json = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place(PlaceOnly, _Form):
+class BusPlace(BusPlaceOnly, _OutputForm):
     """The options of a command that uses a bus, and prints data: its place, and --json."""
 
 
 #: The default of a command's parameter for the place, which Python requires.
-HERE = Place()
+HERE = BusPlace()
 
 Agent = Annotated[str, typer.Argument(metavar="AGENT", help="The name of the agent.")]
 #: The agent of a command that is about the caller's own inbox.

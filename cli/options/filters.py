@@ -34,7 +34,7 @@ NEWEST = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Which:
+class RangeFilter:
     """The filters that go with a range: by type, conversation and agent."""
 
     type: Types = None
@@ -53,21 +53,21 @@ class Which:
         """Return the agents that the filters name."""
         return [name for name in (self.agent,) if name is not None]
 
-    def nothing(self, bus: Bus) -> int:
-        """Note that nothing matches, with the names that are near to unknown ones; the exit code.
+    def note_nothing(self, bus: Bus) -> int:
+        """Note that nothing matches, suggest names for unknown ones, and return the exit code.
 
-        A name that nothing has is more often a slip than a fact.
+        An unknown name is more often a typo than an agent or type without messages.
         """
-        slips = [stranger for name in self.names() if (stranger := _stranger(bus, name))]
-        slips += [unknown for type in self.type or () if (unknown := _unknown_type(bus, type))]
-        output.note(f"nothing found: {'; '.join(slips)}") if slips else output.detail(
+        notes = [note for name in self.names() if (note := _unknown_agent(bus, name))]
+        notes += [note for type in self.type or () if (note := _unknown_type(bus, type))]
+        output.note(f"nothing found: {'; '.join(notes)}") if notes else output.detail(
             "nothing found"
         )
         return output.NOTHING
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filter(Which):
+class MessageFilter(RangeFilter):
     """The filters of a command that reads without a range: agents and times too."""
 
     sender: Annotated[str | None, optional("A", "Only from this agent.", "--from")] = None
@@ -129,11 +129,11 @@ class Span(Begin):
 
 
 #: The defaults of parameters, which Python requires.
-WHICHEVER, UNFILTERED, THE_FIRST, WHOLE_LOG = Which(), Filter(), Begin(), Span()
+WHICHEVER, UNFILTERED, THE_FIRST, WHOLE_LOG = RangeFilter(), MessageFilter(), Begin(), Span()
 
 
 def _seq(bus: Bus, text: str, option: str, *, is_last: bool = False) -> int:
-    """Return the seq that an end of a range names; of a time that of the next message, or last."""
+    """Return the seq of an end of a range; for a time, of the next message or the last before."""
     if text.isascii() and text.isdecimal() and int(text) <= MAX_SEQ:
         if int(text) < 1:
             raise InvalidInput(f"{option} must be 1 or more, and at most {MAX_SEQ}, not {text}")
@@ -146,31 +146,31 @@ def _seq(bus: Bus, text: str, option: str, *, is_last: bool = False) -> int:
             " by agent"
         ) from error
     if is_last:
-        found = bus.log.newest(1, until_ms=at_ms)
-        return found[0].seq if found else 0
+        newest = bus.log.newest(1, until_ms=at_ms)
+        return newest[0].seq if newest else 0
     after = next(bus.read(since_ms=at_ms), None)
     return bus.log.newest_seq() + 1 if after is None else after.seq
 
 
-def _stranger(bus: Bus, name: str) -> str:
-    """Return the words about an agent that is in no message, "" for any other."""
-    stranger = None if bus.backup_made_at_ms else bus.agents.stranger(name, repeat=True)
-    is_named = stranger is not None and next(bus.read(agent=name), None) is not None
-    return "" if stranger is None or is_named else str(stranger)
+def _unknown_agent(bus: Bus, name: str) -> str:
+    """Return a note about an agent that no message names; "" for any other."""
+    note = None if bus.backup_made_at_ms else bus.agents.stranger(name, repeat=True)
+    is_named = note is not None and next(bus.read(agent=name), None) is not None
+    return "" if note is None or is_named else str(note)
 
 
 def _unknown_type(bus: Bus, type: str) -> str:
-    """Return the words about a type that no message has, with the near ones; "" for any other."""
+    """Return a note about a type that no message has, with similar types; "" for any other."""
     import difflib
 
     from ...bus.log.catalog import Catalog
 
-    known = Catalog.of(bus).counts("type")
+    type_counts = Catalog.of(bus).counts("type")
     pattern: TypePattern | AnyPattern | None
     from ...schema.message.patterns import pattern_of
 
     pattern = pattern_of(type)
-    if pattern is None or any(map(pattern.matches, known)):
+    if pattern is None or any(map(pattern.matches, type_counts)):
         return ""
-    near = difflib.get_close_matches(type, known)
+    near = difflib.get_close_matches(type, type_counts)
     return f"no message has the type {type!a}" + (f"; did you mean {near[0]}?" if near else "")

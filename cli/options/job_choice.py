@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from ...subscribers.queues.queue import Queue
 
     #: Jobs, by queue.
-    Chosen = Iterable[tuple[Queue, Iterable[Job]]]
+    ChosenJobs = Iterable[tuple[Queue, Iterable[Job]]]
     #: Changes jobs of a queue, and returns the changed ones.
-    Change = Callable[[Queue, Iterable[Job]], Iterable[Job]]
+    JobChange = Callable[[Queue, Iterable[Job]], Iterable[Job]]
 
 Seq = Annotated[
     int, typer.Argument(metavar="SEQ", min=1, max=MAX_SEQ, help="The seq of the job's message.")
@@ -48,7 +48,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Change nothing; list th
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filter:
+class EndedJobFilter:
     """The options that filter the jobs that ended without success."""
 
     queue: OfQueue = None
@@ -58,17 +58,17 @@ class Filter:
     def find(self, bus: Bus, states: Sequence[str]) -> Iterator[tuple[Queue, Iterator[Job]]]:
         """Yield each queue, with those of its jobs in these states that fit the options."""
         if self.type is not None:
-            TypePattern(self.type)  # refused where there is no queue, too
-        wanted = cast("Sequence[JobState]", states)  # each is one: the options are checked
+            TypePattern(self.type)  # refuses a wrong pattern even if there is no queue
+        job_states = cast("Sequence[JobState]", states)  # the options were checked
         since_ms = None if self.since is None else since_time(self.since, bus.now_ms())
         for queue in queues_named(bus, self.queue):
             letters = DeadLetters(queue)
-            yield queue, letters.find(wanted, type=self.type, since_ms=since_ms)
+            yield queue, letters.find(job_states, type=self.type, since_ms=since_ms)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Choice(Filter):
-    """The options of an act on jobs: on those named by their seqs, or on all that fit."""
+class JobChoice(EndedJobFilter):
+    """The options that choose jobs to change: by their seqs, or all that match the filters."""
 
     seqs: SomeSeqs = None
     dry_run: DryRun = False
@@ -92,16 +92,16 @@ class Choice(Filter):
             raise InvalidInput(f"say which: by SEQs, or by --queue, --type, --since; see '{see}'")
 
     @property
-    def doer(self) -> str | None:
+    def actor(self) -> str | None:
         """The actor, for the record."""
-        return arguments.doer(self.by)
+        return arguments.actor(self.by)
 
-    def act(self, bus: Bus, chosen: Chosen, change: Change, done: str) -> int:
+    def act(self, bus: Bus, chosen: ChosenJobs, change: JobChange, done: str) -> int:
         """Change jobs, or only list them, and return the exit code.
 
         Args:
             bus: the bus.
-            chosen: the jobs; a list is of those named, and all or none of them are changed.
+            chosen: the jobs; those in a list are all changed, or none.
             change: the change.
             done: its past participle, for the output.
         """
@@ -122,20 +122,20 @@ class Choice(Filter):
         return 0 if changed else output.NOTHING
 
 
-class _Undone(Exception):
+class _RolledBack(Exception):
     """Rolls back a transaction of a dry run."""
 
 
-def _try(bus: Bus, chosen: Chosen, change: Change) -> None:
+def _try(bus: Bus, chosen: ChosenJobs, change: JobChange) -> None:
     """Change jobs in a transaction that is rolled back, to raise the errors of the change."""
-    with suppress(_Undone), bus.transaction():
+    with suppress(_RolledBack), bus.transaction():
         for queue, jobs in chosen:
             list(change(queue, jobs))
-        raise _Undone
+        raise _RolledBack
 
 
-def named(
+def with_queues(
     bus: Bus, seqs: Iterable[int], queue: str | None, state: str | None = None
 ) -> list[tuple[Queue, list[Job]]]:
-    """Return jobs that are named by their seqs, each with its queue; as `jobs_named`."""
-    return [(each, [job]) for each, job in jobs_named(bus, seqs, queue, state)]
+    """Return the jobs of `jobs_named` as `ChosenJobs`."""
+    return [(opened, [job]) for opened, job in jobs_named(bus, seqs, queue, state)]

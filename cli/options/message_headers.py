@@ -31,13 +31,13 @@ def parse_meta(pairs: Sequence[str]) -> dict[str, object]:
     Raises:
         InvalidInput: a pair has no `=`, or nothing before it.
     """
-    found: dict[str, object] = {}
+    meta: dict[str, object] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise InvalidInput(f"--meta: expected KEY=VALUE, not {pair!a}")
-        found[key] = _value(value)
-    return found
+        meta[key] = _value(value)
+    return meta
 
 
 def _value(text: str) -> object:
@@ -54,24 +54,24 @@ def message_headers(
     dedupe_key: str | None,
     dedupe_window: str | None,
 ) -> dict[str, object] | None:
-    """Return the headers of the options of these names, or None when there are none.
+    """Return the headers that these options make, or None without any.
 
     Raises:
         InvalidInput: one is malformed, or two contradict each other.
     """
-    found: dict[str, object] = {} if headers is None else _object(headers)
+    composed: dict[str, object] = {} if headers is None else _object(headers)
     if meta:
-        found[META] = _base(found) | parse_meta(meta)
+        composed[META] = _base(composed) | parse_meta(meta)
     if (at, dedupe_key, dedupe_window) != (None, None, None):
         window_s = (
             None if dedupe_window is None else arguments.seconds(dedupe_window, "--dedupe-window")
         )
-        found |= work_headers(
+        composed |= work_headers(
             available_at_ms=None if at is None else _time(at),
             dedupe_key=dedupe_key,
             dedupe_window_s=window_s,
         )
-    return found or None
+    return composed or None
 
 
 def check_wishes(headers: Mapping[str, object]) -> None:

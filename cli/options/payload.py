@@ -16,8 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-#: How long the first byte of a pipe is waited for that no argument names, in seconds.
-PATIENCE_S = 10.0
+#: How long to wait for the first byte of a pipe that no argument asks for, in seconds.
+FIRST_BYTE_WITHIN_S = 10.0
 
 #: The file name that stands for the standard input.
 STDIN = "-"
@@ -83,13 +83,13 @@ def wait_for_input() -> None:
     Some programs leave a pipe open that they never write to.
 
     Raises:
-        InvalidInput: nothing came within `PATIENCE_S`.
+        InvalidInput: nothing came within `FIRST_BYTE_WITHIN_S`.
     """
-    readable, _, _ = select.select([0], [], [], PATIENCE_S)
+    readable, _, _ = select.select([0], [], [], FIRST_BYTE_WITHIN_S)
     if not readable:
         raise InvalidInput(
-            f"nothing came on the standard input for {PATIENCE_S:g} s; give BODY, - to wait for"
-            " longer, or '' for no text"
+            f"nothing came on the standard input for {FIRST_BYTE_WITHIN_S:g} s; give BODY, - to"
+            " wait for longer, or '' for no text"
         )
 
 
@@ -133,7 +133,7 @@ def raw_argument(data: str) -> bytes:
 
 
 def _source(data: str, option: str) -> tuple[bytes, str]:
-    """Return the bytes that an option means, and the name of where they are from."""
+    """Return the bytes that an option stands for, and the name of their source."""
     if data == STDIN:
         return _read(STDIN), "the standard input"
     if data.startswith("@"):

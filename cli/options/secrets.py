@@ -1,4 +1,4 @@
-"""Secrets that sign what is posted: of a file or a variable, never of an argument."""
+"""Secrets that sign posted messages: from a file or a variable, never from an argument."""
 
 from __future__ import annotations
 

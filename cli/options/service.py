@@ -51,20 +51,20 @@ ServiceDirectory = Annotated[
 ]
 
 
-def folder_of(given: str | None) -> Path:
+def folder_of(option: str | None) -> Path:
     """Return the folder of configuration: the given one, else that of the environment, or here."""
-    return _folder_and_origin(given)[0]
+    return _folder_and_origin(option)[0]
 
 
-def origin_of(given: str | None) -> Origin:
+def origin_of(option: str | None) -> Origin:
     """Return the origin of the folder of configuration."""
-    return _folder_and_origin(given)[1]
+    return _folder_and_origin(option)[1]
 
 
-def _folder_and_origin(given: str | None) -> tuple[Path, Origin]:
+def _folder_and_origin(option: str | None) -> tuple[Path, Origin]:
     from ...automation.config.sources import FOUND, NAMED, OWN
 
-    named = given or os.environ.get(CONFIG_VARIABLE)
+    named = option or os.environ.get(CONFIG_VARIABLE)
     if named:
         return Path(expand_home(named)), NAMED
     here, own = Path.cwd(), os.path.expanduser("~/.config/ductile")
@@ -97,10 +97,10 @@ class ServicePlace:
         return origin_of(self.config)
 
     def refuse_found(self) -> None:
-        """Raise where the configuration was only found, so that nothing of it may act.
+        """Refuse a configuration that was only found in the working directory: it may not act.
 
         Raises:
-            Refused: likewise; with what to do.
+            Refused: it was only found; the error says how to trust it.
             ConfigFaults: there is none.
         """
         if not self.origin().may_act:
@@ -115,9 +115,9 @@ class ServicePlace:
             )
 
     def snapshot(self) -> Snapshot:
-        """Return the configuration as it is now, with its plugins, for what acts by it.
+        """Return the present configuration, with its plugins, for a command that acts by it.
 
-        It is to be as it was sealed, unless the service that runs has taken it as it is.
+        It must be as it was sealed, unless the running service has accepted it unsealed.
 
         Raises:
             ConfigFaults: it is refused.
@@ -137,7 +137,7 @@ class ServicePlace:
             raise
 
     def _is_in_force(self, snapshot: Snapshot) -> bool:
-        """Whether the service that runs goes by exactly these files."""
+        """Whether the running service uses exactly these files."""
         from ...automation.attention import hash_in_force
         from ...automation.service_lock import is_running
 
@@ -147,9 +147,9 @@ class ServicePlace:
             return hash_in_force(bus) == snapshot.config.hash
 
     def look(self) -> Snapshot:
-        """Return the configuration as it is now, with its plugins, for what only looks.
+        """Return the present configuration, with its plugins, for a command that only shows it.
 
-        Variables that are not defined are left as they stand; where it was only found, all are.
+        Undefined variables stay as `${NAME}`; if the configuration was only found, all do.
 
         Raises:
             ConfigFaults: it is refused.
@@ -163,11 +163,11 @@ class ServicePlace:
 
         return examine_folder(self.folder(), os.environ, self.origin(), demands)
 
-    def tell_shadowed(self) -> None:
-        """Warn of plugins that others of their name come before."""
+    def warn_of_hidden_plugins(self) -> None:
+        """Warn of plugins that are hidden by others of the same name."""
         from ...automation.config.faults import ConfigFaults
 
-        with suppress(ConfigFaults):  # whoever starts it is told
+        with suppress(ConfigFaults):  # 'bus automation start' reports them
             for warning in self.look().registry.shadowed:
                 output.note(f"warning: {warning}")
 
@@ -198,10 +198,10 @@ class ServicePlace:
         from ...schema.directory.ownership import trusted_owners
 
         origin = self.origin()
-        found = state_dir_of(self.folder(), origin)
+        directory = state_dir_of(self.folder(), origin)
         with suppress(FileNotFoundError, NotADirectoryError):
-            check(found / LOCK, trusted_owners(*([self.folder()] if origin.is_named else [])))
-        return found
+            check(directory / LOCK, trusted_owners(*([self.folder()] if origin.is_named else [])))
+        return directory
 
     def bus_directory(self) -> str:
         """Return the directory of the service's bus: --dir, BUS_DIR, or its own.
@@ -217,12 +217,12 @@ class ServicePlace:
         if named:
             return os.path.abspath(named)
         origin, folder = self.origin(), self.folder()
-        found = bus_of(folder, origin)
+        directory = bus_of(folder, origin)
         if not origin.may_act:
-            if not is_within(os.path.realpath(found), os.path.realpath(folder)):
+            if not is_within(os.path.realpath(directory), os.path.realpath(folder)):
                 self.refuse_found()
-            refuse_foreign(found)
-        return found
+            refuse_foreign(directory)
+        return directory
 
     def open(self, *, write_timeout_s: float = WRITE_TIMEOUT_S) -> Bus:
         """Open the bus of the service.
@@ -243,11 +243,10 @@ class ServicePlace:
 #: The default of a command's parameter for it, which Python requires.
 SERVICE: Any = ServicePlace()
 
-# Exit codes for monitors: 0 well, 1 look, 2 broken, and 3 for everything that tells neither.
+# Exit codes for monitors: 0 well, 1 look, 2 broken, 3 not known.
 #
-# Errors have the same codes elsewhere. So the answer of a check has a code of its own until the
-# command ends, and every other end is "not known": wrong usage, and a bus that can't be read,
-# too.
+# Errors of commands use the same numbers. So a check returns its answer with an offset until the
+# command ends, and every other ending becomes 3, such as wrong usage or an unreadable bus.
 
 _OPTION = "--exit-code"
 
@@ -262,7 +261,7 @@ _CHECKS = ("automation", "doctor")
 #: Added to the code of an answer until the command ends.
 _ANSWERED = 64
 
-#: The exit code of what is not known.
+#: The exit code for "not known".
 _NOT_KNOWN = 3
 
 

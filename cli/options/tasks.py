@@ -57,10 +57,10 @@ LEASE = "1h"
 _HEADINGS = ("TASK", "STATE", "ATTEMPT", "WORKER", "BRANCH", "FOR", "NOTE")
 
 
-def token_of(given: int | None) -> int | None:
+def token_of(option: int | None) -> int | None:
     """Return the token that an option or the environment gives, or None."""
-    if given is not None:
-        return given
+    if option is not None:
+        return option
     text = os.environ.get(TOKEN_VARIABLE)
     if not text:
         return None
@@ -69,13 +69,13 @@ def token_of(given: int | None) -> int | None:
     return int(text)
 
 
-def wanted_token(given: int | None) -> int:
+def required_token(option: int | None) -> int:
     """Return the token that an option or the environment gives.
 
     Raises:
         InvalidInput: neither does.
     """
-    token = token_of(given)
+    token = token_of(option)
     if token is None:
         raise InvalidInput(
             f"give --token N, or set {TOKEN_VARIABLE}: 'bus task spawn' and 'start' print it"
@@ -86,8 +86,8 @@ def wanted_token(given: int | None) -> int:
 def print_task(task: Task, *more: str) -> None:
     """Print a task after a step."""
     attempt = f"attempt {task.attempt} of {task.max_attempts}"
-    said = f"{task.task}  {task.state}  {attempt}  {task.worker}  {task.branch}"
-    output.result(task.record(), f"{said}  token {task.token}", *more)
+    summary = f"{task.task}  {task.state}  {attempt}  {task.worker}  {task.branch}"
+    output.result(task.record(), f"{summary}  token {task.token}", *more)
 
 
 def print_job(job: TaskJob) -> None:
@@ -118,7 +118,7 @@ def print_tasks(tasks: Sequence[Task], now_ms: int, jobs: Sequence[TaskJob] = ()
 
 
 def note_reserved(bus: Bus, reserved: Iterable[Reserved]) -> None:
-    """Tell of files that tasks change, and that others have reserved: do these still live?"""
+    """Note files that tasks change and others have reserved, with the state of each holder."""
     from ..show.reservations import describe, state_of_holder
 
     for file in reserved:
@@ -208,10 +208,10 @@ class NewTreeOptions:
 
 
 def spec_of(name: str, worker: str, task: NewTaskOptions, tree: NewTreeOptions) -> TaskSpec:
-    """Return the specification of a task that options say.
+    """Return the specification of a task from its options.
 
     Raises:
-        InvalidInput: a word is none of those that an option takes, or the prompt can't be read.
+        InvalidInput: an option has an unknown value, or the prompt can't be read.
     """
     return TaskSpec(
         **_terms_of(name, worker, task),
@@ -229,21 +229,21 @@ def spec_of(name: str, worker: str, task: NewTaskOptions, tree: NewTreeOptions) 
 
 
 def _terms_of(name: str, worker: str, task: NewTaskOptions) -> dict[str, Any]:
-    """Return the terms that options give, and as `said` which ones: the others are defaults."""
-    given: dict[str, Any] = {}
+    """Return the terms of a task from its options; `said` names the options that were given."""
+    terms: dict[str, Any] = {}
     if task.prompt is not None:
-        given["prompt"] = text_of(task.prompt)
+        terms["prompt"] = text_of(task.prompt)
     if task.review is not None:
-        given["review"] = _REVIEWS[_index(task.review, _REVIEWS, "--review")]
+        terms["review"] = _REVIEWS[_index(task.review, _REVIEWS, "--review")]
     if task.reviewer is not None:
-        given["reviewer"] = task.reviewer
+        terms["reviewer"] = task.reviewer
     if task.priority is not None:
-        given["priority"] = priority_of(task.priority)
+        terms["priority"] = priority_of(task.priority)
     if task.attempts is not None:
-        given["max_attempts"] = task.attempts
+        terms["max_attempts"] = task.attempts
     if task.after:
-        given["depends_on"] = tuple(task.after)
-    return {"task": name, "worker": worker, "said": frozenset(given), **given}
+        terms["depends_on"] = tuple(task.after)
+    return {"task": name, "worker": worker, "said": frozenset(terms), **terms}
 
 
 def priority_of(word: str) -> int:
@@ -269,7 +269,7 @@ def _index(word: str, words: tuple[str, ...], option: str) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Integration:
+class IntegrationOptions:
     """The target, the checks, and the way in which a commit comes to the target."""
 
     into: Annotated[
@@ -323,11 +323,11 @@ class Integration:
         Raises:
             InvalidInput: they give none.
         """
-        given = [Check(text) for text in self.check or ()]
-        given += [Check(text, is_flaky=True) for text in self.flaky or ()]
+        checks = [Check(text) for text in self.check or ()]
+        checks += [Check(text, is_flaky=True) for text in self.flaky or ()]
         return Rules(
             target=self.into or place.default_branch() or "main",
-            checks=tuple(given) or checks_of(place),
+            checks=tuple(checks) or checks_of(place),
             strategy=cast("Any", self.strategy),
             check_timeout_s=arguments.seconds(self.check_timeout, "--check-timeout"),
             batch=self.batch,
@@ -338,4 +338,4 @@ class Integration:
 
 
 #: The default of a command's parameter for them, which Python requires.
-AS_GIVEN = Integration()
+AS_GIVEN = IntegrationOptions()

@@ -69,7 +69,7 @@ class HidesName(StrEnum):
     NONE = "none"
 
 
-#: The words for whose addressed messages a queue takes in besides a name, and what they stand for.
+#: The words that --addressed takes besides a name, and what they stand for.
 _ADDRESSED = {ANY: "*", "none": None}
 
 
@@ -163,8 +163,8 @@ class NewQueueOptions:
         Raises:
             InvalidInput: a duration or a number is malformed.
         """
-        given = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return dict(_rule(name, value) for name, value in given if value is not None)
+        options = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return dict(_rule(name, value) for name, value in options if value is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,25 +197,25 @@ def make_queue(
         return Queue.create(bus, name, pattern, start=start, group=group, **rules)
     except QueueMismatch as error:
         there = Queues(bus).get(name)
-        for rule, wanted in rules.items() if there.pattern == (pattern or name) else ():
-            given = Policy(**{rule: wanted})
-            if getattr(there.policy, rule) != wanted:
+        for rule, value in rules.items() if there.pattern == (pattern or name) else ():
+            requested = Policy(**{rule: value})
+            if getattr(there.policy, rule) != value:
                 raise QueueMismatch(
                     f"queue {name!r} exists with --{option_of(rule)} {there.policy.said(rule)},"
-                    f" not {given.said(rule)}; change it with 'bus queue set'"
+                    f" not {requested.said(rule)}; change it with 'bus queue set'"
                 ) from error
         raise
 
 
-def _rule(name: str, given: Any) -> tuple[str, object]:
+def _rule(name: str, value: Any) -> tuple[str, object]:
     """Return the name in `Policy` and the value of a rule that an option gave."""
-    if isinstance(given, StrEnum):
-        return name, given.value
+    if isinstance(value, StrEnum):
+        return name, value.value
     if name == "max_running":
-        return name, _number_or_any(given)
+        return name, _number_or_any(value)
     if name == "addressed":
-        return name, _ADDRESSED.get(given, given)
-    return (f"{name}_s", _duration(name, given)) if isinstance(given, str) else (name, given)
+        return name, _ADDRESSED.get(value, value)
+    return (f"{name}_s", _duration(name, value)) if isinstance(value, str) else (name, value)
 
 
 def _duration(name: str, text: str) -> float:
@@ -237,9 +237,8 @@ def _number_or_any(text: str) -> int | None:
     return int(text)
 
 
-#: How much longer than its command may take a worker leases a job, and for how long where the
-#: command may take as long as it likes, in seconds. Leases are renewed all the same: this is how
-#: long a job waits whose worker has died.
+#: How much longer than the timeout of its command a job is leased, and how long without a timeout,
+#: in seconds. Leases are renewed meanwhile: this is how long a job waits after its worker died.
 _LEASE_BEYOND_S, _LEASE_S = 30.0, 300.0
 
 
@@ -308,7 +307,7 @@ Group = Annotated[
     str | None,
     optional(
         "G",
-        "The worker group: the sender of the answers, whose heart beats. Default: the queue's "
+        "The worker group: the sender of the answers and heartbeats. Default: the queue's "
         "name and -worker.",
     ),
 ]
@@ -374,8 +373,8 @@ class WorkerOptions:
         """Return the worker of a queue.
 
         Raises:
-            InvalidInput: a duration is none, or too short or too long for a lease; or the type of
-                an answer breaks a rule.
+            InvalidInput: a duration is malformed, or too short or too long for a lease; or the
+                type of an answer breaks a rule.
         """
         from ...workers.worker import Worker
 
@@ -398,7 +397,7 @@ class WorkerOptions:
         """Return the work that a command does in its contract, for a class of workers.
 
         Raises:
-            InvalidInput: the config is none, or the contract has none.
+            InvalidInput: the config is no JSON object, or the contract takes none.
         """
         from ...workers.commands.json_contract import JsonCommand
         from ...workers.commands.raw_contract import RawCommand
@@ -431,7 +430,7 @@ class WorkerOptions:
         return arguments.seconds(self.timeout, "--timeout") or None
 
     def _lease_s(self) -> float:
-        """Return for how long a worker leases a job, in seconds."""
+        """Return how long a worker leases a job, in seconds."""
         timeout_s, most_s = self._timeout_s(), MAX_LEASE_S
         if self.lease is not None:
             given_s = arguments.seconds(self.lease, "--lease")

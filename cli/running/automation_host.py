@@ -34,15 +34,15 @@ def doors_of(service: Service, loads: Loads, config: Config, stack: ExitStack) -
     """Return the doors that a configuration asks for; where it asks for none, no HTTP is loaded.
 
     Args:
-        service: what they lead to.
+        service: the service behind them.
         loads: the readings of its configuration.
         config: the one that the service begins with.
-        stack: closes what they use, after them.
+        stack: closes their resources after them.
 
     Raises:
         AckbusError: the extra `server` is missing.
     """
-    if not (wanted := _addresses(config)):
+    if not (addresses := _addresses(config)):
         return []
     require("server", "fastapi", "starlette", "uvicorn")
     from ...server.waiting import WRITE_TIMEOUT_S
@@ -51,37 +51,37 @@ def doors_of(service: Service, loads: Loads, config: Config, stack: ExitStack) -
     directory = service.bus.layout.directory
     bus = stack.enter_context(Bus.open(directory, write_timeout_s=WRITE_TIMEOUT_S))
     doors: list[ServedApp] = []
-    if "api" in wanted:
-        doors.append(_api(bus, service, partial(_reload, service, loads, config), wanted["api"]))
-    if "webhooks" in wanted:
-        doors.append(_webhooks(bus, service, wanted["webhooks"]))
+    if "api" in addresses:
+        doors.append(_api(bus, service, partial(_reload, service, loads, config), addresses["api"]))
+    if "webhooks" in addresses:
+        doors.append(_webhooks(bus, service, addresses["webhooks"]))
     return doors
 
 
 def not_served(first: Config, now: Config) -> list[str]:
-    """Return what a configuration asks for that waits for the next start, for people.
+    """Return a line for each setting that takes effect only at the next start.
 
     Args:
         first: the configuration whose doors were opened.
         now: the one in force.
     """
-    opened, wanted = _addresses(first), _addresses(now)
-    told = []
+    opened, current = _addresses(first), _addresses(now)
+    notices = []
     for name in ("api", "webhooks"):
-        if name not in wanted and name in opened:
-            told.append(f"{name} is off: its port closes at the next start")
-        elif opened.get(name) != wanted.get(name):
-            told.append(f"{name}.listen has changed: it counts from the next start on")
-    return told
+        if name not in current and name in opened:
+            notices.append(f"{name} is off: its port closes at the next start")
+        elif opened.get(name) != current.get(name):
+            notices.append(f"{name}.listen has changed: it counts from the next start on")
+    return notices
 
 
 def _addresses(config: Config) -> dict[str, str]:
-    found = {}
+    addresses = {}
     if config.api is not None and config.api.enabled:
-        found["api"] = config.api.listen
+        addresses["api"] = config.api.listen
     if config.webhooks is not None:
-        found["webhooks"] = config.webhooks.listen
-    return found
+        addresses["webhooks"] = config.webhooks.listen
+    return addresses
 
 
 def _reload(service: Service, loads: Loads, first: Config) -> list[str]:
@@ -110,7 +110,7 @@ _log = logging.getLogger("ackbus.automation.service")
 def serve(folder: Path, bus_directory: str, origin: Origin, demands: Demands) -> None:
     """Run the service of a folder of configuration on a bus; blocks until it is told to stop.
 
-    The lock comes first: nothing of a live service is opened, upgraded or recovered by another.
+    The lock comes first: a second service opens, upgrades and recovers nothing of a live one.
 
     Raises:
         ConfigFaults: the configuration is refused.
@@ -125,7 +125,9 @@ def serve(folder: Path, bus_directory: str, origin: Origin, demands: Demands) ->
     from ...schema.sqlite.upgrade import upgrade
 
     orders = Orders()
-    heed(lambda number, frame: orders.reload(), signal.SIGHUP)  # it would end one that begins
+    heed(
+        lambda number, frame: orders.reload(), signal.SIGHUP
+    )  # it would end a service that still begins
     raise_open_files()
     with ExitStack() as stack:
         lock = stack.enter_context(ServiceLock(state_dir_of(folder, origin)))
@@ -139,7 +141,7 @@ def serve(folder: Path, bus_directory: str, origin: Origin, demands: Demands) ->
         upgrade(bus_directory)
         bus = stack.enter_context(Bus.open(bus_directory))
         loads = Loads(examine)
-        taken = partial(_go_by, log, first.config)
+        taken = partial(_apply_logging, log, first.config)
         service = Service(bus, loads, orders=orders, on_taken=taken, on_reloaded=loads.end)
         obey(lambda number, frame: orders.stop(), signal.SIGINT, signal.SIGTERM)
         doors = doors_of(service, loads, first.config, stack)
@@ -159,11 +161,11 @@ def _begin(works: str, listeners: Listeners | None) -> None:
     output.note(f"ready: {works}{served}")
 
 
-def _go_by(log: ServiceLog, first: Config, now: Config) -> None:
-    """Go by a configuration, as far as the service itself does not."""
+def _apply_logging(log: ServiceLog, first: Config, now: Config) -> None:
+    """Apply the settings of logging, and warn of settings that wait for the next start."""
     log.take(now.service, now.variables)
-    for told in not_served(first, now):
-        _log.warning("%s", told)
+    for notice in not_served(first, now):
+        _log.warning("%s", notice)
 
 
 def _listeners(doors: list[ServedApp]) -> Listeners:

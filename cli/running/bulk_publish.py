@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 #: How many lines are stored in one transaction.
 BATCH_LINES = 1000
 
-#: How many bytes of lines end a transaction before that: they are held in memory.
+#: How many bytes of lines end a transaction early, since they are held in memory.
 BATCH_BYTES = 8 * 1024 * 1024
 
 #: The longest line that is read, in bytes: the largest payload, escaped, and room for the rest.
 MAX_LINE_BYTES = 2 * MAX_PAYLOAD_BYTES
 
-#: The names of a line, as in bus.jsonl. `seq` and `ts` are the bus's to give: they are ignored.
+#: The fields of a line, as in bus.jsonl. The bus assigns `seq` and `ts`: they are ignored.
 _NAMES = frozenset(
     {"seq", "id", "ts", "from", "to", "type", "correlation_id", "in_reply_to", "priority"}
     | {"headers", "payload", "payload_ref"}
@@ -61,7 +61,7 @@ def publish_lines(bus: Bus, name: str, *, sender: str | None, strict: bool) -> i
     return 0
 
 
-class _Refused(AckbusError):
+class _LineRefused(AckbusError):
     """A line was refused; the cause says why."""
 
     def __init__(self, number: int, cause: AckbusError) -> None:
@@ -85,7 +85,7 @@ def _publish(
         try:
             drafts += [(number, draft) for draft in _drafts(line, sender)]
         except AckbusError as error:
-            raise _Refused(number, error) from error
+            raise _LineRefused(number, error) from error
     try:
         return bus.publish_many([draft for _, draft in drafts], strict=strict)
     except (InvalidInput, Refused, BlobMissing):
@@ -100,7 +100,7 @@ def _publish_singly(bus: Bus, drafts: list[tuple[int, Draft]], strict: bool) -> 
             try:
                 receipts += bus.publish_many([draft], strict=strict)
             except AckbusError as error:
-                raise _Refused(number, error) from error
+                raise _LineRefused(number, error) from error
     return receipts
 
 

@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     #: Headings, and rows under them.
     Table = tuple[Sequence[str], Sequence[Sequence[object]]]
 
-    #: One thing that is looked at, as a queue.
-    Seen = TypeVar("Seen")
+    #: The type of the watched things, such as queues.
+    Watched = TypeVar("Watched")
 
 # `--watch`: a repeated view, in place on a terminal, line by line in a pipe.
 
 
 def watch(
-    look: Callable[[], list[Seen]],
+    look: Callable[[], list[Watched]],
     every: str,
     *,
-    table: Callable[[list[Seen]], Table],
-    lines: Callable[[list[Seen]], None],
+    table: Callable[[list[Watched]], Table],
+    lines: Callable[[list[Watched]], None],
 ) -> NoReturn:
     """Look, show the result, wait, and repeat until Ctrl-C.
 
@@ -64,15 +64,15 @@ def watch(
 
 @contextmanager
 def in_place(
-    table: Callable[[list[Seen]], Table],
-) -> Iterator[Callable[[list[Seen]], None]]:
+    table: Callable[[list[Watched]], Table],
+) -> Iterator[Callable[[list[Watched]], None]]:
     """Yield a function that draws a table over the one before it, on a terminal."""
     from ..show.terminal import table_in_place
 
     with table_in_place() as draw:
 
-        def show(found: list[Seen]) -> None:
-            headings, rows = table(found)
+        def show(watched: list[Watched]) -> None:
+            headings, rows = table(watched)
             draw(headings, output.cells_of(rows))
 
         yield show
@@ -80,11 +80,11 @@ def in_place(
 
 @contextmanager
 def _in_lines(
-    lines: Callable[[list[Seen]], None],
-) -> Iterator[Callable[[list[Seen]], None]]:
-    def show(found: list[Seen]) -> None:
-        lines(found)
-        output.flush()  # whoever reads waits for the next line
+    lines: Callable[[list[Watched]], None],
+) -> Iterator[Callable[[list[Watched]], None]]:
+    def show(watched: list[Watched]) -> None:
+        lines(watched)
+        output.flush()  # the reader waits for the next line
 
     yield show
 
@@ -95,12 +95,12 @@ HEADINGS = ("ROLE", "STATE", "FOR", "STARTS", "AGENT", "TASK", "LAST")
 
 
 @dataclass(frozen=True, slots=True)
-class RoleSight:
-    """A role of a crew, and the last beat of the agent of its name.
+class RoleView:
+    """A role of a crew, and the last heartbeat of the agent of its name.
 
     Attributes:
         role: the record of its state.
-        beat: the beat, or None.
+        beat: the heartbeat, or None.
         now_ms: when it was looked at, in epoch milliseconds.
     """
 
@@ -129,22 +129,26 @@ class RoleSight:
     def record(self) -> dict[str, Any]:
         """Return its JSON object."""
         beat = self.beat
-        told = {
+        beat_fields = {
             "liveness": None if beat is None else beat.liveness.value,
             "agent_status": None if beat is None else beat.status,
             "task": None if beat is None else beat.task,
         }
-        return self.role | told
+        return self.role | beat_fields
 
 
-def table(sights: Sequence[RoleSight]) -> tuple[Sequence[str], list[tuple[object, ...]]]:
+def table(views: Sequence[RoleView]) -> tuple[Sequence[str], list[tuple[object, ...]]]:
     """Return the table of roles."""
-    return HEADINGS, [sight.row() for sight in sights]
+    return HEADINGS, [view.row() for view in views]
 
 
-def print_lines(sights: Sequence[RoleSight]) -> None:
+def print_lines(views: Sequence[RoleView]) -> None:
     """Print the roles, each as a line of JSON or as a row."""
-    output.results([sight.record() for sight in sights], [each.row() for each in sights], HEADINGS)
+    output.results(
+        [view.record() for view in views],
+        [view.row() for view in views],
+        HEADINGS,
+    )
 
 
 #: How long a crew in the background may take to begin, in seconds.
@@ -153,8 +157,8 @@ _BEGINS_WITHIN_S = 30.0
 #: The name of its own log, beside those of its roles.
 _OWN_LOG = "crew.log"
 
-#: How much of the last words of a crew is shown, in bytes.
-_MAX_SAID_BYTES = 64 * 1024
+#: How much of the output of a failed crew is shown, in bytes.
+_MAX_SHOWN_BYTES = 64 * 1024
 
 _NAP_S = 0.02
 
@@ -170,24 +174,24 @@ def run_here(bus: Bus, file: CrewFile) -> int:
         lock.acquire()
         is_seen = output.is_terminal() and os.environ.get("TERM") != "dumb"
         crew = Crew(bus, file, lock, (lambda state: None) if is_seen else _print)
-        told: list[int] = []
+        signals: list[int] = []
 
         def stop(number: int, frame: FrameType | None) -> None:
-            crew.stop(0) if told else crew.stop()
-            told.append(number)
+            crew.stop(0) if signals else crew.stop()
+            signals.append(number)
 
         obey(stop, signal.SIGINT, signal.SIGTERM, signal.SIGHUP, keeps_ignored=True)
         output.remark(f"{len(file.roles)} roles of {file.path}; Ctrl-C ends them")
         with in_place(table) if is_seen else nullcontext() as draw:
-            crew.run((lambda: draw(sights(bus, crew.states()))) if draw else lambda: None)
+            crew.run((lambda: draw(role_views(bus, crew.states()))) if draw else lambda: None)
     return 0
 
 
 def start_behind(bus: Bus, path: str) -> int:
-    """Start a crew as a process of its own, and return its number as soon as it runs.
+    """Start a crew as a process of its own, and return the process id as soon as it runs.
 
     Raises:
-        AckbusError: it has ended instead, for the reason that it says.
+        AckbusError: it ended at once; the error has its output.
     """
     folder = bus.layout.files.folder(LOGS)
     folder.make()
@@ -208,8 +212,8 @@ def start_behind(bus: Bus, path: str) -> int:
         if process.poll() is not None:
             with folder.read(_OWN_LOG) as file:
                 file.seek(begins)
-                said = file.read(_MAX_SAID_BYTES).decode(errors="replace").strip()
-            raise AckbusError(said.removeprefix("bus: ") or "the crew ended at once")
+                text = file.read(_MAX_SHOWN_BYTES).decode(errors="replace").strip()
+            raise AckbusError(text.removeprefix("bus: ") or "the crew ended at once")
         state = told_state(bus) or {}
         if running_pid(bus) is not None and state.get("pid") == process.pid:
             return process.pid
@@ -217,12 +221,12 @@ def start_behind(bus: Bus, path: str) -> int:
     raise AckbusError(f"the crew has not begun; see {folder.path_of(_OWN_LOG)}")
 
 
-def sights(bus: Bus, states: list[RoleState]) -> list[RoleSight]:
+def role_views(bus: Bus, states: list[RoleState]) -> list[RoleView]:
     """Return the roles of a crew as they are shown."""
     now_ms = bus.now_ms()
-    return [RoleSight(state.record(), bus.heartbeats.get(state.name), now_ms) for state in states]
+    return [RoleView(state.record(), bus.heartbeats.get(state.name), now_ms) for state in states]
 
 
 def _print(state: RoleState) -> None:
-    told = f": {state.ended}" if state.status != "running" and state.ended else ""
-    output.note(f"{state.name}: {state.status}{told}")
+    reason = f": {state.ended}" if state.status != "running" and state.ended else ""
+    output.note(f"{state.name}: {state.status}{reason}")

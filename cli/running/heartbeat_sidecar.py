@@ -12,7 +12,7 @@ from ...schema.process_table import is_running
 from ...schema.stop_limit import obey
 from ..show import output
 
-#: A heart that beats less often than this looks dead between two beats, in seconds.
+#: The longest time between two beats, in seconds: with a longer one the agent would look dead.
 MAX_INTERVAL_S = 30.0
 
 #: How often a process is looked for where the kernel can't tell that it ended, in seconds.

@@ -32,7 +32,7 @@ class CommandFailed(AlreadyReported):
     """The command did not exit with 0, or could not be run."""
 
 
-class ListenersInbox(Inbox):
+class ReportingInbox(Inbox):
     """An inbox that reports on stderr which messages it parks."""
 
     def _begin(self) -> None:
@@ -40,21 +40,21 @@ class ListenersInbox(Inbox):
         super()._begin()  # which may park a message
         for item in self.parked():
             if item.seq not in before:
-                self._tell(item.seq, item.attempts)
+                self._note_parked(item.seq, item.attempts)
 
     def fail(self, message: Message, error: str) -> bool:
         """Record a failure, as `Inbox.fail` does."""
         is_parked = super().fail(message, error)
         if is_parked:
-            self._tell(message.seq, self.attempts(message))
+            self._note_parked(message.seq, self.attempts(message))
         return is_parked
 
-    def _tell(self, seq: int, attempts: int) -> None:
+    def _note_parked(self, seq: int, attempts: int) -> None:
         deliveries = output.counted(attempts, "deliver", "y", "ies")
         output.note(f"message {seq}: parked after {deliveries}; see 'bus parked list {self.agent}'")
 
 
-class Listening:
+class CommandListener:
     """Runs a command for each message of an inbox, until it is told to stop.
 
     Args:
@@ -106,11 +106,11 @@ class Listening:
         end_by(self._fatal_signal)
 
     def _handle(self, message: Message) -> None:
-        self._say("working", message.type)
+        self._record_status("working", message.type)
         try:
             failure = self._failure(message)
         finally:
-            self._say("idle", None)
+            self._record_status("idle", None)
         if failure is not None:
             output.note(
                 f"message {message.seq}: {failure}"
@@ -138,6 +138,6 @@ class Listening:
             return end.start_error
         return f"killed by signal {end.signal}" if end.signal else f"exit status {end.exit_code}"
 
-    def _say(self, status: str, task: str | None) -> None:
+    def _record_status(self, status: str, task: str | None) -> None:
         if self._session is not None:
             self._session.heart.update(status, task=task)

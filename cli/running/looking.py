@@ -1,4 +1,4 @@
-"""Commands that only look: git has one limit in all, and a signal to end leaves nothing behind."""
+"""Commands that only look: git has one time limit in all, and a signal leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _TO_END = {
 def looking() -> Iterator[None]:
     """Within the block the command looks; it is also a decorator.
 
-    A signal to end, which kills at once by itself, ends it as Ctrl-C does: what git has started is
-    ended, and temporary folders are removed. The exit code is 128 and the signal.
+    A signal that would kill the process ends the block as Ctrl-C does: processes that git started
+    are ended, and temporary folders are removed. The exit code is 128 and the signal.
     """
     # One that is ignored, as under nohup, or handled already, stays as it is.
     ours = {number: own for number, own in _TO_END.items() if signal.getsignal(number) is own}
     for number in ours:
-        signal.signal(number, _hear)
+        signal.signal(number, _raise_interrupt)
     try:
         with one_look():
             yield
@@ -41,7 +41,7 @@ def looking() -> Iterator[None]:
             signal.signal(number, own)
 
 
-def _hear(number: int, _: FrameType | None) -> None:
+def _raise_interrupt(number: int, _: FrameType | None) -> None:
     unless_starting(partial(_end, number))
 
 

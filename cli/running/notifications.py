@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ...schema.message.message import Message
 
-    Tell = Callable[[Message], None]
+    Notifier = Callable[[Message], None]
 
 #: The environment variable that chooses the kind of notices.
 BACKEND_VARIABLE = "BUS_NOTIFY_BACKEND"
@@ -34,13 +34,17 @@ _PROGRAM_TIMEOUT_S = 5.0
 PREVIEW_CHARS = 80
 
 
-def told_by(environment: Mapping[str, str]) -> Tell:
+def notifier_of(environment: Mapping[str, str]) -> Notifier:
     """Return the notifier: the environment's choice, or else the best that is installed.
 
     Raises:
         InvalidInput: the choice is unknown.
     """
-    backends: dict[str, Tell] = {"desktop": _on_desktop, "bell": _with_bell, "stderr": _on_stderr}
+    backends: dict[str, Notifier] = {
+        "desktop": _on_desktop,
+        "bell": _with_bell,
+        "stderr": _on_stderr,
+    }
     choice = environment.get(BACKEND_VARIABLE)
     if not choice:
         choice = "bell" if shutil.which(_PROGRAM) is None else "desktop"

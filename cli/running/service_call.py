@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 _WITHIN_S = 30.0
 
 
-class Answer:
+class HttpAnswer:
     """The answer of a listener, to be read while its call is open.
 
     Attributes:
-        status: of HTTP.
+        status: the HTTP status.
     """
 
     def __init__(self, listen: str, response: HTTPResponse) -> None:
@@ -64,12 +64,12 @@ def call(
     body: bytes | None,
     *,
     within_s: float = _WITHIN_S,
-) -> Iterator[Answer]:
+) -> Iterator[HttpAnswer]:
     """Send a request, and give the answer, which can be read inside the block.
 
     Args:
-        listen: the address, HOST:PORT; one of all interfaces is reached on this machine.
-        method, path, headers, body: of the request.
+        listen: the address, HOST:PORT; for all interfaces, the one of this machine is used.
+        method, path, headers, body: the parts of the request.
         within_s: how long each part of the answer may take, in seconds.
 
     Raises:
@@ -85,7 +85,7 @@ def call(
         with _explained(listen):
             connection.request(method, path, body, dict(headers))
             response = connection.getresponse()
-        yield Answer(listen, response)  # errors of the block are its own
+        yield HttpAnswer(listen, response)  # errors of the block are its own
     finally:
         connection.close()
 
@@ -115,7 +115,7 @@ def post(listen: str, path: str, headers: Mapping[str, str], body: bytes) -> tup
 
 # Calls of the API of a service: with its address and a token, both of the configuration.
 
-#: The time beyond the longest wait for a pipeline, in seconds.
+#: How much longer than the longest wait for a pipeline an answer may take, in seconds.
 _BEYOND_S = 30.0
 
 #: The characters that a path and its query may have as they are.
@@ -129,12 +129,12 @@ _REFUSED = 400
 
 
 @dataclass(frozen=True)
-class Call:
-    """A call.
+class ApiCall:
+    """A call of the API.
 
     Attributes:
         method: GET, POST, …
-        path: with its query.
+        path: the path with its query.
         body: JSON, or None.
     """
 
@@ -143,11 +143,11 @@ class Call:
     body: bytes | None = None
 
 
-def call_of(path: str, method: str | None, fields: Sequence[str]) -> Call:
+def parse_call(path: str, method: str | None, fields: Sequence[str]) -> ApiCall:
     """Return the call of a command's arguments.
 
     Args:
-        path: of the request, from its slash on.
+        path: the path of the request, from its slash on.
         method: None is GET, and POST where there are fields.
         fields: KEY=VALUE, or KEY:=JSON: the payload of a POST, or the query of what has no body.
 
@@ -161,11 +161,11 @@ def call_of(path: str, method: str | None, fields: Sequence[str]) -> Call:
         raise InvalidInput(f"{method[:80]!a} is no method; write GET or POST")
     path, payload = quote(path, safe=_AS_THEY_ARE), dict(map(_field, fields))
     if not payload:
-        return Call(method, path)
+        return ApiCall(method, path)
     if method in ("GET", "HEAD"):
         query = urlencode({key: _text(value) for key, value in payload.items()})
-        return Call(method, f"{path}{'&' if '?' in path else '?'}{query}")
-    return Call(method, path, orjson.dumps({"payload": payload}))
+        return ApiCall(method, f"{path}{'&' if '?' in path else '?'}{query}")
+    return ApiCall(method, path, orjson.dumps({"payload": payload}))
 
 
 def _field(text: str) -> tuple[str, object]:
@@ -181,7 +181,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-def print_answer(config: Config, wanted: Call) -> int:
+def print_answer(config: Config, request: ApiCall) -> int:
     """Make a call, print the body of the answer as it comes, and return the exit code.
 
     Raises:
@@ -191,7 +191,7 @@ def print_answer(config: Config, wanted: Call) -> int:
     api = _api(config)
     within_s = api.max_sync_timeout_s + _BEYOND_S
     with call(
-        api.listen, wanted.method, wanted.path, _headers(config), wanted.body, within_s=within_s
+        api.listen, request.method, request.path, _headers(config), request.body, within_s=within_s
     ) as answer:
         for line in answer.lines():  # a stream never ends
             output.body(line.decode(errors="replace"))

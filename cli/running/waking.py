@@ -1,4 +1,4 @@
-"""`bus wake`: the command of one's own that wakes an agent, and the lines about it."""
+"""`bus wake`: a command of the user's that wakes an agent, and the lines about it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class OwnCommand:
-    """A command that wakes an agent. It is told which message waits, and nothing of its text.
+    """A command that wakes an agent. It gets the seq of the message that waits, and no text of it.
 
     Args:
         bus, agent: the agent.
@@ -66,8 +66,8 @@ class OwnCommand:
         raise NotWoken(self._agent, f"{self._words[0]!a}: {end.start_error or status}")
 
 
-def tell(end: Woken | NotWoken, *, dry_run: bool = False) -> None:
-    """Print the end of a try."""
+def print_end(end: Woken | NotWoken, *, dry_run: bool = False) -> None:
+    """Print how a wake ended."""
     if isinstance(end, NotWoken):
         output.result(
             {"agent": end.agent, "woken": False, "reason": end.reason},

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
-class Running:
+class WorkerHost:
     """Runs a worker until it is done, or signals stop it."""
 
     def __init__(self, worker: Worker) -> None:

@@ -1,4 +1,4 @@
-"""The question before what can't be undone, which only a person at a terminal is asked."""
+"""The question before an act that can't be undone; only a person at a terminal is asked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def confirm(act: str, yes: bool) -> None:
     In a pipe, in a script and for an agent there is no question.
 
     Args:
-        act: what would be done, as a sentence without its end: `cancel 3 jobs`.
+        act: the act, such as `cancel 3 jobs`.
         yes: whether it is decided already.
 
     Raises:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...demo.automation import AutomationProof, AutomationRun
-    from ...demo.run import Proof, Run, Takeover
+    from ...demo.run import DemoProof, DemoRun, Takeover
     from ...demo.tasks import TasksProof, TasksRun
     from ...demo.worker import Totals
     from ...schema.message.message import Message
@@ -66,30 +66,30 @@ def _automation_next_steps(run: AutomationRun) -> Iterator[str]:
     yield f"  {bus} search shelf {log}"
 
 
-def print_report(run: Run) -> None:
+def print_report(run: DemoRun) -> None:
     """Print the report; with --json one object for each result, then one for the whole."""
     with Bus.open(run.directory) as bus:
         if output.is_json():
-            for each in bus.read(type=DONE):
-                about = {"task": each.in_reply_to, "from": each.from_agent}
-                output.json_line(about | each.payload)
+            for answer in bus.read(type=DONE):
+                about = {"task": answer.in_reply_to, "from": answer.from_agent}
+                output.json_line(about | answer.payload)
         totals, largest = totals_of(bus.read())
         jsonl = bus.layout.jsonl
     proof = {**asdict(run.proof), "holds": run.proof.holds}
     summary = {"totals": asdict(totals), "proof": proof, **asdict(run), "jsonl": jsonl}
     if not output.is_json() and largest:
         headings = ("file", "bytes", "lines", "Python", "by")
-        output.table(headings, [_row(each) for each in largest])
+        output.table(headings, [_row(result) for result in largest])
     output.result({"summary": summary | {"proof": proof}}, *_lines(run, totals, jsonl))
 
 
 def _row(result: Message) -> tuple[object, ...]:
-    found = result.payload
-    numbers = (f"{found['bytes']:,}", f"{found['lines']:,}")
-    return (found["path"], *numbers, found["python"], result.from_agent)
+    report = result.payload
+    numbers = (f"{report['bytes']:,}", f"{report['lines']:,}")
+    return (report["path"], *numbers, report["python"], result.from_agent)
 
 
-def _lines(run: Run, totals: Totals, jsonl: str) -> Iterator[str]:
+def _lines(run: DemoRun, totals: Totals, jsonl: str) -> Iterator[str]:
     yield ""
     yield (
         f"In all: {counted(totals.files, 'file')}, {counted(totals.bytes, 'byte')},"
@@ -116,7 +116,7 @@ def _lines(run: Run, totals: Totals, jsonl: str) -> Iterator[str]:
     yield from _next_steps(run)
 
 
-def _proof(proof: Proof) -> Iterator[str]:
+def _proof(proof: DemoProof) -> Iterator[str]:
     yield f"Proof, counted in the log: {'it holds' if proof.holds else 'IT FAILS'}"
     yield (
         f"  {counted(proof.tasks, 'task')}, {proof.examined:,} of them examined under a claim,"
@@ -140,7 +140,7 @@ def _takeover(takeover: Takeover) -> Iterator[str]:
         yield "  no worker took it over"
 
 
-def _next_steps(run: Run) -> Iterator[str]:
+def _next_steps(run: DemoRun) -> Iterator[str]:
     """Yield commands that can be pasted into the shell."""
     bus = "bus" if shutil.which("bus") else shlex.quote(own_path())
     where = f"--dir {shlex.quote(run.directory)}"

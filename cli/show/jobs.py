@@ -49,9 +49,9 @@ HEADINGS = (
 )
 
 
-def list_table(found: list[QueueStats]) -> tuple[Sequence[str], list[Sequence[object]]]:
+def list_table(all_stats: list[QueueStats]) -> tuple[Sequence[str], list[Sequence[object]]]:
     """Return the headings and rows of a list of queues."""
-    return HEADINGS, [_queue_row(stats) for stats in found]
+    return HEADINGS, [_queue_row(stats) for stats in all_stats]
 
 
 def _queue_row(stats: QueueStats) -> Sequence[object]:
@@ -62,9 +62,9 @@ def _queue_row(stats: QueueStats) -> Sequence[object]:
     )
 
 
-def show_table(found: list[QueueStats]) -> tuple[Sequence[str], list[Sequence[object]]]:
+def show_table(all_stats: list[QueueStats]) -> tuple[Sequence[str], list[Sequence[object]]]:
     """Return the statistics of one queue, a row each."""
-    (stats,) = found
+    (stats,) = all_stats
     success = "-" if stats.success_rate is None else f"{stats.success_rate:.2%}"
     window = duration(round(stats.window_s * 1000))
     oldest = f", the oldest for {duration(stats.oldest_wait_ms)}" if stats.waiting else ""
@@ -92,9 +92,9 @@ def show_table(found: list[QueueStats]) -> tuple[Sequence[str], list[Sequence[ob
     return ("queue", stats.info.name), rows
 
 
-def print_lines(found: list[QueueStats]) -> None:
+def print_lines(all_stats: list[QueueStats]) -> None:
     """Print a line for each queue, or its JSON object, for watching in a pipe."""
-    for stats in found:
+    for stats in all_stats:
         counts = (
             f"{stats.waiting} waiting, {stats.delayed} delayed, {stats.held} held,"
             f" {stats.running} running, {stats.failed} failed, {stats.timed_out} timed out,"
@@ -111,8 +111,8 @@ def acts_lines(acts: Iterable[Act]) -> list[str]:
 
 def act_line(act: Act) -> str:
     """Return an act of a person as a line."""
-    told = f": {act.detail}" if act.detail else ""
-    return f"{act.act} by {act.who}, {format_ts(act.at_ms)}{told}"
+    detail = f": {act.detail}" if act.detail else ""
+    return f"{act.act} by {act.who}, {format_ts(act.at_ms)}{detail}"
 
 
 def policy_line(info: QueueInfo) -> str:
@@ -164,7 +164,7 @@ _ERROR_CHARS, _STDERR_LINES = 60, 10
 #: The states of queued jobs for people, by their gates.
 _WAITING = {"open": "queued", "time": "delayed", "key": "held"}
 
-#: The fields of a job's record that stand within others for people.
+#: Fields of a job's record that the output for people shows inside other fields.
 _FOLDED = ("gate", "max_attempts")
 
 _HEADINGS = ("queue", "seq", "type", "state", "attempts", "when", "error")
@@ -204,12 +204,12 @@ def jobs_named(
         NotFound: one is in no queue, or in another state.
         InvalidInput: one is in several queues.
     """
-    queues = {each.name: each for each in queues_named(bus, queue)}
-    found = []
+    queues = {opened.name: opened for opened in queues_named(bus, queue)}
+    jobs = []
     for seq in dict.fromkeys(seqs):
         job = _job_named(bus, seq, list(queues), state)
-        found.append((queues[job.queue], job))
-    return found
+        jobs.append((queues[job.queue], job))
+    return jobs
 
 
 def _job_named(bus: Bus, seq: int, queues: Sequence[str], state: str | None) -> Job:
@@ -264,14 +264,14 @@ def _type_of(bus: Bus, job: Job) -> str | None:
 
 
 def job_state(job: Job) -> str:
-    """Return the state of a job for people, which tells what a queued one waits for."""
+    """Return the state of a job for people; for a queued job, what it waits for."""
     return _WAITING[job.gate] if job.state == "queued" else job.state
 
 
 def begun_attempts(job: Job) -> int:
     """Return how many attempts at a job have begun, since it was last retried by hand.
 
-    `attempt` is the next one of a job that waits, and of one that was cancelled while it waited.
+    The `attempt` of a job that waits, or was cancelled while it waited, is the next one.
     """
     waited = job.state == "queued"
     if job.state in ("cancelled", "dead"):
@@ -334,13 +334,15 @@ def _print_claim(claim: ClaimRecord, now_ms: int) -> None:
     else:
         ran = f"ran {duration(max(0, claim.ended_at_ms - claim.claimed_at_ms))}"
         fields["ended"] = f"{format_ts(claim.ended_at_ms)}, {ran}"
-    kept = {
+    ending = {
         "exit code": claim.exit_code,
         "error": claim.error,
         "result": claim.result,
         "logs": claim.logs,
     }
-    _print_fields(fields | {name: value for name, value in kept.items() if value not in (None, "")})
+    _print_fields(
+        fields | {name: value for name, value in ending.items() if value not in (None, "")}
+    )
     _print_stderr(claim.stderr)
 
 
@@ -360,8 +362,8 @@ def _print_fields(fields: Mapping[str, object]) -> None:
 
 # A trace as a tree of lines for people.
 
-#: How deep the tree is drawn; what lies deeper is drawn there. Two agents who answer each other
-#: may go on for long.
+#: How deep the tree is drawn; deeper messages are drawn at this depth, since two agents may answer
+#: each other for long.
 MAX_DEPTH = 24
 
 #: The styles of states and statuses of failure, and of success.

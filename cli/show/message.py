@@ -39,7 +39,7 @@ def about_answer(bus: Bus, message: Message, agent: str) -> str | None:
 
 
 def answer_of(bus: Bus, message: Message, agent: str | None) -> Message | None:
-    """Return the answer of an agent to a request; None for other messages, and for nobody's."""
+    """Return an agent's answer to a request; None for other messages, and without an agent."""
     if agent is None or not message.type.endswith(".request"):
         return None
     from ...bus.own_answers import own_answer
@@ -52,9 +52,9 @@ def how_to_answer(message: Message, agent: str | None = None) -> str | None:
 
     Args:
         message: the message.
-        agent: who answers; None: the agent that it is for, or the one that BUS_AGENT names.
+        agent: the agent that answers; None: the recipient, or the one that BUS_AGENT names.
     """
-    if not message.type.endswith(".request"):  # most are none, and what follows takes its time
+    if not message.type.endswith(".request"):  # most messages are no requests, and the rest is slow
         return None
     from shlex import join
 
@@ -78,7 +78,7 @@ PAGE_CHARS = 12_000
 _READ_BYTES = 1_000_000
 
 
-class Bodies:
+class BodyPage:
     """The bodies of a page of messages, as long as there is room.
 
     Args:
@@ -112,7 +112,7 @@ class Bodies:
 
 
 def text_of(message: Message, blobs: BlobStore) -> str | None:
-    """Return a body as text, JSON unless it is text; None when it can't be had, or is too large."""
+    """Return a body as text, or as JSON; None when it can't be read, or is too large."""
     if _is_too_large(message, blobs) or message.payload_error is not None:
         return None
     if not message.has_payload:
@@ -121,18 +121,18 @@ def text_of(message: Message, blobs: BlobStore) -> str | None:
     return payload if isinstance(payload, str) else output.json_text(payload)
 
 
-def print_page(found: Sequence[Message], bus: Bus, agent: str) -> None:
+def print_page(messages: Sequence[Message], bus: Bus, agent: str) -> None:
     """Print an agent's mail with whole bodies, until a page is full: JSON objects with --json.
 
-    A body of one short line stands at the end of its message's line, others below it; and below
-    these how a request is answered.
+    A body of one short line stands at the end of its message's line, a longer one below it. Below
+    the body of a request stands how to answer it.
     """
     blobs = bus.blobs
     if output.is_json():
-        output.messages(found, blobs)
+        output.messages(messages, blobs)
         return
-    bodies = Bodies(blobs)
-    for number, message in enumerate(found):
+    bodies = BodyPage(blobs)
+    for number, message in enumerate(messages):
         parts = output.message_parts(message, blobs)
         text = text_of(message, blobs)
         if text is not None and output.preview_of(text) == text.rstrip("\r\n"):
@@ -141,8 +141,8 @@ def print_page(found: Sequence[Message], bus: Bus, agent: str) -> None:
             continue
         shown = bodies.lines(message)
         if shown is None:
-            left = output.counted(len(found) - number, "message")
-            output.line(f"({left} more: acknowledge these, then poll again)")
+            rest = output.counted(len(messages) - number, "message")
+            output.line(f"({rest} more: acknowledge these, then poll again)")
             return
         output.message_line((*parts[:4], ""))
         for line in shown[0]:
@@ -159,7 +159,7 @@ def _print_answer(bus: Bus, message: Message, agent: str) -> None:
 def _is_too_large(message: Message, blobs: BlobStore) -> bool:
     try:
         return message.payload_ref is not None and blobs.size(message.payload_ref) > _READ_BYTES
-    except (BlobMissing, InvalidInput):  # what is no blob's name names no blob
+    except (BlobMissing, InvalidInput):  # the reference is not the name of a blob
         return False
 
 

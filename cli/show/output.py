@@ -73,23 +73,23 @@ def is_json() -> bool:
 
 
 class ClosedOutput(io.TextIOBase):
-    """The standard output where the parent has closed it: nothing can be written, nor lost."""
+    """A stand-in for a standard output that the parent has closed: each write is an error."""
 
     @property
     def buffer(self) -> BinaryIO:
-        """The stream of its bytes, which it has not."""
+        """Raises: there is no stream of bytes."""
         raise AckbusError("the standard output is closed")
 
     def write(self, text: str) -> int:
-        """Refuse a text, be it ours or that of a library, which takes None for nobody's stream."""
+        """Refuse a text. Libraries would drop it silently if `sys.stdout` were None."""
         raise AckbusError("the standard output is closed")
 
 
 def write_whole() -> None:
     """Make each write to stdout and stderr whole from now on, or an error.
 
-    Python's own streams lose the rest of a write of which the system takes a part: where they have
-    no buffer (PYTHONUNBUFFERED, as in many containers), and where the descriptor doesn't block.
+    Python's own streams lose the rest of a write that the system takes only in part, if they have
+    no buffer (PYTHONUNBUFFERED, as in many containers), or the descriptor doesn't block.
     """
     if sys.stdout is None:
         sys.stdout = ClosedOutput()
@@ -139,8 +139,8 @@ def result(record: Mapping[str, object], *lines: str) -> None:
     if _as_json:
         json_line(record)
         return
-    for each in lines:
-        line(each)
+    for text in lines:
+        line(text)
 
 
 def results(
@@ -168,7 +168,7 @@ def results(
 
 
 def body(text: str) -> None:
-    """Print a text for programs as it is, ended by a newline; on a terminal made visible."""
+    """Print a text for programs, ended by a newline; a terminal gets it with escapes."""
     if is_terminal():
         text = "\n".join(map(visible, text.split("\n")))
     data = text.encode(errors="surrogateescape")
@@ -186,7 +186,7 @@ def branch(prefix: str, text: str, style: str) -> None:
 
 
 def messages(
-    found: Iterable[Message],
+    batch: Iterable[Message],
     blobs: BlobStore,
     *,
     form: Callable[[Message], bytes] | None = None,
@@ -195,14 +195,14 @@ def messages(
     """Print messages, one a line, and return how many there were.
 
     Args:
-        found: the messages.
+        batch: the messages.
         blobs: where their large payloads are.
-        form: what makes the JSON of a message, for --json; None for that of the log.
-        live: whether each line is to be seen at once, by a reader who waits for the next.
+        form: returns the JSON of a message, for --json; None: as in the log.
+        live: flush each line, for a reader who waits for the next.
     """
     count = 0
     show = _message_printer()
-    for count, message in enumerate(found, 1):  # noqa: B007
+    for count, message in enumerate(batch, 1):  # noqa: B007
         if _as_json:
             json_line(message.to_json() if form is None else form(message))
         else:
@@ -222,15 +222,15 @@ def message_line(parts: Parts) -> None:
     print_message(parts, is_cut=False)
 
 
-def found(each: Found, blobs: BlobStore) -> None:
+def search_match(match: Found, blobs: BlobStore) -> None:
     """Print a message that a search found, with the passage in place of its payload."""
-    parts = (*message_parts(each.message, blobs)[:4], each.snippet)
+    parts = (*message_parts(match.message, blobs)[:4], match.snippet)
     if not is_terminal():
         line("  ".join(parts))
         return
     from .terminal import print_message
 
-    print_message(parts, each.marks)
+    print_message(parts, match.marks)
 
 
 def message_parts(message: Message, blobs: BlobStore) -> Parts:
@@ -274,7 +274,7 @@ def blob_note(ref: str, blobs: BlobStore) -> str:
     """Return the size and the beginning of the name of a blob, or that it is missing."""
     try:
         size = blobs.size(ref)
-    except (BlobMissing, InvalidInput):  # what is no blob's name names no blob
+    except (BlobMissing, InvalidInput):  # the reference is not the name of a blob
         return "blob_missing"
     return f"blob, {counted(size, 'byte')}, {ref[:REF_CHARS]}…"
 
@@ -356,13 +356,13 @@ def note_at_end(text: str) -> None:
     _at_end.append(text)
 
 
-def tell_at_end() -> None:
+def print_note_at_end() -> None:
     """Print the note that was kept for the end."""
     while _at_end:
         note(_at_end.pop(0))
 
 
-def tell_empty(arguments: Sequence[str]) -> None:
+def note_empty(arguments: Sequence[str]) -> None:
     """Tell a person on a terminal which command found nothing, if it has said nothing itself."""
     if _has_spoken or _as_json or not is_terminal():
         return
@@ -394,7 +394,7 @@ def remark(text: str) -> None:
     """
     if not _verbose and (sys.stderr is None or not sys.stderr.isatty()):
         return
-    with suppress(OSError):  # whoever would be told this has left
+    with suppress(OSError):  # the reader of stderr has left
         os.write(2, f"bus: {visible(text)}\n".encode())
 
 
@@ -420,7 +420,7 @@ def error(text: str, cause: BaseException | None = None) -> None:
 
 
 def _wants_json() -> bool:
-    """Whether --json was given: in a line that can't be parsed too, which sets nothing."""
+    """Whether --json was given, even in a line that could not be parsed."""
     return _as_json or "--json" in itertools.takewhile(lambda word: word != "--", sys.argv[1:])
 
 
@@ -440,12 +440,12 @@ def _complain(text: str, end: str = "\n") -> None:
     _has_spoken = True
     if sys.stderr is None:
         return
-    with suppress(OSError):  # its reader has left, which the end of the command tells
+    with suppress(OSError):  # the reader of stdout has left; the end of the command reports it
         flush()  # where both go into one pipe, what was printed before comes first
     try:
         print(text, end=end, file=sys.stderr, flush=True)
     except OSError:
-        return  # whoever would be told this has left
+        return  # the reader of stderr has left
 
 
 def show_warnings() -> None:

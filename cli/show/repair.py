@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...schema.findings import Mended
-    from ..options.common import Place
+    from ..options.common import BusPlace
 
 
-def repair(place: Place, backup: str | None, dry_run: bool) -> int:
+def repair(place: BusPlace, backup: str | None, dry_run: bool) -> int:
     """Repair the bus, print a line for each damaged part, and return the exit code."""
     where = _directory(place)
     is_lossy = False
@@ -49,7 +49,7 @@ def watched(parts: Iterator[Mended]) -> Iterator[Mended]:
         yield part
 
 
-def _directory(place: Place) -> str:
+def _directory(place: BusPlace) -> str:
     """Return the directory of the bus, also of one whose file is missing."""
     if place.named() is None:
         with suppress(BusNotFound):

@@ -15,14 +15,15 @@ def describe(conflict: Conflict, holder: str = "") -> str:
 
     Args:
         conflict: the conflict.
-        holder: the state of the holder, with what parts it from the words before; "" for none.
+        holder: the state of the holder, with a separator before it; "" for none.
     """
-    held = conflict.held
-    within = "" if held.path == conflict.path else f" as {held.path}"
-    why = f", {held.reason!r}" if held.reason else ""
+    reservation = conflict.held
+    within = "" if reservation.path == conflict.path else f" as {reservation.path}"
+    why = f", {reservation.reason!r}" if reservation.reason else ""
+    until = format_ts(reservation.until_ms)
     return (
-        f"{conflict.path} is reserved by {held.agent}{within} until {format_ts(held.until_ms)}"
-        f"{holder} ({held.mode}{why})"
+        f"{conflict.path} is reserved by {reservation.agent}{within} until {until}"
+        f"{holder} ({reservation.mode}{why})"
     )
 
 
@@ -38,5 +39,9 @@ def conflict_record(bus: Bus, conflict: Conflict) -> dict[str, object]:
     from ...subscribers.overview.agents import holder_of
 
     path = conflict.path.encode(errors="backslashreplace").decode()  # git has names of any bytes
-    held = conflict.held
-    return {"path": path, "held": held.record(), "holder": holder_of(bus, held).record()}
+    reservation = conflict.held
+    return {
+        "path": path,
+        "held": reservation.record(),
+        "holder": holder_of(bus, reservation).record(),
+    }

@@ -40,7 +40,7 @@ _STATES = {
     "timed_out": "red",
 }
 
-#: The space between columns; and how much of free text is left to see, as long as there is room.
+#: The space between columns, and the least width of free text while there is room.
 _GAP, _LEAST_TEXT = 2, 16
 
 #: Cells without information.
@@ -55,9 +55,9 @@ def print_message(
     """Print a message as one line.
 
     Args:
-        parts: what the line is made of.
-        marks: where in the payload, in characters, are the words that were searched for.
-        is_cut: whether it is cut at the edge of the terminal, and not left to it to wrap.
+        parts: the parts of the line.
+        marks: the spans of the searched words in the payload, in characters.
+        is_cut: cut the line at the edge of the terminal; else the terminal wraps it.
     """
     text = message_line(parts, marks)
     if is_cut:
@@ -96,7 +96,7 @@ def fitted_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Tabl
     information are left out, then the last column, which is the free text if there is any, is cut
     with an ellipsis, and after it the widest one.
     """
-    columns = _telling(list(zip(headings, *rows, strict=True)))
+    columns = _informative(list(zip(headings, *rows, strict=True)))
     table = Table(box=None, header_style="bold", padding=(0, _GAP, 0, 0), pad_edge=False)
     for column, width in zip(columns, _widths(columns), strict=True):
         table.add_column(column[0], width=width)
@@ -108,17 +108,19 @@ def fitted_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Tabl
     return table
 
 
-def _telling(columns: list[Column]) -> list[Column]:
+def _informative(columns: list[Column]) -> list[Column]:
     """Leave out columns without information, from the right, until the others fit."""
-    kept = list(columns)
+    fitting = list(columns)
     for index in reversed(range(1, len(columns))):
-        if _excess([_width(column) for column in kept]) > 0 and set(columns[index][1:]) <= _NOTHING:
-            del kept[index]
-    return kept
+        if (
+            _excess([_width(column) for column in fitting]) > 0
+            and set(columns[index][1:]) <= _NOTHING
+        ):
+            del fitting[index]
+    return fitting
 
 
 def _widths(columns: list[Column]) -> list[int]:
-    """Return the widths of the columns."""
     widths = [_width(column) for column in columns]
     excess = max(0, _excess(widths))
     cut = max(0, min(excess, widths[-1] - _LEAST_TEXT))
@@ -203,4 +205,4 @@ def waiting(what: str) -> Iterator[None]:
             yield
         finally:
             timer.cancel()
-            timer.join()  # else it could show the bar when that has gone
+            timer.join()  # else it could show the bar after the end

@@ -9,17 +9,17 @@ if TYPE_CHECKING:
     #: The parts of a message's line: seq, time, route, type, payload.
     Parts = tuple[str, str, str, str, str]
 
-#: Control characters (C0, DEL, C1), line separators, and what turns the direction of writing or
-#: is invisible: all that can make a terminal show something else than what is there.
+#: Control characters (C0, DEL, C1), line separators, and characters that turn the direction of
+#: writing or are invisible: all that can make a terminal show something else than the text.
 _UNSAFE = (
     "[\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
 
 
-def counted(number: int, what: str, one: str = "", many: str = "s") -> str:
+def counted(number: int, what: str, singular: str = "", plural: str = "s") -> str:
     """Return `1 message` or `2,000 messages`, with other endings where the word has them."""
-    return f"{number:,} {what}{one if number == 1 else many}"
+    return f"{number:,} {what}{singular if number == 1 else plural}"
 
 
 def within_line(reason: str) -> str:

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from ...torture.crew import Crew
-    from ...torture.history import Plan
-    from ...torture.proofs import Proof
-    from ...torture.run import Growth, Measures
+    from ...torture.history import TorturePlan
+    from ...torture.processes import AgentProcesses
+    from ...torture.proofs import TortureProof
+    from ...torture.run import Growth, Measurements
 
 _MIB = 1024 * 1024
 
 
-class Screen:
+class TortureReporter:
     """Shows a run of the torture.
 
     Args:
@@ -39,17 +39,25 @@ class Screen:
         return progress(what, total)
 
     def report(
-        self, plan: Plan, crew: Crew, measures: Measures, proof: Proof, stays_in: str | None
+        self,
+        plan: TorturePlan,
+        processes: AgentProcesses,
+        measurements: Measurements,
+        proof: TortureProof,
+        stays_in: str | None,
     ) -> None:
         """Print the measurements and the proofs."""
         show = _print_json if self._json else _print_report
-        show(plan, crew, measures, proof, stays_in)
+        show(plan, processes, measurements, proof, stays_in)
 
 
 def _print_json(
-    plan: Plan, crew: Crew, measures: Measures, proof: Proof, stays_in: str | None
+    plan: TorturePlan,
+    processes: AgentProcesses,
+    measurements: Measurements,
+    proof: TortureProof,
+    stays_in: str | None,
 ) -> None:
-    """Print one object."""
     times = proof.publish_ms
     output.json_line(
         {
@@ -57,9 +65,9 @@ def _print_json(
             "holds": proof.holds,
             "proofs": [{**asdict(verdict), "holds": verdict.holds} for verdict in proof.verdicts],
             "messages": proof.messages,
-            "kills": crew.kills,
+            "kills": processes.kills,
             "acts_cut_off": proof.cut_off,
-            "suspensions": crew.suspensions,
+            "suspensions": processes.suspensions,
             "locked": proof.locked,
             "publishes": len(times),
             "publish_ms": {
@@ -67,10 +75,10 @@ def _print_json(
                 "p99": _part(times, 0.99),
                 "max": _part(times, 1),
             },
-            "max_wal_bytes": measures.max_wal_bytes,
-            "clock_step_ms": round(measures.clock_step_ms, 3),
-            "memory": _record(measures.memory),
-            "descriptors": _record(measures.descriptors),
+            "max_wal_bytes": measurements.max_wal_bytes,
+            "clock_step_ms": round(measurements.clock_step_ms, 3),
+            "memory": _record(measurements.memory),
+            "descriptors": _record(measurements.descriptors),
             "stays_in": stays_in,
         }
     )
@@ -78,10 +86,13 @@ def _print_json(
 
 
 def _print_report(
-    plan: Plan, crew: Crew, measures: Measures, proof: Proof, stays_in: str | None
+    plan: TorturePlan,
+    processes: AgentProcesses,
+    measurements: Measurements,
+    proof: TortureProof,
+    stays_in: str | None,
 ) -> None:
-    """Print the measurements, the proofs, and the failures."""
-    for text in _measured(crew, measures, proof):
+    for text in _measured(processes, measurements, proof):
         output.line(text)
     output.line("")
     for verdict in proof.verdicts:
@@ -97,25 +108,27 @@ def _print_report(
     output.flush()
 
 
-def _measured(crew: Crew, measures: Measures, proof: Proof) -> list[str]:
+def _measured(
+    processes: AgentProcesses, measurements: Measurements, proof: TortureProof
+) -> list[str]:
     times = proof.publish_ms
     lines = [
-        f"{output.counted(proof.messages, 'message')}, {output.counted(crew.kills, 'kill')},"
+        f"{output.counted(proof.messages, 'message')}, {output.counted(processes.kills, 'kill')},"
         f" {output.counted(proof.cut_off, 'act')} cut off,"
-        f" {output.counted(crew.suspensions, 'suspension')},"
+        f" {output.counted(processes.suspensions, 'suspension')},"
         f" {output.counted(proof.locked, 'locked error')}",
-        f"{output.counted(len(times), 'publish', many='es')}: half within {_part(times, 0.5)} ms,"
+        f"{output.counted(len(times), 'publish', plural='es')}: half within {_part(times, 0.5)} ms,"
         f" 99 of 100 within {_part(times, 0.99)} ms, the slowest {_part(times, 1)} ms",
-        f"the write-ahead log had at most {measures.max_wal_bytes / _MIB:.1f} MiB",
+        f"the write-ahead log had at most {measurements.max_wal_bytes / _MIB:.1f} MiB",
     ]
-    if measures.clock_step_ms > 1:
+    if measurements.clock_step_ms > 1:
         lines.append(
-            f"the machine's clock was put forward or back, by {measures.clock_step_ms:,.0f} ms"
+            f"the machine's clock was put forward or back, by {measurements.clock_step_ms:,.0f} ms"
         )
-    memory, descriptors = measures.memory, measures.descriptors
+    memory, descriptors = measurements.memory, measurements.descriptors
     if memory is not None and descriptors is not None:
         lines.append(
-            f"memory of {output.counted(memory.processes, 'process', many='es')} that lived for"
+            f"memory of {output.counted(memory.processes, 'process', plural='es')} that lived for"
             f" a minute: {_grown(memory, _MIB)} MiB; descriptors: {_grown(descriptors, 1)}"
         )
     return lines

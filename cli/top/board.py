@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Shown = TypeVar("Shown")
 
-#: How many lines are left at least for what follows the tables, where there is room for it.
+#: How many lines at least are kept for what follows the tables, if there is room.
 _LEAST_REST = 3
 
 
@@ -39,23 +39,23 @@ def full_screen(
         yield lambda shown: live.update(picture(shown, console.height), refresh=True)
 
 
-def shares(lines: int, wanted: Sequence[int]) -> list[int]:
-    """Return the number of rows of each table, of lines that also hold headings and messages.
+def row_counts(lines: int, counts: Sequence[int]) -> list[int]:
+    """Return how many rows each table gets of the lines, which also hold headings and messages.
 
     Each table gets all its rows if a third of the lines is left to messages; a table may use the
     lines that the other does not need.
     """
     room = max(0, lines - max(_LEAST_REST, lines // 3))
-    shares = dict.fromkeys(range(len(wanted)), 0)
-    for left, table in enumerate(sorted(shares, key=lambda table: wanted[table])):
-        share = min(wanted[table], room // (len(wanted) - left) - 1)
+    shares = dict.fromkeys(range(len(counts)), 0)
+    for index, table in enumerate(sorted(shares, key=lambda table: counts[table])):
+        share = min(counts[table], room // (len(counts) - index) - 1)
         if share > 0:
             shares[table] = share
             room -= share + 1
     return list(shares.values())
 
 
-def part(
+def table_part(
     what: str, which: str, headings: Sequence[str], rows: Sequence[Sequence[object]], count: int
 ) -> list[RenderableType]:
     """Return a table of the first rows, by name, so that rows keep their places."""
@@ -100,7 +100,7 @@ def task_rows(board: Board) -> list[tuple[object, ...]]:
         (
             *(row.task.task, "blocked" if row.task.blocked else row.task.state, row.task.attempt),
             *(row.task.worker, row.task.branch, _since(board, row.task.changed_at_ms)),
-            *(_beat(row), _doing(row)),
+            *(_beat(row), _activity(row)),
         )
         for row in board.rows
     ]
@@ -117,8 +117,8 @@ def task_rows(board: Board) -> list[tuple[object, ...]]:
 def waiting_rows(board: Board) -> list[tuple[object, ...]]:
     """Return what waits for a person as rows of a table."""
     return [
-        (each.kind, each.task, each.by, _since(board, each.since_ms), each.text)
-        for each in board.waiting
+        (wait.kind, wait.task, wait.by, _since(board, wait.since_ms), wait.text)
+        for wait in board.waiting
     ]
 
 
@@ -126,9 +126,15 @@ def change_lines(board: Board) -> list[str]:
     """Return the newest changes, a line each."""
     return [
         "  ".join(
-            (str(each.seq), format_ts(each.ts_ms), each.from_agent, each.type, _said(each.payload))
+            (
+                str(message.seq),
+                format_ts(message.ts_ms),
+                message.from_agent,
+                message.type,
+                _summary_of(message.payload),
+            )
         )
-        for each in board.changes[:_CHANGES]
+        for message in board.changes[:_CHANGES]
     ]
 
 
@@ -146,8 +152,8 @@ def show(board: Board) -> None:
         output.table(WAITING_HEADINGS, waiting_rows(board))
     if board.changes:
         output.line("")
-        for each in change_lines(board):
-            output.line(each)
+        for text in change_lines(board):
+            output.line(text)
     if board.problem is not None:
         output.note(f"no forecast of conflicts: {board.problem}")
 
@@ -160,7 +166,7 @@ def _beat(row: Row) -> str | None:
     return None if row.beat is None else f"{row.beat.liveness.value} {age(row.beat.age_s)}"
 
 
-def _doing(row: Row) -> str | None:
+def _activity(row: Row) -> str | None:
     if row.task.blocked is not None:
         return f"asks: {row.task.blocked.question}"
     if row.beat is not None and row.beat.task is not None:
@@ -169,7 +175,7 @@ def _doing(row: Row) -> str | None:
     return row.task.reason
 
 
-def _said(payload: object) -> str:
+def _summary_of(payload: object) -> str:
     if isinstance(payload, dict) and {"task", "from", "to"} <= payload.keys():
         return f"{payload['task']}: {payload['from'] or 'new'} → {payload['to']}"
     return output.preview_of(payload)
@@ -184,13 +190,13 @@ _FRAME_LINES = 5
 def picture(board: Board, height: int) -> RenderableType:
     """Return the picture for a terminal of so many lines; never more lines than it has."""
     tasks, waiting = task_rows(board), waiting_rows(board)
-    rows = shares(height - _FRAME_LINES, [len(tasks), len(waiting)])
+    rows = row_counts(height - _FRAME_LINES, [len(tasks), len(waiting)])
     parts: list[RenderableType] = [line(headline(board), "bold")]
-    parts += part("tasks", "oldest", TASK_HEADINGS, tasks, rows[0])
-    parts += part("waiting", "first", WAITING_HEADINGS, waiting, rows[1])
+    parts += table_part("tasks", "oldest", TASK_HEADINGS, tasks, rows[0])
+    parts += table_part("waiting", "first", WAITING_HEADINGS, waiting, rows[1])
     used = 3 + sum(2 + count if count else 1 for count in rows)
     changes = change_lines(board)[: max(0, height - used)]
-    parts += [Text(""), *(line(each, "") for each in changes)]
+    parts += [Text(""), *(line(text, "") for text in changes)]
     problem = "" if board.problem is None else f"no forecast: {board.problem}; "
     parts += [line(f"{problem}q ends", "dim")]
     return Group(*parts[: max(1, height)])

@@ -21,8 +21,8 @@ from ...bus.doorbell import Listener, listen
 from ...schema.message.times import format_ts
 from ..show import output
 from ..show.terminal import message_line
-from .board import cut, line, part, shares
-from .snapshot import AGENT_HEADINGS, QUEUE_HEADINGS, Sight, Watcher
+from .board import cut, line, row_counts, table_part
+from .snapshot import AGENT_HEADINGS, QUEUE_HEADINGS, BusSnapshot, Watcher
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ def keys(pressed: Callable[[str], None]) -> Iterator[None]:
     until, end = os.pipe()
     reader = threading.Thread(target=_read, args=(descriptor, until, pressed), daemon=True)
     try:
-        tty.setcbreak(descriptor)  # Ctrl-C and Ctrl-Z go on to be what they are
+        tty.setcbreak(descriptor)  # Ctrl-C and Ctrl-Z keep their meaning
         reader.start()
         yield
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-        os.close(end)  # the reader hears it, so that no key of what comes next is lost to it
+        os.close(end)  # ends the reader, so that it takes no key from the next program
         reader.join()
         os.close(until)
 
@@ -79,18 +79,18 @@ _FRAME_LINES = 5
 _DATE, _CLOCK = len("2026-01-10"), len("14:00:00")
 
 
-def picture(sight: Sight, height: int) -> RenderableType:
+def picture(snapshot: BusSnapshot, height: int) -> RenderableType:
     """Return the picture for a terminal of so many lines; never more lines than it has."""
-    agents = [agent.row() for agent in sight.agents]
-    queues = sight.queue_rows()
-    rows = shares(height - _FRAME_LINES, [len(agents), len(queues)])
-    parts: list[RenderableType] = [line(sight.headline(), "bold")]
-    parts += part("agents", "latest", AGENT_HEADINGS, agents, rows[0])
-    parts += part("queues", "first", QUEUE_HEADINGS, queues, rows[1])
+    agents = [agent.row() for agent in snapshot.agents]
+    queues = snapshot.queue_rows()
+    rows = row_counts(height - _FRAME_LINES, [len(agents), len(queues)])
+    parts: list[RenderableType] = [line(snapshot.headline(), "bold")]
+    parts += table_part("agents", "latest", AGENT_HEADINGS, agents, rows[0])
+    parts += table_part("queues", "first", QUEUE_HEADINGS, queues, rows[1])
     used = 3 + sum(2 + count if count else 1 for count in rows)
-    left = max(0, height - used)
-    newest = sight.messages[-left:] if left else []
-    today = format_ts(sight.at_ms)[:_DATE]
+    room = max(0, height - used)
+    newest = snapshot.messages[-room:] if room else []
+    today = format_ts(snapshot.at_ms)[:_DATE]
     parts += [Text(""), *(cut(message_line(_shortened(shown, today))) for _, shown in newest)]
     parts += [line("q ends", "dim")]
     return Group(*parts[: max(1, height)])
@@ -118,28 +118,28 @@ _LEAST_S, _MOST_S = 0.2, 1.0
 
 def show_once(bus: Bus) -> None:
     """Print the present state of the bus, in plain lines or as one JSON object."""
-    sight = Watcher(bus).look()
+    snapshot = Watcher(bus).look()
     if output.is_json():
-        output.json_line(sight.record())
+        output.json_line(snapshot.record())
         return
-    output.line(sight.headline())
-    if sight.agents:
+    output.line(snapshot.headline())
+    if snapshot.agents:
         output.line("")
-        output.table(AGENT_HEADINGS, [agent.row() for agent in sight.agents])
-    if sight.queues:
+        output.table(AGENT_HEADINGS, [agent.row() for agent in snapshot.agents])
+    if snapshot.queues:
         output.line("")
-        output.table(QUEUE_HEADINGS, sight.queue_rows())
-    if sight.messages:
+        output.table(QUEUE_HEADINGS, snapshot.queue_rows())
+    if snapshot.messages:
         output.line("")
-        output.messages((message for message, _ in sight.messages[-10:]), bus.blobs)
+        output.messages((message for message, _ in snapshot.messages[-10:]), bus.blobs)
 
 
 def watch(bus: Bus) -> None:
     """Show the bus until a key, Ctrl-C or SIGTERM ends it; after Ctrl-Z it goes on with `fg`."""
 
-    def draw(sight: Sight, height: int) -> RenderableType:
+    def draw(snapshot: BusSnapshot, height: int) -> RenderableType:
 
-        return picture(sight, height)
+        return picture(snapshot, height)
 
     keep_showing(bus, Watcher(bus).look, draw)
 
@@ -155,24 +155,24 @@ def keep_showing(
         picture: makes the picture for a terminal of so many lines.
     """
     with listen(bus) as listener:
-        while _is_set_aside(look, picture, listener):
-            os.kill(os.getpid(), signal.SIGSTOP)  # the terminal is as it was by now
+        while _show_until_left(look, picture, listener):
+            os.kill(os.getpid(), signal.SIGSTOP)  # the terminal is restored by now
 
 
-def _is_set_aside(
+def _show_until_left(
     look: Callable[[], Shown],
     picture: Callable[[Shown, int], RenderableType],
     listener: Listener,
 ) -> bool:
-    """Show the bus until it is to end, or to be set aside; return whether it is the latter."""
-    stop, aside = threading.Event(), threading.Event()
+    """Show the bus until it is ended or suspended; return whether it is suspended."""
+    stop, suspended = threading.Event(), threading.Event()
 
     def end(*_: object) -> None:
         stop.set()
         listener.wake()
 
-    def set_aside(*_: object) -> None:
-        aside.set()
+    def suspend(*_: object) -> None:
+        suspended.set()
         end()
 
     def pressed(key: str) -> None:
@@ -181,14 +181,14 @@ def _is_set_aside(
 
     handlers = {signal.SIGTERM: end, signal.SIGWINCH: lambda *_: listener.wake()}
     if not output.is_json():
-        handlers[signal.SIGTSTP] = set_aside
+        handlers[signal.SIGTSTP] = suspend
     with _drawing(picture) as draw, _signals(handlers), _keys(pressed):
         while not stop.is_set():
             draw(look())
             stop.wait(_LEAST_S)  # many messages are one picture
             if not stop.is_set():
                 listener.wait(_MOST_S - _LEAST_S)
-    return aside.is_set()
+    return suspended.is_set()
 
 
 @contextmanager
@@ -221,7 +221,7 @@ def _keys(pressed: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def _signals(handlers: Mapping[signal.Signals, Callable[..., None]]) -> Iterator[None]:
-    """Handle signals: by themselves some would leave the terminal as it is while it is drawn on."""
+    """Handle signals: the default action of some would not restore the terminal."""
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield

@@ -30,11 +30,11 @@ _COUNTED = 100
 #: How many agents are looked at, and how many messages; no terminal shows more.
 _AGENTS, _MESSAGES = 50, 50
 
-#: Over how much time the rate of messages is taken, in seconds, and that of the queues' attempts.
+#: The windows of the rate of messages and of the rate of the queues' attempts, in seconds.
 _RATE_S, _QUEUES_S = 10.0, 60.0
 
 #: The fields of the last beat that JSON shows.
-_SAID = ("liveness", "status", "task", "age_s")
+_BEAT_FIELDS = ("liveness", "status", "task", "age_s")
 
 AGENT_HEADINGS = ("agent", "liveness", "status", "unread", "age", "task")
 QUEUE_HEADINGS = (
@@ -43,7 +43,7 @@ QUEUE_HEADINGS = (
 
 
 @dataclass(frozen=True)
-class AgentSight:
+class AgentRow:
     """One agent: its last beat, if it ever beat, its unread messages, and whose session it is."""
 
     name: str
@@ -59,18 +59,18 @@ class AgentSight:
         if self.beat is None:
             return (name, None, None, unread, None, None)
         beat = self.beat
-        seen = age(beat.age_s)
-        return (name, beat.liveness.value, beat.status, unread, seen, beat.task)
+        last_beat = age(beat.age_s)
+        return (name, beat.liveness.value, beat.status, unread, last_beat, beat.task)
 
     def record(self) -> dict[str, object]:
         """Return it as JSON shows it."""
         record: dict[str, object] = {"agent": self.name, "unread": self.unread}
-        said = {} if self.beat is None else self.beat.record()
-        return record | {name: said[name] for name in _SAID if name in said}
+        beat = {} if self.beat is None else self.beat.record()
+        return record | {name: beat[name] for name in _BEAT_FIELDS if name in beat}
 
 
 @dataclass(frozen=True)
-class Sight:
+class BusSnapshot:
     """A bus at one moment.
 
     Attributes:
@@ -87,7 +87,7 @@ class Sight:
     at_ms: int
     newest_seq: int
     per_s: float | None
-    agents: list[AgentSight]
+    agents: list[AgentRow]
     queues: list[QueueStats]
     messages: list[tuple[Message, Parts]]
 
@@ -139,11 +139,11 @@ class Watcher:
         self._bus = bus
         self._seqs: deque[tuple[float, int]] = deque()
 
-    def look(self) -> Sight:
+    def look(self) -> BusSnapshot:
         """Return a snapshot of the bus."""
         bus = self._bus
         newest = bus.log.newest_seq()
-        return Sight(
+        return BusSnapshot(
             directory=bus.layout.directory,
             at_ms=bus.now_ms(),
             newest_seq=newest,
@@ -166,7 +166,7 @@ class Watcher:
         then, before = self._seqs[0]
         return (newest - before) / (now - then) if now > then else None
 
-    def _agents(self) -> list[AgentSight]:
+    def _agents(self) -> list[AgentRow]:
         """Return the agents that beat or acknowledge, the latest first.
 
         Agents that only ever sent are left out: finding them takes a walk through the log.
@@ -178,6 +178,6 @@ class Watcher:
         lately = sorted(seen_ms, key=lambda name: (-seen_ms[name], name))[:_AGENTS]
         bases = SessionNames.of(self._bus).bases()
         return [
-            AgentSight(name, beats.get(name), unread_of(self._bus, name, _COUNTED), bases.get(name))
+            AgentRow(name, beats.get(name), unread_of(self._bus, name, _COUNTED), bases.get(name))
             for name in lately
         ]

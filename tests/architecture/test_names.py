@@ -11,7 +11,7 @@ from .shape import VAGUE, local_names
 ROOT = Path(__file__).parents[2]
 
 #: Rooms whose names are still to be mended.
-NOT_MENDED = {"automation", "cli", "demo", "setup", "tasks", "torture"}
+NOT_MENDED = {"automation", "tasks"}
 
 
 def vague_names(module: Module) -> list[str]:

@@ -28,7 +28,7 @@ def test_each_command_is_listed_with_the_module_that_defines_it() -> None:
         command: name
         for name, module in modules_of_commands().items()
         if name in MODULES.values()
-        for command in module.commands.made()
+        for command in module.commands.click_commands()
     }
     assert defined == MODULES
 
@@ -38,7 +38,7 @@ def test_modules_that_are_not_listed_define_commands_of_a_listed_group() -> None
     others = set(modules_of_commands()) - set(MODULES.values())
     tasks = set(app.program().commands["task"].commands)
     for name in others:
-        assert set(import_module(f"ackbus.cli.commands.{name}").commands.made()) <= tasks
+        assert set(import_module(f"ackbus.cli.commands.{name}").commands.click_commands()) <= tasks
 
 
 def test_help_lists_the_first_sentence_of_each_command() -> None:

@@ -327,8 +327,8 @@ def test_probe_does_not_wait_for_what_a_server_leaves_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its child has the server's output, and goes on when the server was killed."""
-    monkeypatch.setattr(checking, "_PATIENCE_S", 0.5)
-    monkeypatch.setattr(checking, "_GOODBYE_S", 0.1)
+    monkeypatch.setattr(checking, "_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(checking, "_END_WITHIN_S", 0.1)
     server, until = tmp_path / "server", tmp_path / "until"
     os.mkfifo(until)
     server.write_text(f"#!/bin/sh\ncat < {shlex.quote(str(until))} &\nwait\n")

@@ -111,7 +111,7 @@ def test_link_out_of_the_project_is_named_and_nothing_is_done_through_it(
     link = put_link(root, part, kind, files)
     before = all_of(root.parent)
     setup = installation(name, root, scope)
-    setup.as_it_stands(), setup.notes, setup.is_there()
+    setup.as_it_stands(), setup.notes, setup.is_set_up()
     for changes in (setup.additions, setup.removals):
         with pytest.raises(Refused) as refused:
             changes()

@@ -154,7 +154,7 @@ def test_what_is_a_persons_own_is_refused_and_left(
         with pytest.raises(Refused, match=r"rename it|take it out|move it out") as refused:
             change()
         assert (str(path) in str(refused.value), contents(root.parent)) == (True, before)
-    assert not installation(name, root).is_there() or kind != "Section"
+    assert not installation(name, root).is_set_up() or kind != "Section"
 
 
 @pytest.mark.parametrize("what", SERVERS)

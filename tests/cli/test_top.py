@@ -205,9 +205,9 @@ def test_rate_is_of_the_last_seconds(busy: Bus) -> None:
     assert watcher.look().per_s is None
     for _ in range(10):
         busy.publish("t", from_agent="lead")
-    sight = watcher.look()
-    assert sight.per_s is not None
-    assert sight.per_s > 9 / (time.monotonic() - began)
+    snapshot = watcher.look()
+    assert snapshot.per_s is not None
+    assert snapshot.per_s > 9 / (time.monotonic() - began)
 
 
 def test_pipe_gets_one_plain_picture(busy: Bus, run_bus: RunBus) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ackbus.demo.worker import SNIFFED_BYTES, Tree, path_from_payload, path_to_payload
+from ackbus.demo.worker import SNIFFED_BYTES, TextFiles, path_from_payload, path_to_payload
 
 
 def write(root: Path, *names: str, data: bytes = b"text\n") -> None:
@@ -17,25 +17,25 @@ def write(root: Path, *names: str, data: bytes = b"text\n") -> None:
 
 def test_files_come_in_order_of_names(tmp_path: Path) -> None:
     write(tmp_path, "b", "a/z", "a/b/c", ".editorconfig")
-    assert list(Tree(str(tmp_path))) == [".editorconfig", "b", "a/z", "a/b/c"]
+    assert list(TextFiles(str(tmp_path))) == [".editorconfig", "b", "a/z", "a/b/c"]
 
 
 def test_generated_and_hidden_directories_are_left_out(tmp_path: Path) -> None:
     write(tmp_path, "kept", "a/.git/x", ".venv/x", "__pycache__/x", "a/node_modules/b/x")
     write(tmp_path, ".worker-state/bus.jsonl", "build/lib/x", "a/dist/x", "a.egg-info/x", "venv/x")
     write(tmp_path, "building/kept")
-    assert list(Tree(str(tmp_path))) == ["kept", "building/kept"]
+    assert list(TextFiles(str(tmp_path))) == ["kept", "building/kept"]
 
 
 def test_directory_of_the_bus_is_left_out_whatever_its_name(tmp_path: Path) -> None:
     write(tmp_path, "kept", "bus/bus.jsonl")
-    assert list(Tree(str(tmp_path), leave_out=str(tmp_path / "bus"))) == ["kept"]
+    assert list(TextFiles(str(tmp_path), leave_out=str(tmp_path / "bus"))) == ["kept"]
 
 
 def test_binary_files_are_passed_over_and_counted(tmp_path: Path) -> None:
     write(tmp_path, "early", data=b"x" * (SNIFFED_BYTES - 1) + b"\0")
     write(tmp_path, "late", data=b"x" * SNIFFED_BYTES + b"\0")
-    tree = Tree(str(tmp_path))
+    tree = TextFiles(str(tmp_path))
     assert (list(tree), tree.binary) == (["late"], 1)
 
 
@@ -44,12 +44,12 @@ def test_symbolic_links_and_devices_are_not_followed(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path, target_is_directory=True)
     (tmp_path / "link").symlink_to(tmp_path / "dir/file")
     os.mkfifo(tmp_path / "fifo")
-    assert list(Tree(str(tmp_path))) == ["dir/file"]
+    assert list(TextFiles(str(tmp_path))) == ["dir/file"]
 
 
 def test_directory_that_vanishes_is_counted(tmp_path: Path) -> None:
     write(tmp_path, "a", "gone/file")
-    tree = Tree(str(tmp_path))
+    tree = TextFiles(str(tmp_path))
     files = iter(tree)
     assert next(files) == "a"
     (tmp_path / "gone/file").unlink()

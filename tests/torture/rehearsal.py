@@ -8,9 +8,9 @@ from ackbus import Bus, Exporter, Queue
 from ackbus.export.archive_writer import Archiver
 from ackbus.export.jsonl import exporter as exporting
 from ackbus.torture import roles
-from ackbus.torture.crew import Lifeline
-from ackbus.torture.history import JOB, QUEUE, History, Place, cast_of, path_of
-from ackbus.torture.roles import MAX_ATTEMPTS, Mail, Me, Worker
+from ackbus.torture.history import JOB, QUEUE, ActHistory, RunFiles, path_of, roles_of
+from ackbus.torture.processes import Lifeline
+from ackbus.torture.roles import MAX_ATTEMPTS, AgentContext, AgentMail, WorkerRole
 
 AGENTS, SEED = 12, 7
 
@@ -20,7 +20,7 @@ NOW_MS = 1_700_000_000_000
 #: A part of `bus.jsonl`, in bytes; and the newest message that is archived.
 PART_BYTES, ARCHIVED = 16_384, 40
 
-Act = Callable[[Me], object]
+Turn = Callable[[AgentContext], object]
 
 
 class Turns(Lifeline):
@@ -41,11 +41,11 @@ class Turns(Lifeline):
 class Rehearsal:
     """The agents of a run, on an empty bus."""
 
-    def __init__(self, place: Place) -> None:
-        Bus.init(place.bus).close()
-        self._place = place
-        self._bus = Bus.open(place.bus, clock=lambda: NOW_MS)
-        self._lives = dict.fromkeys(cast_of(AGENTS), 0)
+    def __init__(self, files: RunFiles) -> None:
+        Bus.init(files.bus).close()
+        self._files = files
+        self._bus = Bus.open(files.bus, clock=lambda: NOW_MS)
+        self._lives = dict.fromkeys(roles_of(AGENTS), 0)
 
     def play(self) -> None:
         """Has every kind of act done, and some of each kind cut off by a kill."""
@@ -58,9 +58,9 @@ class Rehearsal:
             for name in ("publisher-009", "publisher-011", "publisher-003"):
                 self._live(name, roles.play_publisher, turns=30, is_killed=True)
             for name in ("reader-004", "reader-010"):
-                self._live(name, lambda me: Mail(me).take(), is_killed=True)
+                self._live(name, lambda context: AgentMail(context).take(), is_killed=True)
             for name in ("worker-005", "worker-006", "worker-012"):
-                self._live(name, lambda me: Worker(me).work(), is_killed=True)
+                self._live(name, lambda context: WorkerRole(context).work(), is_killed=True)
             for name in ("holder-007", "holder-008"):
                 self._live(name, roles.play_holder, turns=10, is_killed=True)
             for name in ("publisher-003", "publisher-009", "publisher-011"):
@@ -76,26 +76,26 @@ class Rehearsal:
                 archiver.archive(ARCHIVED)
             Exporter(bus).export_once()
 
-    def _live(self, name: str, act: Act, turns: int = 0, is_killed: bool = False) -> None:
+    def _live(self, name: str, turn: Turn, turns: int = 0, is_killed: bool = False) -> None:
         """Has an agent act as the next of its processes, which may not hear of its last act."""
         self._lives[name] += 1
-        history = History(self._place.histories, name, self._lives[name])
-        act(Me(self._bus, history, Turns(turns), AGENTS, SEED))
+        history = ActHistory(self._files.histories, name, self._lives[name])
+        turn(AgentContext(self._bus, history, Turns(turns), AGENTS, SEED))
         if is_killed:
-            path = Path(path_of(self._place.histories, name, self._lives[name]))
+            path = Path(path_of(self._files.histories, name, self._lives[name]))
             *lines, _ = path.read_bytes().splitlines(keepends=True)
             path.write_bytes(b"".join(lines))
 
 
-def _work(me: Me) -> None:
-    worker = Worker(me)
+def _work(context: AgentContext) -> None:
+    worker = WorkerRole(context)
     while worker.work():
         pass
 
 
-def rehearse(directory: Path) -> Place:
+def rehearse(directory: Path) -> RunFiles:
     """Makes a run in a directory that is not there yet."""
-    place = Place(os.fspath(directory), made=False)
+    files = RunFiles(os.fspath(directory), made=False)
     directory.mkdir()
-    Rehearsal(place).play()
-    return place
+    Rehearsal(files).play()
+    return files

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from ackbus import Draft, Message
-from ackbus.torture.evidence import Evidence, Verdict
-from ackbus.torture.holdings import prove_claims, prove_jobs, prove_leases
+from ackbus.torture.evidence import RunEvidence, Verdict
+from ackbus.torture.grants import prove_claims, prove_jobs, prove_leases
 from ackbus.torture.proofs import (
-    Mail,
+    ExpectedMail,
     prove,
     prove_agents,
     prove_answers,
@@ -24,7 +24,7 @@ from ackbus.torture.proofs import (
     prove_publishing,
     prove_resources,
 )
-from ackbus.torture.run import MIN_MEASUREMENTS, Measures
+from ackbus.torture.run import MIN_MEASUREMENTS, Measurements
 
 from ..programs import raw_sql, tamper
 from .conftest import Copy
@@ -59,8 +59,8 @@ def failure(verdict: Verdict) -> str:
 def told(lines: Lines, kind: str, fits: Callable[[Any, Any], object]) -> tuple[Any, Any] | None:
     """The first act of a kind that was told something that fits, as its two lines."""
     for intent, outcome in pairwise(lines):
-        is_told = intent.get("act") == kind and "told" in outcome
-        if is_told and fits(intent["what"], outcome["told"]):
+        is_told = intent.get("act") == kind and "result" in outcome
+        if is_told and fits(intent["what"], outcome["result"]):
             return intent, outcome
     return None
 
@@ -82,7 +82,7 @@ def last_note(copy: Copy) -> Message:
         message[0]
         for lines in lives
         for intent, outcome in pairwise(lines)
-        if intent.get("act") == "publish" and "told" in outcome
+        if intent.get("act") == "publish" and "result" in outcome
         for message in intent["what"]["messages"]
     }
     messages = list(copy.bus.read())
@@ -95,7 +95,7 @@ def last_note(copy: Copy) -> Message:
 
 
 def test_an_undamaged_copy_holds(copy: Copy) -> None:
-    proof = prove(copy.bus, copy.place, Measures(copy.place.bus))
+    proof = prove(copy.bus, copy.files, Measurements(copy.files.bus))
     assert [v.failures for v in proof.verdicts if not v.holds] == []
     looked_at = {verdict.name: verdict.checked for verdict in proof.verdicts}
     assert looked_at.keys() == LOOKED_AT.keys()
@@ -109,10 +109,10 @@ def test_a_message_that_was_lost_from_the_file_is_named(copy: Copy) -> None:
     """The whole way: another program removes an acknowledged message from the database."""
     lost = last_note(copy)
     assert lost.seq > copy.bus.archive.upto()
-    tamper(Path(copy.place.bus), f"DELETE FROM messages WHERE seq = {lost.seq}")
+    tamper(Path(copy.files.bus), f"DELETE FROM messages WHERE seq = {lost.seq}")
     verdicts = {
         verdict.name: verdict
-        for verdict in prove(copy.bus, copy.place, Measures(copy.place.bus)).verdicts
+        for verdict in prove(copy.bus, copy.files, Measurements(copy.files.bus)).verdicts
     }
     text = failure(verdicts["publishing"])
     assert text.endswith(f"was told that {lost.id} is message {lost.seq}, and it is not there")
@@ -123,7 +123,7 @@ def test_a_message_that_was_lost_from_the_file_is_named(copy: Copy) -> None:
 def test_a_message_that_is_there_twice_is_named(copy: Copy) -> None:
     doubled = last_note(copy)
     messages = [*copy.bus.read(), doubled]
-    evidence = Evidence(copy.bus, copy.place.histories, messages)
+    evidence = RunEvidence(copy.bus, copy.files.histories, messages)
     assert doubled.id in failure(prove_publishing(evidence))
     assert "stands behind message" in failure(prove_order(evidence))
 
@@ -138,7 +138,7 @@ def test_a_message_that_nobody_published_is_named(copy: Copy) -> None:
 def test_a_message_with_other_content_is_named(copy: Copy) -> None:
     changed = last_note(copy)
     tamper(
-        Path(copy.place.bus),
+        Path(copy.files.bus),
         f"UPDATE messages SET payload = '\"other\"', payload_ref = NULL WHERE seq = {changed.seq}",
     )
     assert f"message {changed.id} is in the log as" in failure(prove_publishing(copy.evidence()))
@@ -148,7 +148,7 @@ def test_another_number_than_was_told_is_named(copy: Copy) -> None:
     def change(lines: Lines) -> bool:
         found = told(lines, "publish", lambda what, told: True)
         if found is not None:
-            found[1]["told"]["seqs"][0] += 1
+            found[1]["result"]["seqs"][0] += 1
         return found is not None
 
     copy.change("publisher", change)
@@ -167,7 +167,7 @@ def test_half_a_batch_is_named(copy: Copy) -> None:
 
     copy.change("publisher", cut_off)
     messages = [message for message in copy.bus.read() if message.id != batch[0]]
-    evidence = Evidence(copy.bus, copy.place.histories, messages)
+    evidence = RunEvidence(copy.bus, copy.files.histories, messages)
     expected = f"was cut off in a batch, and {len(batch) - 1} of {len(batch)} were stored"
     assert expected in failure(prove_publishing(evidence))
 
@@ -178,9 +178,9 @@ def test_a_number_below_one_that_was_given_before_is_named(copy: Copy) -> None:
     copy.write_life(
         "publisher-999",
         {"at": 1, "act": "publish", "what": {"messages": lines[0]}},
-        {"at": 2, "told": {"seqs": [2]}},
+        {"at": 2, "result": {"seqs": [2]}},
         {"at": 3, "act": "publish", "what": {"messages": lines[1]}},
-        {"at": 4, "told": {"seqs": [1]}},
+        {"at": 4, "result": {"seqs": [1]}},
     )
     verdict = prove_order(copy.evidence())
     assert verdict.failures[0].startswith(
@@ -199,7 +199,7 @@ def test_a_delivery_that_was_skipped_is_named(copy: Copy) -> None:
     def change(lines: Lines) -> bool:
         found = told(lines, "poll", lambda what, told: direct.intersection(told["seqs"][1:-1]))
         if found is not None:
-            seqs = found[1]["told"]["seqs"]
+            seqs = found[1]["result"]["seqs"]
             skipped.append(next(seq for seq in seqs[1:-1] if seq in direct))
             seqs.remove(skipped[0])
         return found is not None
@@ -212,7 +212,7 @@ def test_a_cursor_that_moved_by_itself_is_named(copy: Copy) -> None:
     def change(lines: Lines) -> bool:
         found = told(lines, "ack", lambda what, told: True)
         if found is not None:
-            found[1]["told"]["cursor"] += 1
+            found[1]["result"]["cursor"] += 1
         return found is not None
 
     copy.change("reader", change)
@@ -223,10 +223,10 @@ def test_a_poll_that_ignored_an_acknowledgement_is_named(copy: Copy) -> None:
     """Redelivery is for what was not acknowledged."""
 
     def change(lines: Lines) -> bool:
-        polls = [line for line in lines if "seqs" in line.get("told", {})]
-        full = [line for line in polls if line["told"]["seqs"]]
+        polls = [line for line in lines if "seqs" in line.get("result", {})]
+        full = [line for line in polls if line["result"]["seqs"]]
         if len(full) > 1:
-            full[1]["told"]["seqs"] = full[0]["told"]["seqs"]
+            full[1]["result"]["seqs"] = full[0]["result"]["seqs"]
         return len(full) > 1
 
     copy.change("reader", change)
@@ -239,7 +239,7 @@ def test_a_message_that_was_there_and_did_not_come_is_named(copy: Copy) -> None:
     copy.write_life(
         "publisher-999",
         {"at": 1, "act": "publish", "what": {"messages": [["x", "note", None, 40, None]]}},
-        {"at": 2, "told": {"seqs": [newest]}},
+        {"at": 2, "result": {"seqs": [newest]}},
     )
     first = prove_inboxes(copy.evidence()).failures[0]
     assert " had acknowledged " in first
@@ -266,7 +266,7 @@ def test_mail_that_a_poll_brought_is_held_against_all(
     cursor: int, seqs: list[int], missing: int, in_order: bool
 ) -> None:
     """An own broadcast (2) is no mail, and a new agent begins with what the log still holds."""
-    mail = Mail([1, 3, 4, 6], archived=frozenset({1, 3}))
+    mail = ExpectedMail([1, 3, 4, 6], archived=frozenset({1, 3}))
     limit = max(1, len(seqs))
     assert (mail.missing(cursor, seqs, limit), mail.has(cursor, seqs)) == (missing, in_order)
 
@@ -281,7 +281,7 @@ def test_a_cursor_that_is_not_where_it_was_left_is_named(copy: Copy) -> None:
     (reader, *_) = (path.parent.name for path in copy.lives("reader"))
     seq = copy.bus.publish("note", from_agent="somebody", to_agent=reader).seq
     raw_sql(
-        Path(copy.place.bus),
+        Path(copy.files.bus),
         f"UPDATE cursors SET last_acked_seq = {seq} WHERE agent_id = '{reader}'",
     )
     assert f"{reader} is at {seq}" in failure(prove_inboxes(copy.evidence()))
@@ -298,7 +298,7 @@ def test_a_second_answer_is_named(copy: Copy) -> None:
 def test_a_lost_answer_is_named(copy: Copy) -> None:
     messages = list(copy.bus.read())
     lost = next(message for message in messages if message.type == "answer")
-    evidence = Evidence(copy.bus, copy.place.histories, without(messages, lost))
+    evidence = RunEvidence(copy.bus, copy.files.histories, without(messages, lost))
     assert "has 0 answers" in failure(prove_answers(evidence))
 
 
@@ -329,7 +329,7 @@ def grant_again(copy: Copy, role: str, kind: str, change: Callable[[Any, Any], N
 
 def test_a_lease_that_two_held_at_once_is_named(copy: Copy) -> None:
     def change(intent: Any, outcome: Any) -> None:
-        outcome["told"]["token"] += 0.5  # later than the other's, and nobody else's
+        outcome["result"]["token"] += 0.5  # later than the other's, and nobody else's
 
     grant_again(copy, "holder", "acquire", change)
     first = prove_leases(copy.evidence()).failures[0]
@@ -339,7 +339,7 @@ def test_a_lease_that_two_held_at_once_is_named(copy: Copy) -> None:
 
 def test_a_token_that_did_not_grow_is_named(copy: Copy) -> None:
     def change(intent: Any, outcome: Any) -> None:
-        outcome["told"]["token"] -= 0.5
+        outcome["result"]["token"] -= 0.5
         intent["what"]["lease"] = "another"
 
     grant_again(copy, "holder", "acquire", change)
@@ -359,14 +359,14 @@ def test_a_late_holder_that_wrote_is_named(copy: Copy) -> None:
 def test_a_write_under_a_lease_that_was_lost_is_named(copy: Copy) -> None:
     messages = list(copy.bus.read())
     lost = [message for message in messages if message.type == "turn"][-1]
-    evidence = Evidence(copy.bus, copy.place.histories, without(messages, lost))
+    evidence = RunEvidence(copy.bus, copy.files.histories, without(messages, lost))
     assert f"under token {lost.payload['token']}" in failure(prove_leases(evidence))
 
 
 def test_a_job_that_two_had_at_once_is_named(copy: Copy) -> None:
     def change(intent: Any, outcome: Any) -> None:
-        outcome["told"]["claims"] = [
-            [seq, token + 0.5] for seq, token in outcome["told"]["claims"][-1:]
+        outcome["result"]["claims"] = [
+            [seq, token + 0.5] for seq, token in outcome["result"]["claims"][-1:]
         ]
 
     grant_again(copy, "worker", "claim", change)
@@ -384,14 +384,14 @@ def test_a_job_with_two_answers_is_named(copy: Copy) -> None:
 def test_a_job_without_an_answer_is_named(copy: Copy) -> None:
     messages = list(copy.bus.read())
     lost = next(message for message in messages if message.type == "job.done")
-    evidence = Evidence(copy.bus, copy.place.histories, without(messages, lost))
+    evidence = RunEvidence(copy.bus, copy.files.histories, without(messages, lost))
     assert "has 0 answers" in prove_jobs(evidence).failures[0]
 
 
 def test_a_job_that_the_queue_does_not_know_is_named(copy: Copy) -> None:
     job = next(copy.bus.read(type="job"))
     raw_sql(
-        Path(copy.place.bus),
+        Path(copy.files.bus),
         "PRAGMA foreign_keys = OFF",
         f"DELETE FROM jobs WHERE seq = {job.seq}",
     )
@@ -402,7 +402,7 @@ def test_a_late_worker_that_answered_is_named(copy: Copy) -> None:
     def change(lines: Lines) -> bool:
         found = told(lines, "complete", lambda what, told: "answers" in told)
         if found is not None:
-            found[1]["told"] = {"lost": True}
+            found[1]["result"] = {"lost": True}
         return found is not None
 
     copy.change("worker", change)
@@ -427,25 +427,25 @@ def test_an_end_that_nobody_made_is_named(copy: Copy) -> None:
 
 @pytest.mark.parametrize("name", ["bus.jsonl", "bus-000001.jsonl", "bus.index.json"])
 def test_one_changed_byte_of_an_exported_file_is_named(copy: Copy, name: str) -> None:
-    path = Path(copy.place.bus, name)
+    path = Path(copy.files.bus, name)
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     assert f"of {name} is not that of a rebuild" in failure(
-        prove_export(copy.bus, copy.place.exported)
+        prove_export(copy.bus, copy.files.exported)
     )
-    assert Path(copy.place.exported, name).read_bytes() == data  # kept, to be looked at
+    assert Path(copy.files.exported, name).read_bytes() == data  # kept, to be looked at
 
 
 def test_a_part_that_is_missing_is_named(copy: Copy) -> None:
-    Path(copy.place.bus, "bus-000001.jsonl").unlink()
-    assert "a rebuild writes" in failure(prove_export(copy.bus, copy.place.exported))
+    Path(copy.files.bus, "bus-000001.jsonl").unlink()
+    assert "a rebuild writes" in failure(prove_export(copy.bus, copy.files.exported))
 
 
 def test_an_altered_blob_is_named(copy: Copy) -> None:
     ref = copy.bus.blobs.put(b"a long payload")
     copy.bus.publish("note", from_agent="a", payload_ref=ref)
-    (path,) = Path(copy.place.bus, "blobs").rglob(ref)
+    (path,) = Path(copy.files.bus, "blobs").rglob(ref)
     path.chmod(0o600)
     path.write_bytes(b"a lost payload!")
     assert "blobs: 1 of" in failure(prove_files(copy.bus))
@@ -469,9 +469,9 @@ def test_a_process_that_ended_by_itself_is_named(copy: Copy) -> None:
     assert locked == 0
 
 
-def measured(copy: Copy, *, wal_bytes: int = 0, grown: int = 0) -> Measures:
+def measured(copy: Copy, *, wal_bytes: int = 0, grown: int = 0) -> Measurements:
     """Measurements of this process over a minute, in which it opens files."""
-    measures = Measures(copy.place.bus)
+    measures = Measurements(copy.files.bus)
     opened = []
     for second in range(MIN_MEASUREMENTS):
         if second == MIN_MEASUREMENTS // 2:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ackbus.torture.history import Place, agents_in
+from ackbus.torture.history import RunFiles, agents_in
 
 #: Long enough for some tens of kills, and for every kind of act; a busy machine needs longer.
 MINUTES = (0.2, 0.5, 1.5)
@@ -22,23 +22,23 @@ ROLES = {"publisher", "reader", "worker", "holder", "exporter", "keeper"}
 def test_nothing_is_lost_doubled_or_held_twice_in_some_tens_of_kills(tmp_path: Path) -> None:
     """Promises 1 to 9, 12 to 16; pitfalls 1, 4 to 6, 9, 10, 13, 22, 29."""
     for minutes in MINUTES:
-        place = Place(str(tmp_path / f"of {minutes} min"), made=False)
-        result = tortured(place, minutes)
+        files = RunFiles(str(tmp_path / f"of {minutes} min"), made=False)
+        result = tortured(files, minutes)
         assert result["holds"]
         assert (result["locked"], result["agents"]) == (0, 12)
-        if has_seen_much(result, place):
+        if has_seen_much(result, files):
             break
     else:
         pytest.fail(f"too little happened: {result}")
     assert 0 < result["publish_ms"]["p50"] <= result["publish_ms"]["max"]
     assert result["max_wal_bytes"] > 0
-    assert result["stays_in"] == place.directory
+    assert result["stays_in"] == files.directory
 
 
-def tortured(place: Place, minutes: float) -> Any:
+def tortured(files: RunFiles, minutes: float) -> Any:
     """Runs 12 agents with a kill every quarter of a second, and returns what was told of it."""
     command = (
-        *("torture", place.directory, "--agents", "12", "--minutes", str(minutes)),
+        *("torture", files.directory, "--agents", "12", "--minutes", str(minutes)),
         *("--kill-every", "0.25", "--seed", "7", "--keep", "--json"),
     )
     done = subprocess.run(
@@ -51,11 +51,11 @@ def tortured(place: Place, minutes: float) -> Any:
     return json.loads(done.stdout)
 
 
-def has_seen_much(result: Any, place: Place) -> bool:
+def has_seen_much(result: Any, files: RunFiles) -> bool:
     """Whether each proof looked at something, and each kind of agent was killed, some in an act."""
     kills: Counter[str] = Counter()
-    for agent in agents_in(place.histories):
-        lives = (int(path.stem) for path in Path(place.histories, agent).iterdir())
+    for agent in agents_in(files.histories):
+        lives = (int(path.stem) for path in Path(files.histories, agent).iterdir())
         kills[agent.partition("-")[0]] += max(lives) - 1
     assert set(kills) == ROLES
     return (

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from ackbus.cli.running.service_call import Call, call_of
+from ackbus.cli.running.service_call import ApiCall, parse_call
 from ackbus.schema.errors import InvalidInput
 
 from ..conftest import Folder
@@ -101,19 +101,19 @@ def test_a_configuration_without_an_api_says_so(folder: Folder) -> None:
 @pytest.mark.parametrize(
     ("words", "call"),
     [
-        (("/jobs", None, []), Call("GET", "/jobs")),
-        (("/jobs?limit=1", "GET", ["q=a b&c"]), Call("GET", "/jobs?limit=1&q=a+b%26c")),
-        (("/x", None, ["a=1"]), Call("POST", "/x", b'{"payload":{"a":"1"}}')),
+        (("/jobs", None, []), ApiCall("GET", "/jobs")),
+        (("/jobs?limit=1", "GET", ["q=a b&c"]), ApiCall("GET", "/jobs?limit=1&q=a+b%26c")),
+        (("/x", None, ["a=1"]), ApiCall("POST", "/x", b'{"payload":{"a":"1"}}')),
         (
             ("/x", "post", ["a:=[1]", "b=x=y"]),
-            Call("POST", "/x", b'{"payload":{"a":[1],"b":"x=y"}}'),
+            ApiCall("POST", "/x", b'{"payload":{"a":[1],"b":"x=y"}}'),
         ),
-        (("/ü x", "delete", []), Call("DELETE", "/%C3%BC%20x")),
-        (("/a\r\nHost: b", None, []), Call("GET", "/a%0D%0AHost:%20b")),
+        (("/ü x", "delete", []), ApiCall("DELETE", "/%C3%BC%20x")),
+        (("/a\r\nHost: b", None, []), ApiCall("GET", "/a%0D%0AHost:%20b")),
     ],
 )
-def test_words_become_a_call(words: tuple[str, str | None, list[str]], call: Call) -> None:
-    assert call_of(*words) == call
+def test_words_become_a_call(words: tuple[str, str | None, list[str]], call: ApiCall) -> None:
+    assert parse_call(*words) == call
 
 
 @pytest.mark.parametrize(
@@ -130,4 +130,4 @@ def test_words_become_a_call(words: tuple[str, str | None, list[str]], call: Cal
 )
 def test_words_of_another_form_are_refused(words: tuple[str, str | None, list[str]]) -> None:
     with pytest.raises(InvalidInput):
-        call_of(*words)
+        parse_call(*words)

@@ -10,14 +10,14 @@ import threading
 import time
 from contextlib import suppress
 
-from .history import ENDING, cast_of, named, path_of
+from .history import ENDING, agents_with, path_of, roles_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from .history import Place, Plan
+    from .history import RunFiles, TorturePlan
 
 # The lifeline of an agent's process: a pipe by which its parent tells it to end.
 #
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _STDIN = 0
 
-#: The exit code of a process that lost its parent: that of an interrupted one.
+#: The exit code of a process that lost its parent: the same as of an interrupted one.
 INTERRUPTED = 130
 
 
@@ -35,7 +35,7 @@ class Lifeline:
 
     def __init__(self) -> None:
         self._asked = threading.Event()
-        self._then: list[Callable[[], object]] = []
+        self._callbacks: list[Callable[[], object]] = []
         threading.Thread(target=self._listen, name="lifeline", daemon=True).start()
 
     @property
@@ -48,47 +48,47 @@ class Lifeline:
         self._asked.wait(seconds)
 
     def call_at_end(self, act: Callable[[], object]) -> None:
-        """Do something as soon as the agent is to end, for one that waits in its own way."""
-        self._then.append(act)
+        """Call a function as soon as the agent is to end; for agents that wait without `wait`."""
+        self._callbacks.append(act)
         if self.ending:
             act()
 
     def _listen(self) -> None:
         while os.read(_STDIN, 1):
             self._asked.set()
-            for act in self._then:
+            for act in self._callbacks:
                 act()
         os._exit(INTERRUPTED)
 
 
-#: How long agents of one kind get to end by themselves, in seconds: they do what is left, and jobs
-#: of the dead come back when their leases end.
+#: How long agents of one kind get to end by themselves, in seconds: they finish what is left, and
+#: jobs of killed workers come back only when their leases end.
 END_WITHIN_S = 120.0
 
-#: How often those who end are looked at, in seconds.
+#: How often ending processes are looked at, in seconds.
 LOOK_EVERY_S = 0.02
 
 
-class Crew:
+class AgentProcesses:
     """The processes of one run. Leaving the `with` block ends them all.
 
     Args:
         plan: the run.
-        place: the directory of the run.
+        files: the directory of the run.
 
     Attributes:
-        cast: the role of each agent.
+        roles: the role of each agent.
         kills, suspensions: their numbers so far.
-        fell: the unexpected ends of processes, in words.
+        unexpected_ends: the unexpected ends of processes, in words.
     """
 
-    def __init__(self, plan: Plan, place: Place) -> None:
-        self.cast = cast_of(plan.agents)
+    def __init__(self, plan: TorturePlan, files: RunFiles) -> None:
+        self.roles = roles_of(plan.agents)
         self.kills = self.suspensions = 0
-        self.fell: list[str] = []
+        self.unexpected_ends: list[str] = []
         self._plan = plan
-        self._place = place
-        self._lives = dict.fromkeys(self.cast, 0)
+        self._files = files
+        self._lives = dict.fromkeys(self.roles, 0)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._suspended: set[str] = set()
 
@@ -100,11 +100,11 @@ class Crew:
 
     def history_of(self, name: str) -> str:
         """Return the history file of an agent's process."""
-        return path_of(self._place.histories, name, self._lives[name])
+        return path_of(self._files.histories, name, self._lives[name])
 
     def start(self) -> None:
         """Start every agent."""
-        for name in self.cast:
+        for name in self.roles:
             self._start(name)
 
     def kill(self, name: str) -> None:
@@ -113,7 +113,7 @@ class Crew:
         if process.poll() is None:
             self.kills += 1
         else:
-            self._note_fall(name, process.returncode)
+            self._note_end(name, process.returncode)
         _kill(process)
         self._suspended.discard(name)
         self._start(name)
@@ -130,10 +130,10 @@ class Crew:
             self._suspended.discard(name)
             self._processes[name].send_signal(signal.SIGCONT)
 
-    def replace_fallen(self) -> None:
+    def restart_ended(self) -> None:
         """Note the agents that ended by themselves, and start them again."""
         for name in [name for name, p in self._processes.items() if p.poll() is not None]:
-            self._note_fall(name, self._processes[name].returncode)
+            self._note_end(name, self._processes[name].returncode)
             self._start(name)
 
     def end(self, tick: Callable[[], object]) -> None:
@@ -145,12 +145,12 @@ class Crew:
         for name in list(self._suspended):
             self.resume(name)
         for roles in ENDING:
-            names = [name for role in roles for name in named(self.cast, role)]
+            names = [name for role in roles for name in agents_with(self.roles, role)]
             for name in names:
                 self._ask_to_end(name)
             self._wait(names, tick)
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> AgentProcesses:
         return self
 
     def __exit__(
@@ -164,31 +164,31 @@ class Crew:
 
     def _wait(self, names: list[str], tick: Callable[[], object]) -> None:
         deadline = time.monotonic() + END_WITHIN_S
-        left = set(names)
-        while left and time.monotonic() < deadline:
-            left = {name for name in left if self._processes[name].poll() is None}
+        running = set(names)
+        while running and time.monotonic() < deadline:
+            running = {name for name in running if self._processes[name].poll() is None}
             tick()
             time.sleep(LOOK_EVERY_S)
         for name in names:
-            if name in left:
-                self.fell.append(f"{name} did not end within {END_WITHIN_S:g} s")
+            if name in running:
+                self.unexpected_ends.append(f"{name} did not end within {END_WITHIN_S:g} s")
                 _kill(self._processes[name])
             elif code := self._processes[name].returncode:
-                self._note_fall(name, code)
+                self._note_end(name, code)
 
-    def _note_fall(self, name: str, code: int) -> None:
-        self.fell.append(
+    def _note_end(self, name: str, code: int) -> None:
+        self.unexpected_ends.append(
             f"life {self._lives[name]} of {name} ended by itself, with code {code};"
-            f" see {self._place.errors}"
+            f" see {self._files.errors}"
         )
 
     def _start(self, name: str) -> None:
         self._lives[name] += 1
-        place, seed = self._place, str(self._plan.seed)
-        arguments = (place.bus, place.histories, str(len(self.cast)), name)
+        files, seed = self._files, str(self._plan.seed)
+        arguments = (files.bus, files.histories, str(len(self.roles)), name)
         # -P: a file in the working directory must not pass for a module. A process group of its
         # own: Ctrl-C in a terminal reaches the command alone, which then ends its agents.
-        with open(self._place.errors, "ab") as errors:
+        with open(self._files.errors, "ab") as errors:
             self._processes[name] = subprocess.Popen(
                 [
                     *(sys.executable, "-P", "-m", f"{__package__}.roles"),

@@ -1,8 +1,8 @@
-"""Holdings: the times in which a holder was sure of its grant. No two may overlap for one thing.
+"""Grants: the periods in which a holder was sure of its lease or claim; no two may overlap.
 
-A holder is sure from the moment that it learns of its grant, until the requested time would be over
-if it had begun with the request, or until the holder is about to release the thing. All processes
-of a machine share the clock of these records.
+A holder is sure from the moment at which it learns of the grant until the lease time, counted from
+its request, is over, or until it is about to release the resource. All processes of a machine share
+the clock of these records.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from ..subscribers.jobs.jobs import ENDED_BADLY
 from ..subscribers.queues.queue import Queue
 from ..subscribers.views import list_jobs
-from .evidence import Numbered, Verdict, out_of_order
+from .evidence import NumberedAct, Verdict, out_of_order
 from .history import JOB, JOB_DONE, JOB_FAILED, QUEUE, TURN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..subscribers.jobs.jobs import Job
-    from .evidence import Entry, Evidence
-    from .history import Act
+    from .evidence import LoggedMessage, RunEvidence
+    from .history import RecordedAct
 
 #: How much earlier a lease may end than its holder expects, in nanoseconds: the bus counts in
 #: whole milliseconds, and the system slows and speeds up the clock that it reads.
@@ -28,39 +28,39 @@ SLACK_NS = 5_000_000
 
 
 @dataclass(slots=True)
-class Holding:
-    """One grant.
+class Grant:
+    """One grant of a lease or a claim.
 
     Attributes:
-        thing: the granted thing.
+        resource: the lease or the job, in words.
         token: its token.
         who: its holder, for people.
-        asked_ns, from_ns: the times of the request, and of its result.
+        requested_ns, from_ns: the times of the request, and of its result.
         until_ns: the time until which the holder was sure of it.
     """
 
-    thing: object
+    resource: object
     token: int
     who: str
-    asked_ns: int
+    requested_ns: int
     from_ns: int
     until_ns: int
 
 
-class Holdings:
+class Grants:
     """All grants of one kind, by token.
 
     Args:
-        clock_step_ns: by how much the machine's clock was put forward or back meanwhile. Leases
-            go by it, and histories don't: that much can't be judged.
+        clock_step_ns: by how much the machine's clock was set during the run. Leases go by it, and
+            histories don't: overlaps up to this length can't be judged.
     """
 
     def __init__(self, clock_step_ns: int) -> None:
         self._slack_ns = SLACK_NS + clock_step_ns
-        self._by_token: dict[int, Holding] = {}
+        self._by_token: dict[int, Grant] = {}
         self._doubled: list[str] = []
 
-    def grant(self, act: Act, thing: object, token: int) -> None:
+    def grant(self, act: RecordedAct, resource: object, token: int) -> None:
         """Note the grant that an act returned."""
         assert act.ended_ns is not None
         who = f"life {act.life} of {act.agent}"
@@ -69,35 +69,35 @@ class Holdings:
             self._doubled.append(
                 f"token {token} was given to {self._by_token[token].who} and to {who}"
             )
-        self._by_token[token] = Holding(thing, token, who, act.began_ns, act.ended_ns, until_ns)
+        self._by_token[token] = Grant(resource, token, who, act.began_ns, act.ended_ns, until_ns)
 
-    def renew(self, act: Act) -> None:
+    def renew(self, act: RecordedAct) -> None:
         """Note an extension by its holder."""
-        holding = self._by_token.get(act.what["token"])
-        if holding is not None:
-            holding.until_ns = max(holding.until_ns, act.began_ns + _duration_ns(act))
+        grant = self._by_token.get(act.what["token"])
+        if grant is not None:
+            grant.until_ns = max(grant.until_ns, act.began_ns + _duration_ns(act))
 
-    def give_back(self, act: Act) -> None:
+    def give_back(self, act: RecordedAct) -> None:
         """Note that a holder was about to release its grant."""
-        holding = self._by_token.get(act.what["token"])
-        if holding is not None:
-            holding.until_ns = min(holding.until_ns, act.began_ns)
+        grant = self._by_token.get(act.what["token"])
+        if grant is not None:
+            grant.until_ns = min(grant.until_ns, act.began_ns)
 
     def judge(self, verdict: Verdict) -> None:
-        """Report overlapping holdings, and tokens that did not grow."""
+        """Report overlapping grants, and tokens that did not grow."""
         for text in self._doubled:
             verdict.fail(text)
-        last: dict[object, Holding] = {}
-        for holding in sorted(self._by_token.values(), key=lambda holding: holding.from_ns):
-            before = last.get(holding.thing)
+        last: dict[object, Grant] = {}
+        for grant in sorted(self._by_token.values(), key=lambda grant: grant.from_ns):
+            before = last.get(grant.resource)
             if before is not None:
-                self._judge_pair(before, holding, verdict)
+                self._judge_pair(before, grant, verdict)
             verdict.checked += 1
-            if before is None or holding.until_ns > before.until_ns:
-                last[holding.thing] = holding
+            if before is None or grant.until_ns > before.until_ns:
+                last[grant.resource] = grant
         numbered = (
-            Numbered(holding.asked_ns, holding.from_ns, holding.token, holding.token, holding.who)
-            for holding in self._by_token.values()
+            NumberedAct(grant.requested_ns, grant.from_ns, grant.token, grant.token, grant.who)
+            for grant in self._by_token.values()
         )
         for earlier, later in out_of_order(numbered):
             verdict.fail(
@@ -105,16 +105,16 @@ class Holdings:
                 f" {earlier.high}"
             )
 
-    def _judge_pair(self, before: Holding, after: Holding, verdict: Verdict) -> None:
+    def _judge_pair(self, before: Grant, after: Grant, verdict: Verdict) -> None:
         both_ns = min(before.until_ns, after.until_ns) - after.from_ns
         if both_ns > self._slack_ns:
             verdict.fail(
                 f"{before.who} (token {before.token}) and {after.who} (token {after.token}) held"
-                f" {after.thing} at once, for {both_ns / 1e9:.3f} s"
+                f" {after.resource} at once, for {both_ns / 1e9:.3f} s"
             )
 
 
-def _duration_ns(act: Act) -> int:
+def _duration_ns(act: RecordedAct) -> int:
     lease_s: float = act.what["lease_s"]
     return round(lease_s * 1_000_000_000)
 
@@ -122,47 +122,47 @@ def _duration_ns(act: Act) -> int:
 # Proof: a job has one holder at a time, one end, and one answer.
 
 
-def prove_claims(evidence: Evidence) -> Verdict:
+def prove_claims(evidence: RunEvidence) -> Verdict:
     """Check that the claims of each job do not overlap."""
     verdict = Verdict("claims", "no job had two workers at once, and the tokens of its claims grew")
-    holdings = Holdings(evidence.clock_step_ns)
+    grants = Grants(evidence.clock_step_ns)
     for act in evidence.acts("claim", "renew claim", "complete", "fail"):
         if act.kind == "claim":
-            for seq, token in act.told["claims"] if act.told is not None else ():
-                holdings.grant(act, f"job {seq}", token)
+            for seq, token in act.result["claims"] if act.result is not None else ():
+                grants.grant(act, f"job {seq}", token)
         elif act.kind == "renew claim":
-            if act.told is not None and "lost" not in act.told:
-                holdings.renew(act)
+            if act.result is not None and "lost" not in act.result:
+                grants.renew(act)
         else:
-            holdings.give_back(act)
-    holdings.judge(verdict)
+            grants.give_back(act)
+    grants.judge(verdict)
     return verdict
 
 
-def prove_jobs(evidence: Evidence) -> Verdict:
+def prove_jobs(evidence: RunEvidence) -> Verdict:
     """Compare every job with its answers in the log and its state in the queue."""
     verdict = Verdict(
         "jobs",
         "every job came to one end, with one answer, in one transaction, by the worker that held"
         " it; a late worker changed nothing",
     )
-    wanted = {entry.seq: entry for entry in evidence.log.of_types(JOB)}
+    logged = {entry.seq: entry for entry in evidence.log.of_types(JOB)}
     queue = Queue.open(evidence.bus, QUEUE)
-    found = {job.seq: job for job in list_jobs(queue, (), limit=len(wanted) + 1)}
-    answers: dict[str, list[Entry]] = {}
+    queued = {job.seq: job for job in list_jobs(queue, (), limit=len(logged) + 1)}
+    answers: dict[str, list[LoggedMessage]] = {}
     for answer in evidence.log.of_types(JOB_DONE, JOB_FAILED):
         answers.setdefault(answer.in_reply_to or "", []).append(answer)
-    for seq in sorted(found.keys() - wanted.keys()):
+    for seq in sorted(queued.keys() - logged.keys()):
         verdict.fail(f"message {seq} is in the queue, and is no job")
-    for seq, entry in wanted.items():
+    for seq, entry in logged.items():
         verdict.checked += 1
-        for failure in _of_job(entry, found.get(seq), answers.get(entry.id, [])):
+        for failure in _of_job(entry, queued.get(seq), answers.get(entry.id, [])):
             verdict.fail(failure)
-    _judge_ends(evidence, answers, wanted, verdict)
+    _judge_ends(evidence, answers, logged, verdict)
     return verdict
 
 
-def _of_job(entry: Entry, job: Job | None, answers: list[Entry]) -> list[str]:
+def _of_job(entry: LoggedMessage, job: Job | None, answers: list[LoggedMessage]) -> list[str]:
     """Return the errors in the end of a job."""
     if job is None:
         return [f"job {entry.seq} is not in the queue"]
@@ -175,66 +175,69 @@ def _of_job(entry: Entry, job: Job | None, answers: list[Entry]) -> list[str]:
 
 
 def _judge_ends(
-    evidence: Evidence, answers: dict[str, list[Entry]], jobs: dict[int, Entry], verdict: Verdict
+    evidence: RunEvidence,
+    answers: dict[str, list[LoggedMessage]],
+    jobs: dict[int, LoggedMessage],
+    verdict: Verdict,
 ) -> None:
     """Compare the histories of workers about the ends of their claims with the answers."""
-    meant: set[tuple[int, int]] = set()
+    possible_ends: set[tuple[int, int]] = set()
     for act in evidence.acts("complete", "fail"):
         verdict.checked += 1
         seq, token = act.what["seq"], act.what["token"]
         who = f"life {act.life} of {act.agent}"
         job = jobs.get(seq)
         own = [a for a in answers.get(job.id, ()) if a.token == token] if job is not None else []
-        if act.told is None:
-            meant.add((seq, token))
-        elif "lost" in act.told:
+        if act.result is None:
+            possible_ends.add((seq, token))
+        elif "lost" in act.result:
             if own:
                 verdict.fail(f"{who} was told that its claim of job {seq} is lost, and answered it")
         else:
-            meant.add((seq, token))
-            if [answer.seq for answer in own] != act.told["answers"]:
+            possible_ends.add((seq, token))
+            if [answer.seq for answer in own] != act.result["answers"]:
                 verdict.fail(
-                    f"{who} was told that job {seq} is answered by {act.told['answers']}, and it"
+                    f"{who} was told that job {seq} is answered by {act.result['answers']}, and it"
                     f" is by {[answer.seq for answer in own]}"
                 )
     for job in jobs.values():
         for answer in answers.get(job.id, ()):
-            if (job.seq, answer.token) not in meant:
+            if (job.seq, answer.token) not in possible_ends:
                 verdict.fail(f"no worker ended job {job.seq} as message {answer.seq} says")
 
 
 # Proof: a lease has one holder at a time, and one that is late writes nothing.
 
 
-def prove_leases(evidence: Evidence) -> Verdict:
-    """Check that holdings of a lease do not overlap, and that late holders wrote nothing."""
+def prove_leases(evidence: RunEvidence) -> Verdict:
+    """Check that grants of a lease do not overlap, and that late holders wrote nothing."""
     verdict = Verdict(
         "leases",
         "no lease had two holders at once, tokens grew, and nothing was written under a token"
         " after a later one had come",
     )
-    holdings = Holdings(evidence.clock_step_ns)
-    told: Counter[int] = Counter()
+    grants = Grants(evidence.clock_step_ns)
+    acknowledged: Counter[int] = Counter()
     tried: Counter[int] = Counter()
     for act in evidence.acts("acquire", "renew", "release", "write"):
-        was_done = act.told is not None and "lost" not in act.told
+        was_done = act.result is not None and "lost" not in act.result
         if act.kind == "acquire":
-            if act.told is not None and act.told["token"] is not None:
-                holdings.grant(act, f"lease {act.what['lease']!r}", act.told["token"])
+            if act.result is not None and act.result["token"] is not None:
+                grants.grant(act, f"lease {act.what['lease']!r}", act.result["token"])
         elif act.kind == "renew" and was_done:
-            holdings.renew(act)
+            grants.renew(act)
         elif act.kind == "release":
-            holdings.give_back(act)
+            grants.give_back(act)
         elif act.kind == "write":
-            told[act.what["token"]] += was_done
-            tried[act.what["token"]] += was_done or act.told is None
-    holdings.judge(verdict)
-    _judge_turns(evidence, told, tried, verdict)
+            acknowledged[act.what["token"]] += was_done
+            tried[act.what["token"]] += was_done or act.result is None
+    grants.judge(verdict)
+    _judge_turns(evidence, acknowledged, tried, verdict)
     return verdict
 
 
 def _judge_turns(
-    evidence: Evidence, told: Counter[int], tried: Counter[int], verdict: Verdict
+    evidence: RunEvidence, acknowledged: Counter[int], tried: Counter[int], verdict: Verdict
 ) -> None:
     stored: Counter[int] = Counter()
     newest: dict[str | None, int] = {}
@@ -250,7 +253,7 @@ def _judge_turns(
         newest[entry.lease] = max(before, token)
     for token in sorted(tried.keys() | stored.keys()):
         verdict.expect(
-            told[token] <= stored[token] <= tried[token],
-            f"under token {token}, {stored[token]} messages are in the log, {told[token]} were"
-            f" acknowledged, and {tried[token]} may have been stored",
+            acknowledged[token] <= stored[token] <= tried[token],
+            f"under token {token}, {stored[token]} messages are in the log, {acknowledged[token]}"
+            f" were acknowledged, and {tried[token]} may have been stored",
         )
