@@ -15,7 +15,9 @@ from typing import TypeVar
 
 from ..schema.directory.enclosure import Enclosure, Spot
 from ..schema.errors import AckbusError, InvalidInput, Refused
-from .edits import Edit, JsonHook, JsonServer
+from . import json_edits
+from .abridging import Abridged, abridged_json, abridged_toml
+from .edits import AbsentHook, Edit, JsonHook, JsonServer
 from .record import Entry, PluginFile, Record, RecordFile
 from .text_edits import TomlServer
 
@@ -112,7 +114,7 @@ class ConfigFile:
     def server_words(self) -> list[str]:
         """Return the command line of the server as it stands; empty where none is understood."""
         try:
-            _, text = _split(self.read() or "")
+            text = self._abridged(self.read()).text
             servers = [edit for edit in self.edits if isinstance(edit, (JsonServer, TomlServer))]
             return next(filter(None, (server.words_in(text) for server in servers)), [])
         except AckbusError:  # changing or checking the file reports it
@@ -121,7 +123,7 @@ class ConfigFile:
     def hook_commands(self) -> list[str]:
         """Return the command lines of the hooks as they stand; empty where none is understood."""
         try:
-            _, text = _split(self.read() or "")
+            text = self._abridged(self.read()).text
             hooks = [edit for edit in self.edits if isinstance(edit, (JsonHook, PluginFile))]
             return list(filter(None, (hook.command_in(text) for hook in hooks)))
         except AckbusError:  # changing or checking the file reports it
@@ -141,21 +143,31 @@ class ConfigFile:
         Raises:
             Refused: in the place of one stands what setup did not write.
         """
-        self._check_ours(_split(text or "")[1])
-        return self._merged(text)
+        there = self._abridged(text)
+        self._check_ours(there.text)
+        made = there.whole(self._merged(there.text, is_new=text is None))
+        return _split(text or "")[0] + made
 
-    def _merged(self, text: str | None) -> str:
-        mark, there = _split(text or "")
+    def _merged(self, there: str, *, is_new: bool) -> str:
+        """Return a text with all edits, and with an end of its line where the file is new."""
         made = there or ("{}" if self.is_json else "")
         for edit in self.edits:
             made = self._explained(edit.put, made)
         if not there and self.is_json:
             made = json.dumps(json.loads(made) | self.besides, indent=2, ensure_ascii=False)
-        return f"{made}\n" if text is None else mark + made
+        return f"{made}\n" if is_new else made
+
+    def _abridged(self, text: str | None) -> Abridged:
+        """Return a text without its byte order mark, and without what the edits don't look at."""
+        there = _split(text or "")[1]
+        if self.is_json:
+            return abridged_json(there, frozenset(filter(None, map(_way, self.edits))))
+        tables = [edit.table for edit in self.edits if isinstance(edit, TomlServer)]
+        return abridged_toml(there, tables[0]) if tables else Abridged(there)
 
     def has_entries(self, text: str | None) -> bool:
         """Whether one of our entries stands in a text."""
-        _, there = _split(text or "")
+        there = self._abridged(text).text
         return bool(there) and any(edit.span(there) for edit in self.edits)
 
     def without(self, text: str | None) -> str | None:
@@ -166,21 +178,22 @@ class ConfigFile:
         """
         if text is None or not self.has_entries(text):
             return text
-        mark, left = _split(text)
+        abridged = self._abridged(text)
+        left = abridged.text
         self._check_ours(left)
         there = replace(self, edits=[self._explained(e.found_in, left) for e in self.edits])
         for edit in reversed(there.edits):
             left = self._explained(edit.take, left)
-        return self._original(text, mark, left)
+        return self._original(text, _split(text)[0], abridged.whole(left))
 
     def removed_from(self, text: str | None) -> list[str]:
         """Return the texts of the entries that `without` takes out."""
-        _, there = _split(text or "")
+        there = self._abridged(text).text
         return [text for text in (_slice(edit, there) for edit in self.edits) if text is not None]
 
     def is_plain(self, text: str | None) -> bool:
         """Whether our entries in a text have nothing that setup could not write again."""
-        _, there = _split(text or "")
+        there = self._abridged(text).text
         return all(_is_plain(edit, there) for edit in self.edits)
 
     @cached_property
@@ -192,14 +205,15 @@ class ConfigFile:
         """
         return RecordFile(self.path).read()
 
-    def record_with(self, before: str | None, after: str) -> Record:
-        """Return the record, when the edits make one text of another."""
+    def record_with(self, before: str | None) -> Record:
+        """Return the record, when the edits are made in a text; None: the file does not exist."""
         entries = dict(self.record.entries)
         origin = self.record.origin
         if not self.has_entries(before):
             origin = "none" if before is None else "text" if before.strip() else "empty"
+        after = self._merged(self._abridged(before).text, is_new=before is None)
         for edit in self.edits:
-            text = _slice(edit, _split(after)[1])
+            text = _slice(edit, after)
             if text is not None:
                 entries[edit.key] = Entry(text)
         return Record(origin, entries)
@@ -214,8 +228,9 @@ class ConfigFile:
         """Return what the file was, if setup made it, and all that is left of it is empty."""
         origin = self.record.origin
         if origin == "unknown" and self.is_plain(text):  # as a clone has it
-            there = replace(self, edits=[edit.found_in(_split(text)[1]) for edit in self.edits])
-            origin = "none" if text == there._merged(None) else "text"
+            there = self._abridged(text).text
+            ours = replace(self, edits=[edit.found_in(there) for edit in self.edits])
+            origin = "none" if text == ours._merged("", is_new=True) else "text"
         if origin in ("none", "empty") and self._is_empty(left):
             return None if origin == "none" else mark
         return mark + left
@@ -250,6 +265,15 @@ class ConfigFile:
             return change(text)
         except AckbusError as error:
             raise type(error)(f"{self.path}: {error}; the file is left as it is") from error
+
+
+def _way(edit: Edit) -> json_edits.Path | None:
+    """Return the path to the object or array of JSON that an entry is in."""
+    if isinstance(edit, AbsentHook):
+        return edit.hook.path
+    if isinstance(edit, JsonHook):
+        return edit.path
+    return edit.within if isinstance(edit, JsonServer) else None
 
 
 def _slice(edit: Edit, text: str) -> str | None:

@@ -119,9 +119,25 @@ def _no_constant(name: str) -> NoReturn:
 _pass_over = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant).raw_decode
 
 
+#: A string, a comment, and the comma after the last child: each is passed over as a whole, also
+#: where it has no end, so that no place is looked at twice.
+_NOTE = re.compile(
+    r'"(?:[^"\\]++|\\.)*+"?+|//[^\r\n]*+|/\*(?:.*?\*/|.*+)'
+    r"|[\[{](?:[ \t\r\n]++|//[^\r\n]*+|/\*.*?\*/)*+,"
+    r"|,(?=(?:[ \t\r\n]++|//[^\r\n]*+|/\*.*?\*/)*+[\]}])",
+    re.DOTALL,
+)
+
+
+def _blanked(text: str) -> str:
+    """Return a text with spaces for its comments, and for commas before a closing bracket."""
+    return _NOTE.sub(lambda note: note[0] if note[0][0] in '"[{' else " " * len(note[0]), text)
+
+
 class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
+        self._without_comments: str | None = None
 
     def value(self, at: int, depth: int) -> tuple[Node, int]:
         opening = self._text[at : at + 1]
@@ -142,8 +158,8 @@ class _Parser:
         if depth == _MAX_DEPTH:
             raise _broken(self._text, start, ": it is nested too deeply")
         try:
-            value, end = _pass_over(self._text, start)
-        except (ValueError, StopIteration, RecursionError):  # it has comments, or is broken
+            value, end = self._passed_over(start)
+        except (ValueError, StopIteration, RecursionError):  # it is broken
             children, comma, end = self._children(start, depth)
             values = [child.node.value for child in children]
             keys = [child.key for child in children]
@@ -151,6 +167,19 @@ class _Parser:
             value = dict(zip(keys, values, strict=True)) if is_object else values
             return Node(start, end, value, lambda: (children, comma))
         return Node(start, end, value, lambda: self._children(start, depth)[:2])
+
+    def _passed_over(self, start: int) -> tuple[Any, int]:
+        """Return the value that begins there, and its end.
+
+        Raises:
+            ValueError, StopIteration, RecursionError: it is none.
+        """
+        if self._without_comments is None:
+            try:
+                return _pass_over(self._text, start)
+            except ValueError:
+                self._without_comments = _blanked(self._text)
+        return _pass_over(self._without_comments, start)
 
     def _children(self, start: int, depth: int) -> tuple[list[Child], int | None, int]:
         """Return the children of a container, the end of a trailing comma, and its own end."""
