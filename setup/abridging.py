@@ -8,6 +8,7 @@ is the same in both: line ends, indentation, and whether there is something.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from itertools import count
 
 from ..schema.errors import InvalidInput
 from . import json_edits
-from .json_edits import Child, Node
+from .json_edits import SPACE, Child, Node, skip
 from .record import ENTRY
 from .text_edits import end_of_statement, header
 
@@ -101,7 +102,7 @@ def abridged_json(text: str, ways: frozenset[json_edits.Path]) -> Abridged:
 def _cuts_of_json(text: str, node: Node, ways: frozenset[json_edits.Path]) -> Iterator[_Cut]:
     """Yield the children of a node that are not ours, neighbours together."""
     start = end = None
-    for child in node.children:
+    for child in _children(text, node, _plain(ways)):
         onward = frozenset(way[1:] for way in ways if way[:1] == (child.key,))
         if not onward and not (() in ways and _may_be_ours(text, child)):
             start, end = child.start if start is None else start, child.end
@@ -113,6 +114,26 @@ def _cuts_of_json(text: str, node: Node, ways: frozenset[json_edits.Path]) -> It
             yield from _cuts_of_json(text, child.node, onward)
     if start is not None and end is not None:
         yield _Cut(start, end, _json_marker(text[start:end], node))
+
+
+@lru_cache
+def _plain(ways: frozenset[json_edits.Path]) -> re.Pattern[str]:
+    """Return the pattern of neighbours that hold no values, and are not on a way."""
+    ours = "|".join(re.escape(json.dumps(way[0], ensure_ascii=False)) for way in ways if way)
+    key = rf'(?!"{ENTRY}{f"|{ours}" if ours else ""})"[^"\\]*+"{SPACE}:{SPACE}'
+    child = rf'(?:{key})?+(?:"(?:[^"\\]++|\\.)*+"(?!{SPACE}:)|[\w.+-]++)'
+    return re.compile(rf"{child}(?:{SPACE},{SPACE}{child})*+")
+
+
+def _children(text: str, node: Node, plain: re.Pattern[str]) -> Iterator[Child]:
+    """Yield the children of a node; neighbours that a pattern passes over are one."""
+    at = skip(text, node.start + 1)
+    while node.read_child is not None and at < node.end - 1:
+        run = plain.match(text, at)
+        child = Child(at, Node(at, run.end(), None)) if run else node.read_child(at)
+        yield child
+        at = skip(text, child.end)
+        at = skip(text, at + 1) if text[at] == "," else at
 
 
 def _may_be_ours(text: str, child: Child) -> bool:
