@@ -141,7 +141,7 @@ def _may_be_ours(text: str, child: Child) -> bool:
     if child.key is not None:
         return child.key.startswith(ENTRY)
     item = text[child.start : child.end]
-    return " hook " in item or "\\" in item  # which may be escaped
+    return " hook " in item or "\\u" in item  # which may stand for a letter of it
 
 
 def _json_marker(passage: str, container: Node) -> str:
@@ -193,6 +193,10 @@ _BRACKET = re.compile(rf"{_GAP}\[")
 _NAME = rf"{_KEY}(?:{_GAP}\.{_GAP}{_KEY})*+"
 
 
+#: How deep values within values are passed over.
+_DEPTH = 3
+
+
 def _value(depth: int) -> str:
     """Return the pattern of a value that has values within values up to a depth."""
     if not depth:
@@ -209,7 +213,7 @@ def _runs(table: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     """Return the patterns of lines of one table, and of whole tables, that have nothing of ours."""
     ours, entry = (rf"[\"']?{re.escape(name)}[\"']?{_GAP}" for name in (table, ENTRY))
     rest = rf"{_GAP}{_NOTE}?+{_END}"
-    line = rf"{_GAP}(?:(?!{ours}[.=]){_NAME}{_GAP}={_GAP}{_value(2)})?+{rest}"
+    line = rf"{_GAP}(?:(?!{ours}[.=]){_NAME}{_GAP}={_GAP}{_value(_DEPTH)})?+{rest}"
     is_ours = rf"{_GAP}{ours}(?:\]|\.{_GAP}{entry}[.\]])"
     name = rf"(?!{is_ours}){_GAP}{_NAME}{_GAP}"
     head = rf"{_GAP}(?:\[{name}\]|\[\[{name}\]\]){rest}"

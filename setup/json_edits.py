@@ -84,7 +84,7 @@ class Child:
 _Inside = tuple[list[Child], int | None]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)  # the short texts of edits must not push out a long one
 def parse(text: str) -> Node:
     """Return the value of a text; callers must not change it.
 
