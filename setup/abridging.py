@@ -161,8 +161,9 @@ def _line_ends(passage: str) -> str:
 
 # TOML ----------------------------------------------------------------------------------------
 #
-# What lies beside our table is passed over by patterns of the usual forms of TOML, as the parser
-# takes seconds for a megabyte. What has another form stays, and is for the parser to judge.
+# Statements beside our table are passed over by patterns of the usual forms of TOML, as the parser
+# takes seconds for a megabyte. Those of another form stay, and are for the parser to judge. Names
+# that are there twice are found where the parser reads both.
 
 _GAP = r"[ \t]*+"
 _END = r"\r?\n"
