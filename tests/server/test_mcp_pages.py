@@ -33,7 +33,7 @@ PROGRAMS = ("unknown", "codex-mcp-client", "claude-code", "copilot-cli")
 
 
 #: The least that each program cuts, by the name with which it introduces itself: Claude Code 25,000
-#: tokens, each of a byte or more; Codex 12,000 bytes or so; Gemini 40,000 characters; opencode 50 K.
+#: tokens, each of a byte or more; Codex 12,000 bytes or so; Gemini 40,000 characters; opencode 50 K
 #: `make programs` gives each a full page (tests/real_programs/test_versions.py), Copilot too.
 CUTS = {
     "claude-code": 25_000,
