@@ -64,7 +64,7 @@ def _without(text: str, cuts: Iterator[_Cut], pattern: str) -> Abridged:
         pattern: the pattern of a marker, with {0} for what its names begin with.
     """
     base = next(name for name in map("passage{}-".format, count()) if name not in text)
-    pieces, passages, at = [], [], 0
+    pieces, passages, at = list[str](), list[str](), 0
     for cut in cuts:
         if cut.end - cut.start >= _SHORTEST:
             pieces += [text[at : cut.start], cut.marker.format(f"{base}{len(passages)}")]

@@ -275,10 +275,10 @@ def _about(text: str, table: str) -> str:
     """
     kept, begin, is_kept = [], 0, True
     for at in _statements(text):
-        header = _HEADER.match(text, at)
-        if header is None:
+        start = _HEADER.match(text, at)
+        if start is None:
             continue
-        first = header[1] or next(iter(header(text, at)), "")  # a quoted one
+        first = start[1] or next(iter(header(text, at)), "")  # a quoted one
         if (first == table) != is_kept:
             if is_kept:
                 kept.append(text[begin:at])
