@@ -15,7 +15,9 @@ from typing import TypeVar
 
 from ..schema.directory.enclosure import EnclosedFile, Enclosure
 from ..schema.errors import AckbusError, InvalidInput, Refused
-from .edits import Edit, JsonHook, JsonServer
+from . import json_edits
+from .abridging import Abridged, abridged_json, abridged_toml
+from .edits import AbsentHook, Edit, JsonHook, JsonServer
 from .record import PluginFile, Record, RecordedEntry, RecordFile
 from .text_edits import TomlServer
 
@@ -121,7 +123,7 @@ class ConfigFile:
     def server_words(self) -> list[str]:
         """Return the command line of the server as it stands; empty where none is understood."""
         try:
-            _, text = _split(self.read() or "")
+            text = self._abridged(self.read()).text
             servers = [edit for edit in self.edits if isinstance(edit, (JsonServer, TomlServer))]
             return next(filter(None, (server.words_in(text) for server in servers)), [])
         except AckbusError:  # changing or checking the file reports it
@@ -130,7 +132,7 @@ class ConfigFile:
     def hook_commands(self) -> list[str]:
         """Return the command lines of the hooks as they stand; empty where none is understood."""
         try:
-            _, text = _split(self.read() or "")
+            text = self._abridged(self.read()).text
             hooks = [edit for edit in self.edits if isinstance(edit, (JsonHook, PluginFile))]
             return list(filter(None, (hook.command_in(text) for hook in hooks)))
         except AckbusError:  # changing or checking the file reports it
@@ -150,11 +152,13 @@ class ConfigFile:
         Raises:
             Refused: a foreign entry stands in the place of one of ours.
         """
-        self._check_ours(_split(text or "")[1])
-        return self._merged(text)
+        there = self._abridged(text)
+        self._check_ours(there.text)
+        merged = there.whole(self._merged(there.text, is_new=text is None))
+        return _split(text or "")[0] + merged
 
-    def _merged(self, text: str | None) -> str:
-        mark, there = _split(text or "")
+    def _merged(self, there: str, *, is_new: bool) -> str:
+        """Return a text with all edits, and with an end of its line where the file is new."""
         merged = there or ("{}" if self.is_json else "")
         for edit in self.edits:
             merged = self._with_path(edit.put, merged)
@@ -162,12 +166,20 @@ class ConfigFile:
             merged = json.dumps(
                 json.loads(merged) | self.extra_members, indent=2, ensure_ascii=False
             )
-        return f"{merged}\n" if text is None else mark + merged
+        return f"{merged}\n" if is_new else merged
+
+    def _abridged(self, text: str | None) -> Abridged:
+        """Return a text without its byte order mark, and without what the edits don't look at."""
+        there = _split(text or "")[1]
+        if self.is_json:
+            return abridged_json(there, frozenset(filter(None, map(_way, self.edits))))
+        tables = [edit.table for edit in self.edits if isinstance(edit, TomlServer)]
+        return abridged_toml(there, tables[0]) if tables else Abridged(there)
 
     def has_entries(self, text: str | None) -> bool:
-        """Whether a text has one of our entries."""
-        _, there = _split(text or "")
-        return bool(there) and any(self._explained(edit.span, there) for edit in self.edits)
+        """Whether one of our entries stands in a text."""
+        there = self._abridged(text).text
+        return bool(there) and any(edit.span(there) for edit in self.edits)
 
     def without(self, text: str | None) -> str | None:
         """Return the text without the edits; None when there was no file before.
@@ -177,21 +189,22 @@ class ConfigFile:
         """
         if text is None or not self.has_entries(text):
             return text
-        mark, rest = _split(text)
+        abridged = self._abridged(text)
+        rest = abridged.text
         self._check_ours(rest)
         there = replace(self, edits=[self._with_path(e.found_in, rest) for e in self.edits])
         for edit in reversed(there.edits):
             rest = self._with_path(edit.take, rest)
-        return self._original(text, mark, rest)
+        return self._original(text, _split(text)[0], abridged.whole(rest))
 
     def removed_from(self, text: str | None) -> list[str]:
         """Return the texts of the entries that `without` takes out."""
-        _, there = _split(text or "")
+        there = self._abridged(text).text
         return [text for text in (_slice(edit, there) for edit in self.edits) if text is not None]
 
     def is_plain(self, text: str | None) -> bool:
         """Whether our entries in a text have nothing that setup could not write again."""
-        _, there = _split(text or "")
+        there = self._abridged(text).text
         return all(_is_plain(edit, there) for edit in self.edits)
 
     @cached_property
@@ -203,14 +216,15 @@ class ConfigFile:
         """
         return RecordFile(self.path).read()
 
-    def record_with(self, before: str | None, after: str) -> Record:
-        """Return the record after the edits have turned one text into another."""
+    def record_with(self, before: str | None) -> Record:
+        """Return the record after the edits are made in a text; None: there is no file."""
         entries = dict(self.record.entries)
         origin = self.record.origin
         if not self.has_entries(before):
             origin = "none" if before is None else "text" if before.strip() else "empty"
+        after = self._merged(self._abridged(before).text, is_new=before is None)
         for edit in self.edits:
-            text = _slice(edit, _split(after)[1])
+            text = _slice(edit, after)
             if text is not None:
                 entries[edit.key] = RecordedEntry(text)
         return Record(origin, entries)
@@ -225,8 +239,9 @@ class ConfigFile:
         """Return the file as before setup, if setup made it and nothing else is left in it."""
         origin = self.record.origin
         if origin == "unknown" and self.is_plain(text):  # as a clone has it
-            there = replace(self, edits=[edit.found_in(_split(text)[1]) for edit in self.edits])
-            origin = "none" if text == there._merged(None) else "text"
+            there = self._abridged(text).text
+            ours = replace(self, edits=[edit.found_in(there) for edit in self.edits])
+            origin = "none" if text == ours._merged("", is_new=True) else "text"
         if origin in ("none", "empty") and self._is_empty(rest):
             return None if origin == "none" else mark
         return mark + rest
@@ -261,6 +276,15 @@ class ConfigFile:
             return change(text)
         except AckbusError as error:
             raise type(error)(f"{self.path}: {error}; the file is left as it is") from error
+
+
+def _way(edit: Edit) -> json_edits.Path | None:
+    """Return the path to the object or array of JSON that an entry is in."""
+    if isinstance(edit, AbsentHook):
+        return edit.hook.path
+    if isinstance(edit, JsonHook):
+        return edit.path
+    return edit.within if isinstance(edit, JsonServer) else None
 
 
 def _slice(edit: Edit, text: str) -> str | None:

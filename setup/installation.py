@@ -183,7 +183,7 @@ class Installation:
         for file in self.files():
             before = file.read()
             after = file.with_all(before)
-            changes.append(ConfigChange(file, before, after, file.record_with(before, after)))
+            changes.append(ConfigChange(file, before, after, file.record_with(before)))
         return _allowed(changes)
 
     def removals(self) -> list[ConfigChange]:

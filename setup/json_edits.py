@@ -18,9 +18,11 @@ from ..schema.errors import InvalidInput
 # beside the way to an entry of ours is only passed over: a file may hold megabytes of a program's
 # history.
 
-_SPACE = re.compile(r"(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
+#: Spaces and comments.
+SPACE = r"(?:[ \t\r\n]++|//[^\r\n]*+|/\*[\s\S]*?\*/)*+"
+
+_SPACE = re.compile(SPACE)
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
-_SCALAR = re.compile(r"-?\d[\d.eE+-]*|true|false|null")
 
 #: Values within values are read up to this depth.
 _MAX_DEPTH = 100
@@ -34,12 +36,14 @@ class Node:
         start, end: the span of the value.
         value: the value itself.
         read_inside: reads the children, and where the comma after the last of them ends.
+        read_child: reads the child that begins at a place.
     """
 
     start: int
     end: int
     value: Any
     read_inside: Callable[[], _Inside] = lambda: ([], None)
+    read_child: Callable[[int], JsonChild] | None = None
 
     @cached_property
     def _inside(self) -> _Inside:
@@ -80,20 +84,21 @@ class JsonChild:
 _Inside = tuple[list[JsonChild], int | None]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)  # the short texts of edits must not push out a long one
 def parse(text: str) -> Node:
     """Return the value of a text; callers must not change it.
 
     Raises:
         InvalidInput: the text is not JSON, or has a key twice.
     """
-    node, at = _Parser(text).value(_skip(text, 0), 0)
-    if _skip(text, at) != len(text):
-        raise _broken(text, _skip(text, at))
+    node, at = _Parser(text).value(skip(text, 0), 0)
+    if skip(text, at) != len(text):
+        raise _broken(text, skip(text, at))
     return node
 
 
-def _skip(text: str, at: int) -> int:
+def skip(text: str, at: int) -> int:
+    """Return where what follows spaces and comments begins."""
     match = _SPACE.match(text, at)
     return match.end() if match else at
 
@@ -119,38 +124,69 @@ def _no_constant(name: str) -> NoReturn:
 _pass_over = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant).raw_decode
 
 
+#: A string, a comment, and the comma after the last child: each is passed over as a whole, also
+#: where it has no end, so that no place is looked at twice.
+_NOTE = re.compile(
+    r'"(?:[^"\\]++|\\.)*+"?+|//[^\r\n]*+|/\*(?:.*?\*/|.*+)'
+    rf"|[\[{{]{SPACE},|,(?={SPACE}[\]}}])",
+    re.DOTALL,
+)
+
+
+def _blanked(text: str) -> str:
+    """Return a text with spaces for its comments, and for commas before a closing bracket."""
+    return _NOTE.sub(lambda note: note[0] if note[0][0] in '"[{' else " " * len(note[0]), text)
+
+
 class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
+        self._without_comments: str | None = None
 
     def value(self, at: int, depth: int) -> tuple[Node, int]:
         opening = self._text[at : at + 1]
         if opening and opening in "{[":
             node = self._container(at, depth)
             return node, node.end
-        match = (_STRING if opening == '"' else _SCALAR).match(self._text, at)
-        if match is None:
-            raise _broken(self._text, at)
         try:
-            value = json.loads(match[0])
+            value, end = _pass_over(self._text, at)
         except ValueError as error:
             raise _broken(self._text, at) from error
-        return Node(at, match.end(), value), match.end()
+        return Node(at, end, value), end
 
     def _container(self, start: int, depth: int) -> Node:
         """Return the object or the array that begins there."""
         if depth == _MAX_DEPTH:
             raise _broken(self._text, start, ": it is nested too deeply")
         try:
-            value, end = _pass_over(self._text, start)
-        except (ValueError, StopIteration, RecursionError):  # it has comments, or is broken
+            value, end = self._passed_over(start)
+        except (ValueError, StopIteration, RecursionError):  # it is broken
             children, comma, end = self._children(start, depth)
             values = [child.node.value for child in children]
             keys = [child.key for child in children]
             is_object = self._text[start] == "{"
             value = dict(zip(keys, values, strict=True)) if is_object else values
             return Node(start, end, value, lambda: (children, comma))
-        return Node(start, end, value, lambda: self._children(start, depth)[:2])
+        return Node(
+            start,
+            end,
+            value,
+            lambda: self._children(start, depth)[:2],
+            lambda at: self._child(at, depth, is_object=isinstance(value, dict))[0],
+        )
+
+    def _passed_over(self, start: int) -> tuple[Any, int]:
+        """Return the value that begins there, and its end.
+
+        Raises:
+            ValueError, StopIteration, RecursionError: it is none.
+        """
+        if self._without_comments is None:
+            try:
+                return _pass_over(self._text, start)
+            except ValueError:
+                self._without_comments = _blanked(self._text)
+        return _pass_over(self._without_comments, start)
 
     def _children(self, start: int, depth: int) -> tuple[list[JsonChild], int | None, int]:
         """Return the children of a container, the end of a trailing comma, and its own end."""
@@ -159,7 +195,7 @@ class _Parser:
         children: list[JsonChild] = []
         keys: set[str | None] = set()
         comma: int | None = None
-        at = _skip(text, start + 1)
+        at = skip(text, start + 1)
         while text[at : at + 1] != closing:
             if children and comma is None:
                 raise _broken(text, at)
@@ -168,9 +204,9 @@ class _Parser:
                 raise _broken(text, child.start, f": the key {child.key!a} is there twice")
             children.append(child)
             keys.add(child.key)
-            at = _skip(text, at)
+            at = skip(text, at)
             comma = at + 1 if text[at : at + 1] == "," else None
-            at = at if comma is None else _skip(text, comma)
+            at = at if comma is None else skip(text, comma)
         return children, comma, at + 1
 
     def _child(self, at: int, depth: int, *, is_object: bool) -> tuple[JsonChild, int]:
@@ -180,10 +216,10 @@ class _Parser:
         key = _STRING.match(self._text, at)
         if key is None:
             raise _broken(self._text, at)
-        colon = _skip(self._text, key.end())
+        colon = skip(self._text, key.end())
         if self._text[colon : colon + 1] != ":":
             raise _broken(self._text, colon)
-        node, end = self.value(_skip(self._text, colon + 1), depth + 1)
+        node, end = self.value(skip(self._text, colon + 1), depth + 1)
         return JsonChild(at, node, json.loads(key[0])), end
 
 

@@ -272,6 +272,16 @@ def _statements(text: str) -> tuple[int, ...]:
     return tuple(starts)
 
 
+def end_of_statement(text: str, start: int) -> int:
+    """Return where the statement of TOML that begins there ends, with the end of its line."""
+    depth = 0
+    for token in _TOKEN.finditer(text, start):
+        if token[0] == "\n" and depth <= 0:
+            return token.end()
+        depth += (token[0] in ("[", "{")) - (token[0] in ("]", "}"))
+    return len(text)
+
+
 #: The header of a table or a list of tables, and the first part of its name where that is bare.
 _HEADER = re.compile(r"[ \t]*\[\[?[ \t]*([\w-]*)")
 
@@ -289,10 +299,10 @@ def _about(text: str, table: str) -> str:
         raise InvalidInput("a key is nested too deeply")
     parts, begin, is_kept = [], 0, True
     for at in _statements(text):
-        header = _HEADER.match(text, at)
-        if header is None:
+        start = _HEADER.match(text, at)
+        if start is None:
             continue
-        first = header[1] or next(iter(_header(text, at)), "")  # a quoted one
+        first = start[1] or next(iter(header(text, at)), "")  # a quoted one
         if (first == table) != is_kept:
             if is_kept:
                 parts.append(text[begin:at])
@@ -307,7 +317,7 @@ def _span_of_table(text: str, ours: tuple[str, str]) -> tuple[int, int] | None:
     for at, after in pairwise((*_statements(text), len(text))):
         line = text[at:after].lstrip(" \t\r\n")
         is_header = line.startswith("[") and (start is not None or ours[-1] in line)
-        name = _header(text, at) if is_header else None
+        name = header(text, at) if is_header else None
         if start is None:
             start = end = at if name == ours else None
         elif name is not None and name[:2] != ours:
@@ -317,7 +327,7 @@ def _span_of_table(text: str, ours: tuple[str, str]) -> tuple[int, int] | None:
     return None if start is None or end is None else (start, end)
 
 
-def _header(text: str, at: int) -> tuple[str, ...]:
+def header(text: str, at: int) -> tuple[str, ...]:
     """Return the name of the table, or list of tables, whose header is a line."""
     end = text.find("\n", at)
     try:

@@ -59,6 +59,7 @@ TOML_FILES = {
     "no end of line": "[a]\nb = 1",
     "empty lines at the end": "a = 1\n\n\n",
     "Windows lines": 'a = 1\r\n[mcp_servers.x]\r\ncommand = "x"\r\n',
+    "quoted names": '["a b"]\nx = 1\n["mcp_servers".y]\ncommand = "y"\n[\'z\'."mcp_servers"]\n',
     "a text of lines": 'a = """\n[mcp_servers.y]\n"""\n',
 }
 

@@ -1,6 +1,7 @@
 """Files of megabytes, as programs keep their histories in: setup passes over them a few times."""
 
 import json
+import tomllib
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -8,47 +9,205 @@ from typing import Any
 import pytest
 
 from ackbus.schema.errors import AckbusError
-from ackbus.setup import json_edits
+from ackbus.setup import abridging, json_edits, text_edits
 from ackbus.setup.files import MOST_PROJECT_BYTES, diff_of
 
-from ..sizes import size
-from .test_setup_files import apply, installation, root
+from ..sizes import sampled, size
+from .test_setup_files import JSON_FILES, TOML_FILES, apply, installation, root
 
 __all__ = ["root"]
 
-#: How often a text may be passed over by one change of it, at most.
-PASSES = 40
+#: Files of programs, each with the scope in which setup changes it.
+PLACES = [
+    "claude:local:home/.claude.json",
+    "claude:project:project/.claude/settings.json",
+    "codex:project:project/.codex/config.toml",
+    "codex:project:project/.codex/hooks.json",
+    "gemini:project:project/.gemini/settings.json",
+    "cursor:project:project/.cursor/mcp.json",
+    "copilot:project:project/.vscode/mcp.json",
+    "opencode:project:project/opencode.json",
+    "windsurf:project:home/.codeium/windsurf/mcp_config.json",
+]
 
 
-@pytest.mark.parametrize("indent", [None, 2])
-def test_long_file_is_passed_over_a_few_times(
-    indent: int | None, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Issue 32, item 12: `--remove` of 6 MB took 38 s; the work is counted, not the time."""
-    path = root.parent / "home" / ".claude.json"
-    history = [{"display": "some text " * 8, "pasted": {}}] * 20
+def files_of(texts: dict[str, tuple[str, str]]) -> list[tuple[str, str]]:
+    """Each place with each name of a text that can stand there."""
+    return [
+        (place, name) for name, (end, _) in texts.items() for place in PLACES if place.endswith(end)
+    ]
+
+
+#: How often a text may be passed over by one change of it, at most: for each scope and each program
+#: that may be set up in the same file, once to see what is valid, and once to see what is ours.
+PASSES = 6
+
+#: The share of a text that TOML's parser may read, which takes seconds for a megabyte.
+PARSED = 0.05
+
+
+def json_file(indent: int | None) -> str:
+    """A configuration with a history, as Claude Code has it, and with many plain members."""
+    history = [{"display": "some text \u00e9// " * 8, "pasted": {}, "at": 1.5}] * 20
     projects = {f"/home/me/{number}": {"history": history} for number in range(50)}
-    path.write_text(json.dumps({"projects": projects, "starts": 3}, indent=indent))
-    before = path.read_text()
-    passed = 0
-    pass_over = json_edits._pass_over
+    plain = {f"tip {number}": number for number in range(2_000)}
+    servers = {f"server {number}": {"command": "x"} for number in range(500)}
+    return json.dumps({"projects": projects, **plain, "mcpServers": servers}, indent=indent)
 
-    def counting(text: str, at: int) -> tuple[Any, int]:
-        nonlocal passed
-        value, end = pass_over(text, at)
-        passed += end - at
+
+def with_comments(text: str) -> str:
+    """The same JSON with a comment on each line, and a comma after the last server."""
+    lines = text.replace("}\n  }\n}", "},\n  },\n}").split("\n")
+    return "\n".join(f"{line} // a note" for line in lines)
+
+
+#: The usual forms of TOML, many times.
+TOML_TABLES = "".join(
+    f'''[projects."/home/me/{number}"]
+trust_level = "trusted" # "yes"
+since = 2026-11-{number % 28 + 1:02}T10:00:00Z
+seen = [1, -2.5e3, [true, {{ a.b = 'x', c = "" }}], ] # [mcp_servers.ackbus]
+
+[mcp_servers.other-{number}]
+command = "x\\u00e9"
+notes = """
+[mcp_servers.ackbus] ""
+"""
+
+[[lists]]
+'''
+    for number in range(600)
+)
+
+LONG_FILES = {
+    "JSON on one line": (".json", json_file(None)),
+    "JSON": (".json", json_file(2)),
+    "JSON with comments": (".json", with_comments(json_file(2))),
+    "Windows lines": (".json", with_comments(json_file(4)).replace("\n", "\r\n")),
+    "TOML": (".toml", "".join(f"key-{each} = {each}\n" for each in range(4_000)) + TOML_TABLES),
+    "TOML, Windows lines": (".toml", TOML_TABLES.replace("\n", "\r\n")),
+}
+
+
+class Reading:
+    """Counts the characters that are read, by the decoder of JSON and by the parser of TOML."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.passed = self.parsed = 0
+        self._pass_over, self._loads = json_edits._pass_over, tomllib.loads
+        self._blanked, self._children = json_edits._blanked, json_edits._Parser._children
+        monkeypatch.setattr(json_edits, "_pass_over", self._counting_pass)
+        monkeypatch.setattr(json_edits, "_blanked", self._counting_blanks)
+        monkeypatch.setattr(text_edits.tomllib, "loads", self._counting_loads)
+        for cached in (json_edits.parse, abridging.abridged_json, abridging.abridged_toml):
+            cached.cache_clear()
+
+    def _counting_pass(self, text: str, at: int) -> tuple[Any, int]:
+        value, end = self._pass_over(text, at)
+        self.passed += end - at
         return value, end
 
-    monkeypatch.setattr(json_edits, "_pass_over", counting)
-    json_edits.parse.cache_clear()
-    for change in (
-        installation("claude", root, scope="local").additions,
-        installation("claude", root, scope="local").removals,
-    ):
-        passed = 0
-        apply(change())
-        assert passed < PASSES * len(before)
-    assert path.read_text() == before
+    def _counting_blanks(self, text: str) -> str:
+        self.passed += len(text)
+        return self._blanked(text)
+
+    def _counting_loads(self, text: str) -> dict[str, Any]:
+        self.parsed += len(text)
+        return self._loads(text)
+
+
+@pytest.mark.parametrize(("name", "form"), files_of(LONG_FILES))
+def test_long_file_is_passed_over_a_few_times(
+    name: str, form: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 32, item 12: `--remove` of 6 MB took 38 s; the work is counted, not the time."""
+    program, scope, place = name.split(":")
+    path = root.parent / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    before = LONG_FILES[form][1]
+    path.write_bytes(before.encode())
+    for change in ("additions", "additions", "removals"):
+        reading = Reading(monkeypatch)
+        apply(getattr(installation(program, root, scope=scope), change)())
+        assert reading.passed <= PASSES * len(before), change
+        assert reading.parsed <= PARSED * len(before), change
+    assert path.read_bytes() == before.encode()
+
+
+SHORT_FILES = (
+    {f"JSON, {name}": (".json", text) for name, text in JSON_FILES.items()}
+    | {f"TOML, {name}": (".toml", text) for name, text in TOML_FILES.items()}
+    | {
+        "TOML, what is ours in several places": (
+            ".toml",
+            "a = 1\n\n[x]\n[mcp_servers.y]\n# n\n[mcp_servers.ackbus]\ncommand = '/a/bus'\n"
+            "args = ['mcp', '--agent', 'a']\n\n# z\n[z]\n[mcp_servers.ackbus.env]\nA = '1'\n",
+        ),
+        "JSON, mixed lines": (
+            ".json",
+            '{"a": [1,\r\n      2,\n   3], "b": {\n}, "mcpServers": {"ackbus": {\n"command":'
+            ' "/a/bus", "args": ["mcp", "--agent", "a"]}, "x":\n {}}, "c": {"d": [\r\n ]}}',
+        ),
+    }
+)
+
+
+@pytest.mark.parametrize(("name", "form"), sampled(files_of(SHORT_FILES), every=3))
+def test_abridged_text_is_changed_as_the_whole_one(
+    name: str, form: str, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 32, item 12: whichever passages are left out, the result is the same to the byte."""
+    program, scope, place = name.split(":")
+    path = root.parent / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    results = []
+    for shortest in (1, 10**9):
+        monkeypatch.setattr(abridging, "_SHORTEST", shortest)
+        Reading(monkeypatch)
+        path.write_bytes(SHORT_FILES[form][1].encode())
+        texts = []
+        for agent, change in (("me", "additions"), ("you", "additions"), ("you", "removals")):
+            try:
+                apply(getattr(installation(program, root, scope=scope, agent=agent), change)())
+                texts.append(path.read_bytes() if path.exists() else None)
+            except AckbusError as error:
+                texts.append(str(error).encode())
+        results.append(texts)
+        monkeypatch.undo()
+        monkeypatch.setenv("HOME", str(root.parent / "home"))
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        *('a = "\\ud800"', 'a = "\\x41"', "a = 01", "a = 1__0", "a = 1.", "a = .5", "a = 1e"),
+        *("a = 2026-02-30", "a = 2026-13-01", "a = 24:00:00", "a = True", "a = [1 2]", "a = [,]"),
+        *("a = {b = 1,}", "a = {b = 1\n}", "a = {,}", "a = 'x\ny'", 'a = "x', "a == 1", "a", "= 1"),
+        *(
+            'a = """x""""""',
+            "a = 1 b = 2",
+            "[a",
+            "[a]]",
+            "[[a]",
+            "[a] b = 1",
+            "[]",
+            "[a..b]",
+            "a. = 1",
+        ),
+        *('a = "\x07"', "# \x07", "a = 1\rb = 2", 'a = ""x"', "a = ''x'", "[a.b.]", "a = nul"),
+    ],
+)
+def test_statement_that_is_not_valid_is_not_passed_over(statement: str) -> None:
+    """Issue 32, item 12: TOML that no parser has read is not taken for valid."""
+    with pytest.raises(tomllib.TOMLDecodeError):
+        tomllib.loads(f"{statement}\n")
+    usual = "".join(f"key-{number} = 'x'\n" for number in range(1_000))
+    for text in (f"{usual}{statement}\n", f"[x]\n{usual}{statement}\n[y]\n{usual}"):
+        abridged = abridging.abridged_toml(text, "mcp_servers")
+        assert abridged.passages
+        with pytest.raises(tomllib.TOMLDecodeError):
+            tomllib.loads(abridged.text)
 
 
 #: Our server, as a stranger may have written it: its values differ, and one has a text in it.

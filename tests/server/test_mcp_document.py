@@ -1,5 +1,6 @@
 """The page about the tools, against the tools."""
 
+import json
 import re
 from pathlib import Path
 
@@ -9,7 +10,9 @@ from ackbus.server.mcp.tools.common import HEAD_CHARS, MAX_COUNTED, MAX_WAIT_S, 
 from ackbus.server.mcp.tools.profiles import PROFILES
 from ackbus.server.mcp.tools.resources import KINDS
 
-PAGE_TEXT = (Path(__file__).parents[2] / "docs/mcp.md").read_text("utf-8")
+ROOT = Path(__file__).parents[2]
+
+PAGE_TEXT = (ROOT / "docs/mcp.md").read_text("utf-8")
 
 
 def names(cell: str) -> list[str]:
@@ -46,3 +49,11 @@ def test_page_tells_the_bounds_and_the_resources() -> None:
         *(f"`{kind.template}`" for kind in KINDS),
     ):
         assert text in PAGE_TEXT
+
+
+def test_page_tells_what_a_first_call_took_when_it_was_measured() -> None:
+    """Issue 32, item 12: `bench/mcp_start.py` measures it, and the record has the day."""
+    record = json.loads((ROOT / "bench/results/mcp_start.json").read_text("utf-8"))
+    took_s = record["results"]["processor: bus mcp, and a first call"]["median_us"] / 1e6
+    day = record["taken_at"][:10]
+    assert f"took {took_s:.2f} s of a processor on {day}" in " ".join(PAGE_TEXT.split())

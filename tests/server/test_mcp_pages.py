@@ -32,6 +32,17 @@ HEAVY: dict[str, Any] = {
 PROGRAMS = ("unknown", "codex-mcp-client", "claude-code", "copilot-cli")
 
 
+#: The least that each program cuts, by the name with which it introduces itself: Claude Code 25,000
+#: tokens, each of a byte or more; Codex 12,000 bytes or so; Gemini 40,000 characters; opencode 50 K
+#: `make programs` gives each a full page (tests/real_programs/test_versions.py), Copilot too.
+CUTS = {
+    "claude-code": 25_000,
+    "codex-mcp-client": 12_000,
+    "gemini-cli-mcp-client": 40_000,
+    "opencode": 51_200,
+}
+
+
 def sent(result: CallToolResult) -> int:
     """The bytes of a result as it is sent."""
     return len(result.model_dump_json(by_alias=True, exclude_none=True).encode())
@@ -55,6 +66,17 @@ async def read_all(me: Agent, room: int) -> list[dict[str, Any]]:
         cursor = result.structured_content.get("next_cursor")
         if cursor is None:
             return found
+
+
+def test_room_of_each_program_is_less_than_it_cuts() -> None:
+    """Issue 32, item 4: a program that cuts a result tells neither its hook nor a server of it."""
+    least = min(CUTS.values())
+    rooms = {
+        program: ResultRoom.of(program).bytes for program in [*CUTS, "copilot-cli", "unknown", None]
+    }
+    assert {
+        program: room for program, room in rooms.items() if room >= CUTS.get(program or "", least)
+    } == {}
 
 
 @pytest.mark.slow

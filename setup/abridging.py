@@ -1,0 +1,261 @@
+"""Texts of megabytes without the passages that our edits don't look at.
+
+A program may keep its history in its configuration, and a text is read several times for each edit.
+So edits are made in an abridged text, in which a marker stands for a long passage that is valid and
+has nothing of ours; then the passages are put back. All that an edit looks at beside its own entry
+is the same in both: line ends, indentation, and whether there is something.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import count
+
+from ..schema.errors import InvalidInput
+from . import json_edits
+from .json_edits import SPACE, Child, Node, skip
+from .record import ENTRY
+from .text_edits import end_of_statement, header
+
+#: The passages that are left out have at least so many characters: reading less takes no time.
+_SHORTEST = 4_000
+
+
+@dataclass(frozen=True)
+class Abridged:
+    """A text without its long passages.
+
+    Attributes:
+        text: the text, with markers.
+        passages: what they stand for, by their numbers.
+        marker: the pattern of a marker.
+    """
+
+    text: str
+    passages: tuple[str, ...] = ()
+    marker: str = ""
+
+    def whole(self, text: str) -> str:
+        """Return a text that was made of the abridged one with the passages in their places."""
+        if not self.passages:
+            return text
+        return re.sub(self.marker, lambda marker: self.passages[int(marker[1])], text)
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """A passage that is left out: its span, and the marker in its place, with {0} for its name."""
+
+    start: int
+    end: int
+    marker: str
+
+
+def _without(text: str, cuts: Iterator[_Cut], pattern: str) -> Abridged:
+    """Leave out passages.
+
+    Args:
+        text: the text.
+        cuts: the passages, in their order.
+        pattern: the pattern of a marker, with {0} for what its names begin with.
+    """
+    base = next(name for name in map("passage{}-".format, count()) if name not in text)
+    pieces, passages, at = list[str](), list[str](), 0
+    for cut in cuts:
+        if cut.end - cut.start >= _SHORTEST:
+            pieces += [text[at : cut.start], cut.marker.format(f"{base}{len(passages)}")]
+            passages.append(text[cut.start : cut.end])
+            at = cut.end
+    return Abridged("".join([*pieces, text[at:]]), tuple(passages), pattern.format(base))
+
+
+# JSON ----------------------------------------------------------------------------------------
+
+#: A marker in JSON: a member, or an item of an array.
+_JSON_MARKER = r'(?:"{0}\d+": )?\["{0}(\d+)"\s*\]'
+
+#: A marker in TOML: a comment, or an empty table.
+_TOML_MARKER = r"(?:\#|\[){0}(\d+)\]?(?:\r\n\#)?"
+
+
+@lru_cache(maxsize=4)
+def abridged_json(text: str, ways: frozenset[json_edits.Path]) -> Abridged:
+    """Return JSON without long values beside our entries.
+
+    Args:
+        text: the text; one that is not valid is left as it is, for the edits to find fault with.
+        ways: the paths to the objects and arrays that our entries are in.
+    """
+    if len(text) < _SHORTEST:
+        return Abridged(text)
+    try:
+        root = json_edits.parse(text)
+    except InvalidInput:
+        return Abridged(text)
+    return _without(text, _cuts_of_json(text, root, ways), _JSON_MARKER)
+
+
+def _cuts_of_json(text: str, node: Node, ways: frozenset[json_edits.Path]) -> Iterator[_Cut]:
+    """Yield the children of a node that are not ours, neighbours together."""
+    start = end = None
+    for child in _children(text, node, _plain(ways)):
+        onward = frozenset(way[1:] for way in ways if way[:1] == (child.key,))
+        if not onward and not (() in ways and _may_be_ours(text, child)):
+            start, end = child.start if start is None else start, child.end
+            continue
+        if start is not None and end is not None:
+            yield _Cut(start, end, _json_marker(text[start:end], node))
+            start = None
+        if onward:
+            yield from _cuts_of_json(text, child.node, onward)
+    if start is not None and end is not None:
+        yield _Cut(start, end, _json_marker(text[start:end], node))
+
+
+@lru_cache
+def _plain(ways: frozenset[json_edits.Path]) -> re.Pattern[str]:
+    """Return the pattern of neighbours that hold no values, and are not on a way."""
+    ours = "|".join(re.escape(json.dumps(way[0], ensure_ascii=False)) for way in ways if way)
+    key = rf'(?!"{ENTRY}{f"|{ours}" if ours else ""})"[^"\\]*+"{SPACE}:{SPACE}'
+    child = rf'(?:{key})?+(?:"(?:[^"\\]++|\\.)*+"(?!{SPACE}:)|[\w.+-]++)'
+    return re.compile(rf"{child}(?:{SPACE},{SPACE}{child})*+")
+
+
+def _children(text: str, node: Node, plain: re.Pattern[str]) -> Iterator[Child]:
+    """Yield the children of a node; neighbours that a pattern passes over are one."""
+    at = skip(text, node.start + 1)
+    while node.read_child is not None and at < node.end - 1:
+        run = plain.match(text, at)
+        child = Child(at, Node(at, run.end(), None)) if run else node.read_child(at)
+        yield child
+        at = skip(text, child.end)
+        at = skip(text, at + 1) if text[at] == "," else at
+
+
+def _may_be_ours(text: str, child: Child) -> bool:
+    """Whether a member has a name of our servers, or an item may have a hook of ours."""
+    if child.key is not None:
+        return child.key.startswith(ENTRY)
+    item = text[child.start : child.end]
+    return " hook " in item or "\\u" in item  # which may stand for a letter of it
+
+
+def _json_marker(passage: str, container: Node) -> str:
+    """Return the marker of a passage: with its line ends, and the indentation of its last line."""
+    name = '"{0}": ' if isinstance(container.value, dict) else ""
+    _, newline, last = passage.rpartition("\n")
+    indent = last[: len(last) - len(last.lstrip())] if newline else ""
+    return f'{name}["{{0}}"{_line_ends(passage)}{indent}]'
+
+
+def _line_ends(passage: str) -> str:
+    """Return the kinds of line ends in a passage, the last one at the end."""
+    last = passage.rfind("\n")
+    is_mixed = "\r\n" in passage and passage[last - 1] != "\r"
+    return "\r\n\n" if is_mixed else "\r\n" if "\r\n" in passage else "\n" * (last >= 0)
+
+
+# TOML ----------------------------------------------------------------------------------------
+#
+# Statements beside our table are passed over by patterns of the usual forms of TOML, as the parser
+# takes seconds for a megabyte. Those of another form stay, and are for the parser to judge. Names
+# that are there twice are found where the parser reads both.
+
+_GAP = r"[ \t]*+"
+_END = r"\r?\n"
+_NO_CONTROL = r"\x00-\x08\x0a-\x1f\x7f"
+_ESCAPE = r'\\(?:[btnfr"\\]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4})'
+_BASIC = rf'"(?:[^"\\{_NO_CONTROL}]++|{_ESCAPE})*+"'
+_LITERAL = rf"'[^'{_NO_CONTROL}]*+'"
+_LINES = r"[^{}\x00-\x08\x0b-\x1f\x7f]++|\r\n"
+_TEXT = (
+    rf'"""(?:{_LINES.format(chr(34) + chr(92) * 2)}|{_ESCAPE}|"{{1,2}}+(?!"))*+"""(?!")'
+    rf"|'''(?:{_LINES.format(chr(39))}|'{{1,2}}+(?!'))*+'''(?!')"
+)
+_DAY = (
+    r"(?!0000)[0-9]{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])"
+    r"|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
+)
+_CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6}+)?+"
+_DATE = rf"{_DAY}(?:[T ]{_CLOCK}(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])?+)?+(?![\w.:+-])"
+_DIGITS = r"(?:_?[0-9]){0,99}+"
+_NUMBER = (
+    rf"[+-]?(?:0|[1-9]{_DIGITS})(?:\.[0-9]{_DIGITS})?+(?:[eE][+-]?[0-9]{_DIGITS})?+(?![\w.:+-])"
+)
+_SCALAR = rf"(?:{_TEXT}|{_BASIC}(?!\")|{_LITERAL}(?!')|true\b|false\b|{_DATE}|{_NUMBER})"
+_NOTE = rf"(?:\#[^{_NO_CONTROL}]*+)"
+_SPACE = rf"(?:[ \t\n]++|\r\n|{_NOTE})*+"
+_KEY = rf'(?:[A-Za-z0-9_-]++|"[^"\\{_NO_CONTROL}]*+"|{_LITERAL})'
+_BRACKET = re.compile(rf"{_GAP}\[")
+_NAME = rf"{_KEY}(?:{_GAP}\.{_GAP}{_KEY})*+"
+
+
+#: How deep values within values are passed over.
+_DEPTH = 3
+
+
+def _value(depth: int) -> str:
+    """Return the pattern of a value that has values within values up to a depth."""
+    if not depth:
+        return _SCALAR
+    inner = _value(depth - 1)
+    item, member = rf"{inner}{_SPACE}", rf"{_NAME}{_GAP}={_GAP}{inner}{_GAP}"
+    array = rf"\[{_SPACE}(?:{item}(?:,{_SPACE}|(?=\])))*+\]"
+    table = rf"\{{{_GAP}(?:{member}(?:,{_GAP}(?!\}})|(?=\}})))*+\}}"
+    return rf"(?:{_SCALAR}|{array}|{table})"
+
+
+@lru_cache(maxsize=1)
+def _runs(table: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """Return the patterns of lines of one table, and of whole tables, that have nothing of ours."""
+    ours, entry = (rf"[\"']?{re.escape(name)}[\"']?{_GAP}" for name in (table, ENTRY))
+    rest = rf"{_GAP}{_NOTE}?+{_END}"
+    line = rf"{_GAP}(?:(?!{ours}[.=]){_NAME}{_GAP}={_GAP}{_value(_DEPTH)})?+{rest}"
+    is_ours = rf"{_GAP}{ours}(?:\]|\.{_GAP}{entry}[.\]])"
+    name = rf"(?!{is_ours}){_GAP}{_NAME}{_GAP}"
+    head = rf"{_GAP}(?:\[{name}\]|\[\[{name}\]\]){rest}"
+    return re.compile(rf"(?:{line})++"), re.compile(rf"(?:{head}(?:{line})*+)++")
+
+
+@lru_cache(maxsize=4)
+def abridged_toml(text: str, table: str) -> Abridged:
+    """Return TOML without the long passages that have nothing of our server.
+
+    Args:
+        text: the text.
+        table: the name of the table that the server is in.
+    """
+    if len(text) < _SHORTEST:
+        return Abridged(text)
+    return _without(text, _cuts_of_toml(text, table), _TOML_MARKER)
+
+
+def _cuts_of_toml(text: str, table: str) -> Iterator[_Cut]:
+    """Yield runs of tables that are not ours, and of lines in one and at the top."""
+    lines, tables = _runs(table)
+    at, is_ours = 0, False
+    while at < len(text):
+        run, marker = tables.match(text, at), "[{0}]"
+        if run is None and not is_ours:
+            run, marker = lines.match(text, at), "#{0}"
+        if run is None:
+            is_ours = _is_ours(text, at, table, otherwise=is_ours)
+            at = end_of_statement(text, at)
+            continue
+        # Lines without words behind it are looked at: one comes with our table.
+        end = run.start() + len(run[0].rstrip(" \t\r\n"))
+        if end > run.start():
+            more = "\r\n#" if "\r\n" in text[run.start() : end] else ""
+            yield _Cut(run.start(), end, marker + more)
+        at, is_ours = run.end(), False
+
+
+def _is_ours(text: str, at: int, table: str, *, otherwise: bool) -> bool:
+    """Whether a statement is in a table that may be ours, by the header that it may be."""
+    if not _BRACKET.match(text, at):
+        return otherwise
+    return header(text, at)[:1] in ((), (table,))
