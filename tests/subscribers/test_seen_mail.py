@@ -86,10 +86,10 @@ def test_processes_that_note_at_once_lose_nothing(bus: Bus, bus_dir: Path) -> No
     program = """\
 import sys
 from ackbus import Bus
-from ackbus.subscribers.inboxes.seen_mail import Shown
+from ackbus.subscribers.inboxes.seen_mail import SeenMailFile
 with Bus.open(sys.argv[1]) as bus:
     for seq in range(int(sys.argv[2]), 201, 4):
-        while not Shown(bus, "me").note([(seq, 0, None)], upto=seq):
+        while not SeenMailFile(bus, "me").note([(seq, 0, None)], upto=seq):
             pass
 """
     runs = [
