@@ -52,7 +52,7 @@ SELECT before + 1, seq - 1 FROM (
 
 -- name: named_blobs
 -- The next names after ?1 of blobs that messages name, in the log or the archive, each after its
--- bytes: by these a page is found, whatever the text is shown as.
+-- bytes: the next page begins after these, since text may be shown in another form.
 SELECT CAST(payload_ref AS BLOB), payload_ref FROM (
   SELECT payload_ref FROM messages WHERE payload_ref > CAST(?1 AS TEXT)
   UNION

@@ -16,8 +16,8 @@ SELECT {columns} FROM messages
 ORDER BY seq LIMIT ?2;
 
 -- name: chosen_mail
--- The same above ?4 as well, without what the agent has received and does not want. `standing` tells
--- whether there is any of that.
+-- The same above ?4 as well, without messages that the agent has received or does not want.
+-- `standing` says whether there are any.
 SELECT {columns} FROM messages
  WHERE to_agent = ?1 AND work IS NOT 1
    AND seq > max(?4, {cursor}) AND seq NOT IN ({received})
@@ -165,7 +165,7 @@ ON CONFLICT DO UPDATE SET updated_at_ms = excluded.updated_at_ms;
 SELECT agent_id, last_acked_seq, updated_at_ms FROM cursors ORDER BY agent_id;
 
 -- name: advance
--- Forward only, whatever is asked.
+-- Forward only.
 INSERT INTO cursors (agent_id, last_acked_seq, updated_at_ms) VALUES (?, ?, ?)
 ON CONFLICT DO UPDATE SET last_acked_seq = max(last_acked_seq, excluded.last_acked_seq),
                           updated_at_ms = excluded.updated_at_ms
@@ -336,7 +336,7 @@ ON CONFLICT DO NOTHING RETURNING message_id;
 SELECT EXISTS (SELECT 1 FROM finished WHERE agent_id = ? AND message_id = ?);
 
 -- name: finished_after
--- The names as bytes: by these a page is found, whatever the text is shown as.
+-- The names as bytes: the next page begins after these, since text may be shown in another form.
 SELECT CAST(agent_id AS BLOB), CAST(message_id AS BLOB) FROM finished
  WHERE (agent_id, message_id) > (CAST(? AS TEXT), CAST(? AS TEXT))
  ORDER BY agent_id, message_id LIMIT ?;

@@ -68,7 +68,7 @@ UPDATE jobs SET gate = 'open'
                  AND gate = 'open')));
 
 -- name: live_keys_after
--- Each after its bytes: by these a page is found, whatever the text is shown as.
+-- Each after its bytes: the next page begins after these, since text may be shown in another form.
 SELECT CAST(dedupe_key AS BLOB), dedupe_key FROM (
   SELECT DISTINCT dedupe_key FROM jobs INDEXED BY idx_jobs_live_key
    WHERE queue_id = ? AND dedupe_key > CAST(? AS TEXT)
@@ -102,7 +102,7 @@ UPDATE jobs SET available_at_ms = ?2 + max(0, available_at_ms - (
          WHERE claims.queue_id = jobs.queue_id AND claims.seq = jobs.seq) > ?2;
 
 -- name: bring_claims_nearer
--- What is claimed by such a clock is so since now, for as long as it was to be.
+-- Claims of a clock that was ahead begin now, and last as long as before.
 UPDATE claims INDEXED BY idx_claims_one_active
    SET lease_until_ms = iif(lease_until_ms > claimed_at_ms,
                             lease_until_ms - (claimed_at_ms - ?2), lease_until_ms),
@@ -110,7 +110,7 @@ UPDATE claims INDEXED BY idx_claims_one_active
  WHERE queue_id = ?1 AND status = 'active' AND claimed_at_ms > ?2;
 
 -- name: end_no_later
--- What succeeded by such a clock keeps others with its key out from now on, and no longer.
+-- The dedupe windows of jobs that succeeded by a clock that was ahead begin now.
 UPDATE jobs INDEXED BY idx_jobs_key_done
    SET ended_at_ms = ?2, started_at_ms = min(started_at_ms, ?2)
  WHERE queue_id = ?1 AND dedupe_key IS NOT NULL AND state = 'succeeded' AND ended_at_ms > ?2;
@@ -146,7 +146,7 @@ UPDATE jobs SET state = 'queued', gate = ?, attempt = ?, available_at_ms = ?, er
 {queued seqs};
 
 -- name: rank_job
--- By the ordering that the queue has now, whoever changed it last.
+-- By the present ordering of the queue.
 UPDATE jobs SET rank_ms = {rank} WHERE queue_id = ? AND seq = ? AND state = 'queued';
 
 -- name: job
@@ -339,8 +339,8 @@ SELECT last_seq FROM notice_state;
 UPDATE notice_state SET last_seq = ?1 WHERE last_seq < ?1;
 
 -- name: is_news
--- Whether nobody was told of a conversation, and it has a request of a type between two seqs or
--- as its first message.
+-- Whether a conversation has no notice yet, and has a request of a type between two seqs or as its
+-- first message.
 SELECT NOT EXISTS (SELECT 1 FROM notices WHERE conversation = ?1)
    AND EXISTS (
        SELECT 1 FROM messages WHERE correlation_id = ?1 AND type = ?2 AND seq > ?3 AND seq < ?4
@@ -352,7 +352,7 @@ SELECT NOT EXISTS (SELECT 1 FROM notices WHERE conversation = ?1)
 SELECT EXISTS (SELECT 1 FROM notices WHERE conversation = ?);
 
 -- name: add_notice
--- Returns nothing where another process told of the conversation.
+-- Returns nothing where another process has given the notice.
 INSERT INTO notices (conversation, seq, notified_at_ms) VALUES (?, ?, ?)
 ON CONFLICT DO NOTHING RETURNING conversation;
 

@@ -1,4 +1,4 @@
 """The rules that stored rows must keep beyond what the tables enforce, and their repair.
 
-Only an upgrade, an examination or a repair runs it.
+Nothing here runs unless an upgrade, an examination or a repair asks for it.
 """
