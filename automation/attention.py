@@ -148,21 +148,21 @@ def starving_schedules(bus: Bus, limit: int = MAX_STARVING) -> list[Starving]:
         bus: an open bus.
         limit: how many there are at most; those that were kept back the most times come first.
     """
-    found = Schedules.of(bus).starving(STARVES_AFTER, limit)
+    starving = Schedules.of(bus).starving(STARVES_AFTER, limit)
     return [
-        Starving(each.plugin, each.id, each.kept_back, each.last_fired_ms, why)
-        for each, why in found
+        Starving(schedule.plugin, schedule.id, schedule.kept_back, schedule.last_fired_ms, why)
+        for schedule, why in starving
     ]
 
 
 def shut_breakers(bus: Bus) -> list[Breaker]:
     """Return the circuit breakers that are not closed."""
-    return [each for each in Breakers.of(bus).states() if each.state != CLOSED]
+    return [breaker for breaker in Breakers.of(bus).states() if breaker.state != CLOSED]
 
 
 def failed_inits(bus: Bus) -> list[Init]:
     """Return the plugins that could not be set up."""
-    return [each for each in Inits.of(bus).all().values() if each.state == _FAILED]
+    return [init for init in Inits.of(bus).all().values() if init.state == _FAILED]
 
 
 def last_taking(bus: Bus) -> Taking:
@@ -177,13 +177,13 @@ def hash_in_force(bus: Bus) -> str | None:
 
 def live_counts(bus: Bus) -> dict[str, tuple[int, int]]:
     """Return how many jobs of each plugin wait, and how many run, where there are any."""
-    jobs, found = Jobs.of(bus), {}
+    jobs, live = Jobs.of(bus), {}
     for info in queues_of_plugins(bus):
         counts = jobs.counts(info)
         waiting = sum(counts.get(state, 0) for state in _WAITING)
         if waiting or counts.get(_RUNNING):
-            found[info.name] = (waiting, counts.get(_RUNNING, 0))
-    return found
+            live[info.name] = (waiting, counts.get(_RUNNING, 0))
+    return live
 
 
 #: The checks that read the folder of configuration, which takes a second where it is large.
@@ -216,7 +216,9 @@ def checks_of(bus: Bus) -> dict[str, Check]:
 def findings(bus: Bus, *, files: bool = True) -> Iterator[Finding]:
     """Yield the finding of each check; without files only of those that read none but the bus."""
     checks = checks_of(bus)
-    yield from examine({n: each for n, each in checks.items() if files or n not in _READ_FILES})
+    yield from examine(
+        {name: check for name, check in checks.items() if files or name not in _READ_FILES}
+    )
 
 
 def _service(bus: Bus) -> Finding:
@@ -252,8 +254,8 @@ def _orphans(bus: Bus) -> Finding:
             "the next start of the service decides about them",
         )
     plugins = _plugins(bus)
-    known = counts.keys() if plugins is None else {queue_of(name) for name in plugins}
-    lost = {name: wait for name, (wait, _) in counts.items() if wait and name not in known}
+    queues = counts.keys() if plugins is None else {queue_of(name) for name in plugins}
+    lost = {name: wait for name, (wait, _) in counts.items() if wait and name not in queues}
     if lost:
         return warn(
             f"jobs of plugins that the configuration does not run: {_listed(lost)}",
@@ -403,7 +405,7 @@ class Watch:
             if GRADES[finding.state] <= before or finding.check in _TOLD_OTHERWISE:
                 continue
             _log.warning("%s: %s; %s", finding.check, finding.text, finding.advice)
-            told = {"check": finding.check, "state": finding.state, "text": finding.text}
+            payload = {"check": finding.check, "state": finding.state, "text": finding.text}
             with self._bus.transaction():
                 self._check()
-                self._alarms.tell(FOUND, AUTOMATION, told | {"advice": finding.advice})
+                self._alarms.tell(FOUND, AUTOMATION, payload | {"advice": finding.advice})

@@ -100,10 +100,10 @@ class Subscription(Inbox):
             _log.error("message %s is parked: %s; %s", message.seq, error, see)
         return is_parked
 
-    def _look(self, limit: int = POLL_LIMIT, wanted: TypePattern | None = None) -> Look:
+    def _look(self, limit: int = POLL_LIMIT, pattern: TypePattern | None = None) -> Look:
         """Look, and move the cursor past what is of other types, now and then."""
         newest = self.bus.log.newest_seq()  # before the look, which goes at least as far
-        look = super()._look(limit, wanted)
+        look = super()._look(limit, pattern)
         if not look.messages and newest - look.cursor >= _STEP:
             self.ack(newest)
         return look
@@ -130,20 +130,20 @@ class _Matching(Mail):
         super().__init__(bus, name, cursors, deliveries, own_broadcasts=True, with_work=True)
         self._types = types
 
-    def look(self, limit: int, wanted: TypePattern | None) -> Look:
+    def look(self, limit: int, pattern: TypePattern | None) -> Look:
         """Return up to `limit` messages, requeued ones too, and how the subscription stands.
 
         Raises:
             MailArchived: some after the cursor were discarded.
         """
         cursor = self._cursors.position(self._agent)
-        found = self._requeued(limit) + self.after(cursor, limit)
+        messages = self._requeued(limit) + self.after(cursor, limit)
         discarded = self._cursors.discarded_upto()  # now: they may have gone meanwhile
         if cursor < discarded:
             raise MailArchived(self._agent, cursor, discarded, discarded)
-        if wanted is not None:
-            found = [message for message in found if wanted.matches(message.type)]
-        return Look(found[:limit], cursor, has_failures=True)
+        if pattern is not None:
+            messages = [message for message in messages if pattern.matches(message.type)]
+        return Look(messages[:limit], cursor, has_failures=True)
 
     def after(self, seq: int, limit: int) -> list[Message]:
         """Return up to `limit` messages after a seq, without requeued ones."""
@@ -266,11 +266,11 @@ def post(target: Target, headers: Mapping[str, str], body: bytes, *, within_s: f
 
 def _send(connection: socket.socket, data: bytes, deadline: float) -> OSError | None:
     """Send data; return the error of a target that takes no more, which may have answered."""
-    left = memoryview(data)
+    rest = memoryview(data)
     try:
-        while left:
+        while rest:
             connection.settimeout(_left_s(deadline))
-            left = left[connection.send(left[:_PIECE_BYTES]) :]
+            rest = rest[connection.send(rest[:_PIECE_BYTES]) :]
     except TimeoutError:
         raise
     except OSError as error:
@@ -317,10 +317,10 @@ class _Received:
 
 
 def _left_s(deadline: float) -> float:
-    left = deadline - monotonic()
-    if left <= 0:
+    left_s = deadline - monotonic()
+    if left_s <= 0:
         raise TimeoutError
-    return left
+    return left_s
 
 
 #: How long a request may take, in seconds, from the connection to the head of the answer.

@@ -104,17 +104,18 @@ class Target:
     def _addresses(self) -> list[tuple[int, Any]]:
         """Return the addresses that a connection may be made to."""
         try:
-            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+            resolved = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             raise Unreachable(f"{self} has no address: {words_of(error)}") from error
         allowed: list[tuple[int, Any]] = [
             (family, address)
-            for family, _, _, _, address in found
+            for family, _, _, _, address in resolved
             if self.allow_private or is_public(str(address[0]))
         ]
-        if found and not allowed:
+        if resolved and not allowed:
             raise Unreachable(
-                f"{self} is {found[0][4][0]}, which is no public address; --allow-private allows it"
+                f"{self} is {resolved[0][4][0]}, which is no public address;"
+                " --allow-private allows it"
             )
         return allowed
 

@@ -88,8 +88,11 @@ class _Hidden(logging.Filter):
 
     def take(self, variables: Mapping[str, Secret]) -> None:
         """Hide these as well: what was hidden before may still be told of."""
-        held = {*self._variables, *((each.reveal(), name) for name, each in variables.items())}
-        long = [pair for pair in held if len(pair[0]) >= _LEAST]
+        hidden = {
+            *self._variables,
+            *((secret.reveal(), name) for name, secret in variables.items()),
+        }
+        long = [pair for pair in hidden if len(pair[0]) >= _LEAST]
         self._variables = sorted(long, key=lambda pair: len(pair[0]), reverse=True)
 
     def filter(self, record: logging.LogRecord) -> bool:

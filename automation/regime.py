@@ -103,9 +103,9 @@ def examine_folder(
     read = partial(load, directory, demands=demands)
     config = read(environ=environ, origin=origin)
     snapshot, refusing = _examined(config)
-    told = (*refusing, *snapshot.faults, *snapshot.registry.warnings)
-    if told and config.variables:
-        values = [each.reveal() for each in config.variables.values()]
+    reported = (*refusing, *snapshot.faults, *snapshot.registry.warnings)
+    if reported and config.variables:
+        values = [secret.reveal() for secret in config.variables.values()]
         plain = _plain(lambda: read(environ={}, origin=replace(origin, may_act=False)))
         refusing = tuple(without_values(refusing, plain, values))
         faults = without_values(snapshot.faults, plain, values)
@@ -225,7 +225,9 @@ class Regime:
     def in_use(self) -> set[str]:
         """The names of the plugins that the configuration has, loaded or not."""
         plugins = self.snapshot.config.plugins
-        return {name for name, each in plugins.items() if each.enabled} | set(self.snapshot.plugins)
+        return {name for name, settings in plugins.items() if settings.enabled} | set(
+            self.snapshot.plugins
+        )
 
     def __str__(self) -> str:
         """Return its size, for people."""
@@ -269,11 +271,11 @@ def establish(
 
 def _begin_inits(inits: Inits, snapshot: Snapshot, submission: Submission) -> None:
     """Submit `init` for each plugin that is new, or has changed with its configuration."""
-    known = inits.all()
-    for name in known.keys() - snapshot.plugins.keys():
+    stored_inits = inits.all()
+    for name in stored_inits.keys() - snapshot.plugins.keys():
         inits.forget(name)
     for plugin in snapshot.plugins.values():
-        init = known.get(plugin.name)
+        init = stored_inits.get(plugin.name)
         is_known = init is not None and init.fingerprint == plugin.fingerprint
         if is_known or "init" not in plugin.manifest.commands:
             continue

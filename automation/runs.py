@@ -106,11 +106,11 @@ def _is_of(bus: Bus, job: RunJob, run: Run) -> bool:
 
 def _conditions(tree: Tree) -> dict[str, str]:
     """Return the conditions of a tree by their ids, each with the job before it."""
-    found: dict[str, str] = {}
+    conditions: dict[str, str] = {}
     for job in tree.jobs:  # each stands after the one that it follows
         if job.plugin == SWITCH:
-            found[job.message.id] = found.get(_before(job), _before(job))
-    return found
+            conditions[job.message.id] = conditions.get(_before(job), _before(job))
+    return conditions
 
 
 def _before(job: RunJob) -> str:

@@ -259,8 +259,8 @@ class Service:
 
     def _tell_missed(self, entry: ScheduleEntry, decision: Decision) -> None:
         record = decision.record()
-        told = {name: record[name] for name in ("nominal", "until", "count")}
-        self.alarms.tell(TIMES_MISSED, entry.plugin, {"schedule": entry.id, **told})
+        payload = {name: record[name] for name in ("nominal", "until", "count")}
+        self.alarms.tell(TIMES_MISSED, entry.plugin, {"schedule": entry.id, **payload})
 
     # The configuration -------------------------------------------------------------------------
 
@@ -270,7 +270,9 @@ class Service:
         # Nothing from here on can fail.
         config = snapshot.config
         self._regime = regime
-        self.breakers.take({n: each.circuit_breaker for n, each in config.plugins.items()})
+        self.breakers.take(
+            {name: settings.circuit_breaker for name, settings in config.plugins.items()}
+        )
         self.alarms.take(config, snapshot.plugins)
         self._endings.take(config, regime.router)
         self._dispatcher.take(regime.rules, regime.queues)

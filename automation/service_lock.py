@@ -66,8 +66,8 @@ def plugins_of(directory: Path) -> set[str]:
         return set()
     return {
         name
-        for name, each in plugins.items()
-        if not isinstance(each, Map) or str(each.get("enabled", "true")).lower() != "false"
+        for name, settings in plugins.items()
+        if not isinstance(settings, Map) or str(settings.get("enabled", "true")).lower() != "false"
     }
 
 

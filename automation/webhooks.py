@@ -174,10 +174,10 @@ _CLAIMS = {"plain": _plain, "standard": _standard, "stripe": _stripe}
 
 
 def _header(headers: Mapping[str, str], name: str) -> str:
-    found = headers.get(name.lower(), "").strip()
-    if not found:
+    value = headers.get(name.lower(), "").strip()
+    if not value:
         raise BadSignature(f"the header {name} is missing")
-    return found
+    return value
 
 
 def _beside(header: str) -> tuple[str, str]:
@@ -194,10 +194,10 @@ def _seconds(text: str) -> int:
 
 def _decoded(texts: list[str]) -> tuple[bytes, ...]:
     """Return signatures as bytes, those of them that have the form of one."""
-    found = tuple(_bytes_of(texts))
-    if not found:
+    signatures = tuple(_bytes_of(texts))
+    if not signatures:
         raise BadSignature("the signature has another form")
-    return found
+    return signatures
 
 
 def _bytes_of(texts: list[str]) -> Iterator[bytes]:
@@ -315,7 +315,7 @@ class Deliveries:
         endpoint = request.endpoint
         is_handle = endpoint.command == HANDLE
         payload, event = request.event() if is_handle else (request.payload, None)
-        wanted = JobRequest(
+        job_request = JobRequest(
             id=id,
             plugin=plugin,
             command=endpoint.command,
@@ -324,7 +324,7 @@ class Deliveries:
             event=event,
             origin={WEBHOOK: endpoint.name},
         )
-        return Submission(self._bus).submit(wanted).job_id
+        return Submission(self._bus).submit(job_request).job_id
 
     def _run(self, request: _Request, id: str | None) -> str | None:
         """Publish an event, and submit the first jobs of the pipelines that it begins."""
@@ -420,25 +420,25 @@ class _Request:
 
         A body that is an event itself, with a payload, is taken for it; any other is the payload.
         """
-        told: dict[str, object] = {
+        event_header: dict[str, object] = {
             "type": self.event_type(),
             "source": f"webhook:{self.endpoint.path}",
         }
         body = self.payload
         if not isinstance(body, dict) or "payload" not in body or body.keys() - _EVENT_KEYS:
-            return body, told
+            return body, event_header
         type = body.get("type")
-        if isinstance(type, str) and type and told["type"] == RECEIVED:
+        if isinstance(type, str) and type and event_header["type"] == RECEIVED:
             check_event_type(type)
-            told["type"] = type
-        return body["payload"], told
+            event_header["type"] = type
+        return body["payload"], event_header
 
     def _part(self, part: PartOf, max_chars: int) -> str:
         if part.where == "header":
-            found: object = self._headers.get(part.name.lower())
+            value: object = self._headers.get(part.name.lower())
         else:
-            found = self.payload.get(part.name) if isinstance(self.payload, dict) else None
-        text = str(found) if isinstance(found, str | int) and not isinstance(found, bool) else ""
+            value = self.payload.get(part.name) if isinstance(self.payload, dict) else None
+        text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
         if not 0 < len(text) <= max_chars or not text.isprintable():
             raise InvalidInput(f"{part} is no text of 1 to {max_chars} printable characters")
         return text

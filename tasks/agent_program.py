@@ -298,9 +298,9 @@ def preset(name: str, mode: str) -> Preset:
         InvalidInput: it is not known, or has no such mode.
     """
     if name not in PRESETS:
-        known = ", ".join(PRESETS)
+        names = ", ".join(PRESETS)
         raise InvalidInput(
-            f"no agent program {shown(name)} is known, only {known}; give a command after --"
+            f"no agent program {shown(name)} is known, only {names}; give a command after --"
         )
     if mode not in MODES:
         raise InvalidInput(f"permissions must be {' or '.join(MODES)}, not {shown(mode)}")
@@ -339,8 +339,8 @@ class AgentProgram:
         Raises:
             InvalidInput: neither is known.
         """
-        found = preset(name, mode)
-        return cls(found.words(mode), found.variables.get(mode, {}))
+        program = preset(name, mode)
+        return cls(program.words(mode), program.variables.get(mode, {}))
 
     @property
     def wants_file(self) -> bool:

@@ -146,7 +146,7 @@ def running_pid(bus: Bus) -> int | None:
         return None
     if is_known():
         return next(
-            (each.pid for each in holders(bus.layout.files.path_of(LOCK)) if each.pid), None
+            (holder.pid for holder in holders(bus.layout.files.path_of(LOCK)) if holder.pid), None
         )
     state = told_state(bus) or {}
     pid, age_s = state.get("pid"), (bus.now_ms() - state.get("at_ms", 0)) / 1000
@@ -372,9 +372,9 @@ class RoleProcess:
             supervisors=self._supervisors,
             output=printed,
         )
-        said = "stopped" if end.stopped else end.start_error or how_it_exited(end)
-        self._log.note(f"ended: {said}")
-        self.state = replace(self.state, ended=said)
+        ending = "stopped" if end.stopped else end.start_error or how_it_exited(end)
+        self._log.note(f"ended: {ending}")
+        self.state = replace(self.state, ended=ending)
         return end
 
     def _pause(self, pause_ms: int) -> None:
@@ -445,7 +445,7 @@ class Crew:
 
     def states(self) -> list[RoleState]:
         """Return the states of its roles, in the order of the file."""
-        return [each.state for each in self._roles]
+        return [process.state for process in self._roles]
 
     def run(self, look: Callable[[], None] = lambda: None) -> None:
         """Run the roles until `stop` is called; blocks until nothing of them is left.
@@ -456,9 +456,9 @@ class Crew:
         with self._supervisors, self._bus.heart(AGENT) as heart:
             heart.update("working", task=f"{len(self._roles)} roles of {self._file.path}"[:500])
             try:
-                for each in self._roles:
-                    if not each.role.is_spare:
-                        each.start()
+                for process in self._roles:
+                    if not process.role.is_spare:
+                        process.start()
                 while not self._stop.is_thrown:
                     self._start_spare_if_wanted()
                     self._tell()
@@ -476,24 +476,24 @@ class Crew:
         self._stop.stop(grace_s)
 
     def _end(self) -> None:
-        for each in self._roles:
-            each.end_pause()
+        for process in self._roles:
+            process.end_pause()
         if not self._stop.is_thrown:
             self._stop.stop(STOP_GRACE_S)
-        for each in self._roles:
-            each.join()
+        for process in self._roles:
+            process.join()
 
     def _tell(self) -> None:
         self._lock.tell(
             {
                 "file": self._file.path,
                 "folder": self._file.folder,
-                "roles": [each.state.record() for each in self._roles],
+                "roles": [process.state.record() for process in self._roles],
             }
         )
 
     def _start_spare_if_wanted(self) -> None:
-        spares = [each for each in self._roles if each.state.status == "spare"]
+        spares = [process for process in self._roles if process.state.status == "spare"]
         if spares and self._is_worker_wanted():
             spares[0].start()
 
@@ -503,7 +503,9 @@ class Crew:
         if any(beat.status == WANTS_WORKER and beat.liveness == "alive" for beat in beats):
             return True
         by_agent = {beat.agent: beat for beat in beats}
-        if any(_has_time(each.state, by_agent.get(each.role.name)) for each in self._workers):
+        if any(
+            _has_time(process.state, by_agent.get(process.role.name)) for process in self._workers
+        ):
             return False
         try:
             return Queue.open(self._bus, JOBS).stats().waiting > 0
@@ -512,7 +514,7 @@ class Crew:
 
     @property
     def _workers(self) -> list[RoleProcess]:
-        return [each for each in self._roles if each.role.is_worker]
+        return [process for process in self._roles if process.role.is_worker]
 
 
 def _has_time(worker: RoleState, beat: Heartbeat | None) -> bool:

@@ -166,12 +166,12 @@ _WAIT_S = 5.0
 def leftovers_of(bus: Bus) -> list[Leftover]:
     """Return what tasks have left in the repositories that the bus knows of."""
     tasks = {task.task: task for task in Tasks(bus).list()}
-    found = []
+    leftovers = []
     for place in repositories_of(bus):
         trees = WorkTrees(place, wait_s=_WAIT_S, is_looking=True)
-        found += find_leftovers(trees)
-        found += [each for tree in trees.all() if (each := _of_task(tree, tasks))]
-    return found
+        leftovers += find_leftovers(trees)
+        leftovers += [leftover for tree in trees.all() if (leftover := _of_task(tree, tasks))]
+    return leftovers
 
 
 def repositories_of(bus: Bus, *folders: str) -> list[Place]:
@@ -281,7 +281,11 @@ class _Unfinished:
             removed = removal.remove(self.name, branch, keeps_files=True)
         except (Refused, GitFailed, TimedOut) as error:
             return cleaned(False, (), str(error))
-        return cleaned(removed.reason is None, [kept.ref for kept in removed.kept], removed.reason)
+        return cleaned(
+            removed.reason is None,
+            [kept_commit.ref for kept_commit in removed.kept],
+            removed.reason,
+        )
 
 
 @with_checked_arguments
@@ -313,14 +317,14 @@ class Clean:
         Raises:
             TaskNotFound: there is no task of a name, and no tree that was never finished.
         """
-        wanted = [self._find(name) for name in names] or [
+        targets = [self._find(name) for name in names] or [
             task for task in self._tasks.list(states=FINAL) if task.cleaned_at_ms is None
         ]
         return [
-            self._one(each, keeps_files, is_dry)
-            if isinstance(each, Task)
-            else each.clean(is_dry=is_dry)
-            for each in wanted
+            self._one(target, keeps_files, is_dry)
+            if isinstance(target, Task)
+            else target.clean(is_dry=is_dry)
+            for target in targets
         ]
 
     def _find(self, name: str) -> Task | _Unfinished:
@@ -348,15 +352,15 @@ class Clean:
             return Cleaned(task.task, task.path, task.branch, False, (), str(error))
         if removed.reason is None and task.cleaned_at_ms is None:
             self._tasks.mark_cleaned(task.task)
-        refs = [kept.ref for kept in removed.kept]
+        refs = [kept_commit.ref for kept_commit in removed.kept]
         is_removed = removed.reason is None
         return Cleaned(task.task, task.path, task.branch, is_removed, refs, removed.reason)
 
     def _use_of(self, task: Task) -> str | None:
         """Return why a tree must stay, or None."""
-        held = self._tasks.holder(task)
-        if held is not None:
-            return f"{held.holder} has the lease on it"
+        lease = self._tasks.holder(task)
+        if lease is not None:
+            return f"{lease.holder} has the lease on it"
         if task.unproven:
             return "the task is unproven"
         if task.state not in FINAL:

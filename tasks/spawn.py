@@ -68,8 +68,10 @@ def clear_remains(trees: WorkTrees, new: NewTask, bus: str) -> None:
         raise Refused(f"process {pids[0]} works in {tree.path}; end it, then try again")
     branch = tree.note.branch if tree.note is not None else None
     removed = Removal(trees).remove(new.task, branch, keeps_files=True)
-    for kept in removed.kept:
-        _log.warning("task %s: %s is kept at %s", new.task, kept.commit[:12], kept.ref)
+    for kept_commit in removed.kept:
+        _log.warning(
+            "task %s: %s is kept at %s", new.task, kept_commit.commit[:12], kept_commit.ref
+        )
 
 
 def _fits(tree: Tree, new: NewTask, bus: str) -> bool:
@@ -134,10 +136,10 @@ class TaskSpec(TaskTerms):
 
     def terms_said(self) -> list[str]:
         """Return the names of the terms that are more than defaults."""
-        terms = [each for each in fields(TaskTerms) if each.name in _TERMS]
+        terms = [term for term in fields(TaskTerms) if term.name in _TERMS]
         if self.said is None:
-            return [each.name for each in terms if getattr(self, each.name) != each.default]
-        return [each.name for each in terms if each.name in self.said]
+            return [term.name for term in terms if getattr(self, term.name) != term.default]
+        return [term.name for term in terms if term.name in self.said]
 
 
 @with_checked_arguments
@@ -246,7 +248,7 @@ class Spawn:
         base = None
         if base_ref == target and (base := place.git.commit(f"refs/heads/{target}")) is None:
             place.commit("HEAD")  # which says it where there is no commit at all
-        terms = {each.name: getattr(spec, each.name) for each in fields(TaskTerms)}
+        terms = {term.name: getattr(spec, term.name) for term in fields(TaskTerms)}
         return NewTask(
             **terms,
             branch=self._branch(spec, place),
@@ -275,11 +277,11 @@ class Spawn:
         name = lease_of(spec.task)
         with self._bus.transaction():
             lease = self._bus.leases.acquire(name, spec.worker, lease_s=lease_s)
-            held = lease or self._bus.leases.get(name)
-        if held is None or held.holder != spec.worker:
-            whose = held.holder if held else "another agent"
+            current = lease or self._bus.leases.get(name)
+        if current is None or current.holder != spec.worker:
+            whose = current.holder if current else "another agent"
             raise LeaseLost(f"task {spec.task!r} is being made by {whose}; choose another name")
-        return held if lease else self._bus.leases.renew(held, lease_s=lease_s)
+        return current if lease else self._bus.leases.renew(current, lease_s=lease_s)
 
     def _make(
         self, task: Task | NewTask, spec: TaskSpec, trees: WorkTrees, *, is_known: bool
@@ -368,11 +370,11 @@ def _readable(name: str, terms: Task | TaskSpec) -> str:
 def _check_path(task: Task, trees: WorkTrees) -> None:
     """Refuse a path that git does not know as the tree's, and that no tree would be made at."""
     tree = trees.of(task.task)
-    known = trees.path_of(task.task) if tree is None else tree.path
-    if os.path.realpath(task.path) != os.path.realpath(known):
+    expected = trees.path_of(task.task) if tree is None else tree.path
+    if os.path.realpath(task.path) != os.path.realpath(expected):
         raise Refused(
-            f"the tree of task {task.task!r} belongs at {known}, and not at {shown(task.path)}, as"
-            " its row says; 'bus task cancel' ends it"
+            f"the tree of task {task.task!r} belongs at {expected}, and not at {shown(task.path)},"
+            " as its row says; 'bus task cancel' ends it"
         )
 
 

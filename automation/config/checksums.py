@@ -100,8 +100,8 @@ def access_fault(root: Source, tree: Map, seal: Mapping[str, str]) -> Fault | No
         is_same = sealed == access_hash(tree)
     if is_same:
         return None
-    told = f"its tokens, scopes or webhooks are not as they were sealed in {NAME}; {_ASK}"
-    return Fault(root.name, 0, "", told)
+    message = f"its tokens, scopes or webhooks are not as they were sealed in {NAME}; {_ASK}"
+    return Fault(root.name, 0, "", message)
 
 
 def access_hash(tree: Map) -> str:
@@ -111,8 +111,8 @@ def access_hash(tree: Map) -> str:
 
 def _access(tree: Map) -> dict[str, Tree]:
     api = tree.get("api")
-    found = {name: tree[name] for name in ("tokens", "webhooks") if name in tree}
-    return found | ({"auth": api["auth"]} if isinstance(api, Map) and "auth" in api else {})
+    access = {name: tree[name] for name in ("tokens", "webhooks") if name in tree}
+    return access | ({"auth": api["auth"]} if isinstance(api, Map) and "auth" in api else {})
 
 
 def unsealed(directory: Path) -> Fault:
@@ -122,27 +122,27 @@ def unsealed(directory: Path) -> Fault:
 
 def hashes_of(sources: list[Source], directory: Path) -> dict[str, str]:
     """Return all hashes that a seal has: of what was read, of who may come in, of scopes."""
-    found = {source.path: source.hash for source in sources}
+    hashes = {source.path: source.hash for source in sources}
     if sources:
         tree = Map()
         for source in sources:
             graft(tree, source.tree, [])
-        found[os.path.abspath(sources[0].path) + ACCESS] = access_hash(tree)
+        hashes[os.path.abspath(sources[0].path) + ACCESS] = access_hash(tree)
         for name in _files_of_scopes(tree, directory):
             with suppress(OSError, ValueError):  # the check says of each token why not
-                found[name] = hash_of(read_bytes(name))
+                hashes[name] = hash_of(read_bytes(name))
     for path in sorted((directory / "scopes").glob("*.json")):
-        found[os.path.abspath(path)] = hash_of(read_bytes(path))
-    return found
+        hashes[os.path.abspath(path)] = hash_of(read_bytes(path))
+    return hashes
 
 
 def _files_of_scopes(tree: Map, directory: Path) -> list[str]:
     """Return the files of scopes that tokens name, wherever they are."""
     tokens = tree.get("tokens")
     entries = (
-        [each for each in tokens if isinstance(each, Map)] if isinstance(tokens, Items) else []
+        [entry for entry in tokens if isinstance(entry, Map)] if isinstance(tokens, Items) else []
     )
-    names = [each.get("scopes_file") for each in entries]
+    names = [entry.get("scopes_file") for entry in entries]
     return sorted({os.path.abspath(directory / name) for name in names if isinstance(name, str)})
 
 

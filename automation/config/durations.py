@@ -251,9 +251,9 @@ def interval_s(text: str) -> float:
 
 def size_bytes(text: str) -> int:
     """Return the bytes of a positive size such as ``1MB``; a KB has 1,024."""
-    if found := _SIZE.fullmatch(text):
-        exponent = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3}[(found[2] or "").upper()[:1]]
-        size: int = int(found[1]) * 1024**exponent
+    if match := _SIZE.fullmatch(text):
+        exponent = {"": 0, "B": 0, "K": 1, "M": 2, "G": 3}[(match[2] or "").upper()[:1]]
+        size: int = int(match[1]) * 1024**exponent
         if 0 < size < 1 << 63:
             return size
     raise ValueError(f"{text!r} is not a positive size; write bytes, or one such as 64KB or 1MB")
@@ -261,24 +261,24 @@ def size_bytes(text: str) -> int:
 
 def rate_of(text: str) -> Rate:
     """Return the rate of ``10/s``, ``60/m`` or ``1000/h``."""
-    if (found := _RATE.fullmatch(text)) and int(found[1]):
-        return Rate(int(found[1]), _UNITS[found[2]])
+    if (match := _RATE.fullmatch(text)) and int(match[1]):
+        return Rate(int(match[1]), _UNITS[match[2]])
     raise ValueError(f"{text!r} is no rate; write one such as 10/s, 60/m or 1000/h")
 
 
 def part_of(text: str) -> PartOf:
     """Return the part of a request that ``header:NAME`` or ``body:FIELD`` names."""
-    if found := _PART_OF.fullmatch(text):
-        return PartOf("header", found[1]) if found[1] else PartOf("body", found[2])
+    if match := _PART_OF.fullmatch(text):
+        return PartOf("header", match[1]) if match[1] else PartOf("body", match[2])
     raise ValueError(f"{text!r} is no part of a request; write header:NAME or body:FIELD")
 
 
 def window(start: str, end: str) -> Window:
     """Return the window between two times of day, of which the second may be of the next day."""
-    found = Window(_minute(start), _minute(end))
-    if found.start_minute == found.end_minute:
+    span = Window(_minute(start), _minute(end))
+    if span.start_minute == span.end_minute:
         raise ValueError(f"the window begins and ends at {start}; write two different times")
-    return found
+    return span
 
 
 def window_of(text: str) -> Window:
@@ -289,17 +289,17 @@ def window_of(text: str) -> Window:
     return window(start.strip(), end.strip())
 
 
-def weekday(given: str) -> int:
+def weekday(text: str) -> int:
     """Return the weekday of a name (``saturday``, ``sat``) or a number, as cron counts: 0 Sunday.
 
     The number 7 is Sunday, too.
     """
-    if given in {"0", "1", "2", "3", "4", "5", "6", "7"}:
-        return int(given) % 7
+    if text in {"0", "1", "2", "3", "4", "5", "6", "7"}:
+        return int(text) % 7
     for number, name in enumerate(_DAYS):
-        if given.lower() in (name, name[:3]):
+        if text.lower() in (name, name[:3]):
             return number
-    raise ValueError(f"{given!r} is not a weekday; write a name such as saturday, or 0 to 6")
+    raise ValueError(f"{text!r} is not a weekday; write a name such as saturday, or 0 to 6")
 
 
 def point_ms(text: str) -> int:
@@ -316,7 +316,7 @@ def point_ms(text: str) -> int:
 
 
 def _minute(text: str) -> int:
-    found = _CLOCK.fullmatch(text)
-    if not found:
+    match = _CLOCK.fullmatch(text)
+    if not match:
         raise ValueError(f"{text!r} is not a time of day; write one such as 08:00")
-    return int(found[1]) * 60 + int(found[2])
+    return int(match[1]) * 60 + int(match[2])

@@ -64,13 +64,13 @@ def without_values(
         plain: of the same one with its variables as they stand in the files.
         values: what the variables hold.
     """
-    known = set(plain)
-    held = list(values)
+    unfilled = set(plain)
+    secrets = list(values)
     return [
-        _hidden(each, known)
-        if each not in known and any(shares_piece(each.message, value) for value in held)
-        else each
-        for each in faults
+        _hidden(fault, unfilled)
+        if fault not in unfilled and any(shares_piece(fault.message, value) for value in secrets)
+        else fault
+        for fault in faults
     ]
 
 
@@ -89,20 +89,22 @@ def _pieces(text: str) -> set[str]:
     return {text[at : at + _PIECE] for at in range(len(text) - _PIECE + 1)} or {text}
 
 
-def _hidden(fault: Fault, known: set[Fault]) -> Fault:
+def _hidden(fault: Fault, unfilled: set[Fault]) -> Fault:
     """Return a fault in the words that it has where nothing is filled."""
     place = (fault.file, fault.line, fault.path)
-    plain = sorted(each.message for each in known if (each.file, each.line, each.path) == place)
-    told = "what a variable holds is refused here"
-    return replace(fault, message=f"{told}: {plain[0]}" if plain else told)
+    plain = sorted(
+        other.message for other in unfilled if (other.file, other.line, other.path) == place
+    )
+    message = "what a variable holds is refused here"
+    return replace(fault, message=f"{message}: {plain[0]}" if plain else message)
 
 
-def near(given: str, known: Iterable[str]) -> str:
+def near(name: str, names: Iterable[str]) -> str:
     """Return ``; did you mean …?`` for a name that is close to known ones, or "".
 
     Args:
-        given: a name that is not known.
-        known: those that are.
+        name: a name that is not among them.
+        names: the names that exist.
     """
-    matches = get_close_matches(given, list(known), n=2, cutoff=0.7)
+    matches = get_close_matches(name, list(names), n=2, cutoff=0.7)
     return f"; did you mean {' or '.join(map(repr, matches))}?" if matches else ""

@@ -113,12 +113,12 @@ def _taken(
 
 def _environment(sources: Sources, environ: Mapping[str, str]) -> dict[str, str]:
     """Return all variables; those of the environment itself win."""
-    found: dict[str, str] = {}
+    from_files: dict[str, str] = {}
     for name, text in sources.variables:
         variables, faults = environment_of(text, name)
-        found.update(variables)
+        from_files.update(variables)
         sources.faults += faults
-    return {**found, **environ}
+    return {**from_files, **environ}
 
 
 def _assemble(
@@ -135,9 +135,9 @@ def _assemble(
         if validation.at(key) is not None:
             validation.warn(why, key)
     service = _service(validation, sources.directory)
-    told = _verify(sources, raw, seal, service.admission)
-    (validation.faults if demands.seal else validation.warnings).extend(told)
-    _warn_of_drift(validation, sources, seal, told)
+    integrity_faults = _verify(sources, raw, seal, service.admission)
+    (validation.faults if demands.seal else validation.warnings).extend(integrity_faults)
+    _warn_of_drift(validation, sources, seal, integrity_faults)
     _check_links(validation, sources, service.allow_symlinks)
     access = Access(validation, raw, sources, seal, demands)
     tokens = access.tokens()
@@ -172,9 +172,9 @@ def _service(validation: Validation, directory: Path) -> ServiceConfig:
     if shape.strict_mode:
         validation.warn("write service.admission, whose gates it opens", "service", "strict_mode")
     if "job_queue_retention" in shape.model_fields_set:
-        told = "jobs stay in the log, which 'bus archive' keeps small; this has no effect"
-        validation.warn(told, "service", "job_queue_retention")
-    admission = {name: each or shape.strict_mode for name, each in shape.admission}
+        message = "jobs stay in the log, which 'bus archive' keeps small; this has no effect"
+        validation.warn(message, "service", "job_queue_retention")
+    admission = {name: is_on or shape.strict_mode for name, is_on in shape.admission}
     return ServiceConfig(
         name=shape.name,
         tick_interval_s=shape.tick_interval,
@@ -198,18 +198,18 @@ def _verify(
 ) -> list[Fault]:
     """Return a fault for each file that must be as it was sealed and is not."""
     is_strict = admission.fail_on_drift or admission.verify_integrity_on_boot
-    found = [
+    faults = [
         compare(source.name, source.path, source.hash, seal)
         for number, source in enumerate(sources.files)
         if is_strict or is_secure(source, is_root=number == 0)
     ]
     if sources.files and not sources.faults:  # else it is not known what all of them say
-        found.append(access_fault(sources.files[0], raw, seal))
-    return [fault for fault in found if fault is not None]
+        faults.append(access_fault(sources.files[0], raw, seal))
+    return [fault for fault in faults if fault is not None]
 
 
 def _warn_of_drift(
-    validation: Validation, sources: Sources, seal: Mapping[str, str], told: list[Fault]
+    validation: Validation, sources: Sources, seal: Mapping[str, str], integrity_faults: list[Fault]
 ) -> None:
     """Warn of the other files that are not as they were sealed, and of a folder without a seal."""
     if not seal:
@@ -217,7 +217,7 @@ def _warn_of_drift(
         return
     for source in sources.files:
         fault = compare(source.name, source.path, source.hash, seal)
-        if fault is not None and fault not in told:
+        if fault is not None and fault not in integrity_faults:
             validation.warnings.append(fault)
 
 
@@ -226,13 +226,13 @@ def _check_links(validation: Validation, sources: Sources, allowed: bool) -> Non
         if allowed:
             validation.warnings.append(Fault(*spot, "", f"{link} is a symlink"))
         else:
-            told = "name the file itself, or set service.allow_symlinks: true"
-            validation.faults.append(Fault(*spot, "", f"{link} is a symlink; {told}"))
+            advice = "name the file itself, or set service.allow_symlinks: true"
+            validation.faults.append(Fault(*spot, "", f"{link} is a symlink; {advice}"))
 
 
 def _plugin_roots(validation: Validation, directory: Path) -> tuple[Path, ...]:
     """Return the folders of plugins, each once, in their order."""
-    found: dict[str, Path] = {}
+    roots: dict[str, Path] = {}
     for number, entry in enumerate(validation.list("plugin_roots")):
         if not isinstance(entry, str) or not entry:
             validation.refuse("write the path of a folder", "plugin_roots", number)
@@ -244,5 +244,5 @@ def _plugin_roots(validation: Validation, directory: Path) -> tuple[Path, ...]:
             continue
         if not os.path.isdir(root):  # pathlib's raises where a name is too long
             validation.warn(f"there is no folder {root}", "plugin_roots", number)
-        found.setdefault(os.path.realpath(root), root)
-    return tuple(found.values())
+        roots.setdefault(os.path.realpath(root), root)
+    return tuple(roots.values())

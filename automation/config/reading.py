@@ -45,10 +45,10 @@ def read_bytes(path: str | Path, owners: Owners | None = None) -> bytes:
     else:
         descriptor = open_checked(path, owners)
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
             raise OSError("it is not a file")
-        if found.st_size > MAX_BYTES:
+        if status.st_size > MAX_BYTES:
             raise OSError(f"it has more than {MAX_BYTES} bytes")
         return file.read(MAX_BYTES + 1)
 

@@ -148,21 +148,21 @@ class Validation:
         """Return the list of a path, an empty one where there is none or something else."""
         return self._of_kind(Items, "a list", path)
 
-    def keys(self, known: tuple[str, ...], *path: str | int) -> None:
+    def keys(self, allowed: tuple[str, ...], *path: str | int) -> None:
         """Refuse the keys of a map that are not known; `x-` is anybody's at the top."""
         for key in self.map(*path):
-            if key not in known and not (not path and key.startswith("x-")):
-                self.refuse(_unknown(key, list(known)), *path, key)
+            if key not in allowed and not (not path and key.startswith("x-")):
+                self.refuse(_unknown(key, list(allowed)), *path, key)
 
     def shaped(self, shape: type[Shaped], *path: str | int) -> Shaped | None:
         """Return the value of a path in its shape, or None where it has faults, which are noted."""
-        found = self.at(*path)
+        value = self.at(*path)
         try:
-            return shape.model_validate(Map() if found is None else found)
+            return shape.model_validate(Map() if value is None else value)
         except ValidationError as error:
-            for each in error.errors(include_url=False, include_input=False):
-                inner = tuple(part for part in each["loc"] if part != "[key]")
-                self.refuse(self._message(each, shape, (*path, *inner)), *path, *inner)
+            for detail in error.errors(include_url=False, include_input=False):
+                inner = tuple(part for part in detail["loc"] if part != "[key]")
+                self.refuse(self._message(detail, shape, (*path, *inner)), *path, *inner)
         return None
 
     def _message(self, error: Any, shape: type[BaseModel], path: TreePath) -> str:
@@ -175,21 +175,21 @@ class Validation:
             return str(facts["error"])
         if kind == "too_short" and isinstance(self.at(*path), str):
             return "write a word"
-        if kind == "literal_error" and isinstance(given := self.at(*path), str):
-            return f"{given!r} is not known; write {facts['expected']}"
+        if kind == "literal_error" and isinstance(value := self.at(*path), str):
+            return f"{value!r} is not known; write {facts['expected']}"
         return _WORDS.get(kind, str(error["msg"]).lower()).format(**facts)
 
     def _of_kind(self, kind: type[Kind], name: str, path: TreePath) -> Kind:
-        found = self.at(*path)
-        if found is not None and not isinstance(found, kind):
+        value = self.at(*path)
+        if value is not None and not isinstance(value, kind):
             self.refuse(f"write {name}", *path)
-        return found if isinstance(found, kind) else kind()
+        return value if isinstance(value, kind) else kind()
 
 
-def _unknown(key: str, known: list[str]) -> str:
+def _unknown(key: str, allowed: list[str]) -> str:
     if key in _OTHER_FORMS:
         return f"{key!r} is not a setting here: {_OTHER_FORMS[key]}"
-    return f"{key!r} is not a setting here{near(key, known)}"
+    return f"{key!r} is not a setting here{near(key, allowed)}"
 
 
 def _shape_at(shape: type[BaseModel], loc: tuple[str | int, ...]) -> type[BaseModel]:
@@ -288,7 +288,7 @@ class Shape(BaseModel):
     @classmethod
     def _without_nothing(cls, value: Any) -> Any:
         if isinstance(value, Map):
-            return {key: each for key, each in value.items() if not is_null(each)}
+            return {key: entry for key, entry in value.items() if not is_null(entry)}
         return {} if isinstance(value, str) and is_null(value) else value
 
 

@@ -372,7 +372,7 @@ class Config:
     def schedules(self) -> dict[tuple[str, str], ScheduleEntry]:
         """Return the schedules of the plugins that are enabled, by plugin and id."""
         enabled = [plugin for plugin in self.plugins.values() if plugin.enabled]
-        return {(each.plugin, each.id): each for plugin in enabled for each in plugin.schedules}
+        return {(entry.plugin, entry.id): entry for plugin in enabled for entry in plugin.schedules}
 
 
 # Redaction: the part of a configuration that may be shown.
@@ -430,41 +430,43 @@ class _Shown:
         place = getattr(record, "place", None)
         if place and place.path and not place.path.startswith(f"{path}."):  # of a part of it
             path = place.path
-        names = [each.name for each in fields(record) if each.type != "Place"]
+        names = [attribute.name for attribute in fields(record) if attribute.type != "Place"]
         names = [name for name in names if name not in _NOT_SHOWN]
         keys = {name: self._path_of(name, path) for name in names}
         is_elsewhere = self._has_other(path, set(keys.values()))
-        found = {}
+        fields_shown = {}
         for name, inner in keys.items():
             value = getattr(record, name)
             is_derived = path != "" and self._has_under(path) and self._is_derived(name, value)
             if (is_derived and inner not in self._unfilled) or (
                 is_elsewhere and name != "name" and not self._is_whole(value)
             ):
-                found[name.rstrip("_")] = self._unfilled.get(inner, REDACTED)
+                fields_shown[name.rstrip("_")] = self._unfilled.get(inner, REDACTED)
             else:
-                found[name.rstrip("_")] = self._value(value, name, inner)
-        return found
+                fields_shown[name.rstrip("_")] = self._value(value, name, inner)
+        return fields_shown
 
     def _path_of(self, name: str, path: str) -> str:
         """Return the path of the setting that a field is made of."""
         key = name.rstrip("_")
         short = _UNIT.sub("", key)
         above = f"{path}." if path else ""
-        paths = [f"{above}{each}" for each in (key, short, key.replace("_", "-"))]
+        paths = [f"{above}{name}" for name in (key, short, key.replace("_", "-"))]
         paths.append(_MOVED.get(f"{above}{key}", paths[0]))
-        return next((each for each in paths if self._has_under(each)), paths[0])
+        return next((candidate for candidate in paths if self._has_under(candidate)), paths[0])
 
     def _has_under(self, path: str) -> bool:
         inner = (f"{path}.", f"{path}[")
-        return any(each == path or each.startswith(inner) for each in self._unfilled)
+        return any(unfilled == path or unfilled.startswith(inner) for unfilled in self._unfilled)
 
-    def _has_other(self, path: str, known: set[str]) -> bool:
+    def _has_other(self, path: str, field_paths: set[str]) -> bool:
         """Whether a setting of a record came from a variable, and is none of its fields."""
-        ends = tuple(f"{each}{end}" for each in known for end in (".", "["))
+        ends = tuple(f"{field_path}{end}" for field_path in field_paths for end in (".", "["))
         return bool(path) and any(
-            each.startswith(f"{path}.") and each not in known and not each.startswith(ends)
-            for each in self._unfilled
+            unfilled.startswith(f"{path}.")
+            and unfilled not in field_paths
+            and not unfilled.startswith(ends)
+            for unfilled in self._unfilled
         )
 
     def _is_derived(self, name: str, value: Any) -> bool:
@@ -473,7 +475,9 @@ class _Shown:
             return True
         if not isinstance(value, str) or not value or name == "name":
             return False
-        return any(value in each or shares_piece(value, each) for each in self._variables)
+        return any(
+            value in variable or shares_piece(value, variable) for variable in self._variables
+        )
 
     @staticmethod
     def _is_whole(value: Any) -> bool:
@@ -496,13 +500,13 @@ class _Shown:
         if isinstance(value, dict):
             free = is_free or name in _FREE
             return {
-                str(key): self._value(each, str(key), f"{path}.{key}", free)
-                for key, each in value.items()
+                str(key): self._value(member, str(key), f"{path}.{key}", free)
+                for key, member in value.items()
             }
         if isinstance(value, list | tuple):
             return [
-                self._value(each, name, f"{path}[{number}]", is_free)
-                for number, each in enumerate(value)
+                self._value(member, name, f"{path}[{number}]", is_free)
+                for number, member in enumerate(value)
             ]
         if isinstance(value, frozenset):
             return REDACTED if self._has_under(path) else sorted(value)

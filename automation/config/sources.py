@@ -49,8 +49,10 @@ def graft(base: Map, over: Map, faults: list[Fault], path: str = "") -> None:
             base[key], base.at[key] = value, spot
         else:
             first = "{}:{}".format(*base.at[key])
-            told = f"this is {_kind(value)}, but {_kind(earlier)} at {first}; write it in one form"
-            faults.append(Fault(*spot, inner, told))
+            message = (
+                f"this is {_kind(value)}, but {_kind(earlier)} at {first}; write it in one form"
+            )
+            faults.append(Fault(*spot, inner, message))
 
 
 def modernise(tree: Map, warnings: list[Fault]) -> Map:
@@ -88,9 +90,9 @@ def _move(tree: Map, key: str, section: str, to: str, warnings: list[Fault]) -> 
 
 
 def _map_of(key: str, value: Tree, spot: Spot) -> Map:
-    made = Map({key: value})
-    made.at[key] = spot
-    return made
+    mapping = Map({key: value})
+    mapping.at[key] = spot
+    return mapping
 
 
 def _copy(tree: Map) -> Map:
@@ -248,8 +250,8 @@ class _Reader:
             if os.path.isdir(entry):  # pathlib's raises where a name is too long
                 self._read_folder(entry, spot, dotted)
             elif not os.path.exists(entry):
-                told = f"there is no {entry}{_beside(entry)}"
-                self._refuse(spot, dotted, told)
+                message = f"there is no {entry}{_beside(entry)}"
+                self._refuse(spot, dotted, message)
             elif os.path.abspath(entry) in self._open:
                 self._refuse(spot, dotted, f"{entry} includes itself by this")
             elif first := self._read_at.get(os.path.abspath(entry)):
@@ -264,12 +266,12 @@ class _Reader:
             entries = sorted(folder.iterdir())
         except OSError as error:
             return self._refuse(spot, dotted, f"can't read {folder}: {_reason(error)}")
-        for each in entries:
-            if each.suffix == ".yaml" and os.path.abspath(each) not in self._read_at:
-                self.read(each, spot, dotted)
-            elif each.suffix == ".yml":
-                told = f"{each} is not read; name it {each.stem}.yaml"
-                self.sources.warnings.append(Fault(*spot, dotted, told))
+        for entry in entries:
+            if entry.suffix == ".yaml" and os.path.abspath(entry) not in self._read_at:
+                self.read(entry, spot, dotted)
+            elif entry.suffix == ".yml":
+                message = f"{entry} is not read; name it {entry.stem}.yaml"
+                self.sources.warnings.append(Fault(*spot, dotted, message))
 
     def _read_variables(self, path: Path, tree: Map) -> None:
         section = tree.get("environment_vars")
@@ -293,28 +295,28 @@ class _Reader:
         if not isinstance(listed, Items):
             self._refuse(spot, "include", "write a list of paths: include: [FILE]")
             return []
-        found = []
+        paths = []
         for entry, at in zip(listed, listed.at, strict=True):
             if not isinstance(entry, str) or not entry:
                 self._refuse(at, "include", "write the path of a file or a folder")
             elif "${" in entry:
-                told = "a path of a file has no variables, so that what is read can be verified"
-                self._refuse(at, "include", f"{told}; write it out")
+                message = "a path of a file has no variables, so that what is read can be verified"
+                self._refuse(at, "include", f"{message}; write it out")
             else:
                 try:
-                    found.append((path_from(path.parent, entry), at))
+                    paths.append((path_from(path.parent, entry), at))
                 except ValueError as error:
                     self._refuse(at, "include", str(error))
-        return found
+        return paths
 
     def _note_links(self, path: Path, spot: Spot) -> None:
         """Note the parts of a path that are symlinks, below the folder of the configuration."""
-        each = path
-        while each not in (self.sources.directory, each.parent):
-            if os.path.islink(each):
-                self.sources.links.append((str(each), spot))
-            each = each.parent
-            if self.sources.directory not in each.parents:
+        part = path
+        while part not in (self.sources.directory, part.parent):
+            if os.path.islink(part):
+                self.sources.links.append((str(part), spot))
+            part = part.parent
+            if self.sources.directory not in part.parents:
                 break
 
     def _refuse(self, spot: Spot, dotted: str, message: str) -> None:
@@ -329,7 +331,7 @@ def _reason(error: OSError | UnicodeDecodeError) -> str:
 
 def _beside(path: Path) -> str:
     try:
-        names = [each.name for each in path.parent.iterdir()]
+        names = [sibling.name for sibling in path.parent.iterdir()]
     except OSError:
         return ""
     return near(path.name, names)

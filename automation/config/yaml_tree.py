@@ -196,13 +196,13 @@ class _Reader:
         return make(events, path, depth + 1)
 
     def _alias(self, anchor: str, line: int, path: str) -> Tree:
-        found = self.anchors.get(anchor, (Plain(), 0))
-        if found is None:
+        target = self.anchors.get(anchor, (Plain(), 0))
+        if target is None:
             return self.refuse(line, f"*{anchor} stands inside of itself", path)
         if anchor not in self.anchors:
             self.refuse(line, f"*{anchor} has no &{anchor} before it in this file", path)
-        self.count += found[1]
-        return found[0]
+        self.count += target[1]
+        return target[0]
 
     def _list(self, events: Iterator[Any], path: str, depth: int) -> Items:
         items = Items()
@@ -305,7 +305,7 @@ def environment_of(text: str, file: str) -> tuple[dict[str, str], list[Fault]]:
     breaks, with escapes in double ones; and comments after a blank, or after the last quote. A `$`
     means nothing.
     """
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     faults = []
     text = text.removeprefix("\ufeff")
     number, at = 1, 0
@@ -313,7 +313,7 @@ def environment_of(text: str, file: str) -> tuple[dict[str, str], list[Fault]]:
         begins = at
         if name := _NAME.match(text, at):
             value, at = _value(text, name.end())
-            found[name[1]] = value
+            variables[name[1]] = value
         rest, at = _rest(text, at)
         if rest:
             why = (
@@ -323,7 +323,7 @@ def environment_of(text: str, file: str) -> tuple[dict[str, str], list[Fault]]:
             )
             faults.append(Fault(file, number, "", why))
         number += len(_BREAK.findall(text, begins, at))
-    return found, faults
+    return variables, faults
 
 
 def _value(text: str, at: int) -> tuple[str, int]:
@@ -331,7 +331,7 @@ def _value(text: str, at: int) -> tuple[str, int]:
     if quoted := _QUOTED.match(text, at):
         if quoted[2] is not None:
             return quoted[2], quoted.end()
-        return _ESCAPE.sub(lambda one: _ESCAPED.get(one[1], one[1]), quoted[1]), quoted.end()
+        return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), quoted[1]), quoted.end()
     end = _end_of_line(text, at)
     comment = _COMMENT.search(text, at, end)
     return text[at : comment.start() if comment else end].rstrip(), end
@@ -381,14 +381,14 @@ class _Filler:
             return self.map(value, path)
         if isinstance(value, Items):
             spots = enumerate(zip(value, value.at, strict=True))
-            items = Items(self._value(each, f"{path}[{n}]", at) for n, (each, at) in spots)
+            items = Items(self._value(entry, f"{path}[{n}]", at) for n, (entry, at) in spots)
             items.at = value.at
             return items
         if "${" not in value:
             return value
         if has_variable(value):
             self.unfilled[path] = str(value)
-        text = _VARIABLE.sub(lambda found: self._variable(found[1], path, spot), value)
+        text = _VARIABLE.sub(lambda match: self._variable(match[1], path, spot), value)
         return Plain(text) if isinstance(value, Plain) else text
 
     def _variable(self, name: str, path: str, spot: Spot) -> str:

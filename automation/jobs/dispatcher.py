@@ -206,8 +206,8 @@ class Dispatcher:
 
     def _equipped(self, rules: Rules, job: PluginJob) -> PluginJob:
         """Return a job with its switch, the state of its plugin and the baggage of its pipeline."""
-        told = job.message.headers.get("job")
-        context_id = told.get("context_id") if isinstance(told, dict) else None
+        job_header = job.message.headers.get("job")
+        context_id = job_header.get("context_id") if isinstance(job_header, dict) else None
         context = rules.context_of(context_id) if isinstance(context_id, str) else {}
         state = self._facts.state(job.plugin.name)
         return replace(job, state=state, context=context, stop=StopSwitch())
@@ -360,15 +360,15 @@ def _end(bus: Bus, job: Job) -> JobEnd | None:
 
 def _warn(bus: Bus, job: Job) -> None:
     message = bus.log.readable(job.seq)
-    told = _lost_job(job.queue.removeprefix(PREFIX), message)
+    log_extra = _lost_job(job.queue.removeprefix(PREFIX), message)
     if job.state == states.QUEUED:
         _recovery_log.warning(
             "%s: it is queued again, for attempt %s of %s",
             *(WHY, job.attempt, job.max_attempts),
-            extra=told,
+            extra=log_extra,
         )
     else:
-        _recovery_log.warning("%s: it is dead after attempt %s", WHY, job.attempt, extra=told)
+        _recovery_log.warning("%s: it is dead after attempt %s", WHY, job.attempt, extra=log_extra)
 
 
 def _lost_job(plugin: str, message: Message | None) -> dict[str, str]:

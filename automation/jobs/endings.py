@@ -134,8 +134,8 @@ class Alarms:
 
 def _is_alarm(job: Message | None) -> bool:
     """Whether the job of a message was begun by an alarm."""
-    told = None if job is None else job.headers.get("job")
-    return isinstance(told, dict) and ALARM in told
+    job_header = None if job is None else job.headers.get("job")
+    return isinstance(job_header, dict) and ALARM in job_header
 
 
 _log = logging.getLogger("ackbus.automation.jobs")
@@ -199,7 +199,9 @@ class Endings:
         """Go by this configuration, and its router, from now on."""
         self._router = router
         self._logs_retries = config.service.amendments.submitted_by_retry
-        self._in_use = frozenset(name for name, each in config.plugins.items() if each.enabled)
+        self._in_use = frozenset(
+            name for name, settings in config.plugins.items() if settings.enabled
+        )
         self._broadcast = frozenset(
             (route.source, route.event_type) for route in config.routes if route.broadcast
         )
@@ -241,12 +243,12 @@ class Endings:
         ok = end.state == states.SUCCEEDED
         self._bus.log.append([ended_draft(end, result)])
         asked_by = submitted_by(end.message)
-        told = {"job_id": end.message.id, "command": end.command, "error": end.error}
+        payload = {"job_id": end.message.id, "command": end.command, "error": end.error}
         if self._breakers.note(end.plugin, end.command, ok, end.message.id, asked_by):
-            self._alarms.tell(BREAKER_OPENED, end.plugin, told, parent=end.message)
+            self._alarms.tell(BREAKER_OPENED, end.plugin, payload, parent=end.message)
         if end.state in states.ENDED_BADLY:
             self._alarms.tell(
-                JOB_DEAD, end.plugin, {**told, "attempts": end.attempt}, parent=end.message
+                JOB_DEAD, end.plugin, {**payload, "attempts": end.attempt}, parent=end.message
             )
 
     def route(self, end: JobEnd, events: Sequence[EventOut], result: Any) -> None:
@@ -292,7 +294,7 @@ class Endings:
         ok = error is None and is_success(end)
         status = states.SUCCEEDED if ok else outcome.status
         ended = self._job_end(job, self._state(queue, job, outcome, ok), outcome.error, status)
-        events = [event_out(self._bus.log.at(each.seq)) for each in receipts]  # type: ignore[arg-type]  # just stored
+        events = [event_out(self._bus.log.at(receipt.seq)) for receipt in receipts]  # type: ignore[arg-type]  # just stored
         if ok and (end.state_updates or end.replaces_state):
             self._keep(job, end.state_updates or {}, replaces=end.replaces_state)
         if job.command == "init":
@@ -320,9 +322,9 @@ class Endings:
             return
         for rule in rules:
             if rule.command == job.command:
-                told = (name, rule.fact_type, updates, job.message.id, job.command)
+                fact = (name, rule.fact_type, updates, job.message.id, job.command)
                 merges = rule.compatibility_view == "merge_object" and not replaces
-                self._facts.record(*told, merges=merges)
+                self._facts.record(*fact, merges=merges)
                 return
         _log.warning(
             "state updates of %s were left out: no rule of fact_outputs is for it",
@@ -341,8 +343,8 @@ class Endings:
 
     def _cancelled(self, queue: Queue, job: PluginJob, end: RunEnd) -> JobEnd:
         """Log an attempt whose job was ended by somebody else meanwhile."""
-        found = queue.jobs.get(job.message.seq)
-        ended = self._job_end(job, found.state, found.error)
+        stored = queue.jobs.get(job.message.seq)
+        ended = self._job_end(job, stored.state, stored.error)
         self.log_attempt(ended, job.claim.token, states.DEAD, end.stdout, end.stderr)
         return ended
 

@@ -62,13 +62,13 @@ class EventOut:
 
     def header(self) -> dict[str, object]:
         """Return what a `handle` is told of it, besides the payload."""
-        told: dict[str, object] = {
+        header: dict[str, object] = {
             "type": self.type,
             "source": self.message.from_agent,
             "timestamp": format_ts(self.message.ts_ms),
             "event_id": self.message.id,
         }
-        return told | ({"dedupe_key": self.dedupe_key} if self.dedupe_key else {})
+        return header | ({"dedupe_key": self.dedupe_key} if self.dedupe_key else {})
 
 
 def event_draft(
@@ -109,7 +109,7 @@ def ended_draft(end: JobEnd, result: object) -> Draft:
         end: the end of the job.
         result: what it has returned, or why it failed.
     """
-    told = {
+    payload = {
         "plugin": end.plugin,
         "command": end.command,
         "status": end.state,
@@ -118,7 +118,7 @@ def ended_draft(end: JobEnd, result: object) -> Draft:
     }
     return Draft(
         ENDED,
-        told,
+        payload,
         from_agent=end.plugin,
         to_agent=AUTOMATION,
         in_reply_to=end.message.id,
@@ -157,8 +157,8 @@ def record(bus: Bus, job: Message, answer: Answer, dedupe_key: str | None) -> st
         The queue that has the job.
     """
     event_type = SWITCH_EVENTS[answer.holds]
-    told = {"matched": answer.holds, "event": event_type}
-    token = _queue(bus, job.seq).take_in_done(job.seq, AUTOMATION, told)
+    result = {"matched": answer.holds, "event": event_type}
+    token = _queue(bus, job.seq).take_in_done(job.seq, AUTOMATION, result)
     payload = job.payload if job.has_payload else None
     event = {"type": event_type, "payload": payload, "dedupe_key": dedupe_key}
     draft = event_draft(SWITCH, job, event, id=answer.event_id)
@@ -173,7 +173,7 @@ def record(bus: Bus, job: Message, answer: Answer, dedupe_key: str | None) -> st
             status=SUCCEEDED,
             attempt=1,
             token=token,
-            stdout=encode(told).decode(),
+            stdout=encode(result).decode(),
             stderr=None,
             error=None,
         )

@@ -100,10 +100,10 @@ class LiveOutput:
             self._thread.join()
 
     def _take(self, attempt: _Attempt, stream: str, data: bytes) -> None:
-        kept = data[: attempt.left_bytes]
-        if kept:
-            attempt.left_bytes -= len(kept)
-            attempt.chunks.append((stream, kept))
+        piece = data[: attempt.left_bytes]
+        if piece:
+            attempt.left_bytes -= len(piece)
+            attempt.chunks.append((stream, piece))
             self._wanted.set()
 
     def start(self) -> None:
@@ -126,9 +126,11 @@ class LiveOutput:
     def _write(self) -> None:
         due = time.monotonic() - _PAUSE_S
         printed = [
-            token for token, one in list(self._running.items()) if one.chunks and one.since <= due
+            token
+            for token, running in list(self._running.items())
+            if running.chunks and running.since <= due
         ]
-        if any(one.chunks for one in list(self._running.values()) if one.since > due):
+        if any(running.chunks for running in list(self._running.values()) if running.since > due):
             self._wanted.set()
         if not printed:
             return
@@ -218,8 +220,8 @@ class PluginJob:
     @property
     def fault(self) -> str | None:
         """Why it must fail before it begins: its pipeline can't give it what it says."""
-        told = self.message.headers.get("job")
-        fault = told.get(FAULT) if isinstance(told, dict) else None
+        job_header = self.message.headers.get("job")
+        fault = job_header.get(FAULT) if isinstance(job_header, dict) else None
         return fault if isinstance(fault, str) else None
 
     def request(self) -> dict[str, object]:
@@ -304,8 +306,8 @@ def _run(
         output=output,
     )
     if end.stderr_cut:
-        told = {"plugin": job.plugin.name, "job_id": message.id}
-        _log.warning("stderr was cut to %s bytes", MAX_STDERR_BYTES, extra=told)
+        log_extra = {"plugin": job.plugin.name, "job_id": message.id}
+        _log.warning("stderr was cut to %s bytes", MAX_STDERR_BYTES, extra=log_extra)
     return read_end(job, end)
 
 
@@ -331,10 +333,10 @@ def read_end(job: PluginJob, end: ProcessEnd) -> RunEnd:
         retry = None if end.exit_code or isinstance(error, NoResponse) else False
         return _failed(job, end, _without_response(end, error), retry=retry)
     if end.exit_code or response["status"] == "error":
-        said = response.get("error") or how_it_exited(end)
+        reason = response.get("error") or how_it_exited(end)
         retry = None if response.get("retry", True) else False
         logs, after_s = response.get("logs"), response.get("retry_after_s")
-        return _failed(job, end, said, retry=retry, logs=logs, retry_after_s=after_s)
+        return _failed(job, end, reason, retry=retry, logs=logs, retry_after_s=after_s)
     result = response["result"]
     outcome = Outcome(
         exit_code=0,
@@ -416,8 +418,8 @@ def check_event_type(type: object) -> None:
 
 def _event(message: Message) -> dict[str, object]:
     """Return the event that a `handle` is told; without one it is the request for the job."""
-    told = message.headers.get("event")
-    event = dict(told) if isinstance(told, dict) else {}
+    event_header = message.headers.get("event")
+    event = dict(event_header) if isinstance(event_header, dict) else {}
     event.setdefault("type", f"{message.from_agent}.{HANDLE}")
     event["payload"] = message.payload if message.has_payload else None
     event.setdefault("source", message.from_agent)
@@ -428,22 +430,26 @@ def _event(message: Message) -> dict[str, object]:
 
 def environment(job: PluginJob, service: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a plugin: the usual variables, those passed through, and ours."""
-    wanted = {*_USUAL_VARIABLES, *job.passed_through}
+    names = {*_USUAL_VARIABLES, *job.passed_through}
     inherited = {
         name: value
         for name, value in service.items()
-        if name in wanted or name.startswith(_USUAL_BEGINNINGS)
+        if name in names or name.startswith(_USUAL_BEGINNINGS)
     }
-    told = {"BUS_DIR": job.bus_dir, "BUS_AGENT": job.plugin.name, "BUS_JOB_ID": job.message.id}
+    bus_variables = {
+        "BUS_DIR": job.bus_dir,
+        "BUS_AGENT": job.plugin.name,
+        "BUS_JOB_ID": job.message.id,
+    }
     trace = tracing.child_trace(job.message.headers)
     if trace:
-        told[TRACE_PARENT.upper()] = trace[TRACE_PARENT]
-    return inherited | told
+        bus_variables[TRACE_PARENT.upper()] = trace[TRACE_PARENT]
+    return inherited | bus_variables
 
 
 def _limits(plugin: Plugin) -> list[tuple[int, int]]:
     limits = plugin.settings.limits
-    wanted: dict[str, int | None] = {
+    rlimits: dict[str, int | None] = {
         "RLIMIT_AS": limits.memory_bytes,
         "RLIMIT_CPU": None if limits.cpu_s is None else max(1, round(limits.cpu_s)),
         "RLIMIT_NPROC": limits.processes,
@@ -451,7 +457,7 @@ def _limits(plugin: Plugin) -> list[tuple[int, int]]:
     }
     return [
         (getattr(resource, name), value)
-        for name, value in wanted.items()
+        for name, value in rlimits.items()
         if value is not None and hasattr(resource, name)
     ]
 

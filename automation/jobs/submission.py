@@ -261,10 +261,10 @@ class Submission:
         if key is None:
             return None
         window_ms = None if ttl_s is None else round(ttl_s * 1000)
-        found = self._jobs.original(queue.info, key, self._bus.now_ms(), window_ms)
-        if found is None:
+        original = self._jobs.original(queue.info, key, self._bus.now_ms(), window_ms)
+        if original is None:
             return None
-        seq, how = found
+        seq, how = original
         message = self._bus.log.at(seq)
         job_id = str(seq) if message is None else message.id
         plugin = queue.name.removeprefix(PREFIX)
@@ -306,9 +306,9 @@ def _headers(request: JobRequest, key: str | None) -> dict[str, object]:
         "context_id": request.context_id,
         **request.origin,
     }
-    told = {name: value for name, value in job.items() if value is not None}
-    if told:
-        headers["job"] = told
+    job_header = {name: value for name, value in job.items() if value is not None}
+    if job_header:
+        headers["job"] = job_header
     if request.event is not None:
         headers["event"] = dict(request.event)
     if request.parent is None:

@@ -152,8 +152,8 @@ def read_manifest(path: Path, owners: Owners | None = None) -> tuple[Manifest | 
     commands = _commands(validation)
     shape = validation.shaped(_ManifestShape)
     if validation.at("protocol") == "1":
-        told = "plugins of protocol 1 are not run; write protocol: 2, and commands as a map"
-        validation.refuse(f"{told}: poll: {{type: read}}", "protocol")
+        message = "plugins of protocol 1 are not run; write protocol: 2, and commands as a map"
+        validation.refuse(f"{message}: poll: {{type: read}}", "protocol")
     facts = _fact_outputs(validation, shape.fact_outputs if shape else (), commands)
     if shape is None or validation.faults:
         return None, validation.faults
@@ -184,17 +184,17 @@ def name_in(path: Path, owners: Owners | None = None) -> str | None:
 def _commands(validation: Validation) -> dict[str, Command]:
     """Return the commands: a map of them by name, or a list of maps that have their names."""
     tree = validation.at("commands")
-    found: dict[str, Command] = {}
+    commands: dict[str, Command] = {}
     if isinstance(tree, Items):
         for number, entry in enumerate(tree):
             path = ("commands", number)
             if not isinstance(entry, Map):
-                told = f"write commands as a map: {entry}: {{type: read}}, or {{type: write}}"
-                validation.refuse(told, *path)
+                message = f"write commands as a map: {entry}: {{type: read}}, or {{type: write}}"
+                validation.refuse(message, *path)
             elif (shape := validation.shaped(_CommandShape, *path)) is not None:
-                if shape.name in found:
+                if shape.name in commands:
                     validation.refuse(f"{shape.name!r} stands twice", *path)
-                found[shape.name] = _command(shape)
+                commands[shape.name] = _command(shape)
     elif isinstance(tree, Map):
         for name, entry in tree.items():
             if isinstance(entry, Map) and "name" not in entry:
@@ -205,10 +205,10 @@ def _commands(validation: Validation) -> dict[str, Command]:
             elif entry["name"] != name:
                 validation.refuse("this is another command's name", "commands", name, "name")
             if (shape := validation.shaped(_CommandShape, "commands", name)) is not None:
-                found[name] = _command(shape)
-    if tree is not None and not found and not validation.faults:
+                commands[name] = _command(shape)
+    if tree is not None and not commands and not validation.faults:
         validation.refuse("write at least one: commands: {poll: {type: read}}", "commands")
-    return found
+    return commands
 
 
 def _command(shape: _CommandShape) -> Command:
@@ -218,12 +218,12 @@ def _command(shape: _CommandShape) -> Command:
 def _fact_outputs(
     validation: Validation, shapes: tuple[_FactShape, ...], commands: Mapping[str, Command]
 ) -> tuple[FactOutput, ...]:
-    found: dict[str, FactOutput] = {}
+    outputs: dict[str, FactOutput] = {}
     for number, shape in enumerate(shapes):
         command, path = shape.when.command, ("fact_outputs", number, "when", "command")
         if command not in commands:
             validation.refuse(f"{command!r} is none of its commands", *path)
-        if command in found:
+        if command in outputs:
             validation.refuse(f"{command!r} has a rule already", *path)
-        found[command] = FactOutput(command, shape.fact_type, shape.compatibility_view)
-    return tuple(found.values())
+        outputs[command] = FactOutput(command, shape.fact_type, shape.compatibility_view)
+    return tuple(outputs.values())

@@ -113,10 +113,10 @@ class Takings(Table):
     def last(self) -> Taking:
         """Return the last one; without any, and where the entry is damaged, an empty one."""
         try:
-            held = orjson.loads(self._engine.value(SQL["taking"]) or b"{}")
+            entry = orjson.loads(self._engine.value(SQL["taking"]) or b"{}")
         except orjson.JSONDecodeError:
-            held = {}
-        fields = held if isinstance(held, dict) else {}
+            entry = {}
+        fields = entry if isinstance(entry, dict) else {}
         number, left_out = fields.get("number"), fields.get("left_out")
         refused = fields.get("refused")
         named = left_out.items() if isinstance(left_out, dict) else ()

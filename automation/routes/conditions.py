@@ -77,16 +77,16 @@ def _what_is_there(scope: Scope, path: str) -> str:
     words = path.split(".")
     while words and look_up(scope, ".".join(words)) is ABSENT:
         words.pop()
-    known = ".".join(words)
-    value = look_up(scope, known) if known else scope
+    prefix = ".".join(words)
+    value = look_up(scope, prefix) if prefix else scope
     if isinstance(value, dict) and value:
-        names = sorted(f"{known}.{key}" for key in value)
+        names = sorted(f"{prefix}.{key}" for key in value)
         likely = [name for name in names[:_COMPARED] if len(name) <= 2 * len(path)]
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return f"there is {', '.join(map(shown, names[:_NAMED]))}{more}{near(path, likely)}"
     if isinstance(value, list | tuple) and value:
-        return f"{known} is a list of {len(value)}, from {known}.0 on"
-    return f"{known} is {'empty' if value in ({}, [], ()) else _KINDS.get(type(value), 'null')}"
+        return f"{prefix} is a list of {len(value)}, from {prefix}.0 on"
+    return f"{prefix} is {'empty' if value in ({}, [], ()) else _KINDS.get(type(value), 'null')}"
 
 
 def fault_of_template(template: str) -> str | None:
@@ -111,12 +111,12 @@ def filled(template: str, scope: Scope) -> object:
         raise FlowFault(fault)
     if whole := _REFERENCE.fullmatch(template):
         return required(scope, whole[1])
-    return _REFERENCE.sub(lambda found: _text(required(scope, found[1])), template)
+    return _REFERENCE.sub(lambda match: _text(required(scope, match[1])), template)
 
 
-def is_same(one: object, other: object) -> bool:
+def is_same(value: object, other: object) -> bool:
     """Tell whether two JSON values are the same, in their types too: 1 is not true, nor 1.0."""
-    return encode(one) == encode(other)
+    return encode(value) == encode(other)
 
 
 def _text(value: object) -> str:
@@ -143,34 +143,36 @@ def holds(condition: Condition | None, scope: Scope) -> bool:
     if condition is None:
         return True
     if isinstance(condition, AllOf):
-        return all(holds(each, scope) for each in condition.of)
+        return all(holds(part, scope) for part in condition.of)
     if isinstance(condition, AnyOf):
-        return any(holds(each, scope) for each in condition.of)
+        return any(holds(part, scope) for part in condition.of)
     if isinstance(condition, Not):
         return not holds(condition.of, scope)
     return _compare(condition, look_up(scope, condition.path))
 
 
 def _compare(predicate: Predicate, value: object) -> bool:
-    op, wanted = predicate.op, predicate.value
+    op, expected = predicate.op, predicate.value
     if op == "exists":
         return value is not ABSENT
     value = None if value is ABSENT else value
     if op == "eq":
-        return _is_equal(value, wanted)
+        return _is_equal(value, expected)
     if op == "neq":
-        return not _is_equal(value, wanted)
+        return not _is_equal(value, expected)
     if op == "in":
-        return isinstance(wanted, list | tuple) and any(_is_equal(value, each) for each in wanted)
+        return isinstance(expected, list | tuple) and any(
+            _is_equal(value, choice) for choice in expected
+        )
     if op in _NUMERIC:
-        return _is_number(value) and _is_number(wanted) and _NUMERIC[op](value, wanted)  # type: ignore[arg-type]
-    return isinstance(value, str) and isinstance(wanted, str) and _TEXTUAL[op](value, wanted)
+        return _is_number(value) and _is_number(expected) and _NUMERIC[op](value, expected)  # type: ignore[arg-type]
+    return isinstance(value, str) and isinstance(expected, str) and _TEXTUAL[op](value, expected)
 
 
-def _is_equal(value: object, wanted: object) -> bool:
-    if _is_number(value) and _is_number(wanted):
-        return value == wanted
-    return is_same(value, wanted)
+def _is_equal(value: object, expected: object) -> bool:
+    if _is_number(value) and _is_number(expected):
+        return value == expected
+    return is_same(value, expected)
 
 
 def _is_number(value: object) -> bool:
@@ -191,12 +193,12 @@ def payload_of(step: Step, scope: Scope) -> object:
     Raises:
         FlowFault: a template leads nowhere, or the payload has no keys.
     """
-    given = scope["payload"]
+    payload = scope["payload"]
     if not step.with_:
-        return given
-    if given is not None and not isinstance(given, dict):
+        return payload
+    if payload is not None and not isinstance(payload, dict):
         raise FlowFault("with: the payload is no object, so it has no keys to set")
-    return {**(given or {}), **_filled(step.with_, scope)}
+    return {**(payload or {}), **_filled(step.with_, scope)}
 
 
 def context_of(step: Step, scope: Scope) -> Context:
@@ -219,13 +221,13 @@ def context_of(step: Step, scope: Scope) -> Context:
 
 
 def _filled(templates: Mapping[str, str], scope: Scope) -> dict[str, object]:
-    found = {}
+    values = {}
     for key, template in templates.items():
         try:
-            found[key] = filled(template, scope)
+            values[key] = filled(template, scope)
         except FlowFault as fault:
             raise FlowFault(f"with.{key}: {fault}") from None
-    return found
+    return values
 
 
 def _claims(step: Step, scope: Scope) -> dict[str, object]:
@@ -233,15 +235,15 @@ def _claims(step: Step, scope: Scope) -> dict[str, object]:
     sources = dict(step.baggage)
     if step.baggage_from is not None and step.namespace is not None:
         sources[step.namespace] = step.baggage_from
-    found = {}
+    claims = {}
     for path, source in sources.items():
         try:
-            found[path] = required(scope, source)
+            claims[path] = required(scope, source)
         except FlowFault as fault:
             raise FlowFault(f"baggage.{path}: {fault}") from None
-        if path == step.namespace and not isinstance(found[path], dict):
+        if path == step.namespace and not isinstance(claims[path], dict):
             raise FlowFault(f"baggage.{path}: {source} is no object")
-    return found
+    return claims
 
 
 def _nested(path: str, value: object) -> dict[str, object]:
@@ -338,8 +340,8 @@ class CompiledPipeline:
     @property
     def max_hops(self) -> int | None:
         """The limit of jobs that follow one another; None is none."""
-        given = self.pipeline.max_depth
-        return MAX_HOPS if given is None else given or None
+        max_depth = self.pipeline.max_depth
+        return MAX_HOPS if max_depth is None else max_depth or None
 
     @property
     def ends(self) -> tuple[str, ...]:
@@ -395,8 +397,10 @@ class _Compiler:
             return self.sequence(step.steps, then, place)
         if step.split:
             branches = reversed(list(enumerate(step.split, 1)))
-            found = [self._step(each, then, f"{place}#{n}", place) for n, each in branches]
-            return tuple(node for branch in reversed(found) for node in branch)
+            entries = [
+                self._step(inner_step, then, f"{place}#{n}", place) for n, inner_step in branches
+            ]
+            return tuple(node for branch in reversed(entries) for node in branch)
         job = self.jobs[key] = Job(key, step, then)
         if len(self.jobs) > MAX_STEPS:
             raise TooManySteps(f"it has more than {MAX_STEPS} steps, with those that it calls")
@@ -415,10 +419,10 @@ class _Longest:
     def _of(self, node: Node) -> int:
         if id(node) not in self._known:
             if isinstance(node, Job):
-                found = 1 + self.of_all(node.then)
+                hops = 1 + self.of_all(node.then)
             else:
-                found = max(self.of_all(node.inside), self.of_all(node.otherwise))
-            self._known[id(node)] = found
+                hops = max(self.of_all(node.inside), self.of_all(node.otherwise))
+            self._known[id(node)] = hops
         return self._known[id(node)]
 
 
@@ -464,7 +468,7 @@ def _levels(pipeline: Pipeline, pipelines: Mapping[str, Pipeline]) -> Iterator[s
     """Yield the names that a pipeline calls, then those that these call, and so on."""
     level = [pipeline]
     for _ in range(MAX_CALLS + 1):
-        names = {str(step.call) for each in level for step in calls_of(each.steps)}
+        names = {str(step.call) for caller in level for step in calls_of(caller.steps)}
         if not names:
             return
         yield names
@@ -486,35 +490,35 @@ def _way_back(start: str, end: str, pipelines: Mapping[str, Pipeline]) -> list[s
 
     A way of more than MAX_CALLS is refused for its length, and not looked for.
     """
-    ways, seen = [[start]], {start}
+    ways, visited = [[start]], {start}
     for way in ways:
         if way[-1] == end:
             return way
         following = pipelines.get(way[-1]) if len(way) <= MAX_CALLS else None
         for step in calls_of(following.steps) if following else ():
-            if step.call not in seen:
-                seen.add(str(step.call))
+            if step.call not in visited:
+                visited.add(str(step.call))
                 ways.append([*way, str(step.call)])
     return None
 
 
 def _faults_of_size(pipeline: Pipeline, pipelines: Mapping[str, Pipeline]) -> Iterator[Fault]:
     try:
-        found = compiled(pipeline, pipelines)
+        compiled_pipeline = compiled(pipeline, pipelines)
     except TooManySteps as error:
         yield pipeline.place.fault(str(error))
         return
-    if pipeline.on in SWITCH_EVENTS.values() and found.asks_first:
-        told = (
+    if pipeline.on in SWITCH_EVENTS.values() and compiled_pipeline.asks_first:
+        message = (
             f"it begins with {pipeline.on} and asks a condition before its first step,"
             " which would begin it again; let a step come first, or write the condition as the"
             " pipeline's own if"
         )
-        yield pipeline.place.fault(told)
-    hops, allowed = found.hops(), found.max_hops
+        yield pipeline.place.fault(message)
+    hops, allowed = compiled_pipeline.hops(), compiled_pipeline.max_hops
     if allowed is not None and hops > allowed:
-        told = f"{hops} steps follow one another, and {allowed} may; write max_depth: {hops}"
-        yield pipeline.place.fault(told)
+        message = f"{hops} steps follow one another, and {allowed} may; write max_depth: {hops}"
+        yield pipeline.place.fault(message)
 
 
 def _faults_of_templates(steps: tuple[Step, ...]) -> Iterator[Fault]:

@@ -109,10 +109,10 @@ class Contexts(Table):
         """
         if id is None:
             return {}
-        found = self.get(id)
-        if found is None:
+        context = self.get(id)
+        if context is None:
             raise NotFound(f"there is no context {id} any more: its run ended long ago")
-        return dict(found.values)
+        return dict(context.values)
 
     def add(self, context: Context) -> None:
         """Store a context, in the transaction of its job; one that is there stays as it is."""
@@ -132,15 +132,15 @@ class Contexts(Table):
         """Return the runs, by the ids of their first jobs, of those jobs that have a context."""
         return {run for (run,) in self._engine.rows(SQL["runs_of_jobs"], (_json(seqs),))}
 
-    def delete(self, before: str, limit: int, kept: Collection[str]) -> int:
+    def delete(self, before: str, limit: int, kept_runs: Collection[str]) -> int:
         """Delete contexts of before a time, at most so many; return how many went.
 
         Args:
             before: the time, as RFC 3339.
             limit: how many at most.
-            kept: the runs whose contexts stay.
+            kept_runs: the runs whose contexts stay.
         """
-        values = (_first_id(before), _json([*kept]), limit)
+        values = (_first_id(before), _json([*kept_runs]), limit)
         return self._engine.count_changes(SQL["delete_contexts"], values)
 
 
@@ -430,5 +430,5 @@ def _report(ended: JobEnd, result: object) -> dict[str, object]:
     }
     if ended.state == SUCCEEDED:
         return report | {"result": result}
-    told = f"Job failed [{ended.plugin}]: {ended.error}"
-    return report | {"error": ended.error, "message": told, "text": told}
+    message = f"Job failed [{ended.plugin}]: {ended.error}"
+    return report | {"error": ended.error, "message": message, "text": message}

@@ -72,9 +72,9 @@ def preview(config: Config, pipeline: CompiledPipeline, payload: object) -> Prev
         for planned in flow.steps(pipeline, pipeline.entries, config, how="begin")
         if planned.event is None  # of a condition
     )
-    keys = [pipeline.jobs[each["step"]].then for each in begins]
+    keys = [pipeline.jobs[step["step"]].then for step in begins]
     after = set(_keys(node for nodes in keys for node in nodes))
-    then = tuple(each for each in steps_of(pipeline) if each["step"] in after)
+    then = tuple(step for step in steps_of(pipeline) if step["step"] in after)
     return Preview(begins, then)
 
 
@@ -103,17 +103,17 @@ def _next(nodes: tuple[Node, ...]) -> Iterator[str]:
 
 def _keys(nodes: Iterator[Node]) -> Iterator[str]:
     """Yield the keys of all jobs that some nodes lead to."""
-    left, seen = list(nodes), set()
-    while left:
-        node = left.pop()
-        if id(node) in seen:
+    pending, visited = list(nodes), set()
+    while pending:
+        node = pending.pop()
+        if id(node) in visited:
             continue
-        seen.add(id(node))
+        visited.add(id(node))
         if isinstance(node, Gate):
-            left += [*node.inside, *node.otherwise]
+            pending += [*node.inside, *node.otherwise]
         else:
             yield node.key
-            left += node.then
+            pending += node.then
 
 
 # Pipelines and routes as a picture: a flowchart for Mermaid, which GitHub draws.
@@ -138,7 +138,7 @@ def condition_text(condition: Condition) -> str:
         return f"not ({condition_text(condition.of)})"
     if isinstance(condition, AllOf | AnyOf):
         word = " and " if isinstance(condition, AllOf) else " or "
-        return word.join(f"({condition_text(each)})" for each in condition.of)
+        return word.join(f"({condition_text(part)})" for part in condition.of)
     value = "" if condition.op == "exists" else f" {condition.value}"
     return f"{condition.path} {condition.op}{value}"
 
@@ -203,7 +203,7 @@ def _called(route: Route) -> str:
 def _quoted(text: str) -> str:
     """Return text so that Mermaid shows it and nothing else."""
     plain = " ".join(text.split())
-    return f'"{_SPECIAL.sub(lambda found: f"#{ord(found[0])};", plain)}"'
+    return f'"{_SPECIAL.sub(lambda match: f"#{ord(match[0])};", plain)}"'
 
 
 # History through another configuration: which jobs would have followed each event, and which did.
@@ -249,10 +249,10 @@ class Replayed:
             "id": self.message.id,
             "source": self.source,
             "event_type": self.event_type,
-            "would": [_shown(each) for each in self.would],
-            "did": [_shown(each) for each in self.did],
-            "added": [_shown(each) for each in self.added],
-            "dropped": [_shown(each) for each in self.dropped],
+            "would": [_shown(target) for target in self.would],
+            "did": [_shown(target) for target in self.did],
+            "added": [_shown(target) for target in self.added],
+            "dropped": [_shown(target) for target in self.dropped],
             "faults": list(self.faults),
         }
 
@@ -299,7 +299,7 @@ class _Happened:
         if job.id in self._events or "pipeline" not in origin_of(job):
             return False
         name = PREFIX + RunJob(job, 0, None).plugin
-        return [each.state for each in self._jobs.named([(name, job.seq)])] == [SUCCEEDED]
+        return [stored.state for stored in self._jobs.named([(name, job.seq)])] == [SUCCEEDED]
 
     def result(self, job: Message) -> str | None:
         info = self._queues.get(PREFIX + RunJob(job, 0, None).plugin)
@@ -326,9 +326,13 @@ def _replayed(
     planned: list[Planned],
     did: tuple[Target, ...],
 ) -> Replayed:
-    requests = [each.request for each in planned if each.event is None]  # no conditions
-    would = tuple(_target_of(each.plugin, each.command, each.origin) for each in requests)
-    faults = tuple(each.origin[FAULT] for each in requests if FAULT in each.origin)
+    requests = [
+        planned_job.request for planned_job in planned if planned_job.event is None
+    ]  # no conditions
+    would = tuple(
+        _target_of(request.plugin, request.command, request.origin) for request in requests
+    )
+    faults = tuple(request.origin[FAULT] for request in requests if FAULT in request.origin)
     return Replayed(message, source, event_type, would, did, faults)
 
 

@@ -59,18 +59,20 @@ class Index:
     def __init__(self, config: Config) -> None:
         named = {pipeline.name: pipeline for pipeline in config.pipelines}
         self.pipelines: Mapping[str, CompiledPipeline] = {
-            name: compiled(each, named) for name, each in named.items() if is_whole(each, named)
+            name: compiled(pipeline, named)
+            for name, pipeline in named.items()
+            if is_whole(pipeline, named)
         }
         self._routes: dict[tuple[str, str], list[Route]] = defaultdict(list)
         self._on: dict[str, list[CompiledPipeline]] = defaultdict(list)
         self._on_hook: dict[str, list[CompiledPipeline]] = defaultdict(list)
         for route in config.routes:
             self._routes[route.source, route.event_type].append(route)
-        for each in self.pipelines.values():
-            if each.pipeline.on is not None:
-                self._on[each.pipeline.on].append(each)
-            if each.pipeline.on_hook is not None:
-                self._on_hook[each.pipeline.on_hook].append(each)
+        for compiled_pipeline in self.pipelines.values():
+            if compiled_pipeline.pipeline.on is not None:
+                self._on[compiled_pipeline.pipeline.on].append(compiled_pipeline)
+            if compiled_pipeline.pipeline.on_hook is not None:
+                self._on_hook[compiled_pipeline.pipeline.on_hook].append(compiled_pipeline)
 
     def pipeline(self, name: str) -> CompiledPipeline:
         """Return a pipeline.
@@ -78,10 +80,10 @@ class Index:
         Raises:
             NotFound: there is none of this name; one that is near is named.
         """
-        found = self.pipelines.get(name)
-        if found is None:
+        pipeline = self.pipelines.get(name)
+        if pipeline is None:
             raise NotFound(f"there is no pipeline {name!r}{near(name, self.pipelines)}")
-        return found
+        return pipeline
 
     def routes(self, plugin: str, event_type: str) -> list[Route]:
         """Return the routes of an event."""
@@ -96,8 +98,8 @@ class Index:
         return _of_plugin(self._on_hook.get(signal, []), plugin)
 
 
-def _of_plugin(found: list[CompiledPipeline], plugin: str | None) -> list[CompiledPipeline]:
-    return [each for each in found if each.pipeline.from_plugin in (None, plugin)]
+def _of_plugin(pipelines: list[CompiledPipeline], plugin: str | None) -> list[CompiledPipeline]:
+    return [pipeline for pipeline in pipelines if pipeline.pipeline.from_plugin in (None, plugin)]
 
 
 #: The signals for pipelines with `on-hook`, by the status of a job that is over.
@@ -194,13 +196,13 @@ class Router:
 
     def plan(self, ended: JobEnd, events: Sequence[EventOut], result: object) -> list[Planned]:
         """Return the jobs that follow one that is over; stores nothing."""
-        found: list[Planned] = []
+        planned: list[Planned] = []
         if ended.state == SUCCEEDED:
             for event in events:
-                found += self.after_event(ended, event)
+                planned += self.after_event(ended, event)
             if not events:
-                found += self.after_silence(ended, result)
-        return [*found, *self._hooks(ended, result)]
+                planned += self.after_silence(ended, result)
+        return [*planned, *self._hooks(ended, result)]
 
     def after_event(self, ended: JobEnd, event: EventOut) -> list[Planned]:
         """Return the jobs that follow an event of a job; stores nothing."""
@@ -263,14 +265,14 @@ class Router:
 
     def _begun(self, pipeline: CompiledPipeline, flow: Flow) -> list[Planned]:
         name = pipeline.pipeline.name
-        found = list(self._begin(pipeline, flow))
-        for planned in found:
+        jobs = list(self._begin(pipeline, flow))
+        for planned in jobs:
             if fault := planned.request.origin.get(FAULT):
                 step = planned.request.origin["step"]
                 raise InvalidInput(f"pipeline {name!r} can't begin: step {step}: {fault}")
-        if not found:
+        if not jobs:
             raise InvalidInput(f"pipeline {name!r} has nothing to run for this payload")
-        return found
+        return jobs
 
     def _hooks(self, ended: JobEnd, result: object) -> Iterator[Planned]:
         settings = self._config.plugins.get(ended.plugin)
@@ -285,24 +287,24 @@ class Router:
     def _position(self, job: Message) -> tuple[CompiledPipeline, Job, Context | None] | None:
         """Return the place of a job in a run, or None."""
         origin = origin_of(job)
-        name, step, context_id = (origin.get(each) for each in ("pipeline", "step", "context_id"))
+        name, step, context_id = (origin.get(key) for key in ("pipeline", "step", "context_id"))
         pipeline = self._index.pipelines.get(name) if isinstance(name, str) else None
-        found = pipeline.jobs.get(step) if pipeline and isinstance(step, str) else None
-        if pipeline is None or found is None:
+        node = pipeline.jobs.get(step) if pipeline and isinstance(step, str) else None
+        if pipeline is None or node is None:
             if name is not None:
                 _log.warning("pipeline %r has no step %r any more: its run ends", name, step)
             return None
         context = self._contexts.get(context_id) if isinstance(context_id, str) else None
-        return pipeline, found, context
+        return pipeline, node, context
 
     def _running(self, planned: Iterable[Planned]) -> Iterator[Planned]:
         """Yield the jobs whose plugins run, and with each condition what its event begins."""
-        for each in planned:
-            if each.event is not None:
-                yield each
-                yield from self._after_condition(each.event)
-            elif self._runs(each.request.plugin):
-                yield each
+        for job in planned:
+            if job.event is not None:
+                yield job
+                yield from self._after_condition(job.event)
+            elif self._runs(job.request.plugin):
+                yield job
 
     def _after_condition(self, flow: Flow) -> Iterator[Planned]:
         for route in self._index.routes(SWITCH, flow.event_type):
@@ -317,7 +319,7 @@ class Router:
         return False
 
     def _keep(self, planned: list[Planned]) -> tuple[JobRequest, ...]:
-        for each in planned:
-            if each.context is not None:
-                self._contexts.add(each.context)
-        return tuple(each.request for each in planned)
+        for job in planned:
+            if job.context is not None:
+                self._contexts.add(job.context)
+        return tuple(job.request for job in planned)

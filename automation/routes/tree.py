@@ -209,11 +209,11 @@ def once_more(bus: Bus, key: str) -> JobRequest:
     if fault := origin.get(FAULT):
         raise InvalidInput(f"it can't begin: {fault}; run the step before it once more")
     before = None if job.in_reply_to is None else bus.get(job.in_reply_to)
-    told = {name: str(origin[name]) for name in ("pipeline", "step") if name in origin}
-    found = RunJob(job, 0, None)
+    position = {name: str(origin[name]) for name in ("pipeline", "step") if name in origin}
+    run_job = RunJob(job, 0, None)
     return JobRequest(
-        plugin=found.plugin,
-        command=found.command,
+        plugin=run_job.plugin,
+        command=run_job.command,
         payload=job.payload if job.has_payload else None,
         submitted_by="cli",
         event=event if isinstance(event, dict) else None,
@@ -221,7 +221,7 @@ def once_more(bus: Bus, key: str) -> JobRequest:
         parent=before or job,
         parent_job_id=_text(origin.get("parent_job_id")),
         source_event_id=_text(origin.get("source_event_id")),
-        origin=told | {"again": job.id},
+        origin=position | {"again": job.id},
     )
 
 
@@ -237,7 +237,7 @@ def _was_submitted(bus: Bus, job: Message) -> bool:
 def _below(bus: Bus, root: Message) -> list[tuple[Message, int]]:
     """Return the jobs below a message and itself, in order, each with its depth."""
     depths = {root.id: 0}
-    found = []
+    jobs = []
     for message in bus.read(conversation=root.conversation, after_seq=root.seq - 1):
         if message.id != root.id:
             above = depths.get(message.in_reply_to or "")
@@ -245,9 +245,9 @@ def _below(bus: Bus, root: Message) -> list[tuple[Message, int]]:
                 continue
             depths[message.id] = above
         if is_job(message):
-            found.append((message, depths[message.id]))
+            jobs.append((message, depths[message.id]))
             depths[message.id] += 1
-    return found
+    return jobs
 
 
 def is_job(message: Message) -> bool:
@@ -261,11 +261,13 @@ def plugin_of(job: Message) -> str:
 
 
 def _jobs_of(bus: Bus, messages: list[tuple[Message, int]]) -> tuple[RunJob, ...]:
-    found = [RunJob(message, depth, None) for message, depth in messages]
-    names = [(PREFIX + each.plugin, each.message.seq) for each in found]
+    run_jobs = [RunJob(message, depth, None) for message, depth in messages]
+    names = [(PREFIX + run_job.plugin, run_job.message.seq) for run_job in run_jobs]
     jobs = {job.seq: job for job in Jobs.of(bus).named(names)}
-    every = (replace(each, job=jobs.get(each.message.seq)) for each in found)
-    return tuple(each for each in every if each.job is None or each.job.error != UNPROVEN)
+    every = (replace(run_job, job=jobs.get(run_job.message.seq)) for run_job in run_jobs)
+    return tuple(
+        run_job for run_job in every if run_job.job is None or run_job.job.error != UNPROVEN
+    )
 
 
 def _ts(at_ms: int | None) -> str | None:

@@ -318,8 +318,8 @@ def next_nominal(entry: ScheduleEntry, after_ms: int) -> int | None:
     Raises:
         NoNextTime: it can't be computed.
     """
-    found = next(nominals_after(entry, after_ms), None)
-    return None if found is None else further("times of a schedule", after_ms, found)
+    nominal_ms = next(nominals_after(entry, after_ms), None)
+    return None if nominal_ms is None else further("times of a schedule", after_ms, nominal_ms)
 
 
 def nominals_after(entry: ScheduleEntry, after_ms: int) -> Iterator[int]:

@@ -65,11 +65,11 @@ class Healing:
         """
         was_ahead = self._decisions.newest_ms() > now_ms
         self._decisions.reopen(now_ms, now_ms)
-        for known in self._schedules.all():
-            entry = entries.get((known.plugin, known.id))
-            if entry is not None and entry.hash == known.config_hash:
+        for schedule in self._schedules.all():
+            entry = entries.get((schedule.plugin, schedule.id))
+            if entry is not None and entry.hash == schedule.config_hash:
                 try:
-                    self._bring_nearer(entry, known, now_ms, was_ahead)
+                    self._bring_nearer(entry, schedule, now_ms, was_ahead)
                 except NO_TIMES:  # of this schedule alone; who decides about it says why
                     continue
         self._schedules.correct(now_ms)
@@ -78,50 +78,50 @@ class Healing:
             self._jobs.follow_clock_back(info, now_ms)
 
     def _bring_nearer(
-        self, entry: ScheduleEntry, known: Schedule, now_ms: int, was_ahead: bool
+        self, entry: ScheduleEntry, schedule: Schedule, now_ms: int, was_ahead: bool
     ) -> None:
-        next_ms = known.next_nominal_ms
-        if self._is_over(entry, known, now_ms) if next_ms is None else next_ms <= now_ms:
+        next_ms = schedule.next_nominal_ms
+        if self._is_over(entry, schedule, now_ms) if next_ms is None else next_ms <= now_ms:
             return
-        latest_ms = self._latest(entry, known, now_ms, was_ahead)
+        latest_ms = self._latest(entry, schedule, now_ms, was_ahead)
         if latest_ms is not None and (next_ms is None or next_ms > latest_ms + _TOLERANCE_MS):
-            nominal_ms = self._after_its_last(entry, known, now_ms) or latest_ms
+            nominal_ms = self._after_its_last(entry, schedule, now_ms) or latest_ms
             self._schedules.advance(entry, *with_due(entry, nominal_ms, self._chance()))
 
-    def _is_over(self, entry: ScheduleEntry, known: Schedule, now_ms: int) -> bool:
+    def _is_over(self, entry: ScheduleEntry, schedule: Schedule, now_ms: int) -> bool:
         """Whether a schedule without a next time has none by its rule."""
         is_single = entry.at_ms is not None or entry.after_s is not None
-        is_waiting = known.waiting_ms is not None and known.waiting_ms <= now_ms
+        is_waiting = schedule.waiting_ms is not None and schedule.waiting_ms <= now_ms
         return is_single and (is_waiting or self._decisions.has_any(entry))
 
     def _latest(
-        self, entry: ScheduleEntry, known: Schedule, now_ms: int, was_ahead: bool
+        self, entry: ScheduleEntry, schedule: Schedule, now_ms: int, was_ahead: bool
     ) -> int | None:
         """Return the latest nominal time that may stand next by a clock that shows `now_ms`."""
         if entry.at_ms is not None or entry.after_s is not None:
             return first_nominal(entry, now_ms)
         if entry.cron is not None and entry.preferred_window is not None and was_ahead:
-            return self._held_back(entry, known, now_ms)
+            return self._held_back(entry, schedule, now_ms)
         return next_nominal(entry, now_ms)
 
-    def _held_back(self, entry: ScheduleEntry, known: Schedule, now_ms: int) -> int | None:
+    def _held_back(self, entry: ScheduleEntry, schedule: Schedule, now_ms: int) -> int | None:
         """Return the first time of a rule that its window lets come after now.
 
         All that a window holds back until its start come once: one that is decided decides them.
         """
-        after_ms = max(now_ms - _LONGEST_WAIT_MS, min(known.begun_at_ms, now_ms))
+        after_ms = max(now_ms - _LONGEST_WAIT_MS, min(schedule.begun_at_ms, now_ms))
         times = nominals_after(entry, after_ms)
         for due_ms, together in groupby(times, lambda at_ms: due_time(entry, at_ms, 0.5)):
             if due_ms > now_ms:
-                held = list(together)
-                self._decisions.reopen(now_ms, held[0] - 1, entry)
-                if held[0] > now_ms or not self._decisions.within(entry, held[0], held[-1]):
-                    return held[0]
+                group = list(together)
+                self._decisions.reopen(now_ms, group[0] - 1, entry)
+                if group[0] > now_ms or not self._decisions.within(entry, group[0], group[-1]):
+                    return group[0]
         return None
 
-    def _after_its_last(self, entry: ScheduleEntry, known: Schedule, now_ms: int) -> int | None:
+    def _after_its_last(self, entry: ScheduleEntry, schedule: Schedule, now_ms: int) -> int | None:
         """Return the next time of an interval that last ran before the clock was ahead, or None."""
-        fired_ms = known.last_fired_ms
+        fired_ms = schedule.last_fired_ms
         if entry.every_s is None or fired_ms is None or fired_ms > now_ms:
             return None
         nominal_ms = next_nominal(entry, fired_ms)
@@ -215,7 +215,7 @@ class Scheduler:
             now_ms = self._bus.now_ms()
             self._healing.heal(entries, now_ms)  # the clock may have been set back
             self._seen_ms = now_ms
-            there = {(each.plugin, each.id): each for each in self._schedules.all()}
+            there = {(schedule.plugin, schedule.id): schedule for schedule in self._schedules.all()}
             for key in there.keys() - entries.keys():
                 self._schedules.remove(*key)
             phases = phases_ms(entries.values())
@@ -229,30 +229,30 @@ class Scheduler:
         self._grace_ms = max(_LEAST_GRACE_MS, round(config.service.tick_interval_s * 1000))
 
     def _take(
-        self, entry: ScheduleEntry, known: Schedule | None, now_ms: int, phase_ms: int
+        self, entry: ScheduleEntry, schedule: Schedule | None, now_ms: int, phase_ms: int
     ) -> None:
-        if known is not None and known.config_hash == entry.hash:
+        if schedule is not None and schedule.config_hash == entry.hash:
             return
         try:
-            times = with_due(entry, self._first(entry, known, now_ms, phase_ms), self._chance())
+            times = with_due(entry, self._first(entry, schedule, now_ms, phase_ms), self._chance())
         except NO_TIMES as error:  # of this schedule alone
             _log_no_time(entry, str(error))
             times = None, None
-        if known is None:
+        if schedule is None:
             self._schedules.add(entry, *times, now_ms)
         else:
             self._schedules.change(entry, *times)
 
     def _first(
-        self, entry: ScheduleEntry, known: Schedule | None, now_ms: int, phase_ms: int
+        self, entry: ScheduleEntry, schedule: Schedule | None, now_ms: int, phase_ms: int
     ) -> int | None:
-        if known is None:
+        if schedule is None:
             is_single = entry.at_ms is not None or entry.after_s is not None
             if is_single and self._decisions.has_any(entry):
                 return None  # it was known before, and has run
             return first_nominal(entry, now_ms + phase_ms)
-        if entry.every_s is not None and known.last_fired_ms is not None:
-            begun_ms = next_nominal(entry, known.last_fired_ms) or now_ms
+        if entry.every_s is not None and schedule.last_fired_ms is not None:
+            begun_ms = next_nominal(entry, schedule.last_fired_ms) or now_ms
             nominal_ms: int | None = max(now_ms, begun_ms)
         else:
             nominal_ms = first_nominal(entry, now_ms + phase_ms)
@@ -271,15 +271,15 @@ class Scheduler:
         before: list[Schedule] = []
         while due := self._schedules.due(self._bus.now_ms(), BATCH):
             # A long run of missed times takes its time, in which others write.
-            come = [self._looked_at(each) for each in due]
+            come = [self._looked_at(schedule) for schedule in due]
             with self._bus.transaction():
                 if self._check is not None:
                     self._check()
                 if due == before:  # a program stored rows that no name leads to
                     self._schedules.remove_all_but(self._entries)
-                for known, times in zip(due, come, strict=True):
-                    if known == self._schedules.get(known.plugin, known.id):
-                        self._decide(known, times)
+                for schedule, times in zip(due, come, strict=True):
+                    if schedule == self._schedules.get(schedule.plugin, schedule.id):
+                        self._decide(schedule, times)
             before = due
         return self._schedules.next_due()
 
@@ -296,21 +296,21 @@ class Scheduler:
         with self._bus.transaction():
             if self._check is not None:
                 self._check()
-            for known in waiting:
-                entry = self._entry(known)
+            for schedule in waiting:
+                entry = self._entry(schedule)
                 if entry is None or (entry.plugin, entry.command) in busy:
                     continue
                 busy.add((entry.plugin, entry.command))  # the next one waits for this one now
-                if known == self._schedules.get(known.plugin, known.id):
-                    begun |= self._beginnings.give_turn(entry, known)
+                if schedule == self._schedules.get(schedule.plugin, schedule.id):
+                    begun |= self._beginnings.give_turn(entry, schedule)
         return begun
 
-    def _looked_at(self, known: Schedule) -> _Times | str | None:
+    def _looked_at(self, schedule: Schedule) -> _Times | str | None:
         """Return what `_times` does, or why no times can be computed: of this schedule alone."""
         try:
-            times = self._times(known, self._bus.now_ms())
+            times = self._times(schedule, self._bus.now_ms())
             if times is not None:
-                with_due(self._entries[known.plugin, known.id], times.following, 0.5)
+                with_due(self._entries[schedule.plugin, schedule.id], times.following, 0.5)
             return times
         except NO_TIMES as error:
             return str(error)
@@ -327,26 +327,28 @@ class Scheduler:
             self._healing.heal(self._entries, now_ms)
         self._seen_ms = now_ms
 
-    def _decide(self, known: Schedule, times: _Times | str | None) -> None:
+    def _decide(self, schedule: Schedule, times: _Times | str | None) -> None:
         """Decide about the times of one schedule that have come, in the open transaction."""
-        entry = self._entry(known)
-        if entry is None or times is None or known.due_ms is None:
-            self._schedules.remove(known.plugin, known.id)  # another configuration's, now gone
+        entry = self._entry(schedule)
+        if entry is None or times is None or schedule.due_ms is None:
+            self._schedules.remove(
+                schedule.plugin, schedule.id
+            )  # another configuration's, now gone
             return
         if isinstance(times, str):
-            self._give_up(entry, known.due_ms, times)
+            self._give_up(entry, schedule.due_ms, times)
             return
-        self._beginnings.pass_over(entry, known)
+        self._beginnings.pass_over(entry, schedule)
         now_ms = self._bus.now_ms()
         fired = [self._catch_up(entry, times, now_ms)] if times.missed else []
         if times.current is not None:
-            fired.append(self._beginnings.begin(entry, times.current, known.due_ms))
-        done = [each for each in fired if each is not None]
-        last_ms = max(known.due_ms, times.current or 0, *times.missed[-1:])
+            fired.append(self._beginnings.begin(entry, times.current, schedule.due_ms))
+        done = [decision for decision in fired if decision is not None]
+        last_ms = max(schedule.due_ms, times.current or 0, *times.missed[-1:])
         self._schedules.advance(
             entry,
             *with_due(entry, times.following, self._chance(), not_before_ms=last_ms + 1),
-            fired_ms=known.due_ms if done and not times.missed else (now_ms if done else None),
+            fired_ms=schedule.due_ms if done and not times.missed else (now_ms if done else None),
             job_id=done[-1].job_id if done else None,
         )
 
@@ -358,18 +360,18 @@ class Scheduler:
             self._decisions.add(entry, at_ms, "skipped", why)
         self._schedules.advance(entry, None, None)
 
-    def _entry(self, known: Schedule) -> ScheduleEntry | None:
+    def _entry(self, schedule: Schedule) -> ScheduleEntry | None:
         """Return the configuration of a schedule; None where it is configured otherwise now."""
-        entry = self._entries.get((known.plugin, known.id))
-        return entry if entry is not None and entry.hash == known.config_hash else None
+        entry = self._entries.get((schedule.plugin, schedule.id))
+        return entry if entry is not None and entry.hash == schedule.config_hash else None
 
-    def _times(self, known: Schedule, now_ms: int) -> _Times | None:
+    def _times(self, schedule: Schedule, now_ms: int) -> _Times | None:
         """Return the nominal times up to now: the missed ones, and the one that is due.
 
         Returns:
             None where the schedule is not configured so, or has no more times.
         """
-        entry, nominal_ms, due_ms = self._entry(known), known.next_nominal_ms, known.due_ms
+        entry, nominal_ms, due_ms = self._entry(schedule), schedule.next_nominal_ms, schedule.due_ms
         if entry is None or nominal_ms is None or due_ms is None:
             return None
         while entry.every_s is not None and self._decisions.has(entry, nominal_ms):
@@ -395,18 +397,18 @@ class Scheduler:
     def _catch_up(self, entry: ScheduleEntry, times: _Times, now_ms: int) -> Decision | None:
         """Decide about a run of missed times by the policy; return the last that runs, or None."""
         missed = times.missed
-        wanted = {"skip": 0, "run_once": 1, "run_all": entry.catch_up_max}[entry.catch_up]
+        max_runs = {"skip": 0, "run_once": 1, "run_all": entry.catch_up_max}[entry.catch_up]
         if entry.catch_up == "run_once" and times.current is not None:
-            wanted = 0  # the one that is due now is the one
+            max_runs = 0  # the one that is due now is the one
         oldest_ms = 0
         if entry.catch_up_age_s is not None:
             oldest_ms = now_ms - round(entry.catch_up_age_s * 1000)
-        running = [at_ms for at_ms in missed[-wanted:] if at_ms >= oldest_ms] if wanted else []
+        running = [at_ms for at_ms in missed[-max_runs:] if at_ms >= oldest_ms] if max_runs else []
         lost = missed[: len(missed) - len(running)]
         if lost:
             why = (
                 "too old"
-                if wanted and not running
+                if max_runs and not running
                 else f"nobody was there; catch_up {entry.catch_up}"
             )
             span = (times.first, lost[-1], times.count - len(running))
@@ -434,8 +436,8 @@ class Scheduler:
 
 
 def _log_no_time(entry: ScheduleEntry, why: str) -> None:
-    told = (entry.id, entry.plugin, why)
-    _log.error("schedule %s of %s has no next time: %s", *told, extra={"plugin": entry.plugin})
+    arguments = (entry.id, entry.plugin, why)
+    _log.error("schedule %s of %s has no next time: %s", *arguments, extra={"plugin": entry.plugin})
 
 
 def _entries(config: Config, registry: Registry | None) -> dict[tuple[str, str], ScheduleEntry]:

@@ -172,13 +172,12 @@ def of_clash(clash: Clash) -> Waiting:
     return Waiting("conflict", clash.a, None, text, None)
 
 
-def of_reserved(each: Reserved) -> Waiting:
+def of_reserved(reserved: Reserved) -> Waiting:
     """Return a changed file that another has reserved as something that waits."""
-    held = each.conflict.held
-    text = (
-        f"changes {each.conflict.path}, reserved by {held.agent} until {format_ts(held.until_ms)}"
-    )
-    return Waiting("reserved", each.task, held.agent, text, held.reserved_at_ms)
+    reservation = reserved.conflict.held
+    until = format_ts(reservation.until_ms)
+    text = f"changes {reserved.conflict.path}, reserved by {reservation.agent} until {until}"
+    return Waiting("reserved", reserved.task, reservation.agent, text, reservation.reserved_at_ms)
 
 
 def of_jobs(
@@ -204,13 +203,13 @@ def of_jobs(
             yield Waiting("dead job", task.task, task.requester, text, task.changed_at_ms)
 
 
-def of_approved(bus: Bus, rows: Sequence[Row], held: Mapping[str, Lease]) -> Iterator[Waiting]:
+def of_approved(bus: Bus, rows: Sequence[Row], leases: Mapping[str, Lease]) -> Iterator[Waiting]:
     """Yield the approved tasks that no integrator works on, of targets that none holds."""
     entries = _entries_in_hand(bus)
     for row in rows:
         task = row.task
         name = lease_of_target(task.repository, task.target)
-        is_free = task.state == "APPROVED" and not task.unproven and name not in held
+        is_free = task.state == "APPROVED" and not task.unproven and name not in leases
         if is_free and task.task not in entries:
             text = f"no integrator works on {task.target}: run 'bus integrate --into {task.target}'"
             yield Waiting("approved", task.task, None, text, task.changed_at_ms)
@@ -249,12 +248,14 @@ def of_dependencies(bus: Bus, rows: Sequence[Row], jobs: Sequence[TaskJob]) -> I
     table = TaskTable.of(bus)
     waiting: list[Task | TaskJob] = [row.task for row in rows if row.task.state == "ASSIGNED"]
     waiting += [job for job in jobs if job.state not in STUCK]
-    for each in waiting:
-        for name in each.depends_on:
+    for dependent in waiting:
+        for name in dependent.depends_on:
             task = table.get(name)
             if task is not None and task.state in ("CANCELLED", "FAILED"):
                 text = f"depends on {name}, which is {task.state}: cancel it, or spawn another"
-                yield Waiting("dependency", each.task, each.requester, text, task.changed_at_ms)
+                yield Waiting(
+                    "dependency", dependent.task, dependent.requester, text, task.changed_at_ms
+                )
 
 
 #: How many of the newest heartbeats and changes of state are shown.
@@ -295,9 +296,9 @@ class Board:
             "seq": self.seq,
             "tasks": [row.record(self.at_ms) for row in self.rows],
             "jobs": [job.record() for job in self.jobs],
-            "waiting": [each.record() for each in self.waiting],
-            "conflicts": [each.record() for each in self.clashes],
-            "reserved": [each.record() for each in self.reserved],
+            "waiting": [entry.record() for entry in self.waiting],
+            "conflicts": [clash.record() for clash in self.clashes],
+            "reserved": [file.record() for file in self.reserved],
             "changes": [_change_record(message) for message in self.changes],
             "problem": self.problem,
         }
@@ -327,22 +328,22 @@ class Boards:
         bus = self._bus
         seq, now_ms = bus.log.newest_seq(), bus.now_ms()
         tasks = TaskTable.of(bus).live()
-        held = {lease.name: lease for lease in bus.leases.list()}
+        leases = {lease.name: lease for lease in bus.leases.list()}
         beats = {beat.agent: beat for beat in bus.heartbeats.list()}
-        rows = [Row(task, held.get(task.lease_name), beats.get(task.worker)) for task in tasks]
+        rows = [Row(task, leases.get(task.lease_name), beats.get(task.worker)) for task in tasks]
         clashes, reserved, problem = self._of_git(tasks)
         jobs = TaskJobs(bus)
         without = jobs.without_task()
         waiting = [
             *of_tasks(rows, is_now=True),
-            *of_approved(bus, rows, held),
+            *of_approved(bus, rows, leases),
             *of_dependencies(bus, rows, without),
             *of_jobs(rows, without, jobs.live),
             *of_failed(bus),
             *of_queues(bus),
             *proposals(bus),
             *(of_clash(clash) for clash in clashes),
-            *(of_reserved(each) for each in reserved),
+            *(of_reserved(file) for file in reserved),
         ]
         return Board(
             *(now_ms, seq, tuple(rows), tuple(waiting), tuple(clashes), tuple(reserved)),
@@ -375,7 +376,7 @@ class Boards:
         message = self._bus.log.readable(seq) if seq else None
         if at_ms is None:
             newest_ms = 0 if message is None else message.ts_ms
-            at_ms = max([newest_ms, *(each.ts_ms for each in changes)])
+            at_ms = max([newest_ms, *(change.ts_ms for change in changes)])
         waiting = tuple(of_tasks(rows, is_now=False))
         return Board(at_ms, seq, rows, waiting, changes=changes, problem=_OF_THE_PAST)
 
@@ -393,12 +394,12 @@ class Boards:
 
 def newest_changes(bus: Bus, upto_seq: int, count: int = MAX_CHANGES) -> list[Message]:
     """Return the newest messages of the types `heartbeat` and `state_change`, the newest first."""
-    found = [
+    messages = [
         message
         for type in ("heartbeat", "state_change")
         for message in bus.log.newest(count, before_seq=upto_seq + 1, type=type)
     ]
-    return sorted(found, key=lambda message: -message.seq)[:count]
+    return sorted(messages, key=lambda message: -message.seq)[:count]
 
 
 def _change_record(message: Message) -> dict[str, Any]:

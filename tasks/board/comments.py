@@ -120,10 +120,10 @@ def comment(bus: Bus, name: str, place: LinePlace, words: str, *, agent: str) ->
         comment=words,
     )
     receipt = bus.log.append([mail])[0]
-    made = bus.log.at(receipt.seq)
-    found = None if made is None else _comment(made, place)
-    assert found is not None
-    return found
+    stored = bus.log.at(receipt.seq)
+    published = None if stored is None else _comment(stored, place)
+    assert published is not None
+    return published
 
 
 @one_look()
@@ -136,25 +136,25 @@ def comments(bus: Bus, name: str) -> list[Comment]:
     """
     task, lookout = Tasks(bus).get(name), Lookout(bus)
     head, repository = _head_of(task, lookout), lookout.into(task.repository)
-    found = []
+    listed = []
     for message in bus.read(conversation=task.correlation_id):
         if message.type == COMMENT:
-            each = _comment(message, None)
-            if each is not None and message.payload.get("task") == name:
-                now = _now(repository, each, head) if repository and head else None
-                found.append(_comment(message, now) or each)
-    return found
+            original = _comment(message, None)
+            if original is not None and message.payload.get("task") == name:
+                now = _now(repository, original, head) if repository and head else None
+                listed.append(_comment(message, now) or original)
+    return listed
 
 
 def _head_of(task: Task, lookout: Lookout) -> str | None:
     return heads_of([task], lookout).get(task.repository, {}).get(task.task)
 
 
-def _now(repository: SealedRepository, each: Comment, head: str) -> LinePlace | None:
-    (commit,) = repository.commits([each.commit])
+def _now(repository: SealedRepository, original: Comment, head: str) -> LinePlace | None:
+    (commit,) = repository.commits([original.commit])
     if commit is None:  # nobody keeps it any more
         return None
-    return place_now(repository, commit, head, each.place)
+    return place_now(repository, commit, head, original.place)
 
 
 def _comment(message: Message, now: LinePlace | None) -> Comment | None:

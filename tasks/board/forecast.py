@@ -117,11 +117,11 @@ def forecast_of_tasks(bus: Bus, lookout: Lookout | None = None) -> list[Clash]:
         GitFailed: git is not installed, or too old.
     """
     lookout = lookout or Lookout(bus)
-    found = []
+    clashes = []
     for repository, heads in heads_of(TaskTable.of(bus).live(), lookout).items():
         git = lookout.into(repository)
-        found += [] if git is None else _clashes(bus, git, heads)
-    return found
+        clashes += [] if git is None else _clashes(bus, git, heads)
+    return clashes
 
 
 def forecast_of_refs(bus: Bus, refs: Sequence[str], folder: str) -> list[Clash]:
@@ -137,15 +137,15 @@ def forecast_of_refs(bus: Bus, refs: Sequence[str], folder: str) -> list[Clash]:
         GitFailed: the folder is in no repository, or git is too old.
     """
     repository = sealed_around(folder)
-    wanted = list(dict.fromkeys(refs))
+    names = list(dict.fromkeys(refs))
     table, heads, unknown = TaskTable.of(bus), {}, []
-    for ref, commit in zip(wanted, repository.commits(wanted), strict=True):
+    for ref, commit in zip(names, repository.commits(names), strict=True):
         task = table.get(ref) if commit is None else None
-        found = repository.commits([_ref_of(task)])[0] if task else commit
-        if found is None:
+        head = repository.commits([_ref_of(task)])[0] if task else commit
+        if head is None:
             unknown.append(shown(ref))
         else:
-            heads[ref] = found
+            heads[ref] = head
     if unknown:
         raise NotFound(f"no commit or task here is named {', '.join(unknown)}; see 'git branch'")
     return _clashes(bus, repository, heads)
@@ -162,16 +162,16 @@ def heads_of(tasks: Iterable[Task], lookout: Lookout) -> dict[str, dict[str, str
     by_repository: dict[str, list[Task]] = {}
     for task in tasks:
         by_repository.setdefault(task.repository, []).append(task)
-    found = {}
+    heads = {}
     for repository, here in by_repository.items():
         git = lookout.into(repository)
         if git is None:
             continue
         commits = git.commits([_ref_of(task) for task in here])
-        found[repository] = {
+        heads[repository] = {
             task.task: commit for task, commit in zip(here, commits, strict=True) if commit
         }
-    return found
+    return heads
 
 
 def _ref_of(task: Task) -> str:
@@ -184,39 +184,39 @@ def _clashes(bus: Bus, repository: SealedRepository, heads: Mapping[str, str]) -
     """Return the pairs that would not merge, in the order of the heads."""
     pairs = list(combinations(heads, 2))
     forecasts = _forecasts(bus, repository, {_key(heads[a], heads[b]) for a, b in pairs})
-    found = []
+    clashes = []
     for a, b in pairs:
         forecast = forecasts.get(_key(heads[a], heads[b]))
         if isinstance(forecast, NotKnown):
             files = tuple(map(_text, forecast.files))
-            found.append(Clash(_text(a), _text(b), files, forecast.reason))
+            clashes.append(Clash(_text(a), _text(b), files, forecast.reason))
         elif forecast is not None:
-            found.append(Clash(_text(a), _text(b), forecast))
-    return found
+            clashes.append(Clash(_text(a), _text(b), forecast))
+    return clashes
 
 
 def _forecasts(
-    bus: Bus, repository: SealedRepository, wanted: Iterable[Pair]
+    bus: Bus, repository: SealedRepository, all_pairs: Iterable[Pair]
 ) -> Mapping[Pair, Forecast]:
-    pairs = sorted((a, b) for a, b in wanted if a != b)
+    pairs = sorted((a, b) for a, b in all_pairs if a != b)
     table = Forecasts.of(bus)
-    known = table.known(pairs)
-    new = [pair for pair in pairs if pair not in known]
-    found: dict[Pair, Forecast] = {}
+    cached = table.known(pairs)
+    new = [pair for pair in pairs if pair not in cached]
+    computed: dict[Pair, Forecast] = {}
     for start in range(0, len(new), _AT_ONCE):
         part = new[start : start + _AT_ONCE]
         merged = dict(zip(part, conflicts(repository, part), strict=True))
-        found |= merged
+        computed |= merged
         # Another time it may be known: where an object was fetched, or there was more time.
         lasting = {pair: files for pair, files in merged.items() if not isinstance(files, NotKnown)}
         if lasting:
             with suppress(BusBusy, ReadOnlyBackup):  # then they are merged again next time
                 table.note(lasting)
-    return known | found
+    return cached | computed
 
 
-def _key(one: str, other: str) -> Pair:
-    return (one, other) if one < other else (other, one)
+def _key(commit: str, other: str) -> Pair:
+    return (commit, other) if commit < other else (other, commit)
 
 
 def _text(name: str) -> str:
@@ -267,7 +267,7 @@ def reserved_by_others(
 def changed_by(tasks: Iterable[Task], lookout: Lookout) -> Changed:
     """Return the files that each task changes on its branch since that left its target."""
     tasks = list(tasks)
-    found: dict[str, tuple[str, ...]] = {}
+    files_by_task: dict[str, tuple[str, ...]] = {}
     for folder, heads in heads_of(tasks, lookout).items():
         repository = lookout.into(folder)
         if repository is None:
@@ -288,8 +288,8 @@ def changed_by(tasks: Iterable[Task], lookout: Lookout) -> Changed:
         except CommandFailed:  # an object is missing
             continue
         for task, changed in zip(here, changes, strict=True):
-            found[task.task] = tuple(sorted(changed))
-    return found
+            files_by_task[task.task] = tuple(sorted(changed))
+    return files_by_task
 
 
 def compare(bus: Bus, tasks: Iterable[Task], changed: Changed) -> list[Reserved]:

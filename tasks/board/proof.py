@@ -110,7 +110,7 @@ def difference(bus: Bus) -> Difference:
     foreign = {message.seq: message for message in own.foreign}
     for name in sorted({*names, *own.tasks}):
         stored = _stored(table, name)
-        sums = [each.tasks[name] for each in (own, whole) if name in each.tasks]
+        sums = [folded.tasks[name] for folded in (own, whole) if name in folded.tasks]
         if stored is None:
             lost += [replace(task, unproven=True) for task in sums[:1]]
             unknown += [] if sums else [name]
@@ -125,10 +125,10 @@ def difference(bus: Bus) -> Difference:
     return Difference(len(names), tuple(lost), tuple(unknown), tuple(differs), in_order)
 
 
-def is_same(stored: Task, told: Task) -> bool:
+def is_same(stored: Task, from_log: Task) -> bool:
     """Whether a row says what the messages of its task say, but for what none of them tells."""
-    as_told = replace(told, cleaned_at_ms=stored.cleaned_at_ms, unproven=stored.unproven)
-    return as_told == stored
+    as_logged = replace(from_log, cleaned_at_ms=stored.cleaned_at_ms, unproven=stored.unproven)
+    return as_logged == stored
 
 
 def _contrary(stored: Task, messages: list[Message]) -> list[Message] | None:
@@ -137,13 +137,15 @@ def _contrary(stored: Task, messages: list[Message]) -> list[Message] | None:
     Those after the newest step are no steps; of those before, one may be forged. None: it says
     something else without any one of them, and nobody can tell which are the steps.
     """
-    own = [each for each in messages if task_of(each) == stored.task]
-    later = [each for each in own if each.seq > stored.last_seq and each.type == STATE_CHANGE]
-    rest = [each for each in own if each not in later]
+    own = [message for message in messages if task_of(message) == stored.task]
+    later = [
+        message for message in own if message.seq > stored.last_seq and message.type == STATE_CHANGE
+    ]
+    rest = [message for message in own if message not in later]
     for forged in (None, *rest[1:]):
-        steps = fold(each for each in rest if each is not forged)
-        told = steps.tasks.get(stored.task)
-        if told is not None and is_same(stored, told):
+        steps = fold(message for message in rest if message is not forged)
+        from_log = steps.tasks.get(stored.task)
+        if from_log is not None and is_same(stored, from_log):
             return [*steps.foreign, *([] if forged is None else [forged]), *later]
     return None
 
@@ -156,7 +158,9 @@ def task_of(message: Message) -> object:
 def _without_imports(bus: Bus, messages: list[Message]) -> list[Message]:
     spans = Imports.of(bus).spans()
     return [
-        each for each in messages if not any(first <= each.seq <= last for first, last in spans)
+        message
+        for message in messages
+        if not any(first <= message.seq <= last for first, last in spans)
     ]
 
 
@@ -212,14 +216,15 @@ def _with_landings(bus: Bus, evidence: Evidence) -> Iterator[str]:
     """
     task = evidence.task
     rows = [
-        each
-        for each in Landings.of(bus).of_task(task.task)
-        if (each.attempt, each.candidate, each.state) == (task.attempt, task.commit_id, "landed")
+        landing
+        for landing in Landings.of(bus).of_task(task.task)
+        if (landing.attempt, landing.candidate, landing.state)
+        == (task.attempt, task.commit_id, "landed")
     ]
     if not rows:
         yield "no integrator has recorded that this commit landed"
-    intents = {each.seq for each in _of_last(evidence, "integration_intent")}
-    if rows and not any(each.seq in intents for each in rows):
+    intents = {message.seq for message in _of_last(evidence, "integration_intent")}
+    if rows and not any(landing.seq in intents for landing in rows):
         yield "the log does not have the intent that the integrator recorded"
 
 
@@ -236,7 +241,7 @@ def _with_review(evidence: Evidence) -> Iterator[str]:
         yield "no approval of the last attempt is on record"
     elif task.review == "other" and (
         task.worker in _approvers(evidence)
-        or all(each.from_agent == task.worker for each in approvals)
+        or all(approval.from_agent == task.worker for approval in approvals)
     ):
         yield f"only its worker {task.worker} has approved it"
 
@@ -254,15 +259,17 @@ def _approvers(evidence: Evidence) -> set[str]:
 def _with_integration(evidence: Evidence) -> Iterator[str]:
     commit = evidence.task.commit_id
     intents = _of_last(evidence, "integration_intent")
-    intent = next((each for each in intents if each.payload.get("candidate") == commit), None)
+    intent = next(
+        (message for message in intents if message.payload.get("candidate") == commit), None
+    )
     if intent is None:
         yield "no intent of an integrator for this commit is on record"
         return
     outcomes = _of_last(evidence, "integration_outcome")
     if not any(
-        each.seq > intent.seq
-        and (each.payload.get("outcome"), each.payload.get("commit")) == ("landed", commit)
-        for each in outcomes
+        outcome.seq > intent.seq
+        and (outcome.payload.get("outcome"), outcome.payload.get("commit")) == ("landed", commit)
+        for outcome in outcomes
     ):
         yield "no outcome says that this commit has landed"
     # Of a batch the last commit was checked; a check that is known to be flaky is run once more.
@@ -287,8 +294,8 @@ def _with_git(bus: Bus, evidence: Evidence) -> Iterator[str]:
 
 def _with_repository(repository: Repository, task: Task, evidence: Evidence) -> Iterator[str]:
     commit, target = task.commit_id or "", f"refs/heads/{task.target}"
-    known, tip = repository.commits([commit, target])
-    if known != commit:
+    resolved, tip = repository.commits([commit, target])
+    if resolved != commit:
         yield f"git has no commit {commit}"
         return
     tree = repository.run("rev-parse", "--verify", f"{commit}^{{tree}}").decode().strip()
@@ -384,15 +391,15 @@ def verify(bus: Bus, proof: dict[str, Any]) -> list[str]:
     """
     if proof.get("form") != FORM:
         return [f"this is no landing proof: its form is not {FORM}"]
-    found = list(_wrong_signature(proof))
+    problems = list(_wrong_signature(proof))
     try:
         again = prove(bus, str(proof.get("task")), ".")
     except (Refused, TaskNotFound) as error:
-        return [*found, str(error)]
+        return [*problems, str(error)]
     for field in dict.fromkeys((*again, *proof)):
         if field not in _OF_MAKING and again.get(field) != proof.get(field):
-            found.append(f"{field}: the proof does not say what the log and git say now")
-    return [*found, *again["problems"]]
+            problems.append(f"{field}: the proof does not say what the log and git say now")
+    return [*problems, *again["problems"]]
 
 
 def _find(bus: Bus, name: str, folder: str) -> Task:
@@ -421,18 +428,18 @@ def _messages_of(bus: Bus, task: Task) -> Iterator[Message]:
         for message in bus.read(conversation=task.correlation_id, upto_seq=task.last_seq)
         if message.payload_error is None
     ]
-    known = {message.id: message for message in there}
-    wanted = {message.id for message in there if _task_of(message) == task.task}
+    by_id = {message.id: message for message in there}
+    ids = {message.id for message in there if _task_of(message) == task.task}
     for message in there:  # what answers them, and is about no other task
-        if message.in_reply_to in wanted and _task_of(message) is None:
-            wanted.add(message.id)
-    for id in list(wanted):
-        parent = known[id].in_reply_to
-        while parent in known and parent not in wanted:
-            wanted.add(parent)
-            parent = known[parent].in_reply_to
+        if message.in_reply_to in ids and _task_of(message) is None:
+            ids.add(message.id)
+    for id in list(ids):
+        parent = by_id[id].in_reply_to
+        while parent in by_id and parent not in ids:
+            ids.add(parent)
+            parent = by_id[parent].in_reply_to
     request = QUEUES[REQUESTS]
-    yield from (each for each in there if each.id in wanted or each.type == request)
+    yield from (message for message in there if message.id in ids or message.type == request)
 
 
 def _task_of(message: Message) -> str | None:
@@ -444,7 +451,9 @@ def _task_of(message: Message) -> str | None:
 def _record(evidence: Evidence) -> dict[str, Any]:
     task = evidence.task
     of = evidence.of_types
-    last = [each for each in evidence.messages if _attempt_of(each) in (None, task.attempt)]
+    last = [
+        message for message in evidence.messages if _attempt_of(message) in (None, task.attempt)
+    ]
     return {
         "form": FORM,
         "task": task.task,
@@ -457,16 +466,16 @@ def _record(evidence: Evidence) -> dict[str, Any]:
         "requester": task.requester,
         "attempt": task.attempt,
         "prompt": task.prompt,
-        "request": [_said(each) for each in of(QUEUES[REQUESTS])],
-        "plan": [_said(each) for each in of(QUEUES["jobs"])],
-        "attempts": [_said(each) for each in of(STATE_CHANGE)],
-        "reviews": [_said(each) for each in of("review_request", "review_result")],
-        "checks": [_said(each) for each in last if each.type == "check_result"],
-        "intent": [_said(each) for each in last if each.type == "integration_intent"],
-        "outcome": [_said(each) for each in last if each.type == "integration_outcome"],
+        "request": [_said(message) for message in of(QUEUES[REQUESTS])],
+        "plan": [_said(message) for message in of(QUEUES["jobs"])],
+        "attempts": [_said(message) for message in of(STATE_CHANGE)],
+        "reviews": [_said(message) for message in of("review_request", "review_result")],
+        "checks": [_said(message) for message in last if message.type == "check_result"],
+        "intent": [_said(message) for message in last if message.type == "integration_intent"],
+        "outcome": [_said(message) for message in last if message.type == "integration_outcome"],
         "messages": [
-            {"seq": each.seq, "id": each.id, "type": each.type, "sha256": _digest(each)}
-            for each in evidence.messages
+            {"seq": message.seq, "id": message.id, "type": message.type, "sha256": _digest(message)}
+            for message in evidence.messages
         ],
     }
 
@@ -496,7 +505,7 @@ def _wrong_signature(proof: dict[str, Any]) -> Iterator[str]:
     signature, agent = proof.get("signature"), proof.get("made_by")
     if signature is None:
         return
-    said = encode({name: value for name, value in proof.items() if name != "signature"})
+    signed = encode({name: value for name, value in proof.items() if name != "signature"})
     keys = Keyring().of(agent) if isinstance(agent, str) else []
-    if not any(hmac.compare_digest(sign(said, key), str(signature)) for key in keys):
+    if not any(hmac.compare_digest(sign(signed, key), str(signature)) for key in keys):
         yield f"signature: it is not one of {agent} over this proof, by the keys that are here"

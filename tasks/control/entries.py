@@ -209,13 +209,13 @@ class Entries:
         Raises:
             InvalidInput: there is no such status.
         """
-        wanted: tuple[Any, ...] = ()
+        job_states: tuple[Any, ...] = ()
         if status is not None:
-            wanted = states_of(self.name, status)
-            if not wanted:
+            job_states = states_of(self.name, status)
+            if not job_states:
                 raise InvalidInput("Invalid status filter")
         control = JobControl(self.queue)
-        jobs = control.list(*wanted, limit=limit, before_seq=MAX_SEQ + 1)
+        jobs = control.list(*job_states, limit=limit, before_seq=MAX_SEQ + 1)
         return [self._entry(job.seq, job) for job in jobs]
 
     def at(self, seq: int) -> Entry:
@@ -231,11 +231,11 @@ class Entries:
 
     def _entry(self, seq: int, job: Job | None = None) -> Entry:
         info = self.queue.info
-        found = job or Jobs.of(self.bus).get(info, seq)
+        stored_job = job or Jobs.of(self.bus).get(info, seq)
         message = self.bus.log.at(seq)
         assert message is not None  # the log keeps every message that is a job
         claim = Views.of(self.bus).newest_claim(info, seq)
-        return Entry(self.name, message, found, claim)
+        return Entry(self.name, message, stored_job, claim)
 
 
 def _instance(agent: str, client: str | None) -> str:
@@ -260,9 +260,9 @@ def is_by_door(instance: str) -> bool:
 def failed(message: str, detail: str = "") -> Outcome:
     """Return the outcome of an entry that fails for good; without words, its default."""
     why, more = message or UNKNOWN_ERROR, detail
-    told = {"message": why, "detail": more} if more else {"message": why}
+    failure = {"message": why, "detail": more} if more else {"message": why}
     error = f"{why}: {more}" if more else why
-    return Outcome(status=states.FAILED, error=error, result=json_text(told), retry=False)
+    return Outcome(status=states.FAILED, error=error, result=json_text(failure), retry=False)
 
 
 def json_text(value: object) -> str:
@@ -284,8 +284,8 @@ _MAX_DIGITS = 19
 
 def whole_number(text: str | None) -> int | None:
     """Return the whole number that a text begins with: 12 of `12abc`; None without one."""
-    found = _NUMBER.match(text or "")
-    return None if found is None else int(found[1][:_MAX_DIGITS])
+    match = _NUMBER.match(text or "")
+    return None if match is None else int(match[1][:_MAX_DIGITS])
 
 
 def limit_of(text: str | None, default: int = LIMIT) -> int:

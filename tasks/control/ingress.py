@@ -137,8 +137,8 @@ class Posts:
             raise NotPending(f"Approval not found: {shown(approval)}")
         if not table.decide(approval, decision):
             raise NotPending(f"Approval {shown(approval)} is {asked.decision} already")
-        told = {"approvalId": approval}
-        return self._sessions.emit(asked.session, decision, told, sender=sender)
+        payload = {"approvalId": approval}
+        return self._sessions.emit(asked.session, decision, payload, sender=sender)
 
     def _ask(self, session: str, call: Mapping[str, Any], sender: str) -> None:
         """Ask for approval of a call, if that is one: the event of another will be an error."""
@@ -290,10 +290,10 @@ class Ingress:
         priority = priority_of_prompt(prompt)
         request = {"sessionId": session, "prompt": prompt, "priority": priority}
         try:
-            told = Requests(self._bus, self._tell).enqueue(request, agent=agent, trace=trace)
+            enqueued = Requests(self._bus, self._tell).enqueue(request, agent=agent, trace=trace)
         except AckbusError as error:
             return {"type": "error", "message": str(error)}
-        data = {"mode": "enqueued", "sessionId": session, "priority": priority, **told}
+        data = {"mode": "enqueued", "sessionId": session, "priority": priority, **enqueued}
         return {"type": "complete", "message": "Request enqueued", "data": data}
 
     def _words(self, prompt: str) -> str:

@@ -85,12 +85,12 @@ def _check_text(field: str, value: object) -> None:
 def _check_texts(field: str, value: object) -> None:
     if not isinstance(value, list) or not value:
         raise _wrong(field, "a list of texts, with one at least", value)
-    for number, each in enumerate(value):
-        _check_text(f"{field}[{number}]", each)
+    for number, text in enumerate(value):
+        _check_text(f"{field}[{number}]", text)
 
 
-def _wrong(field: str, wanted: str, found: object) -> InvalidInput:
-    return InvalidInput(f"params.{field} must be {wanted}, not {shown(found)}")
+def _wrong(field: str, expected: str, value: object) -> InvalidInput:
+    return InvalidInput(f"params.{field} must be {expected}, not {shown(value)}")
 
 
 #: The sender of the event that a job has failed.
@@ -134,8 +134,8 @@ class JobQueue:
                 can't be a worker.
         """
         task, kind = required(body, "taskId", "kind")
-        given = body.get("params")
-        params = given if isinstance(given, dict) else {}
+        body_params = body.get("params")
+        params = body_params if isinstance(body_params, dict) else {}
         check_job(kind, params)
         priority = priority_of(body.get("priority") or _planned(params, "queuePriority"))
         budgets = Budgets.of({**body, "params": params}, priority)
@@ -219,13 +219,13 @@ class JobQueue:
 
     def tell_failure(self, entry: Entry) -> None:
         """Tell the session of a job that it has failed, in the caller's transaction."""
-        told = entry.failure() or {}
+        failure = entry.failure() or {}
         event = {
             "jobId": entry.id,
-            "message": str(told.get("message") or _FAILED)[:_MAX_MESSAGE],
+            "message": str(failure.get("message") or _FAILED)[:_MAX_MESSAGE],
         }
-        if told.get("detail"):
-            event["detail"] = str(told["detail"])[:_MAX_DETAIL]
+        if failure.get("detail"):
+            event["detail"] = str(failure["detail"])[:_MAX_DETAIL]
         if entry.session:
             self._tell(entry.session, "job_failed", event, TELLER, entry.id)
 
@@ -377,9 +377,9 @@ class Sweep:
             return []
         self._looked_at_ms = now_ms
         self._clock.look()
-        found = self.run()
+        recovered = self.run()
         self._jobs.output.prune(now_ms - KEPT_MS)
-        return found
+        return recovered
 
     def run(self, limit: int = RECOVERED) -> list[Recovered]:
         """Take the jobs that are stale from their workers, and tell their sessions of failures.
@@ -390,15 +390,15 @@ class Sweep:
             limit: how many at most, 1 to 500.
         """
         most = min(max(1, limit), MAX_RECOVERED)
-        found: list[Recovered] = []
+        recoveries: list[Recovered] = []
         for claim in Views.of(self._bus).active_claims(self._jobs.entries.queue.info):
-            if len(found) == most:
+            if len(recoveries) == most:
                 break
             if is_by_door(claim.instance) and self._why(claim) is not None:
                 with self._bus.transaction():
                     recovered = self._recover(claim)
-                found += [] if recovered is None else [recovered]
-        return found
+                recoveries += [] if recovered is None else [recovered]
+        return recoveries
 
     def _recover(self, claim: ActiveClaim) -> Recovered | None:
         detail = self._why(claim)  # it may have shown activity since

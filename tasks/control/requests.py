@@ -181,8 +181,8 @@ def required(body: Mapping[str, Any], *names: str) -> list[str]:
     if all(values):
         return values
     *first, last = names
-    told = f"{', '.join(first)} and {last} are" if first else f"{last} is"
-    raise InvalidInput(f"{told} required")
+    subject = f"{', '.join(first)} and {last} are" if first else f"{last} is"
+    raise InvalidInput(f"{subject} required")
 
 
 def _prompt(entry: Entry) -> str | None:

@@ -93,15 +93,15 @@ def _list_of(item: Rule) -> Rule:
         if not isinstance(value, list):
             yield " must be a list"
             return
-        for place, each in enumerate(value):
-            yield from (f"/{place}{wrong}" for wrong in item(each))
+        for place, element in enumerate(value):
+            yield from (f"/{place}{wrong}" for wrong in item(element))
 
     return rule
 
 
 def _fields(needed: Mapping[str, Rule], allowed: Mapping[str, Rule] | None = None) -> Rule:
     """Return the rule of an object with these fields, and no others."""
-    known = {**needed, **(allowed or {})}
+    rules = {**needed, **(allowed or {})}
 
     def rule(value: object) -> Iterator[str]:
         if not isinstance(value, dict):
@@ -110,9 +110,9 @@ def _fields(needed: Mapping[str, Rule], allowed: Mapping[str, Rule] | None = Non
         for name in needed:
             if name not in value:
                 yield f"/{name} is missing"
-        for name, each in value.items():
-            if name in known:
-                yield from (f"/{name}{wrong}" for wrong in known[name](each))
+        for name, member in value.items():
+            if name in rules:
+                yield from (f"/{name}{wrong}" for wrong in rules[name](member))
             else:
                 yield f"/{str(name)[:40]} is not a field of it"
 
@@ -227,10 +227,10 @@ _SAID = _fields(_texts("text"), {"intent": _any_object})
 
 def wrong_in_envelope(envelope: object) -> list[str]:
     """Return what is wrong with the envelope of an event; an empty list if nothing is."""
-    found = list(_ENVELOPE(envelope))
-    if not found and isinstance(envelope, dict):
-        found = wrong_in_payload(envelope["type"], envelope["payload"])
-    return found
+    problems = list(_ENVELOPE(envelope))
+    if not problems and isinstance(envelope, dict):
+        problems = wrong_in_payload(envelope["type"], envelope["payload"])
+    return problems
 
 
 def wrong_in_payload(type: str, payload: object) -> list[str]:
@@ -416,8 +416,10 @@ class Sessions:
         with self.bus.transaction():
             self.require(session)
             if wrong:
-                told = {"message": "Failed to validate event", "detail": "; ".join(wrong)[:4000]}
-                stored = self.emit(session, "error", told, sender=sender, about=about, trace=trace)
+                payload = {"message": "Failed to validate event", "detail": "; ".join(wrong)[:4000]}
+                stored = self.emit(
+                    session, "error", payload, sender=sender, about=about, trace=trace
+                )
                 return Event(stored.seq, stored.envelope, wrong)
             draft = Draft(
                 _PREFIX + str(envelope["type"]),
@@ -507,11 +509,11 @@ class Sessions:
 
     def _note_status(self, session: str, payload: Mapping[str, Any]) -> None:
         named = re.sub(r"[^a-z0-9]", "", payload["agentId"].lower())
-        service = next((each for each in SERVICES if named.startswith(each)), None)
+        service = next((name for name in SERVICES if named.startswith(name)), None)
         if service is None:
             return
         is_online = payload["state"] in ("idle", "busy")
         online = self.table.report(session, service, is_online=is_online)
         if online is not None and online.issuperset(SERVICES):
-            told = self.emit(session, "assistant_message", {"text": READY})
-            self.table.note_ready(session, told.seq)
+            event = self.emit(session, "assistant_message", {"text": READY})
+            self.table.note_ready(session, event.seq)

@@ -65,10 +65,10 @@ def words_of_check(result: CheckResult) -> str:
 def words_of_outcome(result: Result, target: str) -> str:
     """Return what a session hears of the end of an entry."""
     if result.outcome == "landed":
-        said = f"Merged into {target} as {result.commit}"
+        summary = f"Merged into {target} as {result.commit}"
     else:
-        said = f"Not merged into {target}: {result.outcome}"
-    parts = (said, result.reason, ", ".join(result.files))
+        summary = f"Not merged into {target}: {result.outcome}"
+    parts = (summary, result.reason, ", ".join(result.files))
     return "; ".join(part for part in parts if part)
 
 
@@ -137,13 +137,13 @@ class Book:
                 words = f"{self._agent} claimed {entry.branch}, to merge it into {self._target}"
                 self._tell_session(entry, words)
 
-    def tell_check(self, made: Sequence[Made], candidate: str, result: CheckResult) -> None:
+    def tell_check(self, batch: Sequence[Made], candidate: str, result: CheckResult) -> None:
         """Tell of a check, in the conversation of each entry of the batch."""
         end = result.output[-END_CHARS:]
-        batch = [each.entry.name for each in made]
+        names = [merged.entry.name for merged in batch]
         drafts = [
             self._draft(
-                each.entry,
+                merged.entry,
                 CHECKED,
                 candidate=candidate,
                 command=result.command,
@@ -153,21 +153,21 @@ class Book:
                 runs=result.runs,
                 output=end,
                 output_chars=len(result.output),
-                batch=batch if len(batch) > 1 else None,
+                batch=names if len(names) > 1 else None,
             )
-            for each in made
+            for merged in batch
         ]
         if len(result.output) > len(end):
             whole = {"command": result.command, "candidate": candidate, "output": result.output}
-            drafts += [self._draft(each.entry, OUTPUT, **whole) for each in made]
+            drafts += [self._draft(merged.entry, OUTPUT, **whole) for merged in batch]
         with self._bus.transaction():
             self._bus.log.append(drafts)
-            for each in made:
-                self._tell_session(each.entry, words_of_check(result))
+            for merged in batch:
+                self._tell_session(merged.entry, words_of_check(result))
 
     def intend(
         self,
-        made: Sequence[Made],
+        batch: Sequence[Made],
         results: Sequence[CheckResult],
         state: LandingState = "intended",
     ) -> list[Landing]:
@@ -177,46 +177,48 @@ class Book:
             LeaseLost: the target is not held any more.
             Stale: the tasks of some are not approved any more.
         """
-        checks = tuple({"command": each.command, "exit": each.exit} for each in results)
+        checks = tuple({"command": result.command, "exit": result.exit} for result in results)
         with self._bus.transaction():
             self._holding.check()
-            stale = [(each.entry, why) for each in made if (why := self._why_not(each.entry))]
+            stale = [
+                (merged.entry, why) for merged in batch if (why := self._why_not(merged.entry))
+            ]
             if stale:
                 raise Stale(stale)
             now_ms = self._bus.now_ms()
             receipts = self._bus.log.append(
                 self._draft(
-                    each.entry,
+                    merged.entry,
                     INTENT,
                     target=self._target,
-                    candidate=each.candidate.commit,
-                    onto=each.candidate.onto,
-                    tree=each.candidate.tree,
-                    patch_id=each.patch_id,
-                    moves_to=made[-1].candidate.commit,
+                    candidate=merged.candidate.commit,
+                    onto=merged.candidate.onto,
+                    tree=merged.candidate.tree,
+                    patch_id=merged.patch_id,
+                    moves_to=batch[-1].candidate.commit,
                     checks=list(checks),
                 )
-                for each in made
+                for merged in batch
             )
             landings = [
                 Landing(
                     seq=receipt.seq,
                     repository=self._repository,
                     target=self._target,
-                    task=each.entry.task,
-                    attempt=each.entry.attempt,
-                    branch=each.entry.branch,
-                    head=each.head,
-                    onto=each.candidate.onto,
-                    candidate=each.candidate.commit,
-                    tree=each.candidate.tree,
-                    patch_id=each.patch_id,
+                    task=merged.entry.task,
+                    attempt=merged.entry.attempt,
+                    branch=merged.entry.branch,
+                    head=merged.head,
+                    onto=merged.candidate.onto,
+                    candidate=merged.candidate.commit,
+                    tree=merged.candidate.tree,
+                    patch_id=merged.patch_id,
                     checks=checks,
                     state=state,
-                    completion_seq=each.entry.message.seq,
+                    completion_seq=merged.entry.message.seq,
                     intended_at_ms=now_ms,
                 )
-                for each, receipt in zip(made, receipts, strict=True)
+                for merged, receipt in zip(batch, receipts, strict=True)
             ]
             for landing in landings:
                 self.landings.add(landing)
@@ -336,7 +338,7 @@ class Book:
             self._queue.release(entry.claim, why)
 
     def _tell(self, result: Result) -> None:
-        told = {
+        payload = {
             "outcome": result.outcome,
             "target": self._target,
             "commit": result.commit,
@@ -344,7 +346,7 @@ class Book:
             "reason": result.reason or None,
             "others": dict(result.others),
         }
-        self._bus.log.append([self._draft(result.entry, OUTCOME, **told)])
+        self._bus.log.append([self._draft(result.entry, OUTCOME, **payload)])
         self._tell_session(result.entry, words_of_outcome(result, self._target))
 
     def _tell_session(self, entry: Entry, words: str) -> None:

@@ -104,7 +104,7 @@ def run_check(
     runs = 0
     while True:
         runs += 1
-        kept = _Output()
+        output = _Output()
         end = run_process(
             ("sh", "-c", check.command),
             b"",
@@ -115,12 +115,12 @@ def run_check(
             max_stderr_bytes=None,
             stop=stop,
             supervisors=supervisors,
-            output=kept.add,
+            output=output.add,
         )
         if end.may_start_later:
             raise NotStarted(f"check {check.command!r} can't be started now: {end.start_error}")
         if end.exit_code == 0 or end.stopped or not check.is_flaky or runs > 1:
-            return _result(check, end, kept.text(), runs, timeout_s)
+            return _result(check, end, output.text(), runs, timeout_s)
         restore()
 
 
@@ -173,5 +173,5 @@ def propose(
     result = run_check(Check(command), folder, environment, stop=stop, supervisors=supervisors)
     if result.has_passed:
         return None
-    said = f": {result.last_line[:300]}" if result.last_line else ""
-    return f"it could not be proposed: {result.reason}{said}"
+    last_line = f": {result.last_line[:300]}" if result.last_line else ""
+    return f"it could not be proposed: {result.reason}{last_line}"

@@ -64,20 +64,20 @@ class Entry:
     @classmethod
     def of(cls, message: Message, claim: Claim | None = None) -> Entry:
         """Return the entry of a completion, of a task or in PushPals' form."""
-        told = message.payload if isinstance(message.payload, dict) else {}
-        attempt = told.get("attempt")
-        head = _text(told, "head") or _text(told, "commitSha")
+        payload = message.payload if isinstance(message.payload, dict) else {}
+        attempt = payload.get("attempt")
+        head = _text(payload, "head") or _text(payload, "commitSha")
         return cls(
             message=message,
             claim=claim,
-            task=_text(told, "task"),
+            task=_text(payload, "task"),
             attempt=attempt if isinstance(attempt, int) else None,
-            branch=_text(told, "branch") or head or "?",
+            branch=_text(payload, "branch") or head or "?",
             head=head,
-            repository=_text(told, "repository"),
-            target=_text(told, "target"),
-            title=_text(told, "prTitle") or _text(told, "message"),
-            session=_text(told, "sessionId"),
+            repository=_text(payload, "repository"),
+            target=_text(payload, "target"),
+            title=_text(payload, "prTitle") or _text(payload, "message"),
+            session=_text(payload, "sessionId"),
         )
 
     @property
@@ -158,8 +158,8 @@ class Result:
         }
 
 
-def _text(told: dict[str, Any], name: str) -> str | None:
-    value = told.get(name)
+def _text(payload: dict[str, Any], name: str) -> str | None:
+    value = payload.get(name)
     return value if isinstance(value, str) and value else None
 
 
@@ -228,8 +228,8 @@ class Ownership:
             names.append(f"refs/heads/{task.branch}")
         tips = [commit for commit in git.commits(names) if commit is not None]
         before = [task.base, *([task.head] if _may_land(task) and task.head else [])]
-        known = [commit for commit in git.commits(before) if commit is not None]
-        return self._ids("--first-parent", *tips, onto=[onto, *known]) if tips else []
+        bases = [commit for commit in git.commits(before) if commit is not None]
+        return self._ids("--first-parent", *tips, onto=[onto, *bases]) if tips else []
 
     def _ids(self, *what: str, onto: Iterable[str]) -> list[str]:
         """Return the ids of commits, without those that others contain."""

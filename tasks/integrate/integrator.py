@@ -102,14 +102,14 @@ class Holding:
         Raises:
             Refused: it is held on another machine.
         """
-        held = self._bus.leases.get(self._name)
-        if held is not None:
+        lease = self._bus.leases.get(self._name)
+        if lease is not None:
             with suppress(LeaseLost):
-                self._bus.leases.release(held)
+                self._bus.leases.release(lease)
         self._lease = self._bus.leases.acquire(self._name, self._agent, lease_s=self.lease_s)
         if self._lease is None:
-            held = self._bus.leases.get(self._name)
-            until = "" if held is None else f" by {held.holder} until {format_ts(held.until_ms)}"
+            lease = self._bus.leases.get(self._name)
+            until = "" if lease is None else f" by {lease.holder} until {format_ts(lease.until_ms)}"
             raise Refused(f"lease {self._name!r} is held{until}; wait, or end that integrator")
         self._sweep()
 
@@ -282,7 +282,7 @@ class Rules:
         """The number of entries that are tested together: only the first can be a fast-forward."""
         return 1 if self.strategy == "ff" or self.propose is not None else self.batch
 
-    def target_in(self, place: Place, held: int) -> LocalTarget:
+    def target_in(self, place: Place, lock_fd: int) -> LocalTarget:
         """Return the target, in a repository; git holds a lock with us.
 
         Raises:
@@ -290,8 +290,8 @@ class Rules:
         """
         place.branch_ref(self.target)
         if self.remote is None:
-            return LocalTarget(place, self.target, (held,))
-        return RemoteTarget(place, self.target, (held,), self.remote, self.push_timeout_s)
+            return LocalTarget(place, self.target, (lock_fd,))
+        return RemoteTarget(place, self.target, (lock_fd,), self.remote, self.push_timeout_s)
 
 
 def checks_of(place: Place) -> tuple[Check, ...]:
@@ -375,15 +375,15 @@ class Integrator:
         """
         Changes(self._bus).create_queues()
         with ExitStack() as stack:
-            held = self._lock(stack, once)
-            if held is None:
+            lock_fd = self._lock(stack, once)
+            if lock_fd is None:
                 return
             supervisors = stack.enter_context(Supervisors())
             tree = CheckTree(WorkTrees(self._place), self._rules.target)
             stack.callback(tree.remove)
             while not self._stop.is_thrown:
                 try:
-                    self._run_held(held, supervisors, tree, once)
+                    self._run_held(lock_fd, supervisors, tree, once)
                     return
                 except LeaseLost as error:  # the machine slept, or somebody ended it
                     self._warn(f"{error}; beginning again")
@@ -408,9 +408,11 @@ class Integrator:
                     return None
                 self._warn_once(f"a killed integrator has left a git that is at work: {error}")
 
-    def _run_held(self, held: int, supervisors: Supervisors, tree: CheckTree, once: bool) -> None:
+    def _run_held(
+        self, lock_fd: int, supervisors: Supervisors, tree: CheckTree, once: bool
+    ) -> None:
         rules, repository = self._rules, self._place.common_dir
-        target = rules.target_in(self._place, held)
+        target = rules.target_in(self._place, lock_fd)
         group = integrators_of(repository, rules.target)
         queue = Queue.open(self._bus, COMPLETIONS)
         with (

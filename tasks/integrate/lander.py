@@ -105,19 +105,19 @@ def _put_on(
     """Make the candidate of an entry onto the tip of a stack; return the tip then."""
     onto, tip = bottom_and_tip
     git = candidates.git
-    made = candidates.make(head, tip, strategy, entry.words, onto)
-    if isinstance(made, Conflict):
-        _sort_out(stack, entry, made, is_first=tip == onto)
-    elif made.commit == tip != onto:
+    candidate = candidates.make(head, tip, strategy, entry.words, onto)
+    if isinstance(candidate, Conflict):
+        _sort_out(stack, entry, candidate, is_first=tip == onto)
+    elif candidate.commit == tip != onto:
         stack.later.append(entry)
-    elif made.commit == tip:
-        stack.there.append(Made(entry, head, _at(made, git, head), ""))
-    elif (id := _approved_id(git, head, made)) is None:
+    elif candidate.commit == tip:
+        stack.there.append(Made(entry, head, _at(candidate, git, head), ""))
+    elif (id := _approved_id(git, head, candidate)) is None:
         words = "the merge would change more than what was approved: rebase it onto the target"
         stack.wrong.append((entry, Conflict((), words)))
     else:
-        stack.made.append(Made(entry, head, made, id))
-        return made.commit
+        stack.made.append(Made(entry, head, candidate, id))
+        return candidate.commit
     return tip
 
 
@@ -144,9 +144,9 @@ def _approved_id(git: Repository, head: str, candidate: Candidate) -> str | None
     """
     id = patch_id(git, candidate.onto, candidate.commit)
     bases = merge_bases(git, candidate.onto, head)
-    made = (candidate.onto, candidate.commit)
+    pair = (candidate.onto, candidate.commit)
     if any(
-        patch_id(git, base, head) == id or is_part(git, made, (base, head), candidate.by_drivers)
+        patch_id(git, base, head) == id or is_part(git, pair, (base, head), candidate.by_drivers)
         for base in bases
     ):
         return id
@@ -172,7 +172,7 @@ def authors_of(
     bases = merge_bases(git, *pair)
     if not bases:
         return {}
-    found: dict[str, str] = {}
+    authors: dict[str, str] = {}
     changed = last_changes(git, bases[0], pair[0], list(files[:_MOST_FILES]))
     for commit in set(changed.values()):
         path = way(git, commit, pair[0])
@@ -180,10 +180,10 @@ def authors_of(
             landing.candidate: landing.task or landing.branch
             for landing in landings.of_commits(*where, path)
         }
-        name = next((there[each] for each in path if each in there), None)
+        name = next((there[ancestor] for ancestor in path if ancestor in there), None)
         if name is not None:
-            found |= {file: name for file, last in changed.items() if last == commit}
-    return found
+            authors |= {file: name for file, last in changed.items() if last == commit}
+    return authors
 
 
 #: How often an entry is tried whose candidate can't be signed.
@@ -327,10 +327,10 @@ class Lander:
 
     def _close_there(self, stack: Stack) -> None:
         """End what the target has already."""
-        for made in stack.there:
-            (landing,) = self._book.intend([made], ())
+        for merged in stack.there:
+            (landing,) = self._book.intend([merged], ())
             reason = f"{self._rules.target} had it already: nothing was moved, or checked"
-            self._tell(self._landed(made.entry, landing, reason))
+            self._tell(self._landed(merged.entry, landing, reason))
 
     def _send_back(self, entry: Entry, conflict: Conflict, onto: str) -> Result:
         """End the attempt of an entry that has no candidate, unless the target moved meanwhile."""
@@ -351,40 +351,40 @@ class Lander:
         pair = (onto, entry.head)
         return authors_of(self._place.git, self._book.landings, where, pair, conflict.files)
 
-    def _land_stack(self, made: Sequence[Made]) -> None:
-        tree = made[-1].candidate.tree
-        if len(made) > 1 and tree in self._failed:  # the half before it has landed meanwhile
-            self._halve(made)
+    def _land_stack(self, batch: Sequence[Made]) -> None:
+        tree = batch[-1].candidate.tree
+        if len(batch) > 1 and tree in self._failed:  # the half before it has landed meanwhile
+            self._halve(batch)
             return
-        results = self._check(made)
-        failed = next((each for each in results if not each.has_passed), None)
+        results = self._check(batch)
+        failed = next((result for result in results if not result.has_passed), None)
         if failed is None:
-            self._move(made, results)
-        elif len(made) == 1:
+            self._move(batch, results)
+        elif len(batch) == 1:
             words = f"check {failed.command!r} failed: {failed.reason}"
             last = f": {failed.last_line[:300]}" if failed.last_line else ""
-            self._tell(self._book.refuse(made[0].entry, "check_failed", words + last))
+            self._tell(self._book.refuse(batch[0].entry, "check_failed", words + last))
         else:
             self._failed.add(tree)
-            self._halve(made)
+            self._halve(batch)
 
-    def _halve(self, made: Sequence[Made]) -> None:
-        half = len(made) // 2
-        self.land([each.entry for each in made[:half]])
-        self.land([each.entry for each in made[half:]])
+    def _halve(self, batch: Sequence[Made]) -> None:
+        half = len(batch) // 2
+        self.land([merged.entry for merged in batch[:half]])
+        self.land([merged.entry for merged in batch[half:]])
 
-    def _check(self, made: Sequence[Made]) -> list[CheckResult]:
+    def _check(self, batch: Sequence[Made]) -> list[CheckResult]:
         """Check the last candidate, which contains all; the first check that fails ends it."""
         results: list[CheckResult] = []
         if not self._rules.checks:
             return results
-        candidate = made[-1].candidate
+        candidate = batch[-1].candidate
         try:
             folder = self._tree.put(candidate.commit)
         except GitFailed as error:
-            self._tree.put(made[0].candidate.onto)  # where it fails too, no entry is to blame
+            self._tree.put(batch[0].candidate.onto)  # where it fails too, no entry is to blame
             failed = CheckResult("git checkout", None, 0, str(error), "", 1)
-            self._book.tell_check(made, candidate.commit, failed)
+            self._book.tell_check(batch, candidate.commit, failed)
             return [failed]
         restore = partial(self._tree.restore, candidate.commit)
         for check in self._rules.checks:
@@ -393,7 +393,7 @@ class Lander:
             result = run_check(
                 check,
                 folder,
-                self._environment(made[-1]),
+                self._environment(batch[-1]),
                 timeout_s=self._rules.check_timeout_s,
                 stop=self._stop,
                 supervisors=self._supervisors,
@@ -401,60 +401,62 @@ class Lander:
             )
             if result.was_stopped:
                 raise Stopped
-            self._book.tell_check(made, candidate.commit, result)
+            self._book.tell_check(batch, candidate.commit, result)
             results.append(result)
             if not result.has_passed:
                 break
         return results
 
-    def _environment(self, made: Made) -> dict[str, str]:
+    def _environment(self, merged: Made) -> dict[str, str]:
         return {
             "BUS_DIR": self._bus.directory,
-            "BUS_TASK": made.entry.task or "",
-            "BUS_BRANCH": made.entry.branch,
-            "BUS_HEAD": made.head,
-            "BUS_CANDIDATE": made.candidate.commit,
-            "BUS_ONTO": made.candidate.onto,
+            "BUS_TASK": merged.entry.task or "",
+            "BUS_BRANCH": merged.entry.branch,
+            "BUS_HEAD": merged.head,
+            "BUS_CANDIDATE": merged.candidate.commit,
+            "BUS_ONTO": merged.candidate.onto,
             "BUS_TARGET": self._rules.target,
         }
 
-    def _move(self, made: Sequence[Made], results: Sequence[CheckResult]) -> None:
+    def _move(self, batch: Sequence[Made], results: Sequence[CheckResult]) -> None:
         """Move the target to the last candidate, and tell what came of it."""
         if self._stop.is_thrown:
             raise Stopped
-        first, last = made[0].candidate, made[-1].candidate
+        first, last = batch[0].candidate, batch[-1].candidate
         try:
-            landings = self._book.intend(made, results)
+            landings = self._book.intend(batch, results)
         except Stale as stale:
-            gone = {entry.message.seq for entry, _ in stale.entries}
+            stale_seqs = {entry.message.seq for entry, _ in stale.entries}
             for entry, reason in stale.entries:
                 self._tell(self._book.refuse(entry, "rejected", reason))
-            self.land([each.entry for each in made if each.entry.message.seq not in gone])
+            self.land(
+                [merged.entry for merged in batch if merged.entry.message.seq not in stale_seqs]
+            )
             return
         if self._rules.propose is not None:
-            self._propose(made[0], landings[0])
+            self._propose(batch[0], landings[0])
             return
-        names = ", ".join(each.entry.name for each in made)
+        names = ", ".join(merged.entry.name for merged in batch)
         try:
             self._target.move(last.commit, first.onto, f"bus integrate: {names}")
         except TargetMoved as error:
             self._book.abandon(landings)
-            for each in made:
-                self._tell(self._book.requeue(each.entry, str(error)))
+            for merged in batch:
+                self._tell(self._book.requeue(merged.entry, str(error)))
             self._rest_if_it_moves_on(str(error))
         except TargetBusy:
             self._book.abandon(landings)
             raise
         except TargetRefused as error:
             self._book.abandon(landings)
-            if len(made) > 1:
-                self._halve(made)
+            if len(batch) > 1:
+                self._halve(batch)
             else:
-                self._tell(self._book.refuse(made[0].entry, "rejected", str(error)))
+                self._tell(self._book.refuse(batch[0].entry, "rejected", str(error)))
         else:
             self._moves = 0
-            for each, landing in zip(made, landings, strict=True):
-                self._tell(self._landed(each.entry, landing))
+            for merged, landing in zip(batch, landings, strict=True):
+                self._tell(self._landed(merged.entry, landing))
 
     def _rest_if_it_moves_on(self, reason: str) -> None:
         """Leave a target alone for a moment that others move faster than it is checked.
@@ -467,19 +469,19 @@ class Lander:
             self._moves = 0
             raise TargetBusy(f"{reason}, {MOVES} times in a row; it is tried again")
 
-    def _propose(self, made: Made, landing: Landing) -> None:
-        assert self._rules.propose is not None, made
+    def _propose(self, merged: Made, landing: Landing) -> None:
+        assert self._rules.propose is not None, merged
         refused = propose(
             self._rules.propose,
             self._place.main,
-            self._environment(made) | {"BUS_TITLE": made.entry.words.partition("\n")[0]},
+            self._environment(merged) | {"BUS_TITLE": merged.entry.words.partition("\n")[0]},
             stop=self._stop,
             supervisors=self._supervisors,
         )
         if refused is None:
-            self._tell(self._book.propose(landing, made.entry))
+            self._tell(self._book.propose(landing, merged.entry))
             return
         self._book.abandon([landing])
         if self._stop.is_thrown:
             raise Stopped
-        self._tell(self._book.refuse(made.entry, "rejected", refused))
+        self._tell(self._book.refuse(merged.entry, "rejected", refused))

@@ -75,16 +75,16 @@ def _refuse_same(bus: Bus, place: Place, rules: Rules, branch: str, head: str) -
 def waiting(bus: Bus, place: Place, rules: Rules) -> list[Entry]:
     """Return the entries for a target that have no end, in their order; nothing is claimed."""
     jobs = Jobs.of(bus)
-    found = []
+    entries = []
     for message in bus.read(type=QUEUES[COMPLETIONS]):
         entry = Entry.of(message)
         is_ours = entry.repository in (None, place.common_dir)
         if not is_ours or entry.target not in (None, rules.target):
             continue
-        known = [job for job in jobs.of_message(message.seq) if job.queue == COMPLETIONS]
-        if any(job.ended_at_ms is None for job in known):
-            found.append(entry)
-    return sorted(found, key=lambda entry: (entry.message.priority, entry.message.seq))
+        completions = [job for job in jobs.of_message(message.seq) if job.queue == COMPLETIONS]
+        if any(job.ended_at_ms is None for job in completions):
+            entries.append(entry)
+    return sorted(entries, key=lambda entry: (entry.message.priority, entry.message.seq))
 
 
 def look(bus: Bus, place: Place, rules: Rules) -> Iterator[Result]:

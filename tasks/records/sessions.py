@@ -137,11 +137,11 @@ class DispatchLock(Table):
             now_ms = self._engine.now_ms()
             self._engine.change(CONTROL["drop_expired_lock"], (now_ms,))
             row = self._engine.row(CONTROL["dispatch_lock"])
-            held = None if row is None else Held(*row)
-            if held is not None and held.updated_at_ms > now_ms:
-                held = held.since(now_ms)
-                self._store(held)
-            return held
+            lock = None if row is None else Held(*row)
+            if lock is not None and lock.updated_at_ms > now_ms:
+                lock = lock.since(now_ms)
+                self._store(lock)
+            return lock
 
     def acquire(
         self,
@@ -164,11 +164,11 @@ class DispatchLock(Table):
         """
         with self._engine.write():
             now_ms = self._engine.now_ms()
-            held = self.holder()
-            if held is not None and not _may_take(held, session, run, now_ms, stale_after_ms):
-                return False, held
-            is_mine = held is not None and (held.session, held.run) == (session, run)
-            begun_ms = held.acquired_at_ms if held is not None and is_mine else now_ms
+            lock = self.holder()
+            if lock is not None and not _may_take(lock, session, run, now_ms, stale_after_ms):
+                return False, lock
+            is_mine = lock is not None and (lock.session, lock.run) == (session, run)
+            begun_ms = lock.acquired_at_ms if lock is not None and is_mine else now_ms
             row = Held(session, run, begun_ms, now_ms + _ttl(ttl_ms), now_ms)
             self._store(row)
             return True, row
@@ -183,10 +183,10 @@ class DispatchLock(Table):
         """
         with self._engine.write():
             now_ms = self._engine.now_ms()
-            held = self.holder()
-            if held is None or (held.session, held.run) != (session, run):
-                return False, held
-            row = Held(session, run, held.acquired_at_ms, now_ms + _ttl(ttl_ms), now_ms)
+            lock = self.holder()
+            if lock is None or (lock.session, lock.run) != (session, run):
+                return False, lock
+            row = Held(session, run, lock.acquired_at_ms, now_ms + _ttl(ttl_ms), now_ms)
             self._store(row)
             return True, row
 
@@ -194,16 +194,16 @@ class DispatchLock(Table):
         """Release the lock that this run holds; False where it does not."""
         return self._engine.count_changes(CONTROL["release_lock"], (session, run)) > 0
 
-    def _store(self, held: Held) -> None:
-        row = (held.session, held.run, held.acquired_at_ms, held.expires_at_ms, held.updated_at_ms)
+    def _store(self, lock: Held) -> None:
+        row = (lock.session, lock.run, lock.acquired_at_ms, lock.expires_at_ms, lock.updated_at_ms)
         self._engine.change(CONTROL["hold_lock"], row)
 
 
-def _may_take(held: Held, session: str, run: str, now_ms: int, stale_after_ms: int | None) -> bool:
-    if held.session != session:
+def _may_take(lock: Held, session: str, run: str, now_ms: int, stale_after_ms: int | None) -> bool:
+    if lock.session != session:
         return False
-    is_stale = stale_after_ms is not None and now_ms - held.updated_at_ms >= stale_after_ms
-    return held.run == run or is_stale
+    is_stale = stale_after_ms is not None and now_ms - lock.updated_at_ms >= stale_after_ms
+    return lock.run == run or is_stale
 
 
 def _ttl(ttl_ms: int | None) -> int:
@@ -242,21 +242,23 @@ class Autonomy(Table):
     def state(self, session: str) -> dict[str, Any] | None:
         """Return the state of a session's planner, or None."""
         text = self._engine.value(CONTROL["autonomy_state"], (session,))
-        found: dict[str, Any] | None = None if text is None else json.loads(text)
-        return found
+        state: dict[str, Any] | None = None if text is None else json.loads(text)
+        return state
 
     def add_snapshot(
         self, session: str, run: str, payload: dict[str, Any], *, ttl_ms: int = SNAPSHOT_TTL_MS
     ) -> Snapshot:
         """Store a snapshot, with whether the run holds the dispatch lock now."""
         with self._engine.write():
-            held = DispatchLock(self._engine).holder()
-            is_held = held is not None and (held.session, held.run) == (session, run)
-            made = Snapshot(new_id(), session, run, self._engine.now_ms(), ttl_ms, is_held, payload)
-            row = (made.id, session, run, made.created_at_ms, ttl_ms, int(is_held))
+            lock = DispatchLock(self._engine).holder()
+            is_held = lock is not None and (lock.session, lock.run) == (session, run)
+            snapshot = Snapshot(
+                new_id(), session, run, self._engine.now_ms(), ttl_ms, is_held, payload
+            )
+            row = (snapshot.id, session, run, snapshot.created_at_ms, ttl_ms, int(is_held))
             self._engine.change(CONTROL["add_snapshot"], (*row, json.dumps(payload)))
-            self.prune(made.created_at_ms - KEPT_MS, 10)  # fewer come than go
-        return made
+            self.prune(snapshot.created_at_ms - KEPT_MS, 10)  # fewer come than go
+        return snapshot
 
     def snapshot(self, id: str) -> Snapshot | None:
         """Return a snapshot, or None."""

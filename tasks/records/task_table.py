@@ -52,9 +52,9 @@ class TaskTable(Table):
         limit: int | None = None,
     ) -> list[Task]:
         """Return the tasks in these states, of this worker, made since then; the oldest first."""
-        wanted = None if states is None else orjson.dumps(sorted(states)).decode()
-        wanted_of = (wanted, worker, _ALL if limit is None else limit, since_ms)
-        rows = self._engine.rows(SQL["tasks"], wanted_of)
+        states_json = None if states is None else orjson.dumps(sorted(states)).decode()
+        values = (states_json, worker, _ALL if limit is None else limit, since_ms)
+        rows = self._engine.rows(SQL["tasks"], values)
         return [_task(row) for row in rows]
 
     def landed_as(self, commit: str) -> Task | None:
@@ -253,14 +253,14 @@ class Forecasts(Table):
             (a, b): None if files is None else tuple(orjson.loads(files)) for a, b, files in rows
         }
 
-    def note(self, found: Mapping[Pair, Files]) -> None:
+    def note(self, forecasts: Mapping[Pair, Files]) -> None:
         """Store what was found of some pairs, and drop what is old."""
         with self._engine.write():
             now_ms = self._engine.now_ms()
             self._engine.change(SQL["prune_forecasts"], (now_ms - _KEPT_MS,))
             rows = [
                 (a, b, None if files is None else encode(list(files)).decode(), now_ms)
-                for (a, b), files in found.items()
+                for (a, b), files in forecasts.items()
             ]
             self._engine.run_many(SQL["add_forecast"], rows)
 
@@ -310,11 +310,11 @@ class PlannedJobs(Table):
 
     def list(self) -> list[PlannedJob]:
         """Return all of them, the oldest first."""
-        found = [
+        planned = [
             PlannedJob(task, decode_stored(payload), tuple(orjson.loads(depends_on)), *rest)
             for task, payload, depends_on, *rest in self._engine.rows(SQL["planned_jobs"])
         ]
-        return sorted(found, key=lambda job: job.planned_at_ms)
+        return sorted(planned, key=lambda job: job.planned_at_ms)
 
     def add(self, job: PlannedJob) -> None:
         """Store one."""

@@ -49,8 +49,10 @@ class Workers(Table):
         details: Mapping[str, Any] | None = None,
     ) -> None:
         """Store what a worker says of itself, over what it said before."""
-        told = (poll_ms, _json(capabilities), _json(details))
-        self._engine.change(CONTROL["describe_worker"], (worker, *told, self._engine.now_ms()))
+        description = (poll_ms, _json(capabilities), _json(details))
+        self._engine.change(
+            CONTROL["describe_worker"], (worker, *description, self._engine.now_ms())
+        )
 
     def note(self, worker: str) -> None:
         """Note that there is a worker, unless that is known."""

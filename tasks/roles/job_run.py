@@ -108,7 +108,7 @@ def read_job(message: Message) -> JobForm:
     if review is not None and review not in REVIEWS:
         raise InvalidInput(f"review must be {', '.join(REVIEWS)}, not {shown(review)}")
     depends_on = payload.get("depends_on") or []
-    if not isinstance(depends_on, list) or not all(isinstance(each, str) for each in depends_on):
+    if not isinstance(depends_on, list) or not all(isinstance(name, str) for name in depends_on):
         raise InvalidInput("depends_on must be a list of tasks")
     return JobForm(
         id=message.id,
@@ -118,7 +118,7 @@ def read_job(message: Message) -> JobForm:
         payload=payload,
         base=_text(payload, "base"),
         target=_text(payload, "target"),
-        review=next((each for each in REVIEWS if each == review), None),
+        review=next((name for name in REVIEWS if name == review), None),
         depends_on=tuple(depends_on),
         timeout_s=_budget_s(payload),
     )
@@ -417,12 +417,12 @@ class JobRun:
 
     def _answers(self, task: Task) -> list[tuple[str, str]]:
         """Return the questions about a task with their answers, in order."""
-        told = self._means.bus.read(type=ANSWER, conversation=task.correlation_id)
-        payloads = [message.payload for message in told if isinstance(message.payload, dict)]
+        answers = self._means.bus.read(type=ANSWER, conversation=task.correlation_id)
+        payloads = [message.payload for message in answers if isinstance(message.payload, dict)]
         return [
-            (str(each.get("question")), str(each.get("words")))
-            for each in payloads
-            if each.get("task") == task.task
+            (str(payload.get("question")), str(payload.get("words")))
+            for payload in payloads
+            if payload.get("task") == task.task
         ]
 
     def _say(self, status: str, what: str) -> None:

@@ -53,9 +53,9 @@ def wait_until_alone(
         is_over: whether to wait no longer.
     """
     deadline = time.monotonic() + timeout_s
-    while (left := occupants_of(folder)) and time.monotonic() < deadline and not is_over():
+    while (occupants := occupants_of(folder)) and time.monotonic() < deadline and not is_over():
         time.sleep(_NAP_S)
-    return left
+    return occupants
 
 
 _log = logging.getLogger("ackbus.tasks.worker")
@@ -118,11 +118,11 @@ class JobWork:
         try:
             while True:
                 end = self._program.on_task(form, task, None if port is None else port[0])
-                found = self._means.tasks.get(task.task)
-                if self._lost is not None or found.blocked is None:
+                current = self._means.tasks.get(task.task)
+                if self._lost is not None or current.blocked is None:
                     break
                 self._means.keeper.hold_task(None)  # the answer brings another token
-                task = self._wait_for_answer(found)
+                task = self._wait_for_answer(current)
                 self._means.keeper.hold_task(task, *([port[1]] if port else []))
             self._settle(form, task, end)
         finally:
@@ -139,7 +139,7 @@ class JobWork:
         while True:
             means.tasks.settle_lost()
             task = self._task = self._find(form)
-            held = None if task is None else means.tasks.holder(task)
+            lease = None if task is None else means.tasks.holder(task)
             if task is None:
                 pause(self._switch, LOOK_S)
             elif task.unproven:
@@ -149,14 +149,14 @@ class JobWork:
                 waited = True
             elif task.state not in ("ASSIGNED", "WORKING"):
                 self._end_with(task)
-            elif held is None or held.holder == means.worker:
-                if task.state == "ASSIGNED" or held is not None:
-                    return self._begin(task, None if held is None else held.token)
+            elif lease is None or lease.holder == means.worker:
+                if task.state == "ASSIGNED" or lease is not None:
+                    return self._begin(task, None if lease is None else lease.token)
             elif waited:  # it was blocked, so nobody is at work: who has the job goes on
-                self._release(held)
+                self._release(lease)
                 waited = False
             else:
-                self._say("waiting", f"{task.task}: {held.holder} has it")
+                self._say("waiting", f"{task.task}: {lease.holder} has it")
                 pause(self._switch, LOOK_S)
 
     def _find(self, form: JobForm) -> Task | None:
@@ -166,8 +166,8 @@ class JobWork:
             return task
         if not all(map(self._has_landed, form.depends_on)):
             self._plan(form)
-        wanted = WorkHeaders.of(self._claim.message)
-        on_lost = getattr(wanted, "on_lost", None)
+        headers = WorkHeaders.of(self._claim.message)
+        on_lost = getattr(headers, "on_lost", None)
         self._say("working", f"{form.task}: making its work tree")
         rule: OnLost = "fail" if on_lost == "fail" else "requeue"
         try:
@@ -204,11 +204,11 @@ class JobWork:
         means = self._means
         means.trees.make(task, self._switch)
         patience_s = GRACE_S + 2 * DYING_S
-        left = wait_until_alone(task.path, patience_s, lambda: self._switch.is_thrown)
+        occupants = wait_until_alone(task.path, patience_s, lambda: self._switch.is_thrown)
         if self._switch.is_thrown:
             raise Interrupted
-        if left:
-            pids = ", ".join(map(str, left[:5]))
+        if occupants:
+            pids = ", ".join(map(str, occupants[:5]))
             raise Refused(f"processes are at work in {task.path} already: {pids}; end them")
         return means.tasks.start(task.task, agent=means.worker, token=token, lease_s=means.lease_s)
 
@@ -225,12 +225,12 @@ class JobWork:
 
     def _settle(self, form: JobForm, task: Task, end: ProgramEnd) -> None:
         """Record how an attempt ended, with its job, in one transaction."""
-        found = self._means.tasks.get(task.task)
-        if found.attempt != task.attempt:
+        current = self._means.tasks.get(task.task)
+        if current.attempt != task.attempt:
             raise Interrupted  # the next attempt has begun; who has its job does it
-        if found.state != "WORKING":  # by the program itself, or by a person
-            self._end_with(found)
-        if self._lost is not None or end.kind == "stopped" or found.token != task.token:
+        if current.state != "WORKING":  # by the program itself, or by a person
+            self._end_with(current)
+        if self._lost is not None or end.kind == "stopped" or current.token != task.token:
             raise Interrupted
         if end.kind == "ended":
             self._finish(form, task, end)
@@ -286,8 +286,8 @@ class JobWork:
         def end() -> None:
             with means.bus.transaction():
                 if task is not None:
-                    held = means.tasks.holder(task)
-                    token = held.token if held and held.holder == means.worker else None
+                    lease = means.tasks.holder(task)
+                    token = lease.token if lease and lease.holder == means.worker else None
                     means.tasks.fail(
                         task.task, agent=means.worker, token=token, reason=reason, retry=retry
                     )

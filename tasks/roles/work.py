@@ -316,9 +316,9 @@ class TaskWorker:
             with self._bus.transaction():
                 self._queue.jobs.lose(seq, f"{worker} was killed, and begins again")
                 message = self._bus.log.readable(seq)
-                held = None if message is None else self._bus.leases.get(_lease_of(message))
-                if held is not None and held.holder == worker:
-                    self._bus.leases.release(held)
+                lease = None if message is None else self._bus.leases.get(_lease_of(message))
+                if lease is not None and lease.holder == worker:
+                    self._bus.leases.release(lease)
         except AckbusError as error:  # somebody else was faster
             _log.warning("job %s was not given back: %s", seq, error)
 

@@ -53,10 +53,10 @@ class Says:
     def __call__(self, status: str, what: str | None = None) -> None:
         """Tell a status, and on what the role is."""
         plain = None if what is None else "".join(c if c.isprintable() else " " for c in what)
-        told = (status, None if plain is None else plain[:500])
-        if told != self._told:
-            self._told = told
-            self._heart.update(status, task=told[1])
+        report = (status, None if plain is None else plain[:500])
+        if report != self._told:
+            self._told = report
+            self._heart.update(status, task=report[1])
 
 
 #: The folder of the locks, in the bus directory.
@@ -218,8 +218,8 @@ class TaskKeeper:
         try:
             while not self._done.wait(min(LOOK_S, self._lease_s / 6)):
                 with self._lock:
-                    held = self._held
-                    why = None if held is None else self._look_after(held)
+                    job = self._held
+                    why = None if job is None else self._look_after(job)
                     if why is not None:
                         self._held = None
                 if why is not None:
@@ -228,47 +228,47 @@ class TaskKeeper:
         finally:
             engine_of(self._queue.bus).close_thread()
 
-    def _look_after(self, held: _Held) -> str | None:
+    def _look_after(self, job: _Held) -> str | None:
         """Renew what is due; return why it is lost, or None."""
         try:
-            if self._queue.status(held.claim) in ENDS:
+            if self._queue.status(job.claim) in ENDS:
                 return None  # this worker has ended it, and is about to let it go
-            if held.due > time.monotonic():
-                return self._lost(held)
+            if job.due > time.monotonic():
+                return self._lost(job)
             with self._queue.bus.transaction():
-                self._renew(held)
-            held.due = self._next_due()
+                self._renew(job)
+            job.due = self._next_due()
         except (ClaimLost, LeaseLost) as error:
             return str(error)
         except AckbusError as error:  # the bus is busy; there is time for another try
             _log.warning("a job was not renewed: %s", error)
         return None
 
-    def _lost(self, held: _Held) -> str | None:
-        if self._queue.status(held.claim) != "active":
+    def _lost(self, job: _Held) -> str | None:
+        if self._queue.status(job.claim) != "active":
             return "its job was cancelled, or its lease ran out"
-        if held.task is None:
+        if job.task is None:
             return None
-        task = self._tasks.get(held.task.task)
-        is_mine = (task.attempt, task.token) == (held.task.attempt, held.task.token)
+        task = self._tasks.get(job.task.task)
+        is_mine = (task.attempt, task.token) == (job.task.attempt, job.task.token)
         if is_mine and task.state == "WORKING":
             return None
         if is_mine and task.state in ("IN_REVIEW", "APPROVED"):
             return None  # the program has said itself that it is done
         return f"task {task.task!r} is {task.state} in attempt {task.attempt}"
 
-    def _renew(self, held: _Held) -> None:
-        self._queue.renew(held.claim, lease_s=self._lease_s)
-        if held.task is not None:
-            task = self._tasks.get(held.task.task)
+    def _renew(self, job: _Held) -> None:
+        self._queue.renew(job.claim, lease_s=self._lease_s)
+        if job.task is not None:
+            task = self._tasks.get(job.task.task)
             if task.state == "WORKING" and task.blocked is None:
                 self._tasks.heartbeat(
                     task.task,
-                    agent=held.claim.group,
-                    token=held.task.token,
+                    agent=job.claim.group,
+                    token=job.task.token,
                     lease_s=self._lease_s,
                 )
-        for lease in held.leases:
+        for lease in job.leases:
             self._queue.bus.leases.renew(lease, lease_s=self._lease_s)
 
     def _next_due(self) -> float:

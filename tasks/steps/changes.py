@@ -134,10 +134,10 @@ class Changes:
 
     def release(self, task: Task) -> None:
         """Release the lease on a task, also one that has run out; none is all right."""
-        held = self.bus.leases.get(lease_of(task.task))
-        if held is not None:
+        lease = self.bus.leases.get(lease_of(task.task))
+        if lease is not None:
             with suppress(LeaseLost):
-                self.bus.leases.release(held)
+                self.bus.leases.release(lease)
 
     def step(self, task: Task, to: TaskState, agent: str, *mails: Draft, **changed: Any) -> Task:
         """Store the next state of a task, and publish it with the mail about it.
@@ -246,14 +246,16 @@ class Steps:
 
     def holder(self, task: Task) -> Lease | None:
         """Return the lease under which a task is held now, or None."""
-        held = self.bus.leases.get(task.lease_name)
-        return held if held is not None and held.until_ms > self.bus.now_ms() else None
+        lease = self.bus.leases.get(task.lease_name)
+        return lease if lease is not None and lease.until_ms > self.bus.now_ms() else None
 
     def _take(self, task: str, worker: str, lease_s: float) -> Lease:
         lease = self.bus.leases.acquire(lease_of(task), worker, lease_s=lease_s)
         if lease is None:
-            held = self.bus.leases.get(lease_of(task))
-            whose = f"{held.holder} until {format_ts(held.until_ms)}" if held else "another"
+            current = self.bus.leases.get(lease_of(task))
+            whose = (
+                f"{current.holder} until {format_ts(current.until_ms)}" if current else "another"
+            )
             raise LeaseLost(
                 f"task {task!r} is held by {whose}; use the token of that lease, which is in the"
                 " record of the task"

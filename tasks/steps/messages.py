@@ -43,8 +43,8 @@ def subject_of(text: str, limit: int = SUBJECT_CHARS) -> str:
 def merge_title(task: Task) -> str:
     """Return the first line of the commit that merges a task: its name, and what was to be done."""
     name = f"Merge {task.task}"
-    left = SUBJECT_CHARS - len(name) - 2
-    title = subject_of(_words(task.prompt), left) if left > 1 else ""
+    title_chars = SUBJECT_CHARS - len(name) - 2
+    title = subject_of(_words(task.prompt), title_chars) if title_chars > 1 else ""
     return f"{name}: {title}" if title else name
 
 
@@ -52,8 +52,8 @@ def _words(prompt: object) -> str:
     if isinstance(prompt, dict):
         params = prompt.get("params")
         parts = [prompt, *([params] if isinstance(params, dict) else [])]
-        found = (part.get(name) for part in parts for name in PROMPTS)
-        prompt = next((each for each in found if isinstance(each, str) and each.strip()), None)
+        texts = (part.get(name) for part in parts for name in PROMPTS)
+        prompt = next((text for text in texts if isinstance(text, str) and text.strip()), None)
     return prompt if isinstance(prompt, str) else ""
 
 
@@ -396,10 +396,10 @@ def _begun(before: Task | None, message: Message, payload: dict[str, Any]) -> Ta
 
 def _from_record(message: Message, payload: dict[str, Any]) -> Task:
     record = payload["record"]
-    known = {each.name: record[each.name] for each in fields(Task) if each.name in record}
-    known["depends_on"] = tuple(known["depends_on"])
+    values = {field.name: record[field.name] for field in fields(Task) if field.name in record}
+    values["depends_on"] = tuple(values["depends_on"])
     return Task(
-        **known,
+        **values,
         attempt=1,
         state="ASSIGNED",
         token=payload["token"],

@@ -110,11 +110,11 @@ class Earlier:
 
     Args:
         heads: of the repository; None: nothing was kept there.
-        kept: the refs.
+        kept_commits: the refs.
     """
 
-    def __init__(self, heads: DoneHeads | None, kept: list[Kept]) -> None:
-        self._heads, self._kept = heads, kept
+    def __init__(self, heads: DoneHeads | None, kept_commits: list[Kept]) -> None:
+        self._heads, self._kept = heads, kept_commits
 
     def drop(self) -> None:
         """Delete them."""
@@ -355,8 +355,8 @@ class WorkerSteps(Steps):
         with self.bus.transaction():
             task = self._changes.proven(name)
             self._refuse_final(task)
-            held = self.holder(task)
-            if held is not None or token is not None:
+            lease = self.holder(task)
+            if lease is not None or token is not None:
                 self._changes.hold(task, agent, 0 if token is None else token)
             return self._changes.end_attempt(task, agent, reason, is_final=not retry)
 

@@ -33,7 +33,6 @@ VAGUE = {
 
 #: Rooms whose names are still to be mended.
 NOT_MENDED = {
-    "automation",
     "blobs",
     "bus",
     "cli",
@@ -45,7 +44,6 @@ NOT_MENDED = {
     "server",
     "setup",
     "subscribers",
-    "tasks",
     "torture",
     "wake",
     "workers",
