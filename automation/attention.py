@@ -21,7 +21,7 @@ from .config.faults import ConfigFaults
 from .jobs.submission import queue_of, queues_of_plugins
 from .records.breakers import CLOSED, Breakers
 from .records.facts import Inits
-from .records.fence import Fence, Takings
+from .records.fence import Activations, Fence
 from .schedules.tables import Decisions, Schedules
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .jobs.endings import Alarms
     from .records.breakers import Breaker
     from .records.facts import Init
-    from .records.fence import Taking
+    from .records.fence import Activation
 
 # Measures of an automation, for its findings and metrics.
 #
@@ -66,7 +66,7 @@ _FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
-class Starving:
+class StarvingSchedule:
     """A schedule that does not fire when it is due.
 
     Attributes:
@@ -139,7 +139,7 @@ def missed_times(bus: Bus) -> dict[str, int]:
     return Decisions.of(bus).missed_since(since_ms, _MAX_WALKED)
 
 
-def starving_schedules(bus: Bus, limit: int = MAX_STARVING) -> list[Starving]:
+def starving_schedules(bus: Bus, limit: int = MAX_STARVING) -> list[StarvingSchedule]:
     """Return the schedules that something kept back `STARVES_AFTER` times in a row or more.
 
     Times outside of their days and windows don't count, and a paused schedule doesn't starve.
@@ -150,12 +150,14 @@ def starving_schedules(bus: Bus, limit: int = MAX_STARVING) -> list[Starving]:
     """
     starving = Schedules.of(bus).starving(STARVES_AFTER, limit)
     return [
-        Starving(schedule.plugin, schedule.id, schedule.kept_back, schedule.last_fired_ms, why)
+        StarvingSchedule(
+            schedule.plugin, schedule.id, schedule.kept_back, schedule.last_fired_ms, why
+        )
         for schedule, why in starving
     ]
 
 
-def shut_breakers(bus: Bus) -> list[Breaker]:
+def open_breakers(bus: Bus) -> list[Breaker]:
     """Return the circuit breakers that are not closed."""
     return [breaker for breaker in Breakers.of(bus).states() if breaker.state != CLOSED]
 
@@ -165,9 +167,9 @@ def failed_inits(bus: Bus) -> list[Init]:
     return [init for init in Inits.of(bus).all().values() if init.state == _FAILED]
 
 
-def last_taking(bus: Bus) -> Taking:
+def last_activation(bus: Bus) -> Activation:
     """Return what came of the last configuration: the plugins left out, and why one was refused."""
-    return Takings.of(bus).last()
+    return Activations.of(bus).last()
 
 
 def hash_in_force(bus: Bus) -> str | None:
@@ -283,7 +285,7 @@ def _schedules(bus: Bus) -> Finding:
 
 
 def _breakers(bus: Bus) -> Finding:
-    shut = shut_breakers(bus)
+    shut = open_breakers(bus)
     if not shut:
         return ok("all are closed")
     failures = {f"{breaker.plugin} {breaker.command}": breaker.failure_count for breaker in shut}
@@ -300,7 +302,7 @@ def _inits(bus: Bus) -> Finding:
 
 
 def _left_out(bus: Bus) -> Finding:
-    left_out = last_taking(bus).left_out
+    left_out = last_activation(bus).left_out
     if not left_out:
         return ok("all that are configured are loaded")
     reasons = (f"{name}: {why}" for name, why in sorted(left_out.items()))
@@ -312,7 +314,7 @@ def _left_out(bus: Bus) -> Finding:
 
 def _configuration(bus: Bus) -> Finding:
     """Compare the configuration of the service with its seal."""
-    if refused := last_taking(bus).refused:
+    if refused := last_activation(bus).refused:
         return warn(
             f"the last reload was refused, and the one before is in force: {refused}",
             f"mend it, then 'bus automation reload{_config(bus)}'",
@@ -321,8 +323,8 @@ def _configuration(bus: Bus) -> Finding:
     if directory is None:
         return ok("no service has taken one")
     try:
+        from .active_config import from_seal
         from .config.checksums import read_seal
-        from .regime import from_seal
     except ImportError:
         return ok("it can't be read here: pip install 'ackbus[automation]'")
     try:

@@ -78,7 +78,7 @@ class Subscription(Inbox):
         retry_pause_s: float = 1.0,
     ) -> None:
         super().__init__(bus, name, max_deliveries=max_deliveries, retry_pause_s=retry_pause_s)
-        self._mail = _Matching(bus, name, self._cursors, Wanted(tuple(types) or None))
+        self._mail = _MatchingMessages(bus, name, self._cursors, Wanted(tuple(types) or None))
 
     def join(self, *, start: Start = BEGINNING) -> None:
         """Become a reader, as `Inbox.join` does.
@@ -122,7 +122,7 @@ class Subscription(Inbox):
         """Leave a message as it is: its delivery was broken off by a stop, and has not failed."""
 
 
-class _Matching(Mail):
+class _MatchingMessages(Mail):
     """The messages of some types after a cursor, in place of an agent's mail."""
 
     def __init__(self, bus: Bus, name: str, cursors: Cursors, types: Wanted) -> None:
@@ -202,7 +202,7 @@ _END_OF_HEAD = b"\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TargetResponse:
     """The answer of a target.
 
     Attributes:
@@ -230,7 +230,9 @@ class Answer:
         return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)
 
 
-def post(target: Target, headers: Mapping[str, str], body: bytes, *, within_s: float) -> Answer:
+def post(
+    target: Target, headers: Mapping[str, str], body: bytes, *, within_s: float
+) -> TargetResponse:
     """Post a body, and return the answer. No redirect is followed.
 
     Args:
@@ -300,10 +302,10 @@ def _without_interim(data: bytes) -> bytes:
     return data
 
 
-def _answer(head: bytes) -> Answer:
+def _answer(head: bytes) -> TargetResponse:
     response = HTTPResponse(cast("socket.socket", _Received(head)), method="POST")
     response.begin()
-    return Answer(response.status, response.getheader("Retry-After", ""))
+    return TargetResponse(response.status, response.getheader("Retry-After", ""))
 
 
 class _Received:
@@ -341,15 +343,15 @@ class NotDelivered(AckbusError):
     """A delivery has failed."""
 
 
-class _Left(BaseException):
+class _LeftUndelivered(BaseException):
     """The message at hand is left as it is; no handler's error, so that it counts as none."""
 
 
-class _Stopped(_Left):
+class _Stopped(_LeftUndelivered):
     """The forwarder was stopped."""
 
 
-class _Gone(_Left):
+class _TargetGone(_LeftUndelivered):
     """The target wants no message any more."""
 
 
@@ -394,7 +396,7 @@ class Forwarder:
             self._subscription.run(self._deliver, drain=drain)
         except _Stopped:
             return
-        except _Gone as error:
+        except _TargetGone as error:
             raise Refused(str(error)) from None
 
     def stop(self) -> None:
@@ -414,16 +416,16 @@ class Forwarder:
             if self._switch.is_thrown:
                 raise _Stopped
             answer = self._post(id, body)
-            if isinstance(answer, Answer):
+            if isinstance(answer, TargetResponse):
                 if 200 <= answer.status <= 299:
                     return
                 if answer.status == _GONE:
-                    raise _Gone(self._told_gone(message))
+                    raise _TargetGone(self._told_gone(message))
                 if answer.status in _OF_MESSAGE:
                     raise NotDelivered(f"{self._target} answered {answer.status}")
             self._wait(message, failures, answer, deadline)
 
-    def _post(self, id: str, body: bytes) -> Answer | Unreachable:
+    def _post(self, id: str, body: bytes) -> TargetResponse | Unreachable:
         """Post a message, signed at this time."""
         time = str(self._subscription.bus.now_ms() // 1000)
         headers = {
@@ -438,7 +440,7 @@ class Forwarder:
             return error
 
     def _wait(
-        self, message: Message, failures: int, answer: Answer | Unreachable, deadline: float
+        self, message: Message, failures: int, answer: TargetResponse | Unreachable, deadline: float
     ) -> None:
         """Wait for a target that takes nothing, longer after each failure, or as it asks for.
 
@@ -447,7 +449,7 @@ class Forwarder:
         """
         wished_s = 0.0
         trouble = str(answer)
-        if isinstance(answer, Answer):
+        if isinstance(answer, TargetResponse):
             trouble = f"{self._target} answered {answer.status}"
             wished_s = answer.pause_s(self._subscription.bus.now_ms() / 1000)
         # Spread, so that the clients of a server that comes back do not all come at once.

@@ -90,7 +90,7 @@ def _read(directory: Path, origin: Origin = NAMED) -> tuple[Path, Map]:
 # Orders to a service, which may come before it has begun and at any moment later.
 
 
-class Orders:
+class ServiceControl:
     """Orders that a service obeys between two steps.
 
     Orders may be given in any thread and in a signal handler, and are kept until they are obeyed.

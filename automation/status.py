@@ -18,7 +18,7 @@ from .attention import starving_schedules
 from .jobs.submission import PREFIX, queues_of_plugins
 from .records.breakers import CLOSED, Breaker, Breakers
 from .records.facts import Facts, Inits, JobLog, LogEntry
-from .records.fence import Fence, Takings
+from .records.fence import Activations, Fence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def status_of(bus: Bus) -> dict[str, Any]:
     queues = [_queue(bus, info.name) for info in queues_of_plugins(bus)]
     breakers = _breakers(bus)
     inits = Inits(engine).all()
-    taking = Takings(engine).last()
+    activation = Activations(engine).last()
     waits_s = max((queue["oldest_wait_s"] or 0.0 for queue in queues), default=0.0)
     running = sum(queue["running"] for queue in queues)
     return {
@@ -64,8 +64,8 @@ def status_of(bus: Bus) -> dict[str, Any]:
             }
             for queue in queues
         },
-        "left_out": taking.left_out,
-        "refused": taking.refused,
+        "left_out": activation.left_out,
+        "refused": activation.refused,
         "starving_schedules": [schedule.record() for schedule in starving_schedules(bus)],
         "breakers": [_breaker(breaker) for breaker in breakers],
         "plugins_circuit_open": _open_circuits(breakers),

@@ -22,7 +22,7 @@ from .jobs.plugin_run import HANDLE, check_event_type
 from .jobs.submission import AGENTS, JobRequest, Submission
 from .routes.flow import id_of
 from .routes.router import Router
-from .routes.tree import Tree
+from .routes.tree import RunTree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ _EVENT_KEYS = {"type", "payload", "source", "timestamp", "event_id", "dedupe_key
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class StoredDelivery:
     """A delivery that is stored.
 
     Attributes:
@@ -269,7 +269,7 @@ class Taken:
     is_repeated: bool = False
 
 
-class Deliveries:
+class WebhookDeliveries:
     """Takes signed requests in, by one configuration.
 
     Args:
@@ -285,7 +285,7 @@ class Deliveries:
 
     def take(
         self, endpoint: WebhookEndpoint, headers: Mapping[str, str], body: bytes, signed: Signed
-    ) -> Taken:
+    ) -> StoredDelivery:
         """Store a request whose signature is right; all of it is committed before this returns.
 
         Args:
@@ -304,10 +304,10 @@ class Deliveries:
         id = None if delivery is None else id_of(f"{WEBHOOK} {endpoint.path}\n{delivery}")
         with self._bus.transaction():
             if id is not None and self._bus.log.get(id) is not None:
-                return Taken(self._first_job(endpoint, id), is_repeated=True)
+                return StoredDelivery(self._first_job(endpoint, id), is_repeated=True)
             if endpoint.plugin is not None:
-                return Taken(self._job(endpoint.plugin, request, id))
-            return Taken(self._run(request, id))
+                return StoredDelivery(self._job(endpoint.plugin, request, id))
+            return StoredDelivery(self._run(request, id))
 
     def _job(self, plugin: str, request: _Request, id: str | None) -> str:
         if plugin not in self._plugins:
@@ -358,7 +358,7 @@ class Deliveries:
         message = self._bus.log.get(id)
         if message is None or message.type != EVENT:
             return id
-        jobs = Tree.of(self._bus, id).jobs
+        jobs = RunTree.of(self._bus, id).jobs
         first = next((job for job in jobs if job.plugin != SWITCH), jobs[0] if jobs else None)
         return None if first is None else first.message.id
 

@@ -118,7 +118,7 @@ class CrewLock:
         self.close()
 
 
-def told_state(bus: Bus) -> dict[str, Any] | None:
+def saved_state(bus: Bus) -> dict[str, Any] | None:
     """Return the state that the last crew has told; None where none ever ran."""
     with suppress(FileNotFoundError, orjson.JSONDecodeError), bus.layout.files.read(STATE) as file:
         state = orjson.loads(read_at_most(file, STATE))
@@ -148,7 +148,7 @@ def running_pid(bus: Bus) -> int | None:
         return next(
             (holder.pid for holder in holders(bus.layout.files.path_of(LOCK)) if holder.pid), None
         )
-    state = told_state(bus) or {}
+    state = saved_state(bus) or {}
     pid, age_s = state.get("pid"), (bus.now_ms() - state.get("at_ms", 0)) / 1000
     is_here = (state.get("host"), state.get("boot")) == (socket.gethostname(), boot_id())
     return pid if is_here and isinstance(pid, int) and has_run_for(pid, age_s) else None

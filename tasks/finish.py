@@ -255,7 +255,7 @@ class Cleaned:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unfinished:
+class _UnfinishedTree:
     """A tree whose making was cut off: nobody was given it, and whoever makes one has its lock.
 
     Attributes:
@@ -321,13 +321,13 @@ class Clean:
             task for task in self._tasks.list(states=FINAL) if task.cleaned_at_ms is None
         ]
         return [
-            self._one(target, keeps_files, is_dry)
+            self._clean_task(target, keeps_files, is_dry)
             if isinstance(target, Task)
             else target.clean(is_dry=is_dry)
             for target in targets
         ]
 
-    def _find(self, name: str) -> Task | _Unfinished:
+    def _find(self, name: str) -> Task | _UnfinishedTree:
         try:
             return self._tasks.get(name)
         except TaskNotFound:
@@ -335,10 +335,10 @@ class Clean:
                 trees = WorkTrees(place, wait_s=_WAIT_S)
                 tree = trees.of(name)
                 if tree is not None and not tree.is_made:
-                    return _Unfinished(name, trees, tree)
+                    return _UnfinishedTree(name, trees, tree)
             raise
 
-    def _one(self, task: Task, keeps_files: bool, is_dry: bool) -> Cleaned:
+    def _clean_task(self, task: Task, keeps_files: bool, is_dry: bool) -> Cleaned:
         if (reason := self._use_of(task)) is not None:
             return Cleaned(task.task, task.path, task.branch, False, (), reason)
         try:

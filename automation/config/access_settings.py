@@ -41,7 +41,7 @@ _HASH = "blake3:"
 _AROUND = "\"'` \t\r\n"
 
 
-class Access:
+class AccessReader:
     """Reads who may come in: tokens first, then what refers to them.
 
     Args:
@@ -159,7 +159,7 @@ class Access:
         if shape.secret_ref is not None:
             key = self.secret_of(shape.secret_ref, *path, "secret_ref")
         name = shape.name or f"api.auth.tokens[{number}]"
-        scopes = self._known(shape.scopes, *path, "scopes")
+        scopes = self._known_scopes(shape.scopes, *path, "scopes")
         place = self._validation.place(*path)
         self._of_api.append(TokenConfig(name=name, key=key, scopes=scopes, place=place))
 
@@ -203,9 +203,9 @@ class Access:
         if not isinstance(scopes, list) or not scopes:
             self._validation.refuse(f'{file} has no scopes; write {{"scopes": ["…"]}}', *path)
             return ()
-        return self._known([str(scope) for scope in scopes], *path)
+        return self._known_scopes([str(scope) for scope in scopes], *path)
 
-    def _known(self, scopes: list[str], *path: str | int) -> tuple[str, ...]:
+    def _known_scopes(self, scopes: list[str], *path: str | int) -> tuple[str, ...]:
         for scope in scopes:
             if scope not in SCOPES:
                 message = f"the scope {scope!r} is not known; write {', '.join(SCOPES)}"
@@ -239,7 +239,7 @@ HEALTH_PATH = "/healthz"
 _STANDARD_END = "-signature"
 
 
-def webhooks(validation: Validation, access: Access) -> WebhooksConfig | None:
+def webhooks(validation: Validation, access: AccessReader) -> WebhooksConfig | None:
     """Return the listener of webhooks, None where there is none.
 
     Args:
@@ -262,7 +262,7 @@ def webhooks(validation: Validation, access: Access) -> WebhooksConfig | None:
 
 
 def _endpoint(
-    validation: Validation, access: Access, shape: EndpointShape, path: TreePath
+    validation: Validation, access: AccessReader, shape: EndpointShape, path: TreePath
 ) -> WebhookEndpoint:
     previous = None
     if shape.previous_secret_ref is not None:
@@ -292,7 +292,7 @@ def _endpoint(
 
 def _secret(
     validation: Validation,
-    access: Access,
+    access: AccessReader,
     shape: EndpointShape,
     name: str,
     path: TreePath,

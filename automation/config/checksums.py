@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...schema.directory.file_trust import Owners
-    from .sources import Source
+    from .sources import SourceFile
     from .yaml_tree import Tree
 
 #: The file of the seal, in the folder of the configuration.
@@ -40,7 +40,7 @@ ACCESS = "#access"
 _ASK = "look at what changed, then seal it by 'bus config lock'"
 
 
-def is_secure(source: Source, is_root: bool = False) -> bool:
+def is_secure(source: SourceFile, is_root: bool = False) -> bool:
     """Tell whether a file must be sealed: tokens or webhooks stand in it.
 
     Args:
@@ -83,7 +83,7 @@ def compare(name: str, path: str, hash: str, seal: Mapping[str, str]) -> Fault |
     return Fault(name, 0, "", f"this file {what} in {NAME}; {_ASK}")
 
 
-def access_fault(root: Source, tree: Map, seal: Mapping[str, str]) -> Fault | None:
+def access_fault(root: SourceFile, tree: Map, seal: Mapping[str, str]) -> Fault | None:
     """Return the fault of tokens or webhooks that are not as they were sealed, or None.
 
     Args:
@@ -120,7 +120,7 @@ def unsealed(directory: Path) -> Fault:
     return Fault(str(directory / NAME), 0, "", f"the files here are not sealed; {_ASK}")
 
 
-def hashes_of(sources: list[Source], directory: Path) -> dict[str, str]:
+def hashes_of(sources: list[SourceFile], directory: Path) -> dict[str, str]:
     """Return all hashes that a seal has: of what was read, of who may come in, of scopes."""
     hashes = {source.path: source.hash for source in sources}
     if sources:

@@ -16,7 +16,7 @@ from .snapshot import PartOf, Rate, Window
 
 
 @dataclass(frozen=True, slots=True)
-class _Form:
+class _CronField:
     """The form of a field.
 
     Attributes:
@@ -34,17 +34,17 @@ class _Form:
 
 
 _FORMS = (
-    _Form("minute", 0, 59, "0 to 59"),
-    _Form("hour", 0, 23, "0 to 23"),
-    _Form("day-of-month", 1, 31, "1 to 31"),
-    _Form(
+    _CronField("minute", 0, 59, "0 to 59"),
+    _CronField("hour", 0, 23, "0 to 23"),
+    _CronField("day-of-month", 1, 31, "1 to 31"),
+    _CronField(
         "month",
         1,
         12,
         "1 to 12, or jan to dec",
         ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"),
     ),
-    _Form(
+    _CronField(
         "day-of-week",
         0,
         7,
@@ -147,7 +147,7 @@ def _wrong_count(text: str, count: int) -> str:
     )
 
 
-def _values(text: str, form: _Form, part: str) -> tuple[int, ...]:
+def _values(text: str, form: _CronField, part: str) -> tuple[int, ...]:
     """Return the values of a field, in order."""
     values: set[int] = set()
     for term in part.lower().split(","):
@@ -158,7 +158,7 @@ def _values(text: str, form: _Form, part: str) -> tuple[int, ...]:
     return tuple(sorted(values))
 
 
-def _values_of_term(form: _Form, term: str) -> range:
+def _values_of_term(form: _CronField, term: str) -> range:
     """Return the values of a term; none where it is wrong."""
     match = _TERM.fullmatch(term)
     if match is None:
@@ -174,7 +174,7 @@ def _values_of_term(form: _Form, term: str) -> range:
     return range(low, high + 1, step) if is_within and step else range(0)
 
 
-def _value(form: _Form, text: str) -> int:
+def _value(form: _CronField, text: str) -> int:
     """Return the value of a number or a name; -1 where it is neither."""
     if text.isdigit():
         return int(text)

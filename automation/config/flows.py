@@ -32,7 +32,7 @@ class Frozen(dict[str, _Value]):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourceLocation:
     """The place of something in the files: for faults that are found later."""
 
     file: str
@@ -44,7 +44,7 @@ class Place:
         return Fault(self.file, self.line, self.path, message)
 
 
-NOWHERE = Place("", 0, "")
+NOWHERE = SourceLocation("", 0, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Route:
     to: str
     command: str = "handle"
     broadcast: bool = False
-    place: Place = field(default=NOWHERE, compare=False)
+    place: SourceLocation = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ Condition = Predicate | AllOf | AnyOf | Not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PipelineStep:
     """A step of a pipeline: exactly one of uses, call, steps, split and relay is set.
 
     Attributes:
@@ -132,14 +132,14 @@ class Step:
     id: str | None = None
     uses: str | None = None
     call: str | None = None
-    steps: tuple[Step, ...] = ()
-    split: tuple[Step, ...] = ()
+    steps: tuple[PipelineStep, ...] = ()
+    split: tuple[PipelineStep, ...] = ()
     with_: Mapping[str, str] = field(default_factory=Frozen)
     baggage: Mapping[str, str] = field(default_factory=Frozen)
     baggage_from: str | None = None
     namespace: str | None = None
     condition: Condition | None = None
-    place: Place = field(default=NOWHERE, compare=False)
+    place: SourceLocation = field(default=NOWHERE, compare=False)
 
     @property
     def plugin(self) -> str:
@@ -171,5 +171,5 @@ class Pipeline:
     max_depth: int | None = None
     execution_mode: Literal["async", "synchronous"] = "async"
     timeout_s: float = 30.0
-    steps: tuple[Step, ...] = ()
-    place: Place = field(default=NOWHERE, compare=False)
+    steps: tuple[PipelineStep, ...] = ()
+    place: SourceLocation = field(default=NOWHERE, compare=False)

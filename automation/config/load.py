@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .access_settings import Access, webhooks
+from .access_settings import AccessReader, webhooks
 from .checksums import access_fault, compare, is_secure, read_seal, unsealed
 from .faults import ConfigFaults, Fault, without_values
 from .flows import Frozen, Secret
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .sources import Origin, Sources
-    from .yaml_tree import Filling
+    from .yaml_tree import FilledTree
 
 # Demands on a configuration: what must hold of it before it is taken, beside its form.
 
@@ -101,7 +101,7 @@ def load(
 
 
 def _taken(
-    sources: Sources, raw: Map, seal: Mapping[str, str], filling: Filling, demands: Demands
+    sources: Sources, raw: Map, seal: Mapping[str, str], filling: FilledTree, demands: Demands
 ) -> tuple[Config, Validation]:
     """Return a configuration as it was filled, and the run over it with its faults."""
     root = str(sources.directory / ROOT) if not sources.files else sources.files[0].name
@@ -126,7 +126,7 @@ def _assemble(
     raw: Map,
     sources: Sources,
     seal: Mapping[str, str],
-    filling: Filling,
+    filling: FilledTree,
     demands: Demands,
 ) -> Config:
     validation.keys(_KEYS)
@@ -139,7 +139,7 @@ def _assemble(
     (validation.faults if demands.seal else validation.warnings).extend(integrity_faults)
     _warn_of_drift(validation, sources, seal, integrity_faults)
     _check_links(validation, sources, service.allow_symlinks)
-    access = Access(validation, raw, sources, seal, demands)
+    access = AccessReader(validation, raw, sources, seal, demands)
     tokens = access.tokens()
     files = {source.path: source.hash for source in sources.files} | access.files
     return Config(

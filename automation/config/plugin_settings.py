@@ -8,7 +8,7 @@ import orjson
 
 from ...schema.errors import InvalidInput
 from .faults import near
-from .flows import SWITCH, AllOf, AnyOf, Frozen, Not, Pipeline, Predicate, Route, Step
+from .flows import SWITCH, AllOf, AnyOf, Frozen, Not, Pipeline, PipelineStep, Predicate, Route
 from .own_zone import own_zone
 from .reading import hash_of
 from .shapes import PipelineShape, PluginShape, RouteShape, ScheduleShape
@@ -262,11 +262,11 @@ class _Steps:
         self._validation = validation
         self._ids: set[str] = set()
 
-    def steps(self, shapes: list[StepShape] | None, path: TreePath) -> tuple[Step, ...]:
+    def steps(self, shapes: list[StepShape] | None, path: TreePath) -> tuple[PipelineStep, ...]:
         numbered = enumerate(shapes or ())
         return tuple(self._step(shape, (*path, number)) for number, shape in numbered)
 
-    def _step(self, shape: StepShape, path: TreePath) -> Step:
+    def _step(self, shape: StepShape, path: TreePath) -> PipelineStep:
         refuse = self._validation.refuse
         kinds = [kind for kind in ("uses", "call", "steps", "split") if getattr(shape, kind)]
         if len(kinds) != 1:
@@ -282,7 +282,7 @@ class _Steps:
         if len(path) > 2 * MAX_DEPTH:
             refuse(f"steps are nested more than {MAX_DEPTH} deep", *path)
         claims, source, namespace = self._baggage(shape.baggage, (*path, "baggage"))
-        return Step(
+        return PipelineStep(
             id=shape.id,
             uses=shape.uses,
             call=shape.call,

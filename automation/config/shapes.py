@@ -40,7 +40,7 @@ from .durations import (
 )
 from .durations import window as window_between
 from .faults import Fault, near
-from .flows import SWITCH, Place
+from .flows import SWITCH, SourceLocation
 from .own_zone import named_zone
 from .snapshot import PartOf, Rate, Window
 from .yaml_tree import Items, Map, is_null, place_of, typed
@@ -117,9 +117,9 @@ class Validation:
         self.warnings: list[Fault] = []
         self._top: Spot = (file, 0)
 
-    def place(self, *path: str | int) -> Place:
+    def place(self, *path: str | int) -> SourceLocation:
         """Return where the value of a path stands."""
-        return Place(*place_of(self.tree, path, self._top), dotted(path))
+        return SourceLocation(*place_of(self.tree, path, self._top), dotted(path))
 
     def refuse(self, message: str, *path: str | int) -> None:
         """Note a fault of the value of a path."""

@@ -15,7 +15,7 @@ from typing import Literal
 
 from ...schema.directory.file_trust import Owners
 from .faults import shares_piece
-from .flows import NOWHERE, Frozen, Place, Secret
+from .flows import NOWHERE, Frozen, Secret, SourceLocation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class WebhookEndpoint:
     max_body_bytes: int = 1_048_576
     delivery_id: PartOf | None = None
     rate: Rate | None = None
-    place: Place = field(default=NOWHERE, compare=False)
+    place: SourceLocation = field(default=NOWHERE, compare=False)
 
     @property
     def target(self) -> str:
@@ -195,7 +195,7 @@ class ServiceConfig:
     plugin_env_passthrough: tuple[str, ...] = ()
     state_path: Path = Path("data/state.db")
     on_failure: str | None = None
-    place: Place = field(default=NOWHERE, compare=False)
+    place: SourceLocation = field(default=NOWHERE, compare=False)
 
     @property
     def state_dir(self) -> Path:
@@ -249,7 +249,7 @@ class ScheduleEntry:
     catch_up_age_s: float | None = None
     if_running: Literal["skip", "queue", "cancel"] = "skip"
     hash: str = ""
-    place: Place = field(default=NOWHERE, compare=False)
+    place: SourceLocation = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +307,7 @@ class PluginConfig:
     notify_on_complete: bool = False
     limits: LimitsConfig = LimitsConfig()
     on_failure: str | None = None
-    place: Place = field(default=NOWHERE, compare=False)
+    place: SourceLocation = field(default=NOWHERE, compare=False)
 
     def timeout_s(self, command: str) -> float:
         """Return the seconds that a command may take; a name of its own counts as `handle`."""
@@ -324,7 +324,7 @@ class TokenConfig:
     scopes: tuple[str, ...] = ()
     scopes_file: Path | None = None
     description: str = ""
-    place: Place = field(default=NOWHERE, compare=False)
+    place: SourceLocation = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -430,7 +430,9 @@ class _Shown:
         place = getattr(record, "place", None)
         if place and place.path and not place.path.startswith(f"{path}."):  # of a part of it
             path = place.path
-        names = [attribute.name for attribute in fields(record) if attribute.type != "Place"]
+        names = [
+            attribute.name for attribute in fields(record) if attribute.type != "SourceLocation"
+        ]
         names = [name for name in names if name not in _NOT_SHOWN]
         keys = {name: self._path_of(name, path) for name in names}
         is_elsewhere = self._has_other(path, set(keys.values()))

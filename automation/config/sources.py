@@ -139,7 +139,7 @@ ROOT = "config.yaml"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceFile:
     """A file that was read: its absolute path, its name as it is shown, hash and settings."""
 
     path: str
@@ -165,7 +165,7 @@ class Sources:
     directory: Path
     owners: Owners = field(default_factory=Owners)
     fills: bool = True
-    files: list[Source] = field(default_factory=list)
+    files: list[SourceFile] = field(default_factory=list)
     variables: list[tuple[str, str]] = field(default_factory=list)
     links: list[tuple[str, Spot]] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
@@ -191,7 +191,7 @@ def gather(named: Path, origin: Origin = NAMED) -> Sources:
     if not (directory / root).exists():
         raise no_configuration(directory)
     owners = _owners(named, directory / root) if origin.is_named else trusted_owners()
-    reader = _Reader(Sources(directory, owners, origin.may_act))
+    reader = _SourceReader(Sources(directory, owners, origin.may_act))
     if directory.is_symlink():
         reader.sources.links.append((str(directory), (str(directory / root), 0)))
     reader.read(directory / root, (str(directory / root), 0))
@@ -216,7 +216,7 @@ def no_configuration(directory: Path) -> ConfigFaults:
     return ConfigFaults([Fault(str(directory / ROOT), 0, "", f"there is no such file; {make}")])
 
 
-class _Reader:
+class _SourceReader:
     """Reads files one after another, and what each includes after it."""
 
     def __init__(self, sources: Sources) -> None:
@@ -238,7 +238,7 @@ class _Reader:
         tree, faults = parse(text, name)
         self.sources.faults += faults
         modern = modernise(tree, self.sources.warnings)
-        self.sources.files.append(Source(absolute, name, hash_of(data), modern))
+        self.sources.files.append(SourceFile(absolute, name, hash_of(data), modern))
         self._open.append(absolute)
         self._include(path, modern)
         self._read_variables(path, modern)

@@ -132,7 +132,7 @@ def parse(text: str, file: str) -> tuple[Map, list[Fault]]:
         text: the file's text.
         file: its name, for places and faults.
     """
-    reader = _Reader(file)
+    reader = _TreeReader(file)
     try:
         shielded = _VARIABLE.sub("\ue000\\1\ue001", text)
         tree = reader.document(YAML(typ="safe", pure=True).parse(shielded))
@@ -145,7 +145,7 @@ def parse(text: str, file: str) -> tuple[Map, list[Fault]]:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _TreeReader:
     """Makes a tree of the events of a parser."""
 
     file: str
@@ -272,7 +272,7 @@ def has_variable(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class FilledTree:
     """A configuration with its variables filled.
 
     Attributes:
@@ -288,14 +288,14 @@ class Filling:
     unfilled: dict[str, str]
 
 
-def fill(tree: Map, environ: Mapping[str, str]) -> Filling:
+def fill(tree: Map, environ: Mapping[str, str]) -> FilledTree:
     """Return a configuration with its variables filled.
 
     What is not in use is left as it is: entries of the top whose names begin with `x-`, and the
     plugins that are disabled.
     """
     filler = _Filler(environ)
-    return Filling(filler.map(tree, ""), filler.used, filler.faults, filler.unfilled)
+    return FilledTree(filler.map(tree, ""), filler.used, filler.faults, filler.unfilled)
 
 
 def environment_of(text: str, file: str) -> tuple[dict[str, str], list[Fault]]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .plugin_run import PluginJob
     from .submission import Submission
 
-    class Router(Protocol):
+    class JobRouter(Protocol):
         """The maker of the jobs that follow from the end of a job."""
 
         def successors(
@@ -168,7 +168,7 @@ class JobEnd:
         return self.state != states.QUEUED
 
 
-class Endings:
+class JobEndings:
     """Stores the ends of jobs for one service; one thread may use it.
 
     Args:
@@ -190,12 +190,12 @@ class Endings:
         engine = engine_of(bus)
         self._fence, self._facts, self._inits = Fence(engine), Facts(engine), Inits(engine)
         self._job_log = JobLog(engine)
-        self._router: Router | None = None
+        self._router: JobRouter | None = None
         self._in_use: frozenset[str] | None = None
         self._broadcast: frozenset[tuple[str, str]] = frozenset()
         self._logs_retries = False
 
-    def take(self, config: Config, router: Router | None) -> None:
+    def take(self, config: Config, router: JobRouter | None) -> None:
         """Go by this configuration, and its router, from now on."""
         self._router = router
         self._logs_retries = config.service.amendments.submitted_by_retry

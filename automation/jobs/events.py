@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ...bus.bus import Bus
     from ...schema.message.message import Message
     from .endings import JobEnd
-    from .submission import Answer
+    from .submission import ConditionAnswer
 
 #: The type of the messages; the exact type of an event, any text, is in the header of this name.
 EVENT, EVENT_TYPE = "plugin.event", "event_type"
@@ -144,7 +144,7 @@ COMMAND = "handle"
 TYPE = f"{QUEUE}.{COMMAND}"
 
 
-def record(bus: Bus, job: Message, answer: Answer, dedupe_key: str | None) -> str:
+def record(bus: Bus, job: Message, answer: ConditionAnswer, dedupe_key: str | None) -> str:
     """Store the answer of a condition, in the transaction that has published its job.
 
     Args:

@@ -51,7 +51,7 @@ AGENTS: dict[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ConditionAnswer:
     """The answer of a condition: whether it holds, and the id of the event that says so."""
 
     holds: bool
@@ -92,7 +92,7 @@ class JobRequest:
     source_event_id: str | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
     id: str | None = None
-    answer: Answer | None = None
+    answer: ConditionAnswer | None = None
     behind: str | None = None
 
 
@@ -224,7 +224,7 @@ class Submission:
             queue.take_in([receipt.seq])
         return Submitted(receipt.id, receipt.seq, queue.name)
 
-    def _answered(self, request: JobRequest, answer: Answer) -> Submitted | Duplicate:
+    def _answered(self, request: JobRequest, answer: ConditionAnswer) -> Submitted | Duplicate:
         """Store a condition with its answer: its job, which is over by that, and its event."""
         draft = _draft(request, None)
         (receipt,) = self._bus.log.append([draft])

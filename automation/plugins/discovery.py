@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ...schema.directory.file_trust import Owners
-    from ..config.flows import Place, Step
+    from ..config.flows import PipelineStep, SourceLocation
     from ..config.snapshot import Config, PluginConfig, WebhookEndpoint
-    from .manifest import Command
+    from .manifest import PluginCommand
 
 # Trust: which folders hold plugins that may run.
 #
@@ -124,7 +124,7 @@ SHARED = "lib"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPlugin:
     """A plugin as it lies in a root: its folder, its manifest, and the hash of that."""
 
     folder: Path
@@ -159,7 +159,7 @@ class Plugin:
         """Return the seconds that a command may take."""
         return self.settings.timeout_s(command)
 
-    def command(self, name: str) -> Command:
+    def command(self, name: str) -> PluginCommand:
         """Return a command.
 
         Raises:
@@ -189,7 +189,7 @@ class Registry:
     """
 
     plugins: Mapping[str, Plugin] = field(default_factory=Frozen)
-    found: Mapping[str, Found] = field(default_factory=Frozen)
+    found: Mapping[str, FoundPlugin] = field(default_factory=Frozen)
     left_out: Mapping[str, Fault] = field(default_factory=Frozen)
     faults: tuple[Fault, ...] = ()
     missing: tuple[Fault, ...] = ()
@@ -236,7 +236,7 @@ class _Search:
     """Looks through the roots of a configuration."""
 
     def __init__(self, config: Config) -> None:
-        self.found: dict[str, Found] = {}
+        self.found: dict[str, FoundPlugin] = {}
         self.faults: list[Fault] = []
         self.missing: list[Fault] = []
         self.left_out: dict[str, Fault] = {}
@@ -298,11 +298,11 @@ class _Search:
         if manifest is None or faults:
             self._refused.setdefault(name, sorted(faults)[0])
         else:
-            self.found[name] = Found(
+            self.found[name] = FoundPlugin(
                 folder, manifest, hash_of(read_bytes(file, self._config.owners))
             )
 
-    def _refuse_both(self, file: Path, name: str, earlier: Found) -> None:
+    def _refuse_both(self, file: Path, name: str, earlier: FoundPlugin) -> None:
         self._refuse_again(file, name)
         self._refuse_again(earlier.folder / MANIFEST, name)
         self._double.add(name)
@@ -359,7 +359,7 @@ class _Search:
         self.missing.append(settings.place.fault(message))
 
 
-def _fingerprint(candidate: Found, settings: PluginConfig) -> str:
+def _fingerprint(candidate: FoundPlugin, settings: PluginConfig) -> str:
     config = orjson.dumps(settings.config, option=orjson.OPT_SORT_KEYS)
     return hash_of(candidate.hash.encode() + config)
 
@@ -410,7 +410,7 @@ class _References:
         self.faults: list[Fault] = []
         self.warnings: list[Fault] = []
 
-    def plugin(self, name: str, place: Place) -> None:
+    def plugin(self, name: str, place: SourceLocation) -> None:
         if name in self._registry.plugins:
             return
         settings = self._config.plugins.get(name)
@@ -426,7 +426,7 @@ class _References:
             self.warnings.append(place.fault(message))
         # else the entry itself leads nowhere, and has a fault
 
-    def command(self, plugin: str, command: str, place: Place) -> None:
+    def command(self, plugin: str, command: str, place: SourceLocation) -> None:
         self.plugin(plugin, place)
         if (loaded := self._registry.plugins.get(plugin)) is None:
             return
@@ -445,7 +445,7 @@ class _References:
                 )
                 self.faults.append(settings.place.fault(message))
 
-    def target(self, target: str, place: Place) -> None:
+    def target(self, target: str, place: SourceLocation) -> None:
         plugin, _, command = target.partition(".")
         self.command(plugin, command or "handle", place)
 
@@ -459,7 +459,7 @@ class _References:
             )
             self.faults.append(endpoint.place.fault(message))
 
-    def step(self, step: Step) -> None:
+    def step(self, step: PipelineStep) -> None:
         if step.uses is not None:
             self.command(step.plugin, step.command, step.place)
         for inner in (*step.steps, *step.split):

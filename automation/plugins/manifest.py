@@ -29,7 +29,7 @@ View = Literal["mirror_object", "merge_object"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class PluginCommand:
     """A command of a plugin.
 
     Attributes:
@@ -82,7 +82,7 @@ class Manifest:
     protocol: int = PROTOCOL
     concurrency_safe: bool = True
     working_directory: Literal["plugin", "service"] = "service"
-    commands: Mapping[str, Command] = field(default_factory=Frozen)
+    commands: Mapping[str, PluginCommand] = field(default_factory=Frozen)
     fact_outputs: tuple[FactOutput, ...] = ()
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
@@ -181,10 +181,10 @@ def name_in(path: Path, owners: Owners | None = None) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _commands(validation: Validation) -> dict[str, Command]:
+def _commands(validation: Validation) -> dict[str, PluginCommand]:
     """Return the commands: a map of them by name, or a list of maps that have their names."""
     tree = validation.at("commands")
-    commands: dict[str, Command] = {}
+    commands: dict[str, PluginCommand] = {}
     if isinstance(tree, Items):
         for number, entry in enumerate(tree):
             path = ("commands", number)
@@ -211,12 +211,12 @@ def _commands(validation: Validation) -> dict[str, Command]:
     return commands
 
 
-def _command(shape: _CommandShape) -> Command:
-    return Command(**{name: frozen(value) for name, value in shape})
+def _command(shape: _CommandShape) -> PluginCommand:
+    return PluginCommand(**{name: frozen(value) for name, value in shape})
 
 
 def _fact_outputs(
-    validation: Validation, shapes: tuple[_FactShape, ...], commands: Mapping[str, Command]
+    validation: Validation, shapes: tuple[_FactShape, ...], commands: Mapping[str, PluginCommand]
 ) -> tuple[FactOutput, ...]:
     outputs: dict[str, FactOutput] = {}
     for number, shape in enumerate(shapes):

@@ -26,7 +26,7 @@ _NO_FILE = ".new"
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddedPlugin:
     """A plugin that was copied.
 
     Attributes:
@@ -52,7 +52,7 @@ def add(
     *,
     replace: bool = False,
     dry_run: bool = False,
-) -> Added:
+) -> AddedPlugin:
     """Copy a plugin of the package into a root of plugins; again, it finishes what broke off.
 
     Args:
@@ -75,18 +75,18 @@ def add(
     folder, files = root / name, _files(name)
     there = {file: _read(folder / file) for file in files}
     if there == files:
-        return Added(folder, manifest, "same")
+        return AddedPlugin(folder, manifest, "same")
     others = [file for file, data in files.items() if there[file] not in (None, data)]
     if others and not replace:
         differing = ", ".join(others)
         raise Refused(f"{folder} has another {differing}; --replace puts this one in its place")
     state: Literal["new", "changed"] = "changed" if others else "new"
     if dry_run:
-        return Added(folder, manifest, state)
+        return AddedPlugin(folder, manifest, state)
     modes = {file: 0o755 if file == manifest.entrypoint else 0o644 for file in files}
     top = within if within is not None and root.is_relative_to(within) else root
     _write(folder, Enclosure(str(top)), files, modes)
-    return Added(folder, manifest, state)
+    return AddedPlugin(folder, manifest, state)
 
 
 def _write(folder: Path, within: Enclosure, files: dict[str, bytes], modes: dict[str, int]) -> None:

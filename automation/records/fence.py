@@ -92,7 +92,7 @@ class Fence(Table):
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
+class Activation:
     """A taking of a configuration, at a start or a reload.
 
     Attributes:
@@ -107,10 +107,10 @@ class Taking:
     refused: str | None = None
 
 
-class Takings(Table):
+class Activations(Table):
     """The entry `automation_taking` of the table `meta`."""
 
-    def last(self) -> Taking:
+    def last(self) -> Activation:
         """Return the last one; without any, and where the entry is damaged, an empty one."""
         try:
             entry = orjson.loads(self._engine.value(SQL["taking"]) or b"{}")
@@ -120,7 +120,7 @@ class Takings(Table):
         number, left_out = fields.get("number"), fields.get("left_out")
         refused = fields.get("refused")
         named = left_out.items() if isinstance(left_out, dict) else ()
-        return Taking(
+        return Activation(
             number if isinstance(number, int) else 0,
             {name: str(why) for name, why in named},
             None if refused is None else str(refused),
@@ -129,13 +129,17 @@ class Takings(Table):
     def taken(self, left_out: Mapping[str, str]) -> None:
         """Note that one is in force; in the transaction of its caller."""
         shown = {name: kept_error(why) or "" for name, why in left_out.items()}
-        self._note(Taking(self.last().number + 1, shown))
+        self._note(Activation(self.last().number + 1, shown))
 
     def refused(self, why: str) -> None:
         """Note that one was refused; in the transaction of its caller."""
         last = self.last()
-        self._note(Taking(last.number + 1, last.left_out, kept_error(why)))
+        self._note(Activation(last.number + 1, last.left_out, kept_error(why)))
 
-    def _note(self, taking: Taking) -> None:
-        fields = {"number": taking.number, "left_out": taking.left_out, "refused": taking.refused}
+    def _note(self, activation: Activation) -> None:
+        fields = {
+            "number": activation.number,
+            "left_out": activation.left_out,
+            "refused": activation.refused,
+        }
         self._engine.change(SQL["set_taking"], (orjson.dumps(fields).decode(),))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from ..config.faults import Fault
-    from ..config.flows import Condition, Pipeline, Predicate, Step
+    from ..config.flows import Condition, Pipeline, PipelineStep, Predicate
     from ..config.snapshot import Config
 
     #: The roots of paths, each with its value.
@@ -185,7 +185,7 @@ def _is_number(value: object) -> bool:
 MAX_CONTEXT_BYTES = 1_000_000
 
 
-def payload_of(step: Step, scope: Scope) -> object:
+def payload_of(step: PipelineStep, scope: Scope) -> object:
     """Return the payload of a step's job: the one of the scope, with the keys of `with`.
 
     Every template sees the scope as it was; none sees what another one has set.
@@ -201,7 +201,7 @@ def payload_of(step: Step, scope: Scope) -> object:
     return {**(payload or {}), **_filled(step.with_, scope)}
 
 
-def context_of(step: Step, scope: Scope) -> Context:
+def context_of(step: PipelineStep, scope: Scope) -> Context:
     """Return the context of a step: the inherited one, and what it claims.
 
     What is inherited never changes; saying it again is allowed.
@@ -230,7 +230,7 @@ def _filled(templates: Mapping[str, str], scope: Scope) -> dict[str, object]:
     return values
 
 
-def _claims(step: Step, scope: Scope) -> dict[str, object]:
+def _claims(step: PipelineStep, scope: Scope) -> dict[str, object]:
     """Return the claims of a step, by their durable paths."""
     sources = dict(step.baggage)
     if step.baggage_from is not None and step.namespace is not None:
@@ -286,7 +286,7 @@ class TooManySteps(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class JobNode:
     """A step that uses a plugin.
 
     Attributes:
@@ -297,7 +297,7 @@ class Job:
     """
 
     key: str
-    step: Step
+    step: PipelineStep
     then: tuple[Node, ...]
 
 
@@ -320,7 +320,7 @@ class Gate:
     otherwise: tuple[Node, ...]
 
 
-Node = Job | Gate
+Node = JobNode | Gate
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +335,7 @@ class CompiledPipeline:
 
     pipeline: Pipeline
     entries: tuple[Node, ...]
-    jobs: Mapping[str, Job] = field(default_factory=dict)
+    jobs: Mapping[str, JobNode] = field(default_factory=dict)
 
     @property
     def max_hops(self) -> int | None:
@@ -355,7 +355,7 @@ class CompiledPipeline:
 
     def hops(self) -> int:
         """Return how many jobs follow one another on the longest way."""
-        return _Longest().of_all(self.entries)
+        return _LongestPath().of_all(self.entries)
 
 
 def compiled(pipeline: Pipeline, all_pipelines: Mapping[str, Pipeline]) -> CompiledPipeline:
@@ -374,23 +374,27 @@ class _Compiler:
 
     def __init__(self, all_pipelines: Mapping[str, Pipeline]) -> None:
         self._all = all_pipelines
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, JobNode] = {}
 
     def sequence(
-        self, steps: tuple[Step, ...], then: tuple[Node, ...], above: str
+        self, steps: tuple[PipelineStep, ...], then: tuple[Node, ...], above: str
     ) -> tuple[Node, ...]:
         for number in range(len(steps), 0, -1):
             then = self._step(steps[number - 1], then, f"{above}#{number}", above)
         return then
 
-    def _step(self, step: Step, then: tuple[Node, ...], place: str, above: str) -> tuple[Node, ...]:
+    def _step(
+        self, step: PipelineStep, then: tuple[Node, ...], place: str, above: str
+    ) -> tuple[Node, ...]:
         key = place if step.id is None else f"{above[: above.rfind('/') + 1]}{step.id}"
         inside = self._inside(step, then, key, place)
         if step.condition is None:
             return inside
         return (Gate(key, step.condition, step.plugin, inside, then),)
 
-    def _inside(self, step: Step, then: tuple[Node, ...], key: str, place: str) -> tuple[Node, ...]:
+    def _inside(
+        self, step: PipelineStep, then: tuple[Node, ...], key: str, place: str
+    ) -> tuple[Node, ...]:
         if step.call is not None:
             return self.sequence(self._all[step.call].steps, then, f"{key}/")
         if step.steps:
@@ -401,32 +405,32 @@ class _Compiler:
                 self._step(inner_step, then, f"{place}#{n}", place) for n, inner_step in branches
             ]
             return tuple(node for branch in reversed(entries) for node in branch)
-        job = self.jobs[key] = Job(key, step, then)
+        job = self.jobs[key] = JobNode(key, step, then)
         if len(self.jobs) > MAX_STEPS:
             raise TooManySteps(f"it has more than {MAX_STEPS} steps, with those that it calls")
         return (job,)
 
 
-class _Longest:
+class _LongestPath:
     """Finds the longest way, and looks at each step once."""
 
     def __init__(self) -> None:
-        self._known: dict[int, int] = {}
+        self._hops: dict[int, int] = {}
 
     def of_all(self, nodes: tuple[Node, ...]) -> int:
         return max(map(self._of, nodes), default=0)
 
     def _of(self, node: Node) -> int:
-        if id(node) not in self._known:
-            if isinstance(node, Job):
+        if id(node) not in self._hops:
+            if isinstance(node, JobNode):
                 hops = 1 + self.of_all(node.then)
             else:
                 hops = max(self.of_all(node.inside), self.of_all(node.otherwise))
-            self._known[id(node)] = hops
-        return self._known[id(node)]
+            self._hops[id(node)] = hops
+        return self._hops[id(node)]
 
 
-def calls_of(steps: tuple[Step, ...]) -> Iterator[Step]:
+def calls_of(steps: tuple[PipelineStep, ...]) -> Iterator[PipelineStep]:
     """Yield the steps that call a pipeline, at any depth."""
     for step in steps:
         if step.call is not None:
@@ -521,7 +525,7 @@ def _faults_of_size(pipeline: Pipeline, pipelines: Mapping[str, Pipeline]) -> It
         yield pipeline.place.fault(message)
 
 
-def _faults_of_templates(steps: tuple[Step, ...]) -> Iterator[Fault]:
+def _faults_of_templates(steps: tuple[PipelineStep, ...]) -> Iterator[Fault]:
     for step in steps:
         for key, template in step.with_.items():
             if fault := fault_of_template(template):

@@ -16,7 +16,7 @@ from ...subscribers.jobs.jobs import SUCCEEDED
 from ...subscribers.jobs.outcomes import hops_of
 from ..config.flows import SWITCH, SWITCH_EVENTS
 from ..jobs.plugin_run import FAULT, HANDLE
-from ..jobs.submission import Answer, JobRequest
+from ..jobs.submission import ConditionAnswer, JobRequest
 from .conditions import MAX_HOPS, FlowFault, Gate, context_of, holds, payload_of
 
 TYPE_CHECKING = False
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..jobs.endings import JobEnd
     from ..jobs.events import EventOut
     from ..jobs.submission import SubmittedBy
-    from .conditions import CompiledPipeline, Job, Node
+    from .conditions import CompiledPipeline, JobNode, Node
 
 # Ids that follow from what a job comes from and where it goes, so that to repeat is harmless.
 
@@ -160,7 +160,7 @@ _log = logging.getLogger("ackbus.automation.routes")
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class NextJob:
     """A job that follows, and the context that it is to have.
 
     It has none outside of pipelines, nor in the run of a hook that claims no baggage. A condition
@@ -173,7 +173,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class _Opening:
+class _StepWalk:
     """The steps of a pipeline while they are opened, and what was reached; `how` as for `steps`."""
 
     pipeline: CompiledPipeline
@@ -214,15 +214,15 @@ class Flow:
     context: Context | None = None
     origin: Mapping[str, str] = field(default_factory=dict)
 
-    def of_route(self, route: Route) -> Planned:
+    def of_route(self, route: Route) -> NextJob:
         """Return the job of a route."""
         id = derived_id(self.source, f"{self.occasion}route {route.to}.{route.command}")
         fault = self._fault_of_hops(MAX_HOPS)
-        return Planned(self._request(id, route.to, route.command, self.payload, {}, fault))
+        return NextJob(self._request(id, route.to, route.command, self.payload, {}, fault))
 
     def steps(
         self, pipeline: CompiledPipeline, nodes: tuple[Node, ...], config: Config, *, how: str
-    ) -> Iterator[Planned]:
+    ) -> Iterator[NextJob]:
         """Yield the jobs of steps of a pipeline, and the conditions before them, each once.
 
         Args:
@@ -231,9 +231,9 @@ class Flow:
             config: what conditions may ask about.
             how: `begin` or `then`: the same step may be reached both ways, in different runs.
         """
-        yield from self._open(_Opening(pipeline, config, how), nodes)
+        yield from self._open(_StepWalk(pipeline, config, how), nodes)
 
-    def _open(self, opening: _Opening, nodes: tuple[Node, ...]) -> Iterator[Planned]:
+    def _open(self, opening: _StepWalk, nodes: tuple[Node, ...]) -> Iterator[NextJob]:
         for node in nodes:
             if (type(node), node.key) in opening.seen:
                 continue
@@ -243,7 +243,7 @@ class Flow:
             else:
                 yield self._step(opening.pipeline, node, opening.how)
 
-    def _through(self, opening: _Opening, gate: Gate) -> Iterator[Planned]:
+    def _through(self, opening: _StepWalk, gate: Gate) -> Iterator[NextJob]:
         """Yield a condition with its answer, and what stands behind it."""
         settings = opening.config.plugins.get(gate.plugin)
         scope = self._scope() | {"config": dict(settings.config) if settings else {}}
@@ -264,10 +264,10 @@ class Flow:
             behind=event_id,
         )
         event = replace(behind, occasion=f"{id} ", context=None, origin={})
-        yield Planned(replace(request, answer=Answer(answer, event_id)), event=event)
+        yield NextJob(replace(request, answer=ConditionAnswer(answer, event_id)), event=event)
         yield from behind._open(opening, gate.inside if answer else gate.otherwise)
 
-    def _step(self, pipeline: CompiledPipeline, job: Job, how: str) -> Planned:
+    def _step(self, pipeline: CompiledPipeline, job: JobNode, how: str) -> NextJob:
         name = pipeline.pipeline.name
         id = derived_id(self.source, f"{self.occasion}{how} {name}/{job.key}")
         inherited = self.context.values if self.context else {}
@@ -280,7 +280,7 @@ class Flow:
         origin = {"pipeline": name, "step": job.key}
         request = self._request(id, job.step.plugin, job.step.command, payload, origin, fault)
         if self._is_of_hook(how) and not values:
-            return Planned(request)
+            return NextJob(request)
         context = Context(
             id=id,
             parent_id=self.context.id if self.context else None,
@@ -289,7 +289,7 @@ class Flow:
             values=values,
             root_job_id=(self.context and self.context.root_job_id) or id,
         )
-        return Planned(replace(request, context_id=id), context)
+        return NextJob(replace(request, context_id=id), context)
 
     def _is_of_hook(self, how: str) -> bool:
         """Tell whether a step is of a run that a hook began and that has no context so far."""

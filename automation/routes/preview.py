@@ -17,7 +17,7 @@ from ..jobs.endings import JobEnd
 from ..jobs.events import EVENT, event_out
 from ..jobs.plugin_run import FAULT
 from ..jobs.submission import PREFIX
-from .conditions import Gate, Job
+from .conditions import Gate, JobNode
 from .flow import STARTED, STEP_SUCCEEDED, origin_of, outside
 from .tree import RunJob, is_job, plugin_of
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..config.flows import Condition, Route
     from ..config.snapshot import Config
     from .conditions import CompiledPipeline, Node
-    from .flow import Planned
+    from .flow import NextJob
     from .router import Router
 
     Target = tuple[str, str, str | None, str | None]
@@ -173,7 +173,7 @@ class _Chart:
             self._arrow(source, label, self._node(id(node), _shape(node)))
             if not is_new:
                 continue
-            if isinstance(node, Job):
+            if isinstance(node, JobNode):
                 self._arrows(self._names[id(node)], node.then)
             else:
                 self._arrows(self._names[id(node)], node.inside, "yes")
@@ -191,7 +191,7 @@ class _Chart:
 
 
 def _shape(node: Node) -> str:
-    if isinstance(node, Job):
+    if isinstance(node, JobNode):
         return f"[{_quoted(f'{node.key}: {node.step.uses}')}]"
     return f"{{{_quoted(f'{node.key}: {condition_text(node.condition)}')}}}"
 
@@ -259,7 +259,7 @@ class Replayed:
 
 def replayed(bus: Bus, router: Router, first_seq: int) -> Iterator[Replayed]:
     """Yield the events from a seq on, in order, as a router would follow them now."""
-    happened = _Happened(bus, first_seq)
+    happened = _PastSuccessors(bus, first_seq)
     for message in bus.read(after_seq=first_seq - 1):
         if message.type == EVENT:
             job = _publisher(bus, message)
@@ -269,7 +269,7 @@ def replayed(bus: Bus, router: Router, first_seq: int) -> Iterator[Replayed]:
             yield _of_silence(router, happened, message)
 
 
-class _Happened:
+class _PastSuccessors:
     """The jobs that followed each event, and each silent step."""
 
     def __init__(self, bus: Bus, first_seq: int) -> None:
@@ -307,13 +307,13 @@ class _Happened:
         return claims[-1].result if claims else None
 
 
-def _of_event(router: Router, happened: _Happened, job: Message, event: Message) -> Replayed:
+def _of_event(router: Router, happened: _PastSuccessors, job: Message, event: Message) -> Replayed:
     out = event_out(event)
     planned = router.after_event(_end(job), out)
     return _replayed(event, event.from_agent, out.type, planned, happened.after(event))
 
 
-def _of_silence(router: Router, happened: _Happened, job: Message) -> Replayed:
+def _of_silence(router: Router, happened: _PastSuccessors, job: Message) -> Replayed:
     planned = router.after_silence(_end(job), happened.result(job))
     plugin = _end(job).plugin
     return _replayed(job, plugin, STEP_SUCCEEDED, planned, happened.after(job))
@@ -323,7 +323,7 @@ def _replayed(
     message: Message,
     source: str,
     event_type: str,
-    planned: list[Planned],
+    planned: list[NextJob],
     did: tuple[Target, ...],
 ) -> Replayed:
     requests = [

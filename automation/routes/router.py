@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from ..jobs.endings import JobEnd
     from ..jobs.events import EventOut
     from ..jobs.submission import JobRequest, SubmittedBy
-    from .conditions import CompiledPipeline, Job
-    from .flow import Context, Flow, Planned
+    from .conditions import CompiledPipeline, JobNode
+    from .flow import Context, Flow, NextJob
 
 # Which routes and pipelines an event reaches: an exact match, found by its hash.
 
@@ -194,9 +194,9 @@ class Router:
 
     # Asked at any time -------------------------------------------------------------------------
 
-    def plan(self, ended: JobEnd, events: Sequence[EventOut], result: object) -> list[Planned]:
+    def plan(self, ended: JobEnd, events: Sequence[EventOut], result: object) -> list[NextJob]:
         """Return the jobs that follow one that is over; stores nothing."""
-        planned: list[Planned] = []
+        planned: list[NextJob] = []
         if ended.state == SUCCEEDED:
             for event in events:
                 planned += self.after_event(ended, event)
@@ -204,14 +204,14 @@ class Router:
                 planned += self.after_silence(ended, result)
         return [*planned, *self._hooks(ended, result)]
 
-    def after_event(self, ended: JobEnd, event: EventOut) -> list[Planned]:
+    def after_event(self, ended: JobEnd, event: EventOut) -> list[NextJob]:
         """Return the jobs that follow an event of a job; stores nothing."""
         at = self._position(ended.message)
         if at is None and not is_routed(ended.message):
             return []
         return list(self._after(ended, event, at))
 
-    def after_silence(self, ended: JobEnd, result: object) -> list[Planned]:
+    def after_silence(self, ended: JobEnd, result: object) -> list[NextJob]:
         """Return the steps that follow one that has published nothing; stores nothing."""
         at = self._position(ended.message)
         return [] if at is None else list(self._steps_after(silent(ended, result), at))
@@ -222,8 +222,8 @@ class Router:
         self,
         ended: JobEnd,
         event: EventOut,
-        at: tuple[CompiledPipeline, Job, Context | None] | None,
-    ) -> Iterator[Planned]:
+        at: tuple[CompiledPipeline, JobNode, Context | None] | None,
+    ) -> Iterator[NextJob]:
         flow = of_event(ended, event)
         if at is not None:
             yield from self._steps_after(flow, at)
@@ -240,15 +240,15 @@ class Router:
             _log.debug("event %r of %s has no route", event.type, ended.plugin)
 
     def _steps_after(
-        self, flow: Flow, at: tuple[CompiledPipeline, Job, Context | None]
-    ) -> Iterator[Planned]:
+        self, flow: Flow, at: tuple[CompiledPipeline, JobNode, Context | None]
+    ) -> Iterator[NextJob]:
         pipeline, job, context = at
         flow = replace(flow, context=context)
         yield from self._running(flow.steps(pipeline, job.then, self._config, how="then"))
 
     def _pipelines_on(
         self, flow: Flow, plugin: str | None, event_type: str, context: Context | None = None
-    ) -> Iterator[Planned]:
+    ) -> Iterator[NextJob]:
         """Yield the first jobs of the pipelines that an event begins.
 
         Their conditions may ask about the context of the job that has published it; the run itself
@@ -260,10 +260,10 @@ class Router:
             if holds(pipeline.pipeline.condition, scope):
                 yield from self._begin(pipeline, flow)
 
-    def _begin(self, pipeline: CompiledPipeline, flow: Flow) -> Iterator[Planned]:
+    def _begin(self, pipeline: CompiledPipeline, flow: Flow) -> Iterator[NextJob]:
         yield from self._running(flow.steps(pipeline, pipeline.entries, self._config, how="begin"))
 
-    def _begun(self, pipeline: CompiledPipeline, flow: Flow) -> list[Planned]:
+    def _begun(self, pipeline: CompiledPipeline, flow: Flow) -> list[NextJob]:
         name = pipeline.pipeline.name
         jobs = list(self._begin(pipeline, flow))
         for planned in jobs:
@@ -274,7 +274,7 @@ class Router:
             raise InvalidInput(f"pipeline {name!r} has nothing to run for this payload")
         return jobs
 
-    def _hooks(self, ended: JobEnd, result: object) -> Iterator[Planned]:
+    def _hooks(self, ended: JobEnd, result: object) -> Iterator[NextJob]:
         settings = self._config.plugins.get(ended.plugin)
         if settings is None or not settings.notify_on_complete or not is_root(ended.message):
             return
@@ -284,7 +284,7 @@ class Router:
                 if holds(pipeline.pipeline.condition, {"payload": flow.payload, "context": {}}):
                     yield from self._begin(pipeline, flow)
 
-    def _position(self, job: Message) -> tuple[CompiledPipeline, Job, Context | None] | None:
+    def _position(self, job: Message) -> tuple[CompiledPipeline, JobNode, Context | None] | None:
         """Return the place of a job in a run, or None."""
         origin = origin_of(job)
         name, step, context_id = (origin.get(key) for key in ("pipeline", "step", "context_id"))
@@ -297,7 +297,7 @@ class Router:
         context = self._contexts.get(context_id) if isinstance(context_id, str) else None
         return pipeline, node, context
 
-    def _running(self, planned: Iterable[Planned]) -> Iterator[Planned]:
+    def _running(self, planned: Iterable[NextJob]) -> Iterator[NextJob]:
         """Yield the jobs whose plugins run, and with each condition what its event begins."""
         for job in planned:
             if job.event is not None:
@@ -306,7 +306,7 @@ class Router:
             elif self._runs(job.request.plugin):
                 yield job
 
-    def _after_condition(self, flow: Flow) -> Iterator[Planned]:
+    def _after_condition(self, flow: Flow) -> Iterator[NextJob]:
         for route in self._index.routes(SWITCH, flow.event_type):
             if self._runs(route.to):
                 yield flow.of_route(route)
@@ -318,7 +318,7 @@ class Router:
         _log.warning("plugin %r does not run: a job for it is left out", plugin)
         return False
 
-    def _keep(self, planned: list[Planned]) -> tuple[JobRequest, ...]:
+    def _keep(self, planned: list[NextJob]) -> tuple[JobRequest, ...]:
         for job in planned:
             if job.context is not None:
                 self._contexts.add(job.context)

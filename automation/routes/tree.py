@@ -92,7 +92,7 @@ class RunJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class RunTree:
     """A message and all jobs that have come of it, each after the one that it follows.
 
     Attributes:
@@ -104,7 +104,7 @@ class Tree:
     jobs: tuple[RunJob, ...]
 
     @classmethod
-    def of(cls, bus: Bus, key: str) -> Tree:
+    def of(cls, bus: Bus, key: str) -> RunTree:
         """Return the tree below a message.
 
         Args:
@@ -150,12 +150,12 @@ class Tree:
 
 def wait(
     bus: Bus, key: str, timeout_s: float, is_wanted: Callable[[], bool] = lambda: True
-) -> Tree:
+) -> RunTree:
     """Wait until every job of a tree is over, or the time is.
 
     Args:
         bus: an open bus.
-        key: as for `Tree.of`.
+        key: as for `RunTree.of`.
         timeout_s: how long to wait at most, in seconds.
         is_wanted: whether somebody waits still; asked often.
 
@@ -166,7 +166,7 @@ def wait(
     with listen(bus) as listener:
         while True:
             version = engine.version()
-            tree = Tree.of(bus, key)
+            tree = RunTree.of(bus, key)
             if tree.is_over:
                 return tree
             while engine.version() == version:
@@ -183,14 +183,14 @@ def cancel(bus: Bus, key: str, why: str = "its run was cancelled") -> list[RunJo
     ended by the service.
     """
     with bus.transaction():
-        live = [job for job in Tree.of(bus, key).jobs if not job.is_over]
+        live = [job for job in RunTree.of(bus, key).jobs if not job.is_over]
         for job in live:
             queue = Queue.open(bus, PREFIX + job.plugin)
             queue.jobs.cancel(job.message.seq, why)
     return live
 
 
-def once_more(bus: Bus, key: str) -> JobRequest:
+def rerun_request(bus: Bus, key: str) -> JobRequest:
     """Return a request for a job of a tree once more, with what followed it: a new job beside it.
 
     It has the payload, the event and the context of the old one, and no dedupe key, which would

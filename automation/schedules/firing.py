@@ -161,7 +161,7 @@ class _Busy(_KeptBack):
     """Jobs of the command are there already."""
 
 
-class Beginnings:
+class ScheduledStarts:
     """Begins the jobs of schedules, in transactions of the caller.
 
     Policies and the poll guard count the jobs of a command. So one schedule can meet the jobs of
@@ -301,7 +301,7 @@ _MAX_COUNTED = 10_000
 _PAUSED = "it was paused"
 
 
-class SchedulesByHand:
+class ScheduleControl:
     """The schedules of a configuration, for people.
 
     Args:

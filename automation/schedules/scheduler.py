@@ -12,7 +12,7 @@ from ...schema.paging import NoProgress
 from ...subscribers.jobs.claims import Claims
 from ...subscribers.jobs.jobs import Jobs
 from ..jobs.submission import queues_of_plugins
-from .firing import REFUSALS, Beginnings, last_times, with_due
+from .firing import REFUSALS, ScheduledStarts, last_times, with_due
 from .recurrence import NoNextTime, due_time, first_nominal, next_nominal, nominals_after, phases_ms
 from .tables import Decision, Decisions, Schedules
 
@@ -39,7 +39,7 @@ _TOLERANCE_MS = 1_000
 _LONGEST_WAIT_MS = 2 * 24 * 3_600_000
 
 
-class Healing:
+class ClockCorrection:
     """Brings schedules back to the times of a clock that was ahead and was set back.
 
     What fired while it was ahead does not fire again. What was skipped or missed is reopened. Jobs
@@ -56,7 +56,7 @@ class Healing:
         self._bus, self._jobs, self._claims = bus, Jobs.of(bus), Claims.of(bus)
         self._chance = chance
 
-    def heal(self, entries: Mapping[tuple[str, str], ScheduleEntry], now_ms: int) -> None:
+    def correct_all(self, entries: Mapping[tuple[str, str], ScheduleEntry], now_ms: int) -> None:
         """Reopen and bring nearer what is to be, in the open transaction; twice is as good as once.
 
         Args:
@@ -183,7 +183,7 @@ class Scheduler:
         check: Callable[[], object] | None = None,
     ) -> None:
         self._bus = bus
-        self._beginnings = Beginnings(bus, submission, breakers)
+        self._beginnings = ScheduledStarts(bus, submission, breakers)
         self._on_missed = on_missed
         self._check = check
         self._schedules = Schedules.of(bus)
@@ -191,7 +191,7 @@ class Scheduler:
         self._entries: dict[tuple[str, str], ScheduleEntry] = {}
         self._grace_ms = _LEAST_GRACE_MS
         self._chance = random.random
-        self._healing = Healing(bus, lambda: self._chance())
+        self._correction = ClockCorrection(bus, lambda: self._chance())
         self._seen_ms = 0  # the newest time that a tick has seen
 
     def take(self, config: Config, registry: Registry | None = None) -> None:
@@ -213,7 +213,7 @@ class Scheduler:
         entries = _entries(config, registry)
         with self._bus.transaction():
             now_ms = self._bus.now_ms()
-            self._healing.heal(entries, now_ms)  # the clock may have been set back
+            self._correction.correct_all(entries, now_ms)  # the clock may have been set back
             self._seen_ms = now_ms
             there = {(schedule.plugin, schedule.id): schedule for schedule in self._schedules.all()}
             for key in there.keys() - entries.keys():
@@ -324,7 +324,7 @@ class Scheduler:
         with self._bus.transaction():
             if self._check is not None:
                 self._check()
-            self._healing.heal(self._entries, now_ms)
+            self._correction.correct_all(self._entries, now_ms)
         self._seen_ms = now_ms
 
     def _decide(self, schedule: Schedule, times: _Times | str | None) -> None:

@@ -19,23 +19,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from ...automation.active_config import ConfigLoader
     from ...automation.config.load import Demands
     from ...automation.config.snapshot import Config
     from ...automation.config.sources import Origin
     from ...automation.log import ServiceLog
-    from ...automation.regime import Loads
     from ...automation.service import Service
     from ...server.running import Door, Listeners
 
 # The doors of the service of automation: what it serves over HTTP, and where.
 
 
-def doors_of(service: Service, loads: Loads, config: Config, stack: ExitStack) -> list[Door]:
+def doors_of(
+    service: Service, loader: ConfigLoader, config: Config, stack: ExitStack
+) -> list[Door]:
     """Return the doors that a configuration asks for; where it asks for none, no HTTP is loaded.
 
     Args:
         service: what they lead to.
-        loads: the readings of its configuration.
+        loader: reads its configuration.
         config: the one that the service begins with.
         stack: closes what they use, after them.
 
@@ -52,7 +54,7 @@ def doors_of(service: Service, loads: Loads, config: Config, stack: ExitStack) -
     bus = stack.enter_context(Bus.open(directory, write_timeout_s=WRITE_TIMEOUT_S))
     doors: list[Door] = []
     if "api" in wanted:
-        doors.append(_api(bus, service, partial(_reload, service, loads, config), wanted["api"]))
+        doors.append(_api(bus, service, partial(_reload, service, loader, config), wanted["api"]))
     if "webhooks" in wanted:
         doors.append(_webhooks(bus, service, wanted["webhooks"]))
     return doors
@@ -84,8 +86,8 @@ def _addresses(config: Config) -> dict[str, str]:
     return found
 
 
-def _reload(service: Service, loads: Loads, first: Config) -> list[str]:
-    loads.reload(service)
+def _reload(service: Service, loader: ConfigLoader, first: Config) -> list[str]:
+    loader.reload(service)
     return not_served(first, service.snapshot.config)
 
 
@@ -116,16 +118,16 @@ def serve(folder: Path, bus_directory: str, origin: Origin, demands: Demands) ->
         ConfigFaults: the configuration is refused.
         ServiceRuns: another service runs.
     """
+    from ...automation.active_config import ConfigLoader, examine_folder
     from ...automation.log import ServiceLog
-    from ...automation.regime import Loads, examine_folder
     from ...automation.service import Service
-    from ...automation.service_lock import Orders, ServiceLock, state_dir_of
+    from ...automation.service_lock import ServiceControl, ServiceLock, state_dir_of
     from ...bus.bus import Bus
     from ...schema.processes import raise_open_files
     from ...schema.sqlite.upgrade import upgrade
 
-    orders = Orders()
-    heed(lambda number, frame: orders.reload(), signal.SIGHUP)  # it would end one that begins
+    control = ServiceControl()
+    heed(lambda number, frame: control.reload(), signal.SIGHUP)  # it would end one that begins
     raise_open_files()
     with ExitStack() as stack:
         lock = stack.enter_context(ServiceLock(state_dir_of(folder, origin)))
@@ -138,11 +140,11 @@ def serve(folder: Path, bus_directory: str, origin: Origin, demands: Demands) ->
         lock.acquire_bus(bus_directory)
         upgrade(bus_directory)
         bus = stack.enter_context(Bus.open(bus_directory))
-        loads = Loads(examine)
+        loader = ConfigLoader(examine)
         taken = partial(_go_by, log, first.config)
-        service = Service(bus, loads, orders=orders, on_taken=taken, on_reloaded=loads.end)
-        obey(lambda number, frame: orders.stop(), signal.SIGINT, signal.SIGTERM)
-        doors = doors_of(service, loads, first.config, stack)
+        service = Service(bus, loader, control=control, on_taken=taken, on_reloaded=loader.end)
+        obey(lambda number, frame: control.stop(), signal.SIGINT, signal.SIGTERM)
+        doors = doors_of(service, loader, first.config, stack)
         listeners = stack.enter_context(_listeners(doors)) if doors else None
         for fault in first.faults:
             output.note(f"left out: {fault}")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from ...bus.bus import Bus
     from ...schema.findings import Finding
-    from ...tasks.board.proof import Difference
+    from ...tasks.board.proof import TableDifference
 
 #: How many blobs are looked for, unless all of them are to be read.
 _QUICK_BLOBS = 20_000
@@ -335,7 +335,7 @@ def _task_messages(bus: Bus, full: bool) -> Finding:
     return ok(f"all add up: {found.count}")
 
 
-def _lost(bus: Bus, found: Difference) -> Iterator[tuple[str, str]]:
+def _lost(bus: Bus, found: TableDifference) -> Iterator[tuple[str, str]]:
     """Yield what the log says of tasks without a row, and who sent it."""
     if found.lost:
         names = {task.task for task in found.lost}
@@ -354,7 +354,7 @@ def _senders(bus: Bus, names: Collection[str]) -> str:
     )
 
 
-def _differing(bus: Bus, found: Difference) -> Iterator[tuple[str, str]]:
+def _differing(bus: Bus, found: TableDifference) -> Iterator[tuple[str, str]]:
     """Yield the tasks of which row and log differ; nobody can tell which messages are forged."""
     if found.differs:
         by = _senders(bus, found.differs)
@@ -373,7 +373,7 @@ def _unproven(bus: Bus) -> Iterator[tuple[str, str]]:
         yield text, "'bus task confirm' shows what would be believed; or 'bus task cancel'"
 
 
-def _foreign(found: Difference) -> Iterator[tuple[str, str]]:
+def _foreign(found: TableDifference) -> Iterator[tuple[str, str]]:
     """Yield the messages that are no step of a task, and who sent them."""
     if found.foreign:
         seqs = ranges([message.seq for message in found.foreign])

@@ -24,13 +24,19 @@ from ...schema.message.names import MAX_SEQ, new_id
 from ...schema.paging import further
 from ...tasks.control.entries import whole_number
 from ...tasks.control.ingress import CLIENT, DECISIONS, Ingress, Posts
-from ...tasks.control.sessions import PROTOCOL_VERSION, Event, Page, SessionNotFound, Sessions
+from ...tasks.control.sessions import (
+    PROTOCOL_VERSION,
+    EventPage,
+    SessionEvent,
+    SessionNotFound,
+    Sessions,
+)
 from ..access.access import GuardedRouter, TheClient, allowed
 from ..access.table import PUSHPALS
 from ..access.tokens import Scope
 from ..listening import Patience
 from ..live.feed import BATCH_BYTES, Batch, Client, Feed
-from ..live.feed import Event as LiveEvent
+from ..live.feed import SessionEvent as LiveEvent
 from ..live.streams import EventStream, Frames
 from ..waiting import in_thread
 from .common import (
@@ -62,7 +68,7 @@ class _Framed:
 
     __slots__ = ("line", "seq")
 
-    def __init__(self, event: Event) -> None:
+    def __init__(self, event: SessionEvent) -> None:
         self.seq = event.seq
         self.line = event.frame()
 
@@ -153,7 +159,7 @@ async def _hear(feed: Feed, seen: int, timeout_s: float) -> bool:
     return True  # the feed is over
 
 
-def _cut(page: Page) -> Iterator[_Batch]:
+def _cut(page: EventPage) -> Iterator[_Batch]:
     """Yield the events of a page in batches of the length that is sent at once."""
     part: list[_Framed] = []
     size = 0

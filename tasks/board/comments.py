@@ -10,9 +10,9 @@ from ...git.trusted import TrustedRepositories
 from ...schema.errors import InvalidInput, NotFound, shown
 from ...schema.message.names import check_agent
 from ...schema.message.times import format_ts
-from ..steps.messages import told
+from ..steps.messages import task_mail
 from ..steps.tasks import Tasks
-from .forecast import Lookout, heads_of
+from .forecast import TaskRepositories, heads_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,13 +105,13 @@ def comment(bus: Bus, name: str, place: LinePlace, words: str, *, agent: str) ->
         raise InvalidInput("the comment is empty")
     task = Tasks(bus).get(name)
     repository = TrustedRepositories(bus.layout.directory).sealed(task.repository)
-    head = _head_of(task, Lookout(bus))
+    head = _head_of(task, TaskRepositories(bus))
     if head is None:
         raise NotFound(f"branch {task.branch} of task {name!r} is not there; see 'bus task show'")
     text = line_at(repository, head, place)
     if text is None:
         raise NotFound(f"{shown(place.file)} has no line {place.line} at {head[:12]}")
-    mail = told(
+    mail = task_mail(
         *(task, COMMENT, agent, task.worker),
         commit=head,
         file=place.file,
@@ -134,7 +134,7 @@ def comments(bus: Bus, name: str) -> list[Comment]:
         NotFound: there is no such task.
         GitFailed: git is not installed.
     """
-    task, lookout = Tasks(bus).get(name), Lookout(bus)
+    task, lookout = Tasks(bus).get(name), TaskRepositories(bus)
     head, repository = _head_of(task, lookout), lookout.into(task.repository)
     listed = []
     for message in bus.read(conversation=task.correlation_id):
@@ -146,7 +146,7 @@ def comments(bus: Bus, name: str) -> list[Comment]:
     return listed
 
 
-def _head_of(task: Task, lookout: Lookout) -> str | None:
+def _head_of(task: Task, lookout: TaskRepositories) -> str | None:
     return heads_of([task], lookout).get(task.repository, {}).get(task.task)
 
 

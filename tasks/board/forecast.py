@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # A look into the repositories of tasks, as far as git may be started in them.
 
 
-class Lookout:
+class TaskRepositories:
     """Looks into the repositories of the tasks of a bus; nothing of a repository is run.
 
     Args:
@@ -103,7 +103,7 @@ class Clash:
         return record if self.not_known is None else {**record, "not_known": self.not_known}
 
 
-def forecast_of_tasks(bus: Bus, lookout: Lookout | None = None) -> list[Clash]:
+def forecast_of_tasks(bus: Bus, lookout: TaskRepositories | None = None) -> list[Clash]:
     """Return the pairs of live tasks of the same repository that would not merge.
 
     A task counts with the commit that is done, or else with the newest of its branch. One whose
@@ -116,7 +116,7 @@ def forecast_of_tasks(bus: Bus, lookout: Lookout | None = None) -> list[Clash]:
     Raises:
         GitFailed: git is not installed, or too old.
     """
-    lookout = lookout or Lookout(bus)
+    lookout = lookout or TaskRepositories(bus)
     clashes = []
     for repository, heads in heads_of(TaskTable.of(bus).live(), lookout).items():
         git = lookout.into(repository)
@@ -151,7 +151,7 @@ def forecast_of_refs(bus: Bus, refs: Sequence[str], folder: str) -> list[Clash]:
     return _clashes(bus, repository, heads)
 
 
-def heads_of(tasks: Iterable[Task], lookout: Lookout) -> dict[str, dict[str, str]]:
+def heads_of(tasks: Iterable[Task], lookout: TaskRepositories) -> dict[str, dict[str, str]]:
     """Return the head of each task that has one, by repository and name.
 
     Those of a repository that is gone, or may not be looked into, have none.
@@ -228,7 +228,7 @@ def _text(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Reserved:
+class ReservedChange:
     """A file that a task changes, and that another agent has reserved.
 
     Attributes:
@@ -246,8 +246,8 @@ class Reserved:
 
 
 def reserved_by_others(
-    bus: Bus, tasks: Iterable[Task], lookout: Lookout | None = None
-) -> list[Reserved]:
+    bus: Bus, tasks: Iterable[Task], lookout: TaskRepositories | None = None
+) -> list[ReservedChange]:
     """Return the files that tasks change on their branches and that others have reserved.
 
     A path counts from the root of its repository, as for the guard.
@@ -261,10 +261,10 @@ def reserved_by_others(
         GitFailed: git is not installed.
     """
     tasks = list(tasks)
-    return compare(bus, tasks, changed_by(tasks, lookout or Lookout(bus)))
+    return compare(bus, tasks, changed_by(tasks, lookout or TaskRepositories(bus)))
 
 
-def changed_by(tasks: Iterable[Task], lookout: Lookout) -> Changed:
+def changed_by(tasks: Iterable[Task], lookout: TaskRepositories) -> Changed:
     """Return the files that each task changes on its branch since that left its target."""
     tasks = list(tasks)
     files_by_task: dict[str, tuple[str, ...]] = {}
@@ -292,10 +292,10 @@ def changed_by(tasks: Iterable[Task], lookout: Lookout) -> Changed:
     return files_by_task
 
 
-def compare(bus: Bus, tasks: Iterable[Task], changed: Changed) -> list[Reserved]:
+def compare(bus: Bus, tasks: Iterable[Task], changed: Changed) -> list[ReservedChange]:
     """Return which of the changed files of tasks others have reserved."""
     return [
-        Reserved(task.task, conflict)
+        ReservedChange(task.task, conflict)
         for task in tasks
         if task.task in changed
         for conflict in bus.reservations.against(changed[task.task], task.worker)

@@ -75,7 +75,7 @@ _NONSENSE = (LookupError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class TableDifference:
     """The difference between the table and the messages.
 
     Attributes:
@@ -94,7 +94,7 @@ class Difference:
     foreign: tuple[Message, ...]
 
 
-def difference(bus: Bus) -> Difference:
+def difference(bus: Bus) -> TableDifference:
     """Compare the whole table with all messages.
 
     The tasks of another bus, whose log was imported, have no rows here, and are left out.
@@ -122,7 +122,7 @@ def difference(bus: Bus) -> Difference:
             else:
                 differs.append(name)
     in_order = tuple(foreign[seq] for seq in sorted(foreign))
-    return Difference(len(names), tuple(lost), tuple(unknown), tuple(differs), in_order)
+    return TableDifference(len(names), tuple(lost), tuple(unknown), tuple(differs), in_order)
 
 
 def is_same(stored: Task, from_log: Task) -> bool:
@@ -184,7 +184,7 @@ def _stored(table: TaskTable, name: str) -> Task | None:
 # The checks of a landing: whether log, table and git agree about it.
 
 
-def problems_of(bus: Bus, evidence: Evidence) -> list[str]:
+def problems_of(bus: Bus, evidence: LandingEvidence) -> list[str]:
     """Return what does not agree about a landing; empty where all does."""
     return [
         *_with_table(evidence),
@@ -196,7 +196,7 @@ def problems_of(bus: Bus, evidence: Evidence) -> list[str]:
     ]
 
 
-def _with_table(evidence: Evidence) -> Iterator[str]:
+def _with_table(evidence: LandingEvidence) -> Iterator[str]:
     folded = fold(evidence.messages)
     for message in folded.foreign:
         yield f"message {message.seq} from {message.from_agent} is no step of this task"
@@ -209,7 +209,7 @@ def _with_table(evidence: Evidence) -> Iterator[str]:
         yield "the task is unproven: its row was made of messages, and nobody confirmed it"
 
 
-def _with_landings(bus: Bus, evidence: Evidence) -> Iterator[str]:
+def _with_landings(bus: Bus, evidence: LandingEvidence) -> Iterator[str]:
     """The messages of an integrator are believed where its row, in the same transaction, is there.
 
     Anybody can publish messages of their types.
@@ -228,7 +228,7 @@ def _with_landings(bus: Bus, evidence: Evidence) -> Iterator[str]:
         yield "the log does not have the intent that the integrator recorded"
 
 
-def _with_review(evidence: Evidence) -> Iterator[str]:
+def _with_review(evidence: LandingEvidence) -> Iterator[str]:
     task = evidence.task
     if task.review == "none":
         return
@@ -246,7 +246,7 @@ def _with_review(evidence: Evidence) -> Iterator[str]:
         yield f"only its worker {task.worker} has approved it"
 
 
-def _approvers(evidence: Evidence) -> set[str]:
+def _approvers(evidence: LandingEvidence) -> set[str]:
     """Return who made the last attempt APPROVED: by the steps, whatever reviews say."""
     foreign = {message.seq for message in fold(evidence.messages).foreign}
     return {
@@ -256,7 +256,7 @@ def _approvers(evidence: Evidence) -> set[str]:
     }
 
 
-def _with_integration(evidence: Evidence) -> Iterator[str]:
+def _with_integration(evidence: LandingEvidence) -> Iterator[str]:
     commit = evidence.task.commit_id
     intents = _of_last(evidence, "integration_intent")
     intent = next(
@@ -283,7 +283,7 @@ def _with_integration(evidence: Evidence) -> Iterator[str]:
             yield f"the check {command!r} ended with {code}, and the commit landed all the same"
 
 
-def _with_git(bus: Bus, evidence: Evidence) -> Iterator[str]:
+def _with_git(bus: Bus, evidence: LandingEvidence) -> Iterator[str]:
     task = evidence.task
     try:
         git = TrustedRepositories(bus.layout.directory).sealed(task.repository)
@@ -292,7 +292,9 @@ def _with_git(bus: Bus, evidence: Evidence) -> Iterator[str]:
         yield f"git: {error}"
 
 
-def _with_repository(repository: Repository, task: Task, evidence: Evidence) -> Iterator[str]:
+def _with_repository(
+    repository: Repository, task: Task, evidence: LandingEvidence
+) -> Iterator[str]:
     commit, target = task.commit_id or "", f"refs/heads/{task.target}"
     resolved, tip = repository.commits([commit, target])
     if resolved != commit:
@@ -319,7 +321,7 @@ def _contains(repository: Repository, tip: str, commit: str) -> bool:
     return True
 
 
-def _with_signatures(bus: Bus, evidence: Evidence) -> Iterator[str]:
+def _with_signatures(bus: Bus, evidence: LandingEvidence) -> Iterator[str]:
     check = SignatureCheck(Keyring(), Counts(), strict=False, earlier=lambda agent: ())
     for message in evidence.messages:
         problem = check.of(message)
@@ -327,7 +329,7 @@ def _with_signatures(bus: Bus, evidence: Evidence) -> Iterator[str]:
             yield problem.text
 
 
-def _of_last(evidence: Evidence, type: str) -> list[Message]:
+def _of_last(evidence: LandingEvidence, type: str) -> list[Message]:
     """Return the messages of a type about the last attempt."""
     return [
         message
@@ -345,7 +347,7 @@ _OF_MAKING = ("made_at", "made_by", "problems", "signature")
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class LandingEvidence:
     """All that a proof of a task is made of.
 
     Attributes:
@@ -375,7 +377,7 @@ def prove(bus: Bus, name: str, folder: str, *, agent: str | None = None) -> dict
         Refused: it has not landed.
     """
     task = _find(bus, name, folder)
-    evidence = Evidence(task, tuple(_messages_of(bus, task)))
+    evidence = LandingEvidence(task, tuple(_messages_of(bus, task)))
     proof = _record(evidence)
     proof["problems"] = problems_of(bus, evidence)
     proof["made_at"], proof["made_by"] = format_ts(bus.now_ms()), agent
@@ -448,7 +450,7 @@ def _task_of(message: Message) -> str | None:
     return named if isinstance(named, str) else None
 
 
-def _record(evidence: Evidence) -> dict[str, Any]:
+def _record(evidence: LandingEvidence) -> dict[str, Any]:
     task = evidence.task
     of = evidence.of_types
     last = [
@@ -466,13 +468,17 @@ def _record(evidence: Evidence) -> dict[str, Any]:
         "requester": task.requester,
         "attempt": task.attempt,
         "prompt": task.prompt,
-        "request": [_said(message) for message in of(QUEUES[REQUESTS])],
-        "plan": [_said(message) for message in of(QUEUES["jobs"])],
-        "attempts": [_said(message) for message in of(STATE_CHANGE)],
-        "reviews": [_said(message) for message in of("review_request", "review_result")],
-        "checks": [_said(message) for message in last if message.type == "check_result"],
-        "intent": [_said(message) for message in last if message.type == "integration_intent"],
-        "outcome": [_said(message) for message in last if message.type == "integration_outcome"],
+        "request": [_message_record(message) for message in of(QUEUES[REQUESTS])],
+        "plan": [_message_record(message) for message in of(QUEUES["jobs"])],
+        "attempts": [_message_record(message) for message in of(STATE_CHANGE)],
+        "reviews": [_message_record(message) for message in of("review_request", "review_result")],
+        "checks": [_message_record(message) for message in last if message.type == "check_result"],
+        "intent": [
+            _message_record(message) for message in last if message.type == "integration_intent"
+        ],
+        "outcome": [
+            _message_record(message) for message in last if message.type == "integration_outcome"
+        ],
         "messages": [
             {"seq": message.seq, "id": message.id, "type": message.type, "sha256": _digest(message)}
             for message in evidence.messages
@@ -486,7 +492,7 @@ def _attempt_of(message: Message) -> int | None:
     return attempt if isinstance(attempt, int) else None
 
 
-def _said(message: Message) -> dict[str, Any]:
+def _message_record(message: Message) -> dict[str, Any]:
     return {
         "seq": message.seq,
         "at": format_ts(message.ts_ms),

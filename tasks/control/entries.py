@@ -19,7 +19,7 @@ from ...subscribers.jobs.outcomes import carried_on
 from ...subscribers.queues.job_control import JobControl
 from ...subscribers.queues.queue import Queue, claim_of
 from ...subscribers.views import Views
-from ..records.entry import UNKNOWN_ERROR, Entry, eta_ms, states_of, status_of
+from ..records.entry import UNKNOWN_ERROR, QueueEntry, eta_ms, states_of, status_of
 from ..steps.messages import QUEUES, TASKS
 from ..steps.planning import open_queue
 
@@ -83,7 +83,7 @@ class Entries:
         parent: str | None = None,
         headers: Mapping[str, object] | None = None,
         trace: Mapping[str, str] | None = None,
-    ) -> tuple[Entry, int | None]:
+    ) -> tuple[QueueEntry, int | None]:
         """Publish an entry, and return it with its place in line.
 
         Args:
@@ -110,7 +110,7 @@ class Entries:
             place = Views.of(self.bus).place(queue.info, receipt.seq)
             return self._entry(receipt.seq), place
 
-    def get(self, id: str) -> Entry | None:
+    def get(self, id: str) -> QueueEntry | None:
         """Return an entry by its id, or None."""
         message = self.bus.get(id)
         if message is None:
@@ -122,7 +122,7 @@ class Entries:
         except JobNotFound:
             return None
 
-    def claim(self, agent: str, *, client: str | None = None) -> Entry | None:
+    def claim(self, agent: str, *, client: str | None = None) -> QueueEntry | None:
         """Claim the first entry in line for an agent, its own first; None when there is none.
 
         Args:
@@ -134,7 +134,7 @@ class Entries:
         claims = self.queue.claim(_instance(agent, client), group=agent, lease_s=lease_s)
         return self._entry(claims[0].message.seq) if claims else None
 
-    def held(self, id: str, agent: str | None = None) -> tuple[Entry, Claim]:
+    def held(self, id: str, agent: str | None = None) -> tuple[QueueEntry, Claim]:
         """Return an entry that is claimed, and its claim; in the caller's transaction.
 
         Args:
@@ -156,7 +156,7 @@ class Entries:
 
     def end(
         self, id: str, outcome: Outcome, *, agent: str | None = None, replies: Sequence[Draft] = ()
-    ) -> Entry:
+    ) -> QueueEntry:
         """End an entry that is claimed, and return it as it is then.
 
         Raises:
@@ -203,7 +203,7 @@ class Entries:
             for position, entry in enumerate(waiting, 1)
         ]
 
-    def list(self, status: str | None = None, limit: int = LIMIT) -> list[Entry]:
+    def list(self, status: str | None = None, limit: int = LIMIT) -> list[QueueEntry]:
         """Return entries, the newest first.
 
         Raises:
@@ -218,7 +218,7 @@ class Entries:
         jobs = control.list(*job_states, limit=limit, before_seq=MAX_SEQ + 1)
         return [self._entry(job.seq, job) for job in jobs]
 
-    def at(self, seq: int) -> Entry:
+    def at(self, seq: int) -> QueueEntry:
         """Return the entry of a message.
 
         Raises:
@@ -229,13 +229,13 @@ class Entries:
     def _word(self, state: Any) -> str:
         return status_of(self.name, state)
 
-    def _entry(self, seq: int, job: Job | None = None) -> Entry:
+    def _entry(self, seq: int, job: Job | None = None) -> QueueEntry:
         info = self.queue.info
         stored_job = job or Jobs.of(self.bus).get(info, seq)
         message = self.bus.log.at(seq)
         assert message is not None  # the log keeps every message that is a job
         claim = Views.of(self.bus).newest_claim(info, seq)
-        return Entry(self.name, message, stored_job, claim)
+        return QueueEntry(self.name, message, stored_job, claim)
 
 
 def _instance(agent: str, client: str | None) -> str:

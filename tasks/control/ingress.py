@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 
 from ...schema.errors import AckbusError, InvalidInput, Refused, shown
-from .requests import Requests, nobody
-from .sessions import Event, Sessions, wrong_in_command, wrong_in_message, wrong_in_payload
+from .requests import Requests, ignore_event
+from .sessions import SessionEvent, Sessions, wrong_in_command, wrong_in_message, wrong_in_payload
 from .status import system_status
 
 TYPE_CHECKING = False
@@ -54,7 +54,7 @@ class Posts:
         turn: str,
         sender: str = CLIENT,
         trace: Mapping[str, str] | None = None,
-    ) -> Event:
+    ) -> SessionEvent:
         """Store a person's message in a session.
 
         Args:
@@ -81,7 +81,7 @@ class Posts:
         *,
         sender: str,
         trace: Mapping[str, str] | None = None,
-    ) -> Event:
+    ) -> SessionEvent:
         """Store an event that an agent posts; one that needs approval asks for it before.
 
         Args:
@@ -111,7 +111,7 @@ class Posts:
                 session, type, payload, sender=sender, trace=trace, **routing
             )
 
-    def decide(self, approval: str, decision: object, *, sender: str = CLIENT) -> Event:
+    def decide(self, approval: str, decision: object, *, sender: str = CLIENT) -> SessionEvent:
         """Store a person's decision, once, and tell the session.
 
         Args:
@@ -130,7 +130,7 @@ class Posts:
 
     def _decide(
         self, approval: str, decision: Decision, sender: str, within: str | None = None
-    ) -> Event:
+    ) -> SessionEvent:
         table = self._sessions.table
         asked = table.approval(approval)
         if asked is None or within not in (None, asked.session):
@@ -187,7 +187,7 @@ _WORK = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ParsedPrompt:
     """The words of a person, taken apart.
 
     Attributes:
@@ -199,13 +199,13 @@ class Given:
     is_forced: bool
 
 
-def given(text: str) -> Given:
+def parse_prompt(text: str) -> ParsedPrompt:
     """Return what a text asks for, and whether it begins with the command."""
     trimmed = text.strip()
     if not trimmed.lower().startswith(COMMAND):
-        return Given(trimmed, False)
+        return ParsedPrompt(trimmed, False)
     rest = trimmed[len(COMMAND) :]
-    return Given(re.sub(r"^\s*[:\-]\s*", "", rest).strip(), True)
+    return ParsedPrompt(re.sub(r"^\s*[:\-]\s*", "", rest).strip(), True)
 
 
 def priority_of_prompt(text: str) -> PriorityName:
@@ -234,7 +234,7 @@ class Ingress:
         tell: tells a session of something.
     """
 
-    def __init__(self, bus: Bus, tell: Tell = nobody) -> None:
+    def __init__(self, bus: Bus, tell: Tell = ignore_event) -> None:
         self._bus = bus
         self._tell = tell
 
@@ -264,7 +264,7 @@ class Ingress:
             agent: the agent that the client is bound to, whose words these are; None: none.
             trace: the trace context of the caller.
         """
-        asked = given(str(body["text"]))
+        asked = parse_prompt(str(body["text"]))
         named = body.get("sessionId")
         session = named.strip() if isinstance(named, str) and named.strip() else SESSION
         self._tell(session, "message", {"text": str(body["text"]).strip()}, agent or CLIENT, None)

@@ -274,7 +274,7 @@ class SessionNotFound(NotFound):
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class SessionEvent:
     """An event of a session as it is stored.
 
     Attributes:
@@ -298,7 +298,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class EventPage:
     """Some events of a session, in order.
 
     Attributes:
@@ -307,7 +307,7 @@ class Page:
         is_last: whether there were no more.
     """
 
-    events: Sequence[Event]
+    events: Sequence[SessionEvent]
     upto: int
     is_last: bool
 
@@ -363,7 +363,7 @@ class Sessions:
         about: str | None = None,
         trace: Mapping[str, str] | None = None,
         **routing: str | None,
-    ) -> Event:
+    ) -> SessionEvent:
         """Store an event. One transaction; when it returns, the event is committed.
 
         Args:
@@ -403,7 +403,7 @@ class Sessions:
         sender: str = TELLER,
         about: str | None = None,
         trace: Mapping[str, str] | None = None,
-    ) -> Event:
+    ) -> SessionEvent:
         """Store the envelope of an event, or an error in place of one that is invalid, as `emit`.
 
         Args:
@@ -420,7 +420,7 @@ class Sessions:
                 stored = self.emit(
                     session, "error", payload, sender=sender, about=about, trace=trace
                 )
-                return Event(stored.seq, stored.envelope, wrong)
+                return SessionEvent(stored.seq, stored.envelope, wrong)
             draft = Draft(
                 _PREFIX + str(envelope["type"]),
                 envelope,
@@ -435,7 +435,7 @@ class Sessions:
                 draft.correlation_id = session
             (receipt,) = self.bus.log.append([draft])
             self.table.add_event(session, receipt.seq)
-            event = Event(receipt.seq, envelope)
+            event = SessionEvent(receipt.seq, envelope)
             self._heed(session, event)
         return event
 
@@ -456,7 +456,7 @@ class Sessions:
         self.require(session)
         return after if 0 < after <= self.table.newest_event(session) else 0
 
-    def page(self, session: str, after: int = 0, limit: int = PAGE) -> Page:
+    def page(self, session: str, after: int = 0, limit: int = PAGE) -> EventPage:
         """Return the events of a session after a cursor, at most 10,000; those damaged are missing.
 
         Args:
@@ -467,9 +467,9 @@ class Sessions:
         limit = min(max(1, limit), MAX_PAGE)
         seqs = self.table.events_after(session, after, limit)
         events = [event for seq in seqs if (event := self._read(seq)) is not None]
-        return Page(events, seqs[-1] if seqs else after, len(seqs) < limit)
+        return EventPage(events, seqs[-1] if seqs else after, len(seqs) < limit)
 
-    def _read(self, seq: int) -> Event | None:
+    def _read(self, seq: int) -> SessionEvent | None:
         try:
             message = self.bus.log.at(seq)
             envelope = None if message is None else message.payload
@@ -479,7 +479,7 @@ class Sessions:
         if not isinstance(envelope, dict):
             _log.warning("event %s of a session is damaged: it has no envelope", seq)
             return None
-        return Event(seq, envelope)
+        return SessionEvent(seq, envelope)
 
     def _parent(self, envelope: Mapping[str, Any], about: str | None) -> str | None:
         payload = envelope["payload"]
@@ -488,7 +488,7 @@ class Sessions:
                 return named
         return None
 
-    def _heed(self, session: str, event: Event) -> None:
+    def _heed(self, session: str, event: SessionEvent) -> None:
         """Do what an event asks for: note an approval, tell that a session is ready."""
         payload = event.envelope["payload"]
         if event.envelope["type"] == "approval_required":

@@ -30,7 +30,7 @@ class NotStarted(Refused):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckCommand:
     """A command for `sh`, run at the top of a work tree that has the candidate.
 
     Attributes:
@@ -76,7 +76,7 @@ class CheckResult:
 
 
 def run_check(
-    check: Check,
+    check: CheckCommand,
     folder: str,
     environment: Mapping[str, str],
     *,
@@ -139,7 +139,9 @@ class _Output:
         return self._kept[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace")
 
 
-def _result(check: Check, end: ProcessEnd, output: str, runs: int, timeout_s: float) -> CheckResult:
+def _result(
+    check: CheckCommand, end: ProcessEnd, output: str, runs: int, timeout_s: float
+) -> CheckResult:
     if end.timed_out:
         reason = f"it has not ended within {timeout_s:g} s"
     elif end.exit_code == 0 or end.stopped:
@@ -170,7 +172,9 @@ def propose(
         stop: ends it early.
         supervisors: they end all that it starts.
     """
-    result = run_check(Check(command), folder, environment, stop=stop, supervisors=supervisors)
+    result = run_check(
+        CheckCommand(command), folder, environment, stop=stop, supervisors=supervisors
+    )
     if result.has_passed:
         return None
     last_line = f": {result.last_line[:300]}" if result.last_line else ""

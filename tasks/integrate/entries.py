@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LandingEntry:
     """A commit that waits to be integrated.
 
     Attributes:
@@ -62,7 +62,7 @@ class Entry:
     session: str | None = None
 
     @classmethod
-    def of(cls, message: Message, claim: Claim | None = None) -> Entry:
+    def of(cls, message: Message, claim: Claim | None = None) -> LandingEntry:
         """Return the entry of a completion, of a task or in PushPals' form."""
         payload = message.payload if isinstance(message.payload, dict) else {}
         attempt = payload.get("attempt")
@@ -108,7 +108,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MergedEntry:
     """An entry with its candidate.
 
     Attributes:
@@ -118,14 +118,14 @@ class Made:
         patch_id: git's id of what it changes.
     """
 
-    entry: Entry
+    entry: LandingEntry
     head: str
     candidate: Candidate
     patch_id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class LandingResult:
     """The result of an entry.
 
     Attributes:
@@ -137,7 +137,7 @@ class Result:
         others: the tasks that last changed the files, by file.
     """
 
-    entry: Entry
+    entry: LandingEntry
     outcome: OutcomeKind
     commit: str | None = None
     files: tuple[str, ...] = ()
@@ -188,7 +188,7 @@ class Ownership:
         self._repository = place.common_dir
         self._git = git or place.git
 
-    def obstacle(self, entry: Entry, onto: str) -> str | None:
+    def obstacle(self, entry: LandingEntry, onto: str) -> str | None:
         """Return which commits of an entry may not land, with their task; None: all may.
 
         Args:
@@ -200,17 +200,17 @@ class Ownership:
         tasks = [task for task in self._tasks(entry) if not _is_approved(task, head)]
         for task in tasks:
             if entry.task is None and task.is_live and entry.branch == task.branch:
-                return f"branch {task.branch} is that of {_said(task)}"
+                return f"branch {task.branch} is that of {_listed_ids(task)}"
         if head is None or not tasks:
             return None
         beyond = set(self._ids(head, onto=[onto]))
         for task in tasks if beyond else ():
             own = beyond.intersection(self._own(task, onto))
             if own:
-                return f"it contains {min(own)[:12]} of {_said(task)}"
+                return f"it contains {min(own)[:12]} of {_listed_ids(task)}"
         return None
 
-    def _tasks(self, entry: Entry) -> Iterator[Task]:
+    def _tasks(self, entry: LandingEntry) -> Iterator[Task]:
         """Yield the other tasks of the repository whose commits might be in an entry."""
         states = LIVE if entry.task is not None else LIVE + _GIVEN_UP
         for task in self._table.find(states=states):
@@ -245,6 +245,6 @@ def _is_approved(task: Task, head: str | None) -> bool:
     return head is not None and task.head == head and _may_land(task)
 
 
-def _said(task: Task) -> str:
+def _listed_ids(task: Task) -> str:
     how = f"{task.state}, but unproven" if task.unproven else task.state
     return f"task {task.task!r}, which is {how}, in attempt {task.attempt}"

@@ -30,14 +30,14 @@ from ...workers.processes.stop_switch import StopSwitch
 from ...workers.processes.supervisors import Supervisors
 from ..agent_program import COOLDOWN_MS, JOB, WARM_UP, AttemptRule, BoundedAttempts
 from ..records.task import lease_of_target
-from ..roles.worker_name import Says
+from ..roles.worker_name import StatusReporter
 from ..steps.changes import Changes
 from ..steps.messages import COMPLETIONS, integrators_of
 from ..steps.tasks import Tasks
-from .book import Book
-from .checks import CHECK_TIMEOUT_S, Check, NotStarted
-from .entries import Entry
+from .checks import CHECK_TIMEOUT_S, CheckCommand, NotStarted
+from .entries import LandingEntry
 from .lander import Lander, Stopped
+from .landing_store import LandingStore
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ...git.branches.candidates import Strategy
     from ...git.branches.repositories import Place
     from ...subscribers.jobs.claims import Claim
-    from .entries import Result
+    from .entries import LandingResult
 
 # Holding a target: the lease of its one integrator, and the claims under it, kept by a thread.
 
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 LEASE_S = 30.0
 
 
-class Holding:
+class TargetLease:
     """The lease of a target, and the claims of what is being integrated.
 
     Whoever makes one holds the lock of the target in the repository. So an earlier holder of the
@@ -138,7 +138,7 @@ class Holding:
         """Keep a claim no longer; one that is not kept is no error."""
         self._claims.pop(claim.token, None)
 
-    def __enter__(self) -> Holding:
+    def __enter__(self) -> TargetLease:
         self.acquire()
         self._thread = start_thread(self._run, f"keeper of {self._name}")
         return self
@@ -171,24 +171,30 @@ class Holding:
 # The desk of an integrator: it claims the next entries, and hands back what has no end.
 
 
-class Desk:
+class EntryClaimer:
     """Claims entries of one target.
 
     Args:
         queue: the completions.
         group: the worker group of the target's integrators.
-        rules, holding, book, heart: of the integrator.
+        rules, target_lease, store, heart: of the integrator.
     """
 
     def __init__(
-        self, queue: Queue, group: str, rules: Rules, holding: Holding, book: Book, heart: Heart
+        self,
+        queue: Queue,
+        group: str,
+        rules: IntegratorRules,
+        target_lease: TargetLease,
+        store: LandingStore,
+        heart: Heart,
     ) -> None:
         self._queue = queue
         self._group = group
         self._rules = rules
-        self._holding = holding
-        self._book = book
-        self._says = Says(heart)
+        self._target_lease = target_lease
+        self._store = store
+        self._says = StatusReporter(heart)
 
     def turn(self, lander: Lander) -> bool:
         """Integrate the next batch; return whether there was one."""
@@ -196,13 +202,13 @@ class Desk:
             self._rules.agent,
             group=self._group,
             limit=self._rules.batch_size,
-            lease_s=self._holding.lease_s,
+            lease_s=self._target_lease.lease_s,
         )
         if not claims:
             self._says("idle")
             return False
-        self._holding.keep(claims)
-        entries = [Entry.of(claim.message, claim) for claim in claims]
+        self._target_lease.keep(claims)
+        entries = [LandingEntry.of(claim.message, claim) for claim in claims]
         self._says("working", ", ".join(entry.name for entry in entries)[:200])
         try:
             lander.land(entries)
@@ -210,15 +216,15 @@ class Desk:
             return False
         finally:
             for claim in claims:
-                self._holding.let_go(claim)
+                self._target_lease.let_go(claim)
             self._hand_back(entries)
             self._says("idle")
         return True
 
-    def _hand_back(self, entries: list[Entry]) -> None:
+    def _hand_back(self, entries: list[LandingEntry]) -> None:
         for entry in entries:
             if entry.claim is not None and self._queue.status(entry.claim) == "active":
-                self._book.hand_back(entry, "its integrator could not go on")
+                self._store.hand_back(entry, "its integrator could not go on")
 
     def tell_offline(self) -> None:
         """Tell that nothing is integrated for a while."""
@@ -238,7 +244,7 @@ AGENT = "integrator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class IntegratorRules:
     """The rules of an integrator.
 
     Attributes:
@@ -254,7 +260,7 @@ class Rules:
     """
 
     target: str = "main"
-    checks: tuple[Check, ...] = ()
+    checks: tuple[CheckCommand, ...] = ()
     strategy: Strategy = "merge"
     check_timeout_s: float = CHECK_TIMEOUT_S
     batch: int = BATCH
@@ -294,7 +300,7 @@ class Rules:
         return RemoteTarget(place, self.target, (lock_fd,), self.remote, self.push_timeout_s)
 
 
-def checks_of(place: Place) -> tuple[Check, ...]:
+def checks_of(place: Place) -> tuple[CheckCommand, ...]:
     """Return the checks that the settings of a repository name; no commit can change these."""
     from ...git.repository import CommandFailed
 
@@ -302,7 +308,7 @@ def checks_of(place: Place) -> tuple[Check, ...]:
         raw = place.git.run("config", "-z", "--get-all", CHECK_SETTING)
     except CommandFailed:  # not set
         return ()
-    return tuple(Check(text) for text in raw.decode("utf-8", "replace").split("\0") if text)
+    return tuple(CheckCommand(text) for text in raw.decode("utf-8", "replace").split("\0") if text)
 
 
 #: How long the lock of another integrator is waited for, in seconds: one may be about to end.
@@ -337,9 +343,9 @@ class Integrator:
         self,
         bus: Bus,
         folder: str,
-        rules: Rules,
+        rules: IntegratorRules,
         *,
-        tell: Callable[[Result], None] = lambda result: None,
+        tell: Callable[[LandingResult], None] = lambda result: None,
         warn: Callable[[str], None] = lambda words: None,
         lease_s: float = LEASE_S,
         warm_up: AttemptRule = WARM_UP,
@@ -416,25 +422,27 @@ class Integrator:
         group = integrators_of(repository, rules.target)
         queue = Queue.open(self._bus, COMPLETIONS)
         with (
-            Holding(
+            TargetLease(
                 *(self._bus, queue, repository, rules.target),
                 group=group,
                 agent=rules.agent,
                 lease_s=self._lease_s,
-            ) as holding,
+            ) as target_lease,
             self._bus.heart(rules.agent) as heart,
             listen(self._bus) as listener,
         ):
             Tasks(self._bus).enter_again(repository, rules.target, agent=rules.agent)
             self._keep_heads(repository)
-            book = Book(self._bus, queue, holding, repository, rules.target, rules.agent)
+            store = LandingStore(
+                self._bus, queue, target_lease, repository, rules.target, rules.agent
+            )
             lander = Lander(
-                *(self._bus, self._place, rules, book, target, tree, supervisors),
+                *(self._bus, self._place, rules, store, target, tree, supervisors),
                 stop=self._stop,
                 tell=self._tell,
             )
-            desk = Desk(queue, group, rules, holding, book, heart)
-            self._serve(desk, lander, listener, once)
+            claimer = EntryClaimer(queue, group, rules, target_lease, store, heart)
+            self._serve(claimer, lander, listener, once)
 
     def _keep_heads(self, repository: str) -> None:
         """Keep approved heads that were done where nobody could: away from the repository."""
@@ -442,14 +450,14 @@ class Integrator:
         heads = [(task.task, task.head) for task in approved if task.repository == repository]
         DoneHeads(self._place).keep_missing((name, head) for name, head in heads if head)
 
-    def _serve(self, desk: Desk, lander: Lander, listener: Listener, once: bool) -> None:
+    def _serve(self, claimer: EntryClaimer, lander: Lander, listener: Listener, once: bool) -> None:
         self._settle_at = 0.0
         while not self._stop.is_thrown:
             wait_s = _LOOK_S
             try:
                 self._look_after(lander)
                 lander.check_free()
-                was_there = desk.turn(lander)
+                was_there = claimer.turn(lander)
                 self._attempts.end()
                 if was_there:
                     self._attempts = self._later_attempts
@@ -458,7 +466,7 @@ class Integrator:
                 if once:
                     return
             except (TargetBusy, *_TRANSIENT) as error:
-                wait_s = self._pause(error, desk)
+                wait_s = self._pause(error, claimer)
                 if once and not self._attempts.attempt:
                     raise
                 self._warn_once(str(error))
@@ -490,7 +498,7 @@ class Integrator:
             self._warned = words
             self._warn(words)
 
-    def _pause(self, error: Exception, desk: Desk) -> float:
+    def _pause(self, error: Exception, claimer: EntryClaimer) -> float:
         """Return how long to wait before the next attempt."""
         if isinstance(error, TargetBusy):
             return _LOOK_S
@@ -501,5 +509,5 @@ class Integrator:
         if pause_ms is not None:
             self._attempts.begin()
             return pause_ms / 1000
-        desk.tell_offline()
+        claimer.tell_offline()
         return self._attempts.offline_ms(now_ms) / 1000

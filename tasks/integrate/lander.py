@@ -20,9 +20,9 @@ from ...git.branches.candidates import (
 from ...git.repository import CommandFailed, GitFailed
 from ...git.target_refs import TargetBusy, TargetMoved, TargetRefused
 from ...git.trees.rescue import DoneHeads
-from .book import Stale
 from .checks import CheckResult, propose, run_check
-from .entries import Entry, Made, Ownership
+from .entries import LandingEntry, MergedEntry, Ownership
+from .landing_store import Stale
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from ...workers.processes.stop_switch import StopSwitch
     from ...workers.processes.supervisors import Supervisors
     from ..records.task_table import Landing, Landings
-    from .book import Book
-    from .entries import Result
-    from .integrator import Rules
+    from .entries import LandingResult
+    from .integrator import IntegratorRules
+    from .landing_store import LandingStore
 
 # The candidates of a batch: each is made onto the one before it.
 
@@ -48,7 +48,7 @@ _MOST_FILES = 20
 
 
 @dataclass
-class Stack:
+class CandidateStack:
     """A batch, sorted: what can be tested together, and what can't.
 
     Attributes:
@@ -59,16 +59,16 @@ class Stack:
         unsigned: those whose candidate can't be signed now, each with the signer's words.
     """
 
-    made: list[Made] = field(default_factory=list)
-    there: list[Made] = field(default_factory=list)
-    later: list[Entry] = field(default_factory=list)
-    wrong: list[tuple[Entry, Conflict]] = field(default_factory=list)
-    unsigned: list[tuple[Entry, str]] = field(default_factory=list)
+    made: list[MergedEntry] = field(default_factory=list)
+    there: list[MergedEntry] = field(default_factory=list)
+    later: list[LandingEntry] = field(default_factory=list)
+    wrong: list[tuple[LandingEntry, Conflict]] = field(default_factory=list)
+    unsigned: list[tuple[LandingEntry, str]] = field(default_factory=list)
 
 
 def stack_up(
-    candidates: Candidates, entries: Iterable[Entry], onto: str, strategy: Strategy
-) -> Stack:
+    candidates: Candidates, entries: Iterable[LandingEntry], onto: str, strategy: Strategy
+) -> CandidateStack:
     """Make the candidates of entries, in order.
 
     Args:
@@ -77,7 +77,7 @@ def stack_up(
         onto: the commit that the target is at.
         strategy: how a head becomes a candidate.
     """
-    stack, git, tip = Stack(), candidates.git, onto
+    stack, git, tip = CandidateStack(), candidates.git, onto
     for entry in entries:
         head = None if entry.head is None else git.commit(entry.head)
         if head is None:
@@ -95,9 +95,9 @@ def stack_up(
 
 
 def _put_on(
-    stack: Stack,
+    stack: CandidateStack,
     candidates: Candidates,
-    entry: Entry,
+    entry: LandingEntry,
     head: str,
     bottom_and_tip: tuple[str, str],
     strategy: Strategy,
@@ -111,17 +111,19 @@ def _put_on(
     elif candidate.commit == tip != onto:
         stack.later.append(entry)
     elif candidate.commit == tip:
-        stack.there.append(Made(entry, head, _at(candidate, git, head), ""))
+        stack.there.append(MergedEntry(entry, head, _at(candidate, git, head), ""))
     elif (id := _approved_id(git, head, candidate)) is None:
         words = "the merge would change more than what was approved: rebase it onto the target"
         stack.wrong.append((entry, Conflict((), words)))
     else:
-        stack.made.append(Made(entry, head, candidate, id))
+        stack.made.append(MergedEntry(entry, head, candidate, id))
         return candidate.commit
     return tip
 
 
-def _sort_out(stack: Stack, entry: Entry, conflict: Conflict, *, is_first: bool) -> None:
+def _sort_out(
+    stack: CandidateStack, entry: LandingEntry, conflict: Conflict, *, is_first: bool
+) -> None:
     if is_first:
         stack.wrong.append((entry, conflict))
     else:
@@ -201,7 +203,7 @@ class Lander:
     """Lands the entries of one target, which its integrator holds.
 
     Args:
-        bus, place, rules, book, target, tree, supervisors: of the integrator.
+        bus, place, rules, store, target, tree, supervisors: of the integrator.
         stop: ends a check early.
         tell: called with each result.
     """
@@ -210,18 +212,18 @@ class Lander:
         self,
         bus: Bus,
         place: Place,
-        rules: Rules,
-        book: Book,
+        rules: IntegratorRules,
+        store: LandingStore,
         target: LocalTarget,
         tree: CheckTree,
         supervisors: Supervisors,
         stop: StopSwitch,
-        tell: Callable[[Result], None],
+        tell: Callable[[LandingResult], None],
     ) -> None:
         self._bus = bus
         self._place = place
         self._rules = rules
-        self._book = book
+        self._store = store
         self._target = target
         self._tree = tree
         self._supervisors = supervisors
@@ -245,7 +247,7 @@ class Lander:
 
     def recover(self) -> None:
         """Find out what became of what was intended, and of what others were asked to land."""
-        open_ones = self._book.landings.open(self._place.common_dir, self._rules.target)
+        open_ones = self._store.landings.open(self._place.common_dir, self._rules.target)
         if not open_ones:
             return
         at = self._target.pin()
@@ -258,20 +260,20 @@ class Lander:
                 self._finish(landing)
             elif landing.state == "intended":
                 self._target.mend(landing.candidate, landing.onto)
-                self._book.abandon([landing])
+                self._store.abandon([landing])
 
     def _finish(self, landing: Landing) -> None:
         message = self._bus.get(landing.completion_seq)
         if message is not None:
-            self._tell(self._landed(Entry.of(message), landing))
+            self._tell(self._landed(LandingEntry.of(message), landing))
 
-    def _landed(self, entry: Entry, landing: Landing, reason: str = "") -> Result:
+    def _landed(self, entry: LandingEntry, landing: Landing, reason: str = "") -> LandingResult:
         """Record that an entry has landed; its head needs no ref of its own any more."""
-        result = self._book.landed(entry, landing, reason)
+        result = self._store.landed(entry, landing, reason)
         self._heads.landed(entry.task, self._rules.target, landing.head)
         return result
 
-    def land(self, entries: Sequence[Entry]) -> None:
+    def land(self, entries: Sequence[LandingEntry]) -> None:
         """Land what can land of some entries; each of them has its end, or stays in the queue.
 
         Raises:
@@ -289,19 +291,19 @@ class Lander:
             for entry, conflict in stack.wrong:
                 self._tell(self._send_back(entry, conflict, onto))
             for entry, why in stack.unsigned:
-                self._tell(self._book.retry(entry, why, most=_SIGNING_TRIES))
+                self._tell(self._store.retry(entry, why, most=_SIGNING_TRIES))
             self._close_there(stack)
             if stack.made:
                 self._land_stack(stack.made)
             entries = stack.later
 
-    def _start(self, entries: Sequence[Entry], onto: str) -> None:
+    def _start(self, entries: Sequence[LandingEntry], onto: str) -> None:
         new = [entry for entry in entries if entry.message.seq not in self._started]
         self._started.update(entry.message.seq for entry in new)
         if new:
-            self._book.start(new, onto)
+            self._store.start(new, onto)
 
-    def _is_over(self, entry: Entry) -> bool:
+    def _is_over(self, entry: LandingEntry) -> bool:
         """End an entry that has landed before, or may not land any more; return whether it was."""
         for landing in self._landings_of(entry):
             if landing.completion_seq == entry.message.seq and (
@@ -313,30 +315,30 @@ class Lander:
                 if is_new:
                     self._tell(result)
                 return True
-        reason = self._book.obstacle(entry)
+        reason = self._store.obstacle(entry)
         reason = reason or self._ownership.obstacle(entry, self._target.pin())
         if reason is not None:
-            self._tell(self._book.refuse(entry, "rejected", reason))
+            self._tell(self._store.refuse(entry, "rejected", reason))
         return reason is not None
 
-    def _landings_of(self, entry: Entry) -> list[Landing]:
+    def _landings_of(self, entry: LandingEntry) -> list[Landing]:
         head = None if entry.head is None else self._place.git.commit(entry.head)
         if head is None:
             return []
-        return self._book.landings.of_head(self._place.common_dir, self._rules.target, head)
+        return self._store.landings.of_head(self._place.common_dir, self._rules.target, head)
 
-    def _close_there(self, stack: Stack) -> None:
+    def _close_there(self, stack: CandidateStack) -> None:
         """End what the target has already."""
         for merged in stack.there:
-            (landing,) = self._book.intend([merged], ())
+            (landing,) = self._store.intend([merged], ())
             reason = f"{self._rules.target} had it already: nothing was moved, or checked"
             self._tell(self._landed(merged.entry, landing, reason))
 
-    def _send_back(self, entry: Entry, conflict: Conflict, onto: str) -> Result:
+    def _send_back(self, entry: LandingEntry, conflict: Conflict, onto: str) -> LandingResult:
         """End the attempt of an entry that has no candidate, unless the target moved meanwhile."""
         if self._target.pin() != onto:
-            return self._book.requeue(entry, f"{self._rules.target} was moved meanwhile")
-        return self._book.refuse(
+            return self._store.requeue(entry, f"{self._rules.target} was moved meanwhile")
+        return self._store.refuse(
             entry,
             "conflict" if conflict.is_conflict else "rejected",
             conflict.reason,
@@ -344,14 +346,14 @@ class Lander:
             self._authors(entry, conflict, onto),
         )
 
-    def _authors(self, entry: Entry, conflict: Conflict, onto: str) -> dict[str, str]:
+    def _authors(self, entry: LandingEntry, conflict: Conflict, onto: str) -> dict[str, str]:
         if not conflict.files or entry.head is None:
             return {}
         where = (self._place.common_dir, self._rules.target)
         pair = (onto, entry.head)
-        return authors_of(self._place.git, self._book.landings, where, pair, conflict.files)
+        return authors_of(self._place.git, self._store.landings, where, pair, conflict.files)
 
-    def _land_stack(self, batch: Sequence[Made]) -> None:
+    def _land_stack(self, batch: Sequence[MergedEntry]) -> None:
         tree = batch[-1].candidate.tree
         if len(batch) > 1 and tree in self._failed:  # the half before it has landed meanwhile
             self._halve(batch)
@@ -363,17 +365,17 @@ class Lander:
         elif len(batch) == 1:
             words = f"check {failed.command!r} failed: {failed.reason}"
             last = f": {failed.last_line[:300]}" if failed.last_line else ""
-            self._tell(self._book.refuse(batch[0].entry, "check_failed", words + last))
+            self._tell(self._store.refuse(batch[0].entry, "check_failed", words + last))
         else:
             self._failed.add(tree)
             self._halve(batch)
 
-    def _halve(self, batch: Sequence[Made]) -> None:
+    def _halve(self, batch: Sequence[MergedEntry]) -> None:
         half = len(batch) // 2
         self.land([merged.entry for merged in batch[:half]])
         self.land([merged.entry for merged in batch[half:]])
 
-    def _check(self, batch: Sequence[Made]) -> list[CheckResult]:
+    def _check(self, batch: Sequence[MergedEntry]) -> list[CheckResult]:
         """Check the last candidate, which contains all; the first check that fails ends it."""
         results: list[CheckResult] = []
         if not self._rules.checks:
@@ -384,7 +386,7 @@ class Lander:
         except GitFailed as error:
             self._tree.put(batch[0].candidate.onto)  # where it fails too, no entry is to blame
             failed = CheckResult("git checkout", None, 0, str(error), "", 1)
-            self._book.tell_check(batch, candidate.commit, failed)
+            self._store.tell_check(batch, candidate.commit, failed)
             return [failed]
         restore = partial(self._tree.restore, candidate.commit)
         for check in self._rules.checks:
@@ -401,13 +403,13 @@ class Lander:
             )
             if result.was_stopped:
                 raise Stopped
-            self._book.tell_check(batch, candidate.commit, result)
+            self._store.tell_check(batch, candidate.commit, result)
             results.append(result)
             if not result.has_passed:
                 break
         return results
 
-    def _environment(self, merged: Made) -> dict[str, str]:
+    def _environment(self, merged: MergedEntry) -> dict[str, str]:
         return {
             "BUS_DIR": self._bus.directory,
             "BUS_TASK": merged.entry.task or "",
@@ -418,17 +420,17 @@ class Lander:
             "BUS_TARGET": self._rules.target,
         }
 
-    def _move(self, batch: Sequence[Made], results: Sequence[CheckResult]) -> None:
+    def _move(self, batch: Sequence[MergedEntry], results: Sequence[CheckResult]) -> None:
         """Move the target to the last candidate, and tell what came of it."""
         if self._stop.is_thrown:
             raise Stopped
         first, last = batch[0].candidate, batch[-1].candidate
         try:
-            landings = self._book.intend(batch, results)
+            landings = self._store.intend(batch, results)
         except Stale as stale:
             stale_seqs = {entry.message.seq for entry, _ in stale.entries}
             for entry, reason in stale.entries:
-                self._tell(self._book.refuse(entry, "rejected", reason))
+                self._tell(self._store.refuse(entry, "rejected", reason))
             self.land(
                 [merged.entry for merged in batch if merged.entry.message.seq not in stale_seqs]
             )
@@ -440,19 +442,19 @@ class Lander:
         try:
             self._target.move(last.commit, first.onto, f"bus integrate: {names}")
         except TargetMoved as error:
-            self._book.abandon(landings)
+            self._store.abandon(landings)
             for merged in batch:
-                self._tell(self._book.requeue(merged.entry, str(error)))
+                self._tell(self._store.requeue(merged.entry, str(error)))
             self._rest_if_it_moves_on(str(error))
         except TargetBusy:
-            self._book.abandon(landings)
+            self._store.abandon(landings)
             raise
         except TargetRefused as error:
-            self._book.abandon(landings)
+            self._store.abandon(landings)
             if len(batch) > 1:
                 self._halve(batch)
             else:
-                self._tell(self._book.refuse(batch[0].entry, "rejected", str(error)))
+                self._tell(self._store.refuse(batch[0].entry, "rejected", str(error)))
         else:
             self._moves = 0
             for merged, landing in zip(batch, landings, strict=True):
@@ -469,7 +471,7 @@ class Lander:
             self._moves = 0
             raise TargetBusy(f"{reason}, {MOVES} times in a row; it is tried again")
 
-    def _propose(self, merged: Made, landing: Landing) -> None:
+    def _propose(self, merged: MergedEntry, landing: Landing) -> None:
         assert self._rules.propose is not None, merged
         refused = propose(
             self._rules.propose,
@@ -479,9 +481,9 @@ class Lander:
             supervisors=self._supervisors,
         )
         if refused is None:
-            self._tell(self._book.propose(landing, merged.entry))
+            self._tell(self._store.propose(landing, merged.entry))
             return
-        self._book.abandon([landing])
+        self._store.abandon([landing])
         if self._stop.is_thrown:
             raise Stopped
-        self._tell(self._book.refuse(merged.entry, "rejected", refused))
+        self._tell(self._store.refuse(merged.entry, "rejected", refused))

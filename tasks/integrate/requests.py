@@ -15,7 +15,7 @@ from ..steps.changes import Changes
 from ..steps.messages import COMPLETIONS, QUEUES, completion
 from ..steps.planning import open_queue
 from ..steps.tasks import Tasks
-from .entries import Entry, Ownership, Result
+from .entries import LandingEntry, LandingResult, Ownership
 from .lander import authors_of, stack_up
 
 TYPE_CHECKING = False
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from ...git.branches.candidates import Conflict
     from ...git.branches.repositories import Place
     from .entries import OutcomeKind
-    from .integrator import Rules
+    from .integrator import IntegratorRules
 
 
-def request(bus: Bus, place: Place, rules: Rules, branches: Sequence[str]) -> None:
+def request(bus: Bus, place: Place, rules: IntegratorRules, branches: Sequence[str]) -> None:
     """Add branches without a task to the queue, at the commits that they are at.
 
     Raises:
@@ -59,7 +59,7 @@ def request(bus: Bus, place: Place, rules: Rules, branches: Sequence[str]) -> No
         open_queue(bus, COMPLETIONS).take_in([receipt.seq for receipt in receipts])
 
 
-def _refuse_same(bus: Bus, place: Place, rules: Rules, branch: str, head: str) -> None:
+def _refuse_same(bus: Bus, place: Place, rules: IntegratorRules, branch: str, head: str) -> None:
     for entry in waiting(bus, place, rules):
         if (entry.branch, entry.head) == (branch, head):
             raise Refused(f"{shown(branch)} waits already, at {head[:12]}; see 'bus queue list'")
@@ -72,12 +72,12 @@ def _refuse_same(bus: Bus, place: Place, rules: Rules, branch: str, head: str) -
             )
 
 
-def waiting(bus: Bus, place: Place, rules: Rules) -> list[Entry]:
+def waiting(bus: Bus, place: Place, rules: IntegratorRules) -> list[LandingEntry]:
     """Return the entries for a target that have no end, in their order; nothing is claimed."""
     jobs = Jobs.of(bus)
     entries = []
     for message in bus.read(type=QUEUES[COMPLETIONS]):
-        entry = Entry.of(message)
+        entry = LandingEntry.of(message)
         is_ours = entry.repository in (None, place.common_dir)
         if not is_ours or entry.target not in (None, rules.target):
             continue
@@ -87,7 +87,7 @@ def waiting(bus: Bus, place: Place, rules: Rules) -> list[Entry]:
     return sorted(entries, key=lambda entry: (entry.message.priority, entry.message.seq))
 
 
-def look(bus: Bus, place: Place, rules: Rules) -> Iterator[Result]:
+def look(bus: Bus, place: Place, rules: IntegratorRules) -> Iterator[LandingResult]:
     """Yield what an integration would give now but for checks; nothing is claimed or changed.
 
     Git writes what it makes into a folder of its own, which is removed. No driver is run: what one
@@ -105,28 +105,28 @@ def look(bus: Bus, place: Place, rules: Rules) -> Iterator[Result]:
             task = None if entry.task is None else tasks.get(entry.task)
             if task is not None and (task.unproven or task.state != "APPROVED"):
                 how = "unproven" if task.unproven else task.state
-                yield Result(entry, "rejected", reason=f"the task is {how}")
+                yield LandingResult(entry, "rejected", reason=f"the task is {how}")
                 continue
             if (reason := ownership.obstacle(entry, onto)) is not None:
-                yield Result(entry, "rejected", reason=reason)
+                yield LandingResult(entry, "rejected", reason=reason)
                 continue
             stack = stack_up(candidates, [entry], onto, rules.strategy)
             for _, conflict in stack.wrong:
                 yield _refused(bus, place, rules, entry, conflict, candidates, onto)
             if stack.made or stack.there:
-                yield Result(entry, "would_land", reason="it merges; nothing was checked")
+                yield LandingResult(entry, "would_land", reason="it merges; nothing was checked")
             onto = stack.made[-1].candidate.commit if stack.made else onto
 
 
 def _refused(
     bus: Bus,
     place: Place,
-    rules: Rules,
-    entry: Entry,
+    rules: IntegratorRules,
+    entry: LandingEntry,
     conflict: Conflict,
     candidates: Candidates,
     onto: str,
-) -> Result:
+) -> LandingResult:
     others: dict[str, str] = {}
     if conflict.files and entry.head is not None:
         where, pair = (place.common_dir, rules.target), (onto, entry.head)
@@ -134,4 +134,4 @@ def _refused(
     outcome: OutcomeKind = "conflict" if conflict.is_conflict else "rejected"
     if not conflict.is_known:
         outcome = "not_known"
-    return Result(entry, outcome, None, conflict.files, conflict.reason, others)
+    return LandingResult(entry, outcome, None, conflict.files, conflict.reason, others)

@@ -100,7 +100,7 @@ UNKNOWN_ERROR = "Unknown error"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class QueueEntry:
     """A message in one of the queues, with its job and the newest claim on it.
 
     Attributes:
@@ -259,7 +259,7 @@ class Budgets:
         asked = planning if isinstance(planning, dict) else {}
 
         def budget(name: str, default_ms: int) -> int:
-            return _given(payload.get(name)) or _given(asked.get(name)) or default_ms
+            return _budget_ms(payload.get(name)) or _budget_ms(asked.get(name)) or default_ms
 
         return cls(
             budget("queueWaitBudgetMs", SLOTS_MS[priority]),
@@ -273,7 +273,7 @@ def eta_ms(priority: int, place: int | None) -> int | None:
     return None if place is None else SLOTS_MS[priority] * (place - 1)
 
 
-def _given(value: object) -> int | None:
+def _budget_ms(value: object) -> int | None:
     """Return a budget in its bounds; None for what is no positive number."""
     if isinstance(value, str):
         match = _WHOLE.match(value)

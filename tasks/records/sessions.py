@@ -108,7 +108,7 @@ SNAPSHOT_TTL_MS = 900_000
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldLock:
     """The dispatch lock while it is held.
 
     Attributes:
@@ -122,22 +122,22 @@ class Held:
     expires_at_ms: int
     updated_at_ms: int
 
-    def since(self, now_ms: int) -> Held:
+    def since(self, now_ms: int) -> HeldLock:
         """Return the lock of a clock that was ahead as it is held from now on, as long."""
         ends_ms = now_ms + self.expires_at_ms - self.updated_at_ms
-        return Held(self.session, self.run, min(self.acquired_at_ms, now_ms), ends_ms, now_ms)
+        return HeldLock(self.session, self.run, min(self.acquired_at_ms, now_ms), ends_ms, now_ms)
 
 
 class DispatchLock(Table):
     """The table `dispatch_lock`: one row while a run may dispatch work, and none else."""
 
-    def holder(self) -> Held | None:
+    def holder(self) -> HeldLock | None:
         """Return the lock as it is held now, or None. A lock that has expired is dropped."""
         with self._engine.write():
             now_ms = self._engine.now_ms()
             self._engine.change(CONTROL["drop_expired_lock"], (now_ms,))
             row = self._engine.row(CONTROL["dispatch_lock"])
-            lock = None if row is None else Held(*row)
+            lock = None if row is None else HeldLock(*row)
             if lock is not None and lock.updated_at_ms > now_ms:
                 lock = lock.since(now_ms)
                 self._store(lock)
@@ -150,7 +150,7 @@ class DispatchLock(Table):
         *,
         ttl_ms: int | None = None,
         stale_after_ms: int | None = None,
-    ) -> tuple[bool, Held]:
+    ) -> tuple[bool, HeldLock]:
         """Acquire the lock if it is free, or held by this run. One transaction.
 
         Args:
@@ -169,13 +169,13 @@ class DispatchLock(Table):
                 return False, lock
             is_mine = lock is not None and (lock.session, lock.run) == (session, run)
             begun_ms = lock.acquired_at_ms if lock is not None and is_mine else now_ms
-            row = Held(session, run, begun_ms, now_ms + _ttl(ttl_ms), now_ms)
+            row = HeldLock(session, run, begun_ms, now_ms + _ttl(ttl_ms), now_ms)
             self._store(row)
             return True, row
 
     def renew(
         self, session: str, run: str, *, ttl_ms: int | None = None
-    ) -> tuple[bool, Held | None]:
+    ) -> tuple[bool, HeldLock | None]:
         """Extend the lock that this run holds; else change nothing. One transaction.
 
         Returns:
@@ -186,7 +186,7 @@ class DispatchLock(Table):
             lock = self.holder()
             if lock is None or (lock.session, lock.run) != (session, run):
                 return False, lock
-            row = Held(session, run, lock.acquired_at_ms, now_ms + _ttl(ttl_ms), now_ms)
+            row = HeldLock(session, run, lock.acquired_at_ms, now_ms + _ttl(ttl_ms), now_ms)
             self._store(row)
             return True, row
 
@@ -194,12 +194,14 @@ class DispatchLock(Table):
         """Release the lock that this run holds; False where it does not."""
         return self._engine.count_changes(CONTROL["release_lock"], (session, run)) > 0
 
-    def _store(self, lock: Held) -> None:
+    def _store(self, lock: HeldLock) -> None:
         row = (lock.session, lock.run, lock.acquired_at_ms, lock.expires_at_ms, lock.updated_at_ms)
         self._engine.change(CONTROL["hold_lock"], row)
 
 
-def _may_take(lock: Held, session: str, run: str, now_ms: int, stale_after_ms: int | None) -> bool:
+def _may_take(
+    lock: HeldLock, session: str, run: str, now_ms: int, stale_after_ms: int | None
+) -> bool:
     if lock.session != session:
         return False
     is_stale = stale_after_ms is not None and now_ms - lock.updated_at_ms >= stale_after_ms
@@ -211,7 +213,7 @@ def _ttl(ttl_ms: int | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class AutonomySnapshot:
     """The facts that a planner saw before it decided.
 
     Attributes:
@@ -247,12 +249,12 @@ class Autonomy(Table):
 
     def add_snapshot(
         self, session: str, run: str, payload: dict[str, Any], *, ttl_ms: int = SNAPSHOT_TTL_MS
-    ) -> Snapshot:
+    ) -> AutonomySnapshot:
         """Store a snapshot, with whether the run holds the dispatch lock now."""
         with self._engine.write():
             lock = DispatchLock(self._engine).holder()
             is_held = lock is not None and (lock.session, lock.run) == (session, run)
-            snapshot = Snapshot(
+            snapshot = AutonomySnapshot(
                 new_id(), session, run, self._engine.now_ms(), ttl_ms, is_held, payload
             )
             row = (snapshot.id, session, run, snapshot.created_at_ms, ttl_ms, int(is_held))
@@ -260,13 +262,13 @@ class Autonomy(Table):
             self.prune(snapshot.created_at_ms - KEPT_MS, 10)  # fewer come than go
         return snapshot
 
-    def snapshot(self, id: str) -> Snapshot | None:
+    def snapshot(self, id: str) -> AutonomySnapshot | None:
         """Return a snapshot, or None."""
         row = self._engine.row(CONTROL["snapshot"], (id,))
         if row is None:
             return None
         name, session, run, created_at_ms, ttl_ms, is_held, payload = row
-        return Snapshot(
+        return AutonomySnapshot(
             name, session, run, created_at_ms, ttl_ms, bool(is_held), json.loads(payload)
         )
 

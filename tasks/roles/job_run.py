@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ..records.task import Task
     from ..steps.tasks import Tasks
     from .job_tree import Author, JobTrees, Ports
-    from .worker_name import Says, TaskKeeper, WorkerName
+    from .worker_name import StatusReporter, TaskKeeper, WorkerName
 
 # The job that a worker of tasks is given: its fields, checked.
 
@@ -185,12 +185,12 @@ class Interrupted(AckbusError):
     """The worker is to end, or has lost the job; what was begun goes on elsewhere."""
 
 
-class Over(AckbusError):
+class AlreadyEnded(AckbusError):
     """The end of the job is recorded already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
+class JobContext:
     """All that the work on a job needs.
 
     Attributes:
@@ -205,7 +205,7 @@ class Means:
         name: the worker's, with its scratch folder.
         keeper: renews what is held.
         attempts: counts transient failures.
-        says: tells what the worker is at.
+        report: tells what the worker is at.
         supervisors: run the program.
     """
 
@@ -222,7 +222,7 @@ class Means:
     name: WorkerName
     keeper: TaskKeeper
     attempts: BoundedAttempts
-    says: Says
+    report: StatusReporter
     supervisors: Supervisors
 
 
@@ -330,21 +330,21 @@ class JobRun:
     """Runs the program for the job of one claim.
 
     Args:
-        means: what it needs.
+        context: what it needs.
         claim: the claim.
         switch: ends the program early.
     """
 
-    def __init__(self, means: Means, claim: Claim, switch: StopSwitch) -> None:
-        self._means, self._claim, self._switch = means, claim, switch
+    def __init__(self, context: JobContext, claim: Claim, switch: StopSwitch) -> None:
+        self._context, self._claim, self._switch = context, claim, switch
 
     def on_task(self, form: JobForm, task: Task, port: int | None) -> ProgramEnd:
         """Run the program, again after a transient failure, and return how it ended."""
-        means = self._means
-        there = read_state(means.trees.tree_of(task), task.base)
+        context = self._context
+        there = read_state(context.trees.tree_of(task), task.base)
         prompt = prompt_of_attempt(form, task, there, self._answers(task))
-        scratch = means.name.fresh_scratch()
-        environment = environment_of_task(task, means.bus.layout.directory, means.worker) | {
+        scratch = context.name.fresh_scratch()
+        environment = environment_of_task(task, context.bus.layout.directory, context.worker) | {
             "BUS_JOB_ID": form.id,
             "BUS_TASK_COMMITS": str(there.ahead),
             "BUS_TASK_SCRATCH": scratch,
@@ -357,12 +357,12 @@ class JobRun:
 
     def on_files(self, form: JobForm) -> ProgramEnd:
         """Run the program on files that belong to no branch: what it says is the result."""
-        means = self._means
-        scratch = means.name.fresh_scratch()
-        folder = files_of(means.trees.place, form.base or "HEAD", os.path.join(scratch, "files"))
+        context = self._context
+        scratch = context.name.fresh_scratch()
+        folder = files_of(context.trees.place, form.base or "HEAD", os.path.join(scratch, "files"))
         environment = {
-            "BUS_DIR": means.bus.layout.directory,
-            "BUS_AGENT": means.worker,
+            "BUS_DIR": context.bus.layout.directory,
+            "BUS_AGENT": context.worker,
             "BUS_JOB_ID": form.id,
             "BUS_TASK_SCRATCH": scratch,
             "BUS_CORRELATION_ID": self._claim.message.conversation,
@@ -372,14 +372,14 @@ class JobRun:
         )
 
     def _attempts(self, run: Callable[[], ProgramEnd]) -> ProgramEnd:
-        attempts = self._means.attempts
+        attempts = self._context.attempts
         while True:
             attempts.begin()
             end = run()
             if end.kind != "transient":
                 attempts.end()
                 return end
-            pause_ms = attempts.failed(self._means.bus.now_ms())
+            pause_ms = attempts.failed(self._context.bus.now_ms())
             if pause_ms is None:
                 return end
             self._say("waiting", f"again in {pause_ms / 1000:g} s: {end.reason}")
@@ -394,20 +394,20 @@ class JobRun:
         environment: dict[str, str],
         what: str,
     ) -> ProgramEnd:
-        means = self._means
-        file = write_prompt(scratch, prompt) if means.program.wants_file else ""
+        context = self._context
+        file = write_prompt(scratch, prompt) if context.program.wants_file else ""
         self._say("working", what)
-        with StoredOutput(means.bus, self._claim.message.seq) as stored:
+        with StoredOutput(context.bus, self._claim.message.seq) as stored:
             end = run_program(
-                means.program,
+                context.program,
                 prompt,
                 folder=folder,
                 environment={**environment, **trace_variables(self._claim.message)},
                 prompt_file=file,
-                timeout_s=form.timeout_s or means.timeout_s,
+                timeout_s=form.timeout_s or context.timeout_s,
                 take=stored.take,
                 stop=self._switch,
-                supervisors=means.supervisors,
+                supervisors=context.supervisors,
             )
         # The signal that ends the worker may end the program in the same moment.
         is_killed = end.kind == "failed" and end.exit_code == -1
@@ -417,7 +417,7 @@ class JobRun:
 
     def _answers(self, task: Task) -> list[tuple[str, str]]:
         """Return the questions about a task with their answers, in order."""
-        answers = self._means.bus.read(type=ANSWER, conversation=task.correlation_id)
+        answers = self._context.bus.read(type=ANSWER, conversation=task.correlation_id)
         payloads = [message.payload for message in answers if isinstance(message.payload, dict)]
         return [
             (str(payload.get("question")), str(payload.get("words")))
@@ -426,7 +426,7 @@ class JobRun:
         ]
 
     def _say(self, status: str, what: str) -> None:
-        self._means.says(status, what)
+        self._context.report(status, what)
 
 
 def pause(switch: StopSwitch, pause_s: float) -> None:

@@ -19,7 +19,7 @@ from ...subscribers.jobs.policy import WorkHeaders
 from ...workers.processes.stop_switch import DYING_S, GRACE_S, StopSwitch
 from ..records.task_table import TaskTable
 from ..steps.planning import NewJob
-from .job_run import LOOK_S, Interrupted, JobRun, Over, pause, read_job
+from .job_run import LOOK_S, AlreadyEnded, Interrupted, JobRun, pause, read_job
 from .job_tree import commit_leftovers
 
 TYPE_CHECKING = False
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..agent_program import ProgramEnd
     from ..options import OnLost
     from ..records.task import Task
-    from .job_run import JobForm, Means
+    from .job_run import JobContext, JobForm
 
 # Waiting for processes that are still at work in a folder: those that a lost worker has left.
 
@@ -65,16 +65,16 @@ class JobWork:
     """The work on the job of one claim, from its start to its end.
 
     Args:
-        means: what it needs.
+        context: what it needs.
         claim: the claim.
     """
 
-    def __init__(self, means: Means, claim: Claim) -> None:
-        self._means = means
-        self._table = TaskTable.of(means.bus)
+    def __init__(self, context: JobContext, claim: Claim) -> None:
+        self._context = context
+        self._table = TaskTable.of(context.bus)
         self._claim = claim
         self._switch = StopSwitch()
-        self._program = JobRun(means, claim, self._switch)
+        self._program = JobRun(context, claim, self._switch)
         self._lost: str | None = None
         self._task: Task | None = None  # as soon as it is known
 
@@ -99,7 +99,7 @@ class JobWork:
                 self._work(form, self._take_up(form))
             else:
                 self._do_uncommitted(form)
-        except Over:
+        except AlreadyEnded:
             pass
         except (Interrupted, ProgramStopped, TreeBusy):
             self._hand_back()
@@ -114,16 +114,16 @@ class JobWork:
     def _work(self, form: JobForm, task: Task) -> None:
         """Run the program as often as it is worth it, and record how the attempt ended."""
         port = self._take_port(task)
-        self._means.keeper.hold_task(task, *([port[1]] if port else []))
+        self._context.keeper.hold_task(task, *([port[1]] if port else []))
         try:
             while True:
                 end = self._program.on_task(form, task, None if port is None else port[0])
-                current = self._means.tasks.get(task.task)
+                current = self._context.tasks.get(task.task)
                 if self._lost is not None or current.blocked is None:
                     break
-                self._means.keeper.hold_task(None)  # the answer brings another token
+                self._context.keeper.hold_task(None)  # the answer brings another token
                 task = self._wait_for_answer(current)
-                self._means.keeper.hold_task(task, *([port[1]] if port else []))
+                self._context.keeper.hold_task(task, *([port[1]] if port else []))
             self._settle(form, task, end)
         finally:
             if port is not None:
@@ -135,11 +135,11 @@ class JobWork:
         Raises:
             Over: nothing is left to do for it: a job that comes again redoes nothing.
         """
-        means, waited = self._means, False
+        context, waited = self._context, False
         while True:
-            means.tasks.settle_lost()
+            context.tasks.settle_lost()
             task = self._task = self._find(form)
-            lease = None if task is None else means.tasks.holder(task)
+            lease = None if task is None else context.tasks.holder(task)
             if task is None:
                 pause(self._switch, LOOK_S)
             elif task.unproven:
@@ -149,7 +149,7 @@ class JobWork:
                 waited = True
             elif task.state not in ("ASSIGNED", "WORKING"):
                 self._end_with(task)
-            elif lease is None or lease.holder == means.worker:
+            elif lease is None or lease.holder == context.worker:
                 if task.state == "ASSIGNED" or lease is not None:
                     return self._begin(task, None if lease is None else lease.token)
             elif waited:  # it was blocked, so nobody is at work: who has the job goes on
@@ -161,7 +161,7 @@ class JobWork:
 
     def _find(self, form: JobForm) -> Task | None:
         """Return the task of the job, made if need be; None while a lost worker has its lease."""
-        means = self._means
+        context = self._context
         if (task := self._table.get(form.task)) is not None:
             return task
         if not all(map(self._has_landed, form.depends_on)):
@@ -171,7 +171,7 @@ class JobWork:
         self._say("working", f"{form.task}: making its work tree")
         rule: OnLost = "fail" if on_lost == "fail" else "requeue"
         try:
-            return means.trees.spawn(self._claim, form, means.lease_s, rule, self._switch)
+            return context.trees.spawn(self._claim, form, context.lease_s, rule, self._switch)
         except (LeaseLost, TreeBusy) as error:
             self._say("waiting", str(error))
             return None
@@ -189,20 +189,20 @@ class JobWork:
             depends_on=form.depends_on,
             priority=message.priority,
         )
-        with self._means.bus.transaction():
+        with self._context.bus.transaction():
             self._complete({"task": form.task, "state": "PLANNED"})  # its name is free then
-            self._means.tasks.plan(
+            self._context.tasks.plan(
                 [job],
                 agent=message.from_agent,
                 in_reply_to=message.id,
                 correlation_id=message.conversation,
             )
-        raise Over
+        raise AlreadyEnded
 
     def _begin(self, task: Task, token: int | None) -> Task:
         """Make sure of the tree, that nobody is in it, and begin."""
-        means = self._means
-        means.trees.make(task, self._switch)
+        context = self._context
+        context.trees.make(task, self._switch)
         patience_s = GRACE_S + 2 * DYING_S
         occupants = wait_until_alone(task.path, patience_s, lambda: self._switch.is_thrown)
         if self._switch.is_thrown:
@@ -210,7 +210,9 @@ class JobWork:
         if occupants:
             pids = ", ".join(map(str, occupants[:5]))
             raise Refused(f"processes are at work in {task.path} already: {pids}; end them")
-        return means.tasks.start(task.task, agent=means.worker, token=token, lease_s=means.lease_s)
+        return context.tasks.start(
+            task.task, agent=context.worker, token=token, lease_s=context.lease_s
+        )
 
     def _do_uncommitted(self, form: JobForm) -> None:
         end = self._program.on_files(form)
@@ -225,7 +227,7 @@ class JobWork:
 
     def _settle(self, form: JobForm, task: Task, end: ProgramEnd) -> None:
         """Record how an attempt ended, with its job, in one transaction."""
-        current = self._means.tasks.get(task.task)
+        current = self._context.tasks.get(task.task)
         if current.attempt != task.attempt:
             raise Interrupted  # the next attempt has begun; who has its job does it
         if current.state != "WORKING":  # by the program itself, or by a person
@@ -240,33 +242,33 @@ class JobWork:
     def _end_with(self, task: Task) -> NoReturn:
         """End the job of a task that needs no work, or none any more."""
         self._complete({"task": task.task, "attempt": task.attempt, "state": task.state})
-        self._means.trees.remove(task, keeps_files=not task.is_live)
-        raise Over
+        self._context.trees.remove(task, keeps_files=not task.is_live)
+        raise AlreadyEnded
 
     def _finish(self, form: JobForm, task: Task, end: ProgramEnd) -> None:
-        means = self._means
-        state = commit_leftovers(means.trees.tree_of(task), task, form.prompt, means.author)
+        context = self._context
+        state = commit_leftovers(context.trees.tree_of(task), task, form.prompt, context.author)
         if not state.is_clean:
             raise Refused(f"its work tree can't be committed whole: {state.dirt()}")
         result: dict[str, object] = {"task": task.task, "attempt": task.attempt}
         result |= {"branch": task.branch, "commit": state.head, "summary": end.tail}
         if state.head is None or state.ahead == 0:
             reason = "no change: the program has left nothing to commit"
-            with means.bus.transaction():
-                means.tasks.cancel(task.task, agent=means.worker, reason=reason)
+            with context.bus.transaction():
+                context.tasks.cancel(task.task, agent=context.worker, reason=reason)
                 self._complete(result | {"commit": None, "state": "CANCELLED"})
         else:
-            earlier = means.trees.heads.keep(task.task, state.head)
-            with means.bus.transaction():
-                done = means.tasks.done(
-                    task.task, agent=means.worker, token=task.token, head=state.head
+            earlier = context.trees.heads.keep(task.task, state.head)
+            with context.bus.transaction():
+                done = context.tasks.done(
+                    task.task, agent=context.worker, token=task.token, head=state.head
                 )
                 self._complete(result | {"state": done.state})
-            means.trees.heads.drop(earlier)
-        means.trees.remove(task)
+            context.trees.heads.drop(earlier)
+        context.trees.remove(task)
 
     def _complete(self, result: dict[str, object]) -> None:
-        self._written(lambda: self._means.queue.complete(self._claim, result=result))
+        self._written(lambda: self._context.queue.complete(self._claim, result=result))
 
     def _end_badly(
         self, task: Task | None, reason: str, *, retry: bool, kind: str = "failed"
@@ -275,7 +277,7 @@ class JobWork:
 
         Where there is no task, the queue's policy decides about the job.
         """
-        means = self._means
+        context = self._context
         outcome = Outcome(
             status="timed_out" if kind == "timed_out" else "failed",
             error=reason,
@@ -284,27 +286,27 @@ class JobWork:
         )
 
         def end() -> None:
-            with means.bus.transaction():
+            with context.bus.transaction():
                 if task is not None:
-                    lease = means.tasks.holder(task)
-                    token = lease.token if lease and lease.holder == means.worker else None
-                    means.tasks.fail(
-                        task.task, agent=means.worker, token=token, reason=reason, retry=retry
+                    lease = context.tasks.holder(task)
+                    token = lease.token if lease and lease.holder == context.worker else None
+                    context.tasks.fail(
+                        task.task, agent=context.worker, token=token, reason=reason, retry=retry
                     )
-                means.queue.end(self._claim, outcome)
+                context.queue.end(self._claim, outcome)
 
         try:
             self._written(end)
         except (ClaimLost, LeaseLost) as error:
             _log.warning("message %s: %s", self._claim.message.seq, error)
             return
-        if task is not None and not (ended := means.tasks.get(task.task)).is_live:
-            means.trees.remove(ended, keeps_files=True)
+        if task is not None and not (ended := context.tasks.get(task.task)).is_live:
+            context.trees.remove(ended, keeps_files=True)
 
     def _hand_back(self) -> None:
         """Release the job, uncounted, unless it is somebody else's by now; its task stays."""
         try:
-            self._means.queue.release(self._claim)
+            self._context.queue.release(self._claim)
         except ClaimLost as error:
             _log.info("message %s: %s", self._claim.message.seq, error)
 
@@ -323,27 +325,27 @@ class JobWork:
 
     def _wait_for_answer(self, task: Task) -> Task:
         """Wait until the question of a task is answered, or its time is over; return the task."""
-        means = self._means
+        context = self._context
         while task.blocked is not None:
             self._say("blocked", f"{task.task}: {task.blocked.question}"[:500])
             pause(self._switch, LOOK_S)
-            means.tasks.settle_deadlines()
-            task = means.tasks.get(task.task)
+            context.tasks.settle_deadlines()
+            task = context.tasks.get(task.task)
         if task.state != "WORKING":
             self._end_with(task)
         return task
 
     def _say(self, status: str, what: str) -> None:
-        self._means.says(status, what)
+        self._context.report(status, what)
 
     def _take_port(self, task: Task) -> tuple[int, Lease] | None:
-        means = self._means
-        if means.ports is None:
+        context = self._context
+        if context.ports is None:
             return None
-        return means.ports.take(means.bus, task.task, means.worker, means.lease_s)
+        return context.ports.take(context.bus, task.task, context.worker, context.lease_s)
 
     def _release(self, lease: Lease) -> None:
         try:
-            self._means.bus.leases.release(lease)
+            self._context.bus.leases.release(lease)
         except LeaseLost as error:
             _log.info("%s", error)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 # The words of a role about what it is at, told by its heart.
 
 
-class Says:
+class StatusReporter:
     """Tells what a role is at, where that has changed.
 
     Args:
@@ -158,7 +158,7 @@ _log = logging.getLogger("ackbus.tasks.worker")
 
 
 @dataclass(slots=True)
-class _Held:
+class _HeldJob:
     """A claim, the task that it is worked on for, and when they are renewed next."""
 
     claim: Claim
@@ -183,7 +183,7 @@ class TaskKeeper:
         self._queue, self._tasks = queue, tasks
         self._lease_s = lease_s
         self._on_lost = on_lost
-        self._held: _Held | None = None
+        self._held: _HeldJob | None = None
         self._lock = threading.Lock()  # held while it renews, so that nothing is let go meanwhile
         self._done = threading.Event()
         self._thread: Thread | None = None
@@ -191,7 +191,7 @@ class TaskKeeper:
     def hold(self, claim: Claim) -> None:
         """Keep a claim from now on."""
         with self._lock:
-            self._held = _Held(claim, self._next_due())
+            self._held = _HeldJob(claim, self._next_due())
 
     def hold_task(self, task: Task | None, *leases: Lease) -> None:
         """Keep the lease on a task as well, and other leases for it; None: no longer."""
@@ -228,7 +228,7 @@ class TaskKeeper:
         finally:
             engine_of(self._queue.bus).close_thread()
 
-    def _look_after(self, job: _Held) -> str | None:
+    def _look_after(self, job: _HeldJob) -> str | None:
         """Renew what is due; return why it is lost, or None."""
         try:
             if self._queue.status(job.claim) in ENDS:
@@ -244,7 +244,7 @@ class TaskKeeper:
             _log.warning("a job was not renewed: %s", error)
         return None
 
-    def _lost(self, job: _Held) -> str | None:
+    def _lost(self, job: _HeldJob) -> str | None:
         if self._queue.status(job.claim) != "active":
             return "its job was cancelled, or its lease ran out"
         if job.task is None:
@@ -257,7 +257,7 @@ class TaskKeeper:
             return None  # the program has said itself that it is done
         return f"task {task.task!r} is {task.state} in attempt {task.attempt}"
 
-    def _renew(self, job: _Held) -> None:
+    def _renew(self, job: _HeldJob) -> None:
         self._queue.renew(job.claim, lease_s=self._lease_s)
         if job.task is not None:
             task = self._tasks.get(job.task.task)

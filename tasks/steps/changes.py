@@ -26,7 +26,7 @@ from .messages import (
     completion_of,
     job_of,
     state_change,
-    told,
+    task_mail,
 )
 from .planning import Planning, TaskJobs, open_queue, take_in
 
@@ -165,7 +165,7 @@ class Changes:
 
     def confirmed(self, task: Task, agent: str) -> None:
         """Tell that a person believes the row of a task, and have it go on from there."""
-        told_of = told(task, "task_confirmed", agent, TASKS, state=task.state, head=task.head)
+        told_of = task_mail(task, "task_confirmed", agent, TASKS, state=task.state, head=task.head)
         mails = [told_of]
         if task.state == "APPROVED":
             mails.append(completion_of(task, agent))
@@ -208,7 +208,7 @@ class Changes:
         return receipts
 
     def _tell(self, task: Task, agent: str, type: str, **more: object) -> Task:
-        self.publish(task, [told(task, type, agent, task.requester, **more)])
+        self.publish(task, [task_mail(task, type, agent, task.requester, **more)])
         return task
 
     def _store(

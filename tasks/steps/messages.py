@@ -166,7 +166,7 @@ def state_change(
     )
 
 
-def told(task: Task, type: str, agent: str, to_agent: str, **more: object) -> Draft:
+def task_mail(task: Task, type: str, agent: str, to_agent: str, **more: object) -> Draft:
     """Return mail about a task to the agent that must act, or wants to know."""
     payload = {"task": task.task, "attempt": task.attempt, "branch": task.branch, **more}
     return Draft(
@@ -181,7 +181,7 @@ def told(task: Task, type: str, agent: str, to_agent: str, **more: object) -> Dr
 
 def assigned(task: Task, agent: str) -> Draft:
     """Return the mail that gives an attempt to the worker, with the reason of the one before."""
-    return told(
+    return task_mail(
         task,
         "task_assign",
         agent,
@@ -270,16 +270,16 @@ def _digest(*texts: str) -> str:
 def reviewed(task: Task, agent: str, *, is_approved: bool, words: str | None) -> Draft:
     """Return the result of a review, to the worker."""
     verdict = "approved" if is_approved else "rejected"
-    return told(task, "review_result", agent, task.worker, result=verdict, words=words)
+    return task_mail(task, "review_result", agent, task.worker, result=verdict, words=words)
 
 
 def done(task: Task, agent: str) -> Sequence[Draft]:
     """Return the mail that a worker is done, and the request of a review where one is needed."""
     commit = {"commit": task.head, "base": task.base, "target": task.target}
-    mails = [told(task, "task_done", agent, task.requester, **commit)]
+    mails = [task_mail(task, "task_done", agent, task.requester, **commit)]
     if task.review != "none":
         to = task.reviewer or task.requester
-        mails.append(told(task, "review_request", agent, to, **commit))
+        mails.append(task_mail(task, "review_request", agent, to, **commit))
     return mails
 
 

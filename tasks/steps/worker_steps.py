@@ -25,7 +25,7 @@ from .messages import (
     done,
     reviewed,
     state_change,
-    told,
+    task_mail,
 )
 from .planning import TaskJobs, open_queue
 
@@ -59,7 +59,7 @@ class KeptHeads:
         self._bus = bus
         self._trusted = TrustedRepositories(bus.layout.directory)
 
-    def keep(self, task: Task, head: str) -> Earlier:
+    def keep(self, task: Task, head: str) -> EarlierHeads:
         """Keep the head of a task, and return what was kept for it before. Safe to repeat.
 
         Nothing is kept within a transaction, in which git may not run, in a repository that only
@@ -70,8 +70,8 @@ class KeptHeads:
         """
         heads = self._heads(task.repository)
         if heads is None or not heads.has(head):
-            return Earlier(None, [])
-        return Earlier(heads, heads.keep(task.task, head))
+            return EarlierHeads(None, [])
+        return EarlierHeads(heads, heads.keep(task.task, head))
 
     def keep_asked(self, head: str | None) -> None:
         """Keep a commit without a task or a target where a trusted repository has it.
@@ -105,7 +105,7 @@ class KeptHeads:
                 yield heads
 
 
-class Earlier:
+class EarlierHeads:
     """The refs of the earlier heads of a task, to drop once the next one is on record.
 
     Args:
@@ -252,7 +252,7 @@ class WorkerSteps(Steps):
             self._changes.hold(task, agent, token)
             earlier = KeptHeads(self.bus).keep(task, head)
         else:
-            earlier = Earlier(None, [])
+            earlier = EarlierHeads(None, [])
         ended = self._done(name, agent, token, head)
         earlier.drop()
         return ended
@@ -307,7 +307,7 @@ class WorkerSteps(Steps):
             ends_ms = None if deadline_s is None else now_ms + round(deadline_s * 1000)
             asked = Blocked(question, reason, now_ms, ends_ms)
             self._changes.release(task)
-            mail = told(
+            mail = task_mail(
                 *(task, BLOCKED, agent, task.requester),
                 token=token,
                 question=question,
@@ -327,7 +327,7 @@ class WorkerSteps(Steps):
             if task.blocked is None:
                 raise Refused(f"task {name!r} asks nothing; see 'bus task show {name}'")
             token = self._take(name, task.worker, lease_s).token
-            mail = told(
+            mail = task_mail(
                 *(task, ANSWER, agent, task.worker),
                 token=token,
                 question=task.blocked.question,
@@ -508,7 +508,7 @@ class ReviewSteps(Steps):
             task = self._approved(name, attempt)
             wants_to_know = sorted({task.requester, task.worker})
             mails = [
-                told(task, "task_landed", agent, to, commit=commit, target=task.target)
+                task_mail(task, "task_landed", agent, to, commit=commit, target=task.target)
                 for to in wants_to_know
             ]
             landed = self._changes.step(task, "COMPLETED", agent, *mails, commit_id=commit)
@@ -533,7 +533,7 @@ class ReviewSteps(Steps):
                 return task
             self._refuse_final(task)
             mails = [
-                told(task, "task_cancelled", agent, to, reason=reason)
+                task_mail(task, "task_cancelled", agent, to, reason=reason)
                 for to in sorted({task.requester, task.worker})
             ]
             cancelled = self._changes.step(task, "CANCELLED", agent, *mails, reason=reason)

@@ -236,7 +236,7 @@ def of_json_feed(item: Mapping[str, Any], feed: Mapping[str, Any]) -> dict[str, 
     """Return an item of a JSON Feed."""
     authors = item.get("authors") or [item.get("author") or feed.get("author")]
     first = authors[0] if isinstance(authors, list) else None
-    return known(
+    return present_fields(
         id=name_of(item, ""),
         title=item.get("title"),
         url=item.get("url") or item.get("external_url"),
@@ -268,7 +268,7 @@ def of_entry(entry: ElementTree.Element, feed: str | None) -> dict[str, Any]:
     """Return an entry of Atom."""
     link_elements = entry.findall(f"{ATOM}link")
     links = {link.get("rel", "alternate"): link.get("href") for link in link_elements}
-    item = known(
+    item = present_fields(
         id=words(entry, f"{ATOM}id") or links.get("alternate"),
         title=words(entry, f"{ATOM}title"),
         url=links.get("alternate") or links.get("self"),
@@ -285,7 +285,7 @@ def of_entry(entry: ElementTree.Element, feed: str | None) -> dict[str, Any]:
 def of_item(item: ElementTree.Element, feed: str | None) -> dict[str, Any]:
     """Return an item of RSS."""
     link = words(item, "link", f"{RSS_1}link")
-    fields = known(
+    fields = present_fields(
         id=words(item, "guid") or item.get(RDF_ABOUT) or link,
         title=words(item, "title", f"{RSS_1}title"),
         url=link,
@@ -309,7 +309,7 @@ def words(element: ElementTree.Element, *paths: str) -> str | None:
     return next(filter(None, ("".join(node.itertext()).strip() for node in nodes)), None)
 
 
-def known(**fields: Any) -> dict[str, Any]:
+def present_fields(**fields: Any) -> dict[str, Any]:
     """Return the fields that are there, each text up to a limit."""
     return {
         name: value[:MAX_TEXT_CHARS] if isinstance(value, str) else value

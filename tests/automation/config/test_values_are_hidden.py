@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
+from ackbus.automation.active_config import examine_folder
 from ackbus.automation.config.faults import ConfigFaults
 from ackbus.automation.config.snapshot import shown
 from ackbus.automation.log import ServiceLog
-from ackbus.automation.regime import examine_folder
 
 from ..conftest import Folder
 

@@ -8,7 +8,7 @@ from ackbus.automation.config.flows import Frozen
 from ackbus.automation.config.snapshot import Config, PluginConfig, ScheduleEntry, ServiceConfig
 from ackbus.automation.jobs.submission import Submission
 from ackbus.automation.records.breakers import Breakers
-from ackbus.automation.schedules.firing import SchedulesByHand
+from ackbus.automation.schedules.firing import ScheduleControl
 from ackbus.automation.schedules.scheduler import Scheduler
 from ackbus.automation.schedules.tables import Decision, Decisions
 from ackbus.schema.queries import file_of
@@ -70,7 +70,7 @@ class Stage:
             service=ServiceConfig(tick_interval_s=60.0),
         )
         self.scheduler.take(config)
-        self.by_hand = SchedulesByHand(self.bus, Submission(self.bus), config)
+        self.by_hand = ScheduleControl(self.bus, Submission(self.bus), config)
         return self
 
     def take_all(self, *entries: ScheduleEntry) -> "Stage":

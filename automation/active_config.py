@@ -22,7 +22,7 @@ from .config.flows import Frozen
 from .config.load import TO_ACT, load
 from .config.sources import NAMED, gather
 from .jobs import submission as plugin_queues
-from .jobs.dispatcher import Rules
+from .jobs.dispatcher import DispatchRules
 from .jobs.submission import JobRequest
 from .plugins.discovery import check_references, discover
 from .records.facts import Inits
@@ -53,7 +53,7 @@ _plugin_log = logging.getLogger("ackbus.automation.plugins")
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ConfigSnapshot:
     """A configuration that was taken whole, and what was made of it.
 
     Attributes:
@@ -88,7 +88,7 @@ def examine_folder(
     environ: Mapping[str, str],
     origin: Origin = NAMED,
     demands: Demands = TO_ACT,
-) -> Snapshot:
+) -> ConfigSnapshot:
     """Return the configuration of a folder with its plugins; nothing is logged.
 
     Args:
@@ -124,12 +124,12 @@ def examine_folder(
     return snapshot
 
 
-def _examined(config: Config) -> tuple[Snapshot, tuple[Fault, ...]]:
+def _examined(config: Config) -> tuple[ConfigSnapshot, tuple[Fault, ...]]:
     """Return what is made of a configuration, and the faults that refuse the whole."""
     registry = discover(config)
     wrong, waiting = check_references(config, registry)
     warnings = tuple(sorted({*config.warnings, *registry.warnings, *waiting}))
-    snapshot = Snapshot(config, registry, registry.faults, _why(registry), warnings)
+    snapshot = ConfigSnapshot(config, registry, registry.faults, _why(registry), warnings)
     refusing = (*registry.missing, *wrong, *faults_of_pipelines(config))
     return snapshot, tuple(dict.fromkeys(refusing))
 
@@ -154,7 +154,7 @@ def _plain(read: Callable[[], Config]) -> list[Fault]:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class SealDifference:
     """A file that is not as it was sealed.
 
     Attributes:
@@ -180,7 +180,7 @@ def files_of(directory: Path) -> tuple[Path, dict[str, str]]:
     return sources.directory, hashes_of(sources.files, sources.directory)
 
 
-def from_seal(directory: Path) -> list[Difference]:
+def from_seal(directory: Path) -> list[SealDifference]:
     """Return the files of a configuration that are not as they were sealed.
 
     Raises:
@@ -190,7 +190,7 @@ def from_seal(directory: Path) -> list[Difference]:
     sealed, _ = read_seal(folder)
     now = {path: hash for path, hash in now.items() if path in sealed or ACCESS not in path}
     return [
-        Difference(path, _state(path, sealed, now), sealed.get(path), now.get(path))
+        SealDifference(path, _state(path, sealed, now), sealed.get(path), now.get(path))
         for path in sorted({*sealed, *now})
         if sealed.get(path) != now.get(path)
     ]
@@ -206,7 +206,7 @@ _log = logging.getLogger("ackbus.automation.service")
 
 
 @dataclass(frozen=True, slots=True)
-class Regime:
+class ActiveConfig:
     """All that a service goes by.
 
     Attributes:
@@ -216,9 +216,9 @@ class Regime:
         queues: of its plugins.
     """
 
-    snapshot: Snapshot
+    snapshot: ConfigSnapshot
     router: Router
-    rules: Rules
+    rules: DispatchRules
     queues: QueueSet
 
     @property
@@ -235,13 +235,13 @@ class Regime:
         return f"{len(self.snapshot.plugins)} plugins and {len(pipelines)} pipelines"
 
 
-def establish(
+def activate(
     bus: Bus,
-    snapshot: Snapshot,
+    snapshot: ConfigSnapshot,
     scheduler: Scheduler,
     submission: Submission,
     check: Callable[[], None],
-) -> Regime:
+) -> ActiveConfig:
     """Store what a configuration changes, in one transaction, and return the regime.
 
     Args:
@@ -261,15 +261,15 @@ def establish(
             plugin_queues.follow(bus, plugin, config.service)
         scheduler.store(config, snapshot.registry)
         _begin_inits(Inits(engine_of(bus)), snapshot, submission)
-        return Regime(
+        return ActiveConfig(
             snapshot,
             Router(bus, config, plugins),
-            Rules(plugins, config.service, Contexts.of(bus).values),
+            DispatchRules(plugins, config.service, Contexts.of(bus).values),
             QueueSet(bus, map(plugin_queues.queue_of, plugins)),
         )
 
 
-def _begin_inits(inits: Inits, snapshot: Snapshot, submission: Submission) -> None:
+def _begin_inits(inits: Inits, snapshot: ConfigSnapshot, submission: Submission) -> None:
     """Submit `init` for each plugin that is new, or has changed with its configuration."""
     stored_inits = inits.all()
     for name in stored_inits.keys() - snapshot.plugins.keys():
@@ -298,20 +298,20 @@ def _begin_inits(inits: Inits, snapshot: Snapshot, submission: Submission) -> No
 _WITHIN_S = 30.0
 
 
-class Loads:
+class ConfigLoader:
     """Reads the configuration of a service, and remembers what came of the last reading.
 
     Args:
         read: reads it whole.
     """
 
-    def __init__(self, read: Callable[[], Snapshot]) -> None:
+    def __init__(self, read: Callable[[], ConfigSnapshot]) -> None:
         self._read = read
         self._change = threading.Condition()
         self._begun = self._ended = 0
         self._error: AckbusError | None = None
 
-    def __call__(self) -> Snapshot:
+    def __call__(self) -> ConfigSnapshot:
         """Read the configuration, for the service.
 
         Raises:
