@@ -1,7 +1,7 @@
-"""The regime of a service: all that it goes by, made of one snapshot of its configuration.
+"""The active configuration of a service: router, rules and queues, made of one snapshot.
 
-It is made whole before anything goes by it. What is stored of it is one transaction, so that a
-service that fails or is killed meanwhile leaves the regime before it as it was.
+It is complete before anything uses it, and is stored in one transaction, so that a service that
+fails or is killed meanwhile leaves the previous one as it was.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from .schedules.scheduler import Scheduler
     from .service import Service
 
-# Snapshots: a configuration that was taken whole, with its plugins, and what is wrong with them.
+# Snapshots: a configuration with its plugins, and what is wrong with them.
 #
 # A check, a start and a reload refuse the same faults. A plugin that can't be loaded is left out,
 # and the rest runs, unless all plugins are demanded; to a check that is a fault all the same.
@@ -54,14 +54,14 @@ _plugin_log = logging.getLogger("ackbus.automation.plugins")
 
 @dataclass(frozen=True, slots=True)
 class ConfigSnapshot:
-    """A configuration that was taken whole, and what was made of it.
+    """A complete configuration, with its plugins and faults.
 
     Attributes:
         config: the configuration.
         registry: its plugins.
         faults: of plugins that can't be loaded, and are left out.
         left_out: those of them that the configuration names, and why each one is.
-        warnings: what an operator should hear of.
+        warnings: what an operator should know.
     """
 
     config: Config
@@ -94,8 +94,8 @@ def examine_folder(
     Args:
         directory: the folder.
         environ: where its variables are looked for.
-        origin: how far it is this user's own.
-        demands: what is refused, and not only told.
+        origin: how far the configuration is trusted.
+        demands: what is refused instead of only reported.
 
     Raises:
         ConfigFaults: something is wrong that refuses the whole.
@@ -141,7 +141,7 @@ def _why(registry: Registry, hidden: Mapping[Fault, Fault] | None = None) -> Fro
 
 
 def _plain(read: Callable[[], Config]) -> list[Fault]:
-    """Return what is told of a configuration whose variables are left as they stand."""
+    """Return the faults and warnings of a configuration with unfilled variables."""
     try:
         config = read()
     except ConfigFaults as error:
@@ -207,7 +207,7 @@ _log = logging.getLogger("ackbus.automation.service")
 
 @dataclass(frozen=True, slots=True)
 class ActiveConfig:
-    """All that a service goes by.
+    """A configuration as a service uses it.
 
     Attributes:
         snapshot: the configuration, and its plugins.
@@ -242,7 +242,7 @@ def activate(
     submission: Submission,
     check: Callable[[], None],
 ) -> ActiveConfig:
-    """Store what a configuration changes, in one transaction, and return the regime.
+    """Store the changes of a configuration in one transaction, and return it as the active one.
 
     Args:
         bus: the bus.
@@ -292,14 +292,14 @@ def _begin_inits(inits: Inits, snapshot: ConfigSnapshot, submission: Submission)
             _log.error("init can't be submitted: %s", error, extra={"plugin": plugin.name})
 
 
-# Readings of a configuration for a service, which others can order and wait for.
+# Loading the configuration of a service; others can request a reload and wait for it.
 
 #: How long a configuration may take to come into force, in seconds.
 _WITHIN_S = 30.0
 
 
 class ConfigLoader:
-    """Reads the configuration of a service, and remembers what came of the last reading.
+    """Loads the configuration of a service, and remembers the outcome of the last load.
 
     Args:
         read: reads it whole.
@@ -329,13 +329,13 @@ class ConfigLoader:
             raise Refused(f"the configuration can't be read: {error}; see the log") from error
 
     def end(self, error: AckbusError | None) -> None:
-        """Note, for the service, that what was read is in force, or why it is refused."""
+        """Record that the loaded configuration is in force, or why it was refused."""
         with self._change:
             self._error, self._ended = error, self._begun
             self._change.notify_all()
 
     def reload(self, service: Service) -> None:
-        """Have a service take its configuration again, and wait until it has.
+        """Make a service reload its configuration, and wait until it has.
 
         Raises:
             ConfigFaults: it is refused, and the one before it stays in force.

@@ -59,7 +59,7 @@ _log = logging.getLogger("ackbus.forward")
 
 
 class Subscription(Inbox):
-    """An inbox of all messages of some types, whoever they are for, and work too.
+    """An inbox of all messages of some types, to any recipient, work included.
 
     Args:
         bus: an open bus.
@@ -328,14 +328,14 @@ def _left_s(deadline: float) -> float:
 #: How long a request may take, in seconds, from the connection to the head of the answer.
 TIMEOUT_S = 30.0
 
-#: How long one delivery waits for a target that takes nothing, in seconds, before it has failed.
-#: Other messages wait meanwhile; most of them would fare no better.
+#: How long one delivery waits for an unavailable target, in seconds, before it counts as failed.
+#: Later messages wait behind it; most of them would fail too.
 PATIENCE_S = 10_800.0
 
 #: The statuses that are about the message: the target takes others.
 _OF_MESSAGE = frozenset({400, 409, 413, 415, 422, 500, 501})
 
-#: The status of a target that wants no message any more.
+#: The status of a target that takes no more messages.
 _GONE = 410
 
 
@@ -344,7 +344,7 @@ class NotDelivered(AckbusError):
 
 
 class _LeftUndelivered(BaseException):
-    """The message at hand is left as it is; no handler's error, so that it counts as none."""
+    """The current message stays undelivered; no error of the handler, so no failure is counted."""
 
 
 class _Stopped(_LeftUndelivered):
@@ -352,7 +352,7 @@ class _Stopped(_LeftUndelivered):
 
 
 class _TargetGone(_LeftUndelivered):
-    """The target wants no message any more."""
+    """The target answered 410: it takes no more messages."""
 
 
 class Forwarder:
@@ -365,7 +365,7 @@ class Forwarder:
         target: where to.
         keys: of the signatures, one for each key; receivers may know any of them.
         timeout_s: how long a request may take, in seconds.
-        patience_s: how long a delivery waits for a target that takes nothing, in seconds.
+        patience_s: how long a delivery waits for an unavailable target, in seconds.
         longest_pause_s: the longest pause between two requests, but for one that is asked for.
     """
 
@@ -442,7 +442,7 @@ class Forwarder:
     def _wait(
         self, message: Message, failures: int, answer: TargetResponse | Unreachable, deadline: float
     ) -> None:
-        """Wait for a target that takes nothing, longer after each failure, or as it asks for.
+        """Wait for an unavailable target: longer after each failure, or as long as it asks for.
 
         Raises:
             NotDelivered: it has been so for too long.

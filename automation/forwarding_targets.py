@@ -91,7 +91,7 @@ class Target:
         for number, (family, address) in enumerate(addresses):
             connection = socket.socket(family, socket.SOCK_STREAM)
             try:
-                # A share, or one that drops all packets keeps the next ones from being tried.
+                # Each gets a share of the time: one that drops all packets must not use it up.
                 share_s = (deadline - monotonic()) / (len(addresses) - number)
                 connection.settimeout(max(share_s, 0.001))
                 connection.connect(address)
@@ -127,7 +127,7 @@ class Target:
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Return what says which certificates are good; making it takes some milliseconds."""
+    """Return the TLS context that checks certificates; creating one takes milliseconds."""
     return ssl.create_default_context()
 
 

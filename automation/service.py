@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from .schedules.tables import Decision
 
     class Records(Protocol):
-        """A table whose rows go when they are old."""
+        """A table whose old rows are pruned."""
 
         def prune(self, before: str, limit: int) -> int:
             """Delete rows of before a time, at most so many; return how many went."""
@@ -83,7 +83,7 @@ class EndedRuns:
 
 # Housekeeping: what a service does from time to time beside its jobs.
 
-#: Seconds between two notes that the service is there.
+#: Seconds between two heartbeats of the service.
 _BEAT_S = 60.0
 
 #: How many rows of old records one statement deletes.
@@ -91,12 +91,12 @@ _PRUNED_AT_ONCE = 500
 
 
 class Housekeeping:
-    """Notes that the service is there, and deletes old records.
+    """Writes the heartbeats of the service, and deletes old records.
 
     Args:
         bus: the bus; its clock counts.
         records: the tables that are pruned.
-        beat: notes that the service is there.
+        beat: writes a heartbeat.
     """
 
     def __init__(self, bus: Bus, records: Sequence[Records], beat: Callable[[], None]) -> None:
@@ -122,21 +122,21 @@ class Housekeeping:
                 pass
 
 
-#: The longest sleep without a look whether others have stored anything, in seconds: what a writer
-#: that never rings the bell has to wait.
+#: The longest sleep between two checks for new messages, in seconds: not every writer rings the
+#: doorbell.
 _RECHECK_S = 0.25
 
 #: How long running jobs have to end by themselves when the service is told to stop, in seconds.
 STOP_S = 20.0
 
-#: How long the ends of jobs that were ended then have to be stored, in seconds: with it a stop
-#: takes less than `STOP_LIMIT_S`.
+#: How long the ends of killed jobs may take to be stored, in seconds: a stop takes less than
+#: `STOP_LIMIT_S`.
 _STORE_S = 2.0
 
 #: For how many programs at most there is a supervisor before the first begins.
 _PREPARED = 4
 
-#: How long the service waits after something that it could not do, in seconds.
+#: Pause of the service after a failed step, in seconds.
 _PAUSE_S = 1.0
 
 _log = logging.getLogger("ackbus.automation.service")
@@ -149,7 +149,7 @@ class Service:
         bus: an open bus.
         load: reads the configuration whole, and makes a snapshot of it.
         notifier: tells the service manager.
-        control: to stop and to reload; they may have been given already.
+        control: requests to stop and to reload, some of which may have come already.
         on_taken: is called with each configuration as it comes into force.
         on_reloaded: is called when a configuration that was taken again is in force, with None, or
             is refused, with the reason.
@@ -196,7 +196,7 @@ class Service:
     def run(
         self, ready: Callable[[], None] = lambda: None, first: ConfigSnapshot | None = None
     ) -> None:
-        """Take the configuration, recover what was running, and work until `stop`.
+        """Load the configuration, recover interrupted jobs, and work until `stop`.
 
         Args:
             ready: is called once, as soon as jobs can run.
@@ -243,7 +243,7 @@ class Service:
         self._control.stop()
 
     def reload(self) -> None:
-        """Take the configuration again, soon; one that is refused changes nothing.
+        """Reload the configuration soon; one that is refused changes nothing.
 
         Safe from any thread and from a signal handler.
         """
@@ -269,7 +269,7 @@ class Service:
     # The configuration -------------------------------------------------------------------------
 
     def _take(self, snapshot: ConfigSnapshot) -> None:
-        """Go by a configuration; what raises leaves the one before it in force."""
+        """Activate a configuration; after an error the previous one stays in force."""
         active_config = activate(self.bus, snapshot, self.scheduler, self.submission, self._check)
         # Nothing from here on can fail.
         config = snapshot.config
@@ -285,7 +285,7 @@ class Service:
         snapshot.tell()
 
     def _settle(self) -> None:
-        """Do what follows when a configuration has come into force; twice is as good as once."""
+        """Finish the activation of a configuration. Safe to repeat."""
         submission.bury_removed(self.bus, self._active_config.in_use)
         snapshot = self._active_config.snapshot
         with self.bus.transaction():
@@ -294,7 +294,7 @@ class Service:
             self._fence.ready(self._token, snapshot.config.hash)
 
     def _reload(self) -> None:
-        """Take the configuration again; where it can't be stored yet, soon once more."""
+        """Reload the configuration; if it can't be stored yet, try again soon."""
         self._reload_at = math.inf
         self._notifier.reloading()
         try:
@@ -317,14 +317,14 @@ class Service:
         self._notifier.ready(str(self._active_config))
 
     def _refuse(self, error: AckbusError) -> None:
-        """Tell all who wait for a reload that it is refused."""
+        """Tell all that wait for a reload that the configuration is refused."""
         try:
             with self.bus.transaction():
                 self._check()
                 self._activations.refused(str(error))
         except (ServiceFenced, BusMoved):
             raise
-        except AckbusError as unwritten:  # whoever waits finds it in the log
+        except AckbusError as unwritten:  # those that wait find it in the log
             _log.warning("that could not be stored: %s", unwritten)
         finally:
             self._on_reloaded(error)

@@ -31,7 +31,7 @@ _LIVE = (states.QUEUED, states.RUNNING)
 #: The same as `Jobs.counts` has them: what those that are queued wait for, and what runs.
 _COUNTED_LIVE = (states.OPEN, states.TIME, states.KEY, states.RUNNING)
 
-#: How many of the last attempts are told.
+#: How many of the last attempts are returned.
 LAST_RUNS = 10
 
 
@@ -96,7 +96,7 @@ def health_of(bus: Bus, plugins_loaded: int, uptime_s: float) -> dict[str, Any]:
 
 
 def plugin_of(bus: Bus, name: str) -> dict[str, Any]:
-    """Return what is kept of one plugin, as JSON: the keys of its state, and never its values."""
+    """Return the stored state of one plugin, as JSON: the keys of its state, never the values."""
     engine = engine_of(bus)
     facts = Facts(engine)
     init = Inits(engine).all().get(name)
@@ -203,7 +203,7 @@ def _queue(bus: Bus, name: str) -> dict[str, Any]:
 
 
 def service_of(bus: Bus) -> dict[str, Any]:
-    """Return the service that was there last, as JSON."""
+    """Return the last service of the bus, as JSON."""
     row = Fence(engine_of(bus)).row()
     times = {
         "started_at": row.started_at_ms,

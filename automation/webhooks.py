@@ -243,7 +243,7 @@ def _of(parts: dict[PartOf | None, str], where: str) -> dict[str, str]:
     return {part.name: text for part, text in parts.items() if part and part.where == where}
 
 
-#: The type of the event that a `handle` is told of, where the endpoint names none.
+#: The type of the event for a `handle`, if the endpoint names none.
 RECEIVED = "webhook.received"
 
 #: The entry of a job's origin, and the header of an event, that names the endpoint.
@@ -270,7 +270,7 @@ class StoredDelivery:
 
 
 class WebhookDeliveries:
-    """Takes signed requests in, by one configuration.
+    """Stores signed requests as jobs, runs or events, by one configuration.
 
     Args:
         bus: an open bus.
@@ -416,7 +416,7 @@ class _Request:
         return type
 
     def event(self) -> tuple[object, dict[str, object]]:
-        """Return the payload of a `handle`, and what else it is told of the event.
+        """Return the payload of a `handle`, and the header of the event.
 
         A body that is an event itself, with a payload, is taken for it; any other is the payload.
         """

@@ -1,7 +1,7 @@
 """A crew: the roles of tasks as processes, kept running by one that has the crew's lock.
 
-The roles end with this process, also when it is killed: what nobody looks after doesn't go on. Each
-of them may end at any moment without harm, so the next crew goes on where this one was.
+The roles end with this process, also when it is killed, so that none goes on unsupervised. Each may
+end at any moment without harm; the next crew continues where this one stopped.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     #: is configured, and is not started again.
     RoleStatus = Literal["spare", "running", "waiting", "failed", "stopped"]
 
-# The lock of a crew, which the kernel frees with its process, and the state that it tells.
+# The lock of a crew, which the kernel frees with its process, and the file of its state.
 
 #: The lock, and the state, in the bus directory.
 LOCK, STATE = "crew.lock", "crew.json"
@@ -93,7 +93,7 @@ class CrewLock:
         self._lock = lock
 
     def tell(self, state: dict[str, Any]) -> None:
-        """Write the state of the crew, whole, for whoever looks."""
+        """Write the whole state of the crew to its file."""
         who = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -119,7 +119,7 @@ class CrewLock:
 
 
 def saved_state(bus: Bus) -> dict[str, Any] | None:
-    """Return the state that the last crew has told; None where none ever ran."""
+    """Return the state that the last crew has written; None if none ever ran."""
     with suppress(FileNotFoundError, orjson.JSONDecodeError), bus.layout.files.read(STATE) as file:
         state = orjson.loads(read_at_most(file, STATE))
         return state if isinstance(state, dict) else None
@@ -138,9 +138,9 @@ def is_running(bus: Bus) -> bool:
 def running_pid(bus: Bus) -> int | None:
     """Return the number of the process that runs the crew, as it is seen from here.
 
-    The kernel tells who holds the lock. Where it doesn't, the number in the state counts if it is
-    of this host and this boot, and the process is as old as it says: a number alone is soon
-    another process's.
+    The kernel knows the holder of the lock. Where it does not tell, the number in the state counts
+    if it is of this host and this boot, and the process is as old as the state says: numbers are
+    reused.
     """
     if not is_running(bus):
         return None
@@ -159,7 +159,7 @@ def stop_running(bus: Bus, timeout_s: float) -> int:
 
     Raises:
         NoCrew: none runs.
-        Refused: it can't be told from here.
+        Refused: it can't be signalled from here.
         TimedOut: it has not stopped in time.
     """
     if not is_running(bus):
@@ -254,8 +254,8 @@ RESTARTS = AttemptRule(1_000_000, 1_000)
 #: A role that has run so long begins with the first pause again, in seconds.
 STABLE_S = 60.0
 
-#: The exit statuses with which a role says that it can't run as it is told to: wrong usage, and
-#: wrong configuration. To start it again would change nothing.
+#: The exit statuses of wrong usage and of wrong configuration: to start the role again would not
+#: help.
 _USELESS = (2, EX_CONFIG)
 
 

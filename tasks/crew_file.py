@@ -7,7 +7,7 @@ workers: {count: 3, program: claude, permissions: edit, timeout: 30m}
 integrator: {into: main, check: [make test]}
 processes: {api: bus serve}   # further ones, kept running
 
-Other layers may say some of it otherwise; see `crew_layers`.
+Other layers may override parts of it; see `read_layers`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # The form of a crew file: for each field what its value must be.
 #
-# A check returns what a value must be, or None where it is that.
+# A check returns what a value must be, or None if the value is valid.
 
 #: How many workers a crew has at most.
 MAX_WORKERS = 64
@@ -446,7 +446,7 @@ def _of_names(
 
 
 def _together(tree: Any) -> Iterable[tuple[int, str]]:
-    """Return what is wrong between values that are all right by themselves."""
+    """Return the faults between values that are valid by themselves."""
     workers = tree.get("workers") or {}
     if workers.get("max", MAX_WORKERS) < workers.get("count", 1):
         yield _line(workers, "max"), "workers.max must be at least workers.count"
@@ -463,7 +463,7 @@ def _together(tree: Any) -> Iterable[tuple[int, str]]:
 
 
 def _line(tree: Any, name: Any) -> int:
-    """Return the line of a key, or 0 where it has none, as that of joined layers."""
+    """Return the line of a key; 0 if it has none, as in joined layers."""
     return int(tree.lc.key(name)[0]) + 1 if hasattr(tree, "lc") else 0
 
 

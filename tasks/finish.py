@@ -164,7 +164,7 @@ _WAIT_S = 5.0
 
 @one_look()
 def leftovers_of(bus: Bus) -> list[Leftover]:
-    """Return what tasks have left in the repositories that the bus knows of."""
+    """Return the leftovers of tasks in the repositories that the bus knows of."""
     tasks = {task.task: task for task in Tasks(bus).list()}
     leftovers = []
     for place in repositories_of(bus):
@@ -175,9 +175,9 @@ def leftovers_of(bus: Bus) -> list[Leftover]:
 
 
 def repositories_of(bus: Bus, *folders: str) -> list[Place]:
-    """Return the repositories of all tasks, that in which the bus is, and those around folders.
+    """Return the repositories of all tasks, of the bus's own folder, and around some folders.
 
-    Those of tasks are left out in which git may not be started.
+    Repositories of tasks in which git may not be started are left out.
     """
     trusted = TrustedRepositories(bus.layout.directory, *folders)
     named = sorted({task.repository for task in Tasks(bus).list()})
@@ -219,8 +219,8 @@ def _of_task(tree: Tree, tasks: dict[str, Task]) -> Leftover | None:
 # Clean: remove the trees and branches of tasks that are over, and lose nothing.
 #
 # Removed is what landed, and what is kept at a ref; all else stays and is named. A tree under a
-# live lease, or in which a process works, is never touched. One whose making was cut off before
-# it had a task is removed by its name alone.
+# live lease, or in which a process works, is never touched. A half-created tree without a task is
+# removed by its name alone.
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ class Cleaned:
 
 @dataclass(frozen=True, slots=True)
 class _UnfinishedTree:
-    """A tree whose making was cut off: nobody was given it, and whoever makes one has its lock.
+    """A half-created work tree. It was never assigned; a process that creates it holds its lock.
 
     Attributes:
         name: of the task that it was for.
@@ -268,7 +268,7 @@ class _UnfinishedTree:
     tree: Tree
 
     def clean(self, *, is_dry: bool) -> Cleaned:
-        """Remove it with the branch that was made for it; files of half a checkout are kept too."""
+        """Remove it with the branch of its creation; files of half a checkout are kept too."""
         branch = None if self.tree.note is None else self.tree.note.branch
         cleaned = partial(Cleaned, self.name, self.tree.path, branch or "")
         if pids := occupants_of(self.tree.path):

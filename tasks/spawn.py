@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 # The remains of a tree whose making was cut off before its task was recorded.
 #
-# Nobody has it: its maker has no lease, no task, and no process there. Whoever has the lease on
-# the name goes on with it where it fits, and else removes it; commits and files are kept first.
+# It has no owner: its creator has no lease, no task, and no process there. The holder of the lease
+# on the name continues with it if it fits, and else removes it; commits and files are kept first.
 
 _log = logging.getLogger("ackbus.tasks.trees")
 
 
 def clear_remains(trees: WorkTrees, new: NewTask, bus: str) -> None:
-    """Remove what another making of a task has left, unless this one can go on with it.
+    """Remove what an earlier spawn of a task has left, unless this one can continue with it.
 
-    The caller has the lease on the task, which has no row. What is kept is told to the log.
+    The caller has the lease on the task, which has no row. What is kept is logged.
 
     Args:
         trees: of the repository.
@@ -83,7 +83,7 @@ def _fits(tree: Tree, new: NewTask, bus: str) -> bool:
     return (note.branch, note.base) == (new.branch, new.base) and not is_of_another
 
 
-#: The branch of a task unless told otherwise.
+#: The default branch of a task.
 BRANCH = "{worker}/{task}"
 
 #: The terms that a repetition may not change, with their names for people.
@@ -334,7 +334,7 @@ def _refuse_ended(there: Task) -> None:
 
 
 def _refuse_other_terms(there: Task, spec: TaskSpec, place: Place) -> None:
-    """Refuse what a repetition says otherwise than the task was made.
+    """Refuse a repetition whose terms differ from those of the task.
 
     Raises:
         TaskExists: a term, the target or the base differs.

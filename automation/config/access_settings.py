@@ -42,12 +42,12 @@ _AROUND = "\"'` \t\r\n"
 
 
 class AccessReader:
-    """Reads who may come in: tokens first, then what refers to them.
+    """Reads the tokens, then the settings of the API and webhooks that refer to them.
 
     Args:
         validation: a run over the configuration.
         raw: the configuration with its variables not filled.
-        sources: its folder, whose files count, and whether nobody has a secret here.
+        sources: its folder, the trusted owners of files, and whether variables are filled.
         seal: the sealed hashes.
         demands: what is refused.
     """
@@ -105,7 +105,7 @@ class AccessReader:
         )
 
     def secret_of(self, name: str, *path: str | int) -> Secret:
-        """Return the key of a token that the value of a path names; `tokens` was called before."""
+        """Return the key of the token that the value at a path names; call `tokens` first."""
         token = self._named.get(name)
         if token is None:
             message = f"there is no token {name!r}{near(name, self._named)}; define it in tokens"
@@ -164,7 +164,7 @@ class AccessReader:
         self._of_api.append(TokenConfig(name=name, key=key, scopes=scopes, place=place))
 
     def _key(self, text: str, *path: str | int) -> Secret:
-        """Return a secret; one that kept the line end of its file is refused: no sender has it."""
+        """Return a secret; refuse a line break at either end, which no sender would have."""
         if text.strip("\r\n") != text:
             message = (
                 "it begins or ends with a line break; leave that out, as NAME=$(cat FILE) does"

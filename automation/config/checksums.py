@@ -1,8 +1,9 @@
 """The seal of a configuration: `.checksums`, with the BLAKE3 hash of each file by absolute path.
 
-Files of tokens, webhooks and scopes must be sealed, and as they were sealed. So must be all that is
-said of tokens and webhooks, wherever it stands: it has a hash of its own. Any other change is a
-warning, unless the configuration asks for more. Ductile's own seals lack that hash, and are read.
+Files of tokens, webhooks and scopes must be sealed and unchanged. The settings of tokens and
+webhooks have a hash of their own, whichever file has them, and must be unchanged too. Any other
+change is a warning, unless the configuration asks for more. Ductile's own seals lack the second
+hash and are accepted.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ NAME = ".checksums"
 VERSION = 2
 
 _SECURE_NAMES = ("tokens.yaml", "webhooks.yaml")
-#: After the path of the first file, the entry for who may come in, as all files together say it.
+#: Appended to the path of the first file: the entry with the hash of all access settings.
 ACCESS = "#access"
 
 _ASK = "look at what changed, then seal it by 'bus config lock'"
@@ -88,13 +89,13 @@ def access_fault(root: SourceFile, tree: Map, seal: Mapping[str, str]) -> Fault 
 
     Args:
         root: the first file.
-        tree: what all files say together, its variables not filled.
+        tree: the merged settings of all files, with unfilled variables.
         seal: the sealed hashes.
     """
     if not seal:
         return None
     sealed = seal.get(os.path.abspath(root.path) + ACCESS)
-    if sealed is None:  # an older seal: only a file that is as it was can be told to say the same
+    if sealed is None:  # an older seal: only an unchanged file is known to say the same
         is_same = not _access(root.tree) or compare("", root.path, root.hash, seal) is None
     else:
         is_same = sealed == access_hash(tree)
@@ -105,7 +106,7 @@ def access_fault(root: SourceFile, tree: Map, seal: Mapping[str, str]) -> Fault 
 
 
 def access_hash(tree: Map) -> str:
-    """Return the hash of what a configuration says of who may come in."""
+    """Return the hash of a configuration's tokens, webhooks and API tokens."""
     return hash_of(orjson.dumps(_access(tree), option=orjson.OPT_SORT_KEYS))
 
 
@@ -121,7 +122,7 @@ def unsealed(directory: Path) -> Fault:
 
 
 def hashes_of(sources: list[SourceFile], directory: Path) -> dict[str, str]:
-    """Return all hashes that a seal has: of what was read, of who may come in, of scopes."""
+    """Return all hashes of a seal: of files that were read, access settings, files of scopes."""
     hashes = {source.path: source.hash for source in sources}
     if sources:
         tree = Map()
@@ -129,7 +130,7 @@ def hashes_of(sources: list[SourceFile], directory: Path) -> dict[str, str]:
             graft(tree, source.tree, [])
         hashes[os.path.abspath(sources[0].path) + ACCESS] = access_hash(tree)
         for name in _files_of_scopes(tree, directory):
-            with suppress(OSError, ValueError):  # the check says of each token why not
+            with suppress(OSError, ValueError):  # the check reports the unreadable file
                 hashes[name] = hash_of(read_bytes(name))
     for path in sorted((directory / "scopes").glob("*.json")):
         hashes[os.path.abspath(path)] = hash_of(read_bytes(path))

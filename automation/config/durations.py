@@ -1,6 +1,6 @@
 """Forms of values in a configuration: durations, sizes, rates, times, cron expressions.
 
-A value that has no such form raises a ValueError that names it and the form to write.
+A value of another form raises a ValueError that names the value and the expected form.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ class CronFields:
         text: the expression, with one space between its fields.
         minutes, hours, days, months: the values.
         weekdays: the days of the week, Sunday is 0.
-        needs_both_days: whether the day of the month and that of the week must both fit; else one
-            of them is enough.
-        follows_real_time: whether the clock's skipped and repeated times are its own: the minutes
-            or the hours begin with `*`.
+        needs_both_days: whether the day of the month and the day of the week must both match;
+            otherwise either is enough.
+        follows_real_time: whether times that the clock skips or repeats are skipped or repeated
+            too: the minutes or the hours begin with `*`.
     """
 
     text: str
@@ -274,7 +274,7 @@ def part_of(text: str) -> PartOf:
 
 
 def window(start: str, end: str) -> Window:
-    """Return the window between two times of day, of which the second may be of the next day."""
+    """Return the window between two times of day; an end before the start is on the next day."""
     span = Window(_minute(start), _minute(end))
     if span.start_minute == span.end_minute:
         raise ValueError(f"the window begins and ends at {start}; write two different times")

@@ -37,11 +37,11 @@ class Fault:
 
 
 class ConfigFaults(AckbusError):
-    """A configuration is refused as a whole, and whatever was in force stays.
+    """The configuration is refused as a whole; the active one stays in force.
 
     Attributes:
         faults: every fault, in the order of the files and lines.
-        warnings: what an operator should hear of beside.
+        warnings: what an operator should know besides.
     """
 
     exit_code = EX_CONFIG
@@ -57,12 +57,12 @@ class ConfigFaults(AckbusError):
 def without_values(
     faults: Iterable[Fault], plain: Iterable[Fault], values: Iterable[str]
 ) -> list[Fault]:
-    """Return faults whose messages repeat nothing of what variables hold.
+    """Return faults whose messages contain no part of a variable's value.
 
     Args:
         faults: of a configuration whose variables were filled.
-        plain: of the same one with its variables as they stand in the files.
-        values: what the variables hold.
+        plain: of the same configuration with unfilled variables.
+        values: the values of the variables.
     """
     unfilled = set(plain)
     secrets = list(values)
@@ -75,7 +75,7 @@ def without_values(
 
 
 def shares_piece(text: str, value: str) -> bool:
-    """Whether a text may repeat a part of a value: it has three characters in a row of it."""
+    """Whether a text shares three characters in a row with a value, so may reveal a part of it."""
     folded = text.casefold()
     return any(piece in folded for piece in _pieces(value) if piece)
 
@@ -90,7 +90,7 @@ def _pieces(text: str) -> set[str]:
 
 
 def _hidden(fault: Fault, unfilled: set[Fault]) -> Fault:
-    """Return a fault in the words that it has where nothing is filled."""
+    """Return a fault with the message that it has when no variable is filled."""
     place = (fault.file, fault.line, fault.path)
     plain = sorted(
         other.message for other in unfilled if (other.file, other.line, other.path) == place

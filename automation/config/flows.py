@@ -33,14 +33,14 @@ class Frozen(dict[str, _Value]):
 
 @dataclass(frozen=True, slots=True)
 class SourceLocation:
-    """The place of something in the files: for faults that are found later."""
+    """Where a setting stands in the configuration files, for faults that are found later."""
 
     file: str
     line: int
     path: str
 
     def fault(self, message: str) -> Fault:
-        """Return a fault of what stands here."""
+        """Return a fault at this location."""
         return Fault(self.file, self.line, self.path, message)
 
 
@@ -61,17 +61,17 @@ class Secret:
         return "[REDACTED]"
 
 
-#: The plugin under whose name conditions of steps are recorded, and what it publishes of each: that
-#: it holds, or does not. No plugin has its name, which has a dot.
+#: The pseudo-plugin that records conditions of steps, and the events that it publishes: a condition
+#: holds, or does not. Names of real plugins have no dot.
 SWITCH = "core.switch"
 SWITCH_EVENTS = {True: "ductile.switch.true", False: "ductile.switch.false"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Each event of this type, of this plugin, makes a job of that command.
+    """Each event of this type from this plugin makes a job of that command.
 
-    `broadcast` also tells everybody of the event, instead of the automation alone.
+    `broadcast` sends the event to everybody, not only to the automation.
     """
 
     source: str
@@ -84,7 +84,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A comparison of what a dotted path of payload, context or config leads to."""
+    """A comparison of the value at a dotted path of payload, context or config."""
 
     path: str
     op: str
@@ -117,7 +117,7 @@ Condition = Predicate | AllOf | AnyOf | Not
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineStep:
-    """A step of a pipeline: exactly one of uses, call, steps, split and relay is set.
+    """A step of a pipeline: exactly one of uses, call, steps and split is set.
 
     Attributes:
         uses: a plugin, or plugin.command.
@@ -154,12 +154,12 @@ class PipelineStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """Steps with a name, which an event or the end of a job begins.
+    """A named list of steps, started by an event or by the end of a job.
 
     Attributes:
         on: the type of event; None where `on_hook` names a signal.
         from_plugin: the one plugin whose events begin it; None is any.
-        max_depth: the author's own bound of hops; 0 is none, None is the usual one.
+        max_depth: the author's limit of hops; 0 is no limit, None is the default.
         timeout_s: how long a synchronous caller waits.
     """
 

@@ -1,4 +1,4 @@
-"""Taking a configuration: read, verify, graft, fill, check, freeze. All of it, or nothing."""
+"""Loading a configuration: read, verify, merge, fill variables, check, freeze; all or nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Demands:
-    """Things that are refused, and not only told.
+    """What is refused instead of only reported.
 
     Attributes:
         variables: a variable that is not defined.
@@ -42,10 +42,10 @@ class Demands:
     plugins: bool = False
 
 
-#: For what acts by a configuration, and for a check.
+#: For commands that act on a configuration, and for a check.
 TO_ACT = Demands()
 
-#: For what only looks: it has no secrets, and shows what is there.
+#: For commands that only show a configuration, and have no secrets.
 TO_LOOK = Demands(variables=False, seal=False)
 
 #: The keys of the top. Those of Ductile that have no effect here are warned of.
@@ -71,8 +71,8 @@ def load(
     Args:
         directory: the folder, or its `config.yaml` under another name.
         environ: where variables are looked for, before the files that the configuration names.
-        origin: how far it is this user's own: where it may not act, no variable is filled.
-        demands: what is refused, and not only told.
+        origin: how far the configuration is trusted; without `may_act` no variable is filled.
+        demands: what is refused instead of only reported.
 
     Raises:
         ConfigFaults: something is wrong; it has every fault.
@@ -91,7 +91,7 @@ def load(
         validation.faults = without_values(validation.faults, plain.faults, values)
         validation.warnings = without_values(validation.warnings, plain.warnings, values)
         config = replace(config, warnings=tuple(sorted(set(validation.warnings))))
-    paths = {fault.path for fault in filling.faults}  # what is not filled has no other fault
+    paths = {fault.path for fault in filling.faults}  # an unfilled value has no other fault
     faults = [fault for fault in validation.faults if fault.path not in paths or not fault.path]
     needs_variables = origin.may_act and demands.variables
     faults += sources.faults + (filling.faults if needs_variables else [])
@@ -196,7 +196,7 @@ def _service(validation: Validation, directory: Path) -> ServiceConfig:
 def _verify(
     sources: Sources, raw: Map, seal: Mapping[str, str], admission: AdmissionConfig
 ) -> list[Fault]:
-    """Return a fault for each file that must be as it was sealed and is not."""
+    """Return a fault for each file that must be unchanged since it was sealed and is not."""
     is_strict = admission.fail_on_drift or admission.verify_integrity_on_boot
     faults = [
         compare(source.name, source.path, source.hash, seal)

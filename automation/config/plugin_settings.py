@@ -93,7 +93,7 @@ def _plugin(validation: Validation, name: str, max_workers: int) -> PluginConfig
 
 
 def _retry(validation: Validation, shape: PluginShape, name: str) -> RetryConfig:
-    """Return how a plugin's jobs are tried again; `max_attempts` beside `retry` is an old place."""
+    """Return the retry settings of a plugin; `max_attempts` beside `retry` is an old form."""
     if shape.retry is not None:
         if shape.max_attempts is not None:
             validation.refuse("it stands in retry, too", "plugins", name, "max_attempts")

@@ -57,7 +57,7 @@ Kind = TypeVar("Kind", Map, Items)
 #: Where something stands, from the top of a configuration on.
 TreePath = tuple[str | int, ...]
 
-#: Keys that were, or are elsewhere, and what to write instead.
+#: Keys that were renamed or belong elsewhere, and what to write instead.
 _OTHER_FORMS = {
     "schedule": "write schedules, a list: schedules: [{every: 5m}]",
     "plugins_dir": "write plugin_roots, a list: plugin_roots: [DIR]",
@@ -72,7 +72,7 @@ _OTHER_FORMS = {
     " environment_vars.include",
 }
 
-#: The faults of pydantic in the words of ours; {} are its facts.
+#: Our wording of pydantic's errors; {} stand for the error's facts.
 _WORDS = {
     "bool_parsing": "write true or false",
     "bool_type": "write true or false",
@@ -108,7 +108,7 @@ class Validation:
 
     Args:
         tree: the configuration.
-        file: the file that has what stands nowhere.
+        file: the file that faults without a place are reported for.
     """
 
     def __init__(self, tree: Map, file: str) -> None:
@@ -126,7 +126,7 @@ class Validation:
         self.faults.append(self.place(*path).fault(message))
 
     def warn(self, message: str, *path: str | int) -> None:
-        """Note what an operator should hear of the value of a path."""
+        """Note a warning about the value at a path."""
         self.warnings.append(self.place(*path).fault(message))
 
     def at(self, *path: str | int) -> Tree | None:
@@ -149,7 +149,7 @@ class Validation:
         return self._of_kind(Items, "a list", path)
 
     def keys(self, allowed: tuple[str, ...], *path: str | int) -> None:
-        """Refuse the keys of a map that are not known; `x-` is anybody's at the top."""
+        """Refuse unknown keys of a map; at the top, keys that begin with `x-` are allowed."""
         for key in self.map(*path):
             if key not in allowed and not (not path and key.startswith("x-")):
                 self.refuse(_unknown(key, list(allowed)), *path, key)

@@ -1,7 +1,7 @@
 """A configuration as frozen records, with its webhooks; and the part that may be shown.
 
-Nothing of the libraries that read and check a configuration is in here, so that who only uses one
-loads none of them. Times are seconds, sizes bytes, and each name says so.
+This module imports none of the libraries that read and check a configuration, so that code which
+only uses one does not load them. Times are seconds, sizes bytes, and each name says so.
 """
 
 from __future__ import annotations
@@ -177,8 +177,8 @@ class ServiceConfig:
         max_workers: how many jobs run at a time, over all plugins.
         plugin_env_passthrough: environment variables that plugins get beside the usual ones.
         state_path: `state.path`; the lock of the service stands in its folder.
-        on_failure: the plugin, or plugin.command, that hears of dead jobs, missed times and opened
-            breakers; None is nobody.
+        on_failure: the plugin, or plugin.command, that handles alarms of dead jobs, missed times
+            and opened breakers; None: no alarms.
         place: where `on_failure` stands.
     """
 
@@ -226,8 +226,8 @@ class ScheduleEntry:
         only_between, timezone, not_on: times outside are skipped. Weekdays are those of cron, 0 is
             Sunday. The timezone None is the machine's own.
         preferred_window: times outside move to its next start.
-        catch_up: what becomes of times that nobody saw, of which at most `catch_up_max` run, and
-            none older than `catch_up_age_s` (None: any age).
+        catch_up: what becomes of missed times; at most `catch_up_max` run, and none older than
+            `catch_up_age_s` (None: any age).
         hash: of all that decides its times: another hash is another schedule.
     """
 
@@ -347,9 +347,9 @@ class Config:
         plugin_roots: folders of plugins in order of precedence, each once.
         tokens: those of `tokens` and of `api.auth.tokens`.
         variables: those of the environment that are in use.
-        warnings: what an operator should hear of.
+        warnings: what an operator should know.
         hash: of all files, as they stand.
-        owners: whose files count: those of plugins are looked at as these were.
+        owners: the users whose files are trusted, here and in the folders of plugins.
         unfilled: the text of each value with variables, as it stands in the files, by its path.
     """
 

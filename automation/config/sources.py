@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def graft(base: Map, over: Map, faults: list[Fault], path: str = "") -> None:
-    """Graft a later file's settings onto what the earlier ones said, in place.
+    """Merge a later file's settings into those of earlier files, in place.
 
     Args:
         base: the earlier settings.
@@ -116,7 +116,7 @@ def _kind(tree: Tree) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """An origin says how far a configuration is this user's own act.
+    """How far a configuration is trusted, by the way in which it was found.
 
     Attributes:
         is_named: whether the user named its folder: then its owner is trusted as well.
@@ -156,7 +156,7 @@ class Sources:
         directory: the folder, as it was named.
         files: the YAML, in the order in which it is grafted.
         variables: files of variables, each with its text.
-        owners: whose files count.
+        owners: the users whose files are trusted.
         fills: whether variables are filled.
         links: the paths that are symlinks, each with the place that names it.
         faults, warnings: what is wrong.
@@ -199,9 +199,9 @@ def gather(named: Path, origin: Origin = NAMED) -> Sources:
 
 
 def _owners(named: Path, root: Path) -> Owners:
-    """Return whose files count where a user named a configuration.
+    """Return the users whose files are trusted in a configuration that the user named.
 
-    The owner of a file in a named folder counts as well, unless anybody may put files there.
+    The owner of a file in a named folder is trusted as well, unless anybody may create files there.
     """
     try:
         check(named, trusted_owners(named), lists=True)

@@ -117,7 +117,7 @@ def _secrets() -> str:
 
 
 def _is_other(name: str, data: bytes) -> bool:
-    """Whether a file holds what no earlier call has written."""
+    """Whether the content of a file differs from what an earlier call wrote."""
     if name == _SECRETS:
         return not data.startswith(b"HELLO_SECRET=")
     return data != _FILES[name].encode()

@@ -191,7 +191,7 @@ class _TreeReader:
             text = _unshielded(event.value)
             return Plain(text) if event.style is None else text
         if event.anchor:
-            self.anchors[event.anchor] = None  # until it ends, an alias of it would hold itself
+            self.anchors[event.anchor] = None  # an alias inside of it would contain itself
         make = self._list if isinstance(event, SequenceStartEvent) else self._map
         return make(events, path, depth + 1)
 
@@ -403,7 +403,7 @@ class _Filler:
 
 
 def _is_text(value: str) -> bool:
-    """Whether a value can be told in JSON, as plugins read it; a secret may be any bytes."""
+    """Whether a value can be written as JSON, as plugins read it; a secret may be any bytes."""
     try:
         value.encode()
     except UnicodeEncodeError:

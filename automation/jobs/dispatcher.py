@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .endings import JobEndings
     from .plugin_run import LiveOutput
 
-#: How long nothing begins after something could not, in seconds: it would fail again at once.
+#: Pause after a job could not be started, in seconds: the next one would fail too.
 _REST_S = 1.0
 
 _log = logging.getLogger("ackbus.automation.jobs")
@@ -47,7 +47,7 @@ _log = logging.getLogger("ackbus.automation.jobs")
 
 @dataclass(frozen=True, slots=True)
 class DispatchRules:
-    """The rules of a dispatcher, taken as a whole.
+    """The settings of a dispatcher, replaced as a whole.
 
     Attributes:
         plugins: those that run, by name.
@@ -99,7 +99,7 @@ class Dispatcher:
         self._no_switch = StopSwitch()  # of jobs that have not begun: nothing runs with it
 
     def take(self, rules: DispatchRules, queues: QueueSet) -> None:
-        """Go by these rules from the next claim on; what runs goes on as it began.
+        """Use these rules from the next claim on; running jobs keep the rules that they began with.
 
         Args:
             rules: the rules.
@@ -299,7 +299,7 @@ def _about(job: PluginJob) -> dict[str, str]:
 #
 # The lock of the service shows that its predecessor is gone, so nobody waits for leases.
 
-#: The error of an attempt that nobody has seen the end of.
+#: The error of an attempt that was cut off when its service died.
 WHY = "the service ended while it ran"
 
 _recovery_log = logging.getLogger("ackbus.automation.recovery")
@@ -342,7 +342,7 @@ def _follow_up(bus: Bus, endings: JobEndings, job: Job, token: int) -> None:
         with bus.transaction():
             endings.route(end, (), WHY)
     except (InvalidInput, NotFound, Refused) as error:
-        # Nobody makes room in a queue before the service has begun.
+        # No queue gets room before the service has started.
         _recovery_log.error(
             "no job follows from it: %s", error, extra=_lost_job(end.plugin, end.message)
         )

@@ -37,14 +37,14 @@ if TYPE_CHECKING:
     from .submission import Submission
 
     class JobRouter(Protocol):
-        """The maker of the jobs that follow from the end of a job."""
+        """Returns the jobs that follow from the end of a job."""
 
         def successors(
             self, ended: JobEnd, events: Sequence[EventOut], result: Any
         ) -> Sequence[JobRequest]:
-            """Return them; called inside the transaction that ends the job."""
+            """Return the jobs that follow; called inside the transaction that ends the job."""
 
-# Alarms: jobs for the plugin that hears of dead jobs, missed times, breakers and findings.
+# Alarms: jobs of the plugin of `on_failure` about dead jobs, missed times, breakers, findings.
 
 #: The types of the events that such a plugin handles.
 JOB_DEAD, TIMES_MISSED, BREAKER_OPENED = (
@@ -53,16 +53,16 @@ JOB_DEAD, TIMES_MISSED, BREAKER_OPENED = (
     "ductile.breaker.opened",
 )
 
-#: The entry of a job's origin that says of what type the alarm is that has begun it.
+#: The entry of a job's origin with the type of the alarm that started it.
 ALARM = "alarm"
 
 _alarm_log = logging.getLogger("ackbus.automation.alarms")
 
 
 class Alarms:
-    """Tells the plugin that `on_failure` names, in the transaction of what it tells of.
+    """Submits jobs to the plugin that `on_failure` names, in the transaction of the failure.
 
-    An alarm that can't be stored is logged: what it tells of has happened all the same.
+    An alarm that can't be stored is only logged; the failure itself is stored all the same.
     """
 
     def __init__(self, bus: Bus, submission: Submission) -> None:
@@ -72,7 +72,7 @@ class Alarms:
         self._plugins: Collection[str] = ()
 
     def take(self, config: Config, plugins: Collection[str]) -> None:
-        """Go by this configuration, and the names of the plugins that run, from now on."""
+        """Use this configuration, and the names of the plugins that run, from now on."""
         self._config = config
         self._plugins = plugins
 
@@ -84,15 +84,14 @@ class Alarms:
         *,
         parent: Message | None = None,
     ) -> None:
-        """Submit a job for what went wrong; nothing where nobody is named, or he himself failed.
+        """Submit a job about a failure; none if no plugin is named, or that plugin itself failed.
 
-        What goes wrong with an alarm gives no other one: two plugins that hear of each other would
-        never end.
+        The failure of an alarm raises no other alarm: two plugins would alarm each other forever.
 
         Args:
             type: of the event.
             plugin: in which plugin it went wrong.
-            payload: what is told.
+            payload: of the event.
             parent: the message of the job that it is about, if it is about one.
         """
         target, command = self._target(plugin)
@@ -123,7 +122,7 @@ class Alarms:
             _alarm_log.error("%s is told to nobody: %s", type, error, extra=about)
 
     def _target(self, plugin: str) -> tuple[str, str]:
-        """Return the plugin and the command that hear of a plugin; two empty texts for nobody."""
+        """Return the plugin and command for a plugin's alarms; two empty texts if there is none."""
         if self._config is None:
             return "", ""
         settings = self._config.plugins.get(plugin)
@@ -133,7 +132,7 @@ class Alarms:
 
 
 def _is_alarm(job: Message | None) -> bool:
-    """Whether the job of a message was begun by an alarm."""
+    """Whether an alarm started the job of a message."""
     job_header = None if job is None else job.headers.get("job")
     return isinstance(job_header, dict) and ALARM in job_header
 
@@ -196,7 +195,7 @@ class JobEndings:
         self._logs_retries = False
 
     def take(self, config: Config, router: JobRouter | None) -> None:
-        """Go by this configuration, and its router, from now on."""
+        """Use this configuration and its router from now on."""
         self._router = router
         self._logs_retries = config.service.amendments.submitted_by_retry
         self._in_use = frozenset(
@@ -226,7 +225,7 @@ class JobEndings:
             return self._ended(queue, job, end, self._last_if_removed(job, end.outcome))
 
     def check(self) -> None:
-        """Refuse what a service does that was replaced; in the transaction that it is to guard.
+        """Refuse the writes of a service that was replaced; call it in the transaction to guard.
 
         Raises:
             ServiceFenced: another service has begun.
@@ -239,7 +238,7 @@ class JobEndings:
         self.route(end, events, result)
 
     def conclude(self, end: JobEnd, result: Any) -> None:
-        """Say in the log how a job has ended, count it, and tell of it where it went wrong."""
+        """Log how a job has ended, count it for its breaker, and raise an alarm if it failed."""
         ok = end.state == states.SUCCEEDED
         self._bus.log.append([ended_draft(end, result)])
         asked_by = submitted_by(end.message)
@@ -333,7 +332,7 @@ class JobEndings:
         )
 
     def _broken_off(self, queue: Queue, job: PluginJob, end: RunEnd) -> JobEnd | None:
-        """Hand a job back that the service has broken off; a cancelled one is over."""
+        """Hand back a job that the service stopped; a cancelled job is over."""
         try:
             queue.release(job.claim, end.why)
         except ClaimLost:

@@ -61,7 +61,7 @@ class EventOut:
         return key if isinstance(key, str) else None
 
     def header(self) -> dict[str, object]:
-        """Return what a `handle` is told of it, besides the payload."""
+        """Return the event's header as a `handle` gets it, besides the payload."""
         header: dict[str, object] = {
             "type": self.type,
             "source": self.message.from_agent,
@@ -103,7 +103,7 @@ def event_draft(
 
 
 def ended_draft(end: JobEnd, result: object) -> Draft:
-    """Return the message of a job that is over: so that its result is in the log, and is found.
+    """Return the message that records the end of a job, with its result.
 
     Args:
         end: the end of the job.

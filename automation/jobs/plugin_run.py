@@ -157,7 +157,7 @@ def _texts(attempt: _Attempt) -> list[tuple[str, str]]:
     return [(stream, text) for stream, text in texts if text]
 
 
-#: The command that handles an event; it alone is told one.
+#: The command that handles an event; no other command gets one.
 HANDLE = "handle"
 
 #: The commands that look at a plugin or set it up: a failure is an answer, and is not tried again.
@@ -181,7 +181,7 @@ _log = logging.getLogger("ackbus.automation.plugin")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginJob:
-    """A job that was claimed, with all that its plugin is to be told.
+    """A claimed job, with everything that the request to its plugin needs.
 
     Attributes:
         claim: the right to it.
@@ -219,7 +219,7 @@ class PluginJob:
 
     @property
     def fault(self) -> str | None:
-        """Why it must fail before it begins: its pipeline can't give it what it says."""
+        """Why it must fail without running: its pipeline could not build its input; or None."""
         job_header = self.message.headers.get("job")
         fault = job_header.get(FAULT) if isinstance(job_header, dict) else None
         return fault if isinstance(fault, str) else None
@@ -252,8 +252,8 @@ class RunEnd:
         outcome: for the claim; None: it was broken off by the service, and counts as not begun.
         why: the reason why it was broken off.
         events: what the plugin published.
-        state_updates: what it wants to be told next time; None for nothing.
-        replaces_state: whether that is the whole of it.
+        state_updates: changes of the plugin's state; None: it is unchanged.
+        replaces_state: whether the updates are the whole new state.
         stdout, stderr: all that it printed, as far as it is kept.
         run_s: how long it took, in seconds.
     """
@@ -417,7 +417,7 @@ def check_event_type(type: object) -> None:
 
 
 def _event(message: Message) -> dict[str, object]:
-    """Return the event that a `handle` is told; without one it is the request for the job."""
+    """Return the event for a `handle`; a job without one gets its own request as the event."""
     event_header = message.headers.get("event")
     event = dict(event_header) if isinstance(event_header, dict) else {}
     event.setdefault("type", f"{message.from_agent}.{HANDLE}")
@@ -467,5 +467,5 @@ def _text(printed: bytes) -> str:
 
 
 def is_success(end: RunEnd) -> bool:
-    """Whether an attempt has done what it was to do."""
+    """Whether an attempt succeeded."""
     return end.outcome is not None and end.outcome.status == COMPLETED

@@ -60,7 +60,7 @@ class ConditionAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """A job that is wanted.
+    """A request for a job.
 
     Attributes:
         plugin, command: what is to run.
@@ -75,7 +75,7 @@ class JobRequest:
         parent_job_id, source_event_id: where it comes from, by ids.
         origin: `pipeline`, `step`, `schedule`, `nominal`, `alarm`, as far as they apply.
         id: of the job; one that is derived makes a repetition harmless.
-        answer: of a condition, whose job is over by that; None of all other jobs.
+        answer: of a condition, which ends its job; None for all other jobs.
         behind: the id of the event of a condition that the job follows: its parent, once stored.
     """
 
@@ -126,7 +126,7 @@ class Duplicate:
 
 # Waiting for a job: until no other attempt follows.
 
-#: The longest wait without a look, in seconds: the end of a job may ring nobody.
+#: Re-check interval, in seconds: a job's end does not always ring the doorbell.
 _RECHECK_S = 0.1
 
 
@@ -151,7 +151,7 @@ class JobOutcome:
 
 
 def outcome_of(bus: Bus, done: Submitted, timeout_s: float | None = None) -> JobOutcome:
-    """Wait until a job is over, or the time is, and return what became of it."""
+    """Wait until a job is over or the timeout has passed, and return the outcome."""
     job = wait_for_job(bus, done.seq, done.queue, timeout_s)
     claims = Claims.of(bus).of_job(Queues(bus).get(done.queue), done.seq)
     result = claims[-1].result if claims and job.state == SUCCEEDED else None
@@ -164,7 +164,7 @@ def job_of(bus: Bus, seq: int, queue: str) -> Job:
 
 
 def wait_for_job(bus: Bus, seq: int, queue: str, timeout_s: float | None = None) -> Job:
-    """Wait until a job is over, or the time is, and return it as it is then.
+    """Wait until a job is over or the timeout has passed, and return the job.
 
     Args:
         bus: the bus.
@@ -193,7 +193,7 @@ class PluginNotFound(NotFound):
 
 
 class Submission:
-    """The way of all jobs into their queues. One thread may use it."""
+    """Submits jobs to the queues of their plugins. For use by one thread."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -257,7 +257,7 @@ class Submission:
             ) from None
 
     def _there(self, queue: Queue, key: str | None, ttl_s: float | None) -> Duplicate | None:
-        """Return the job that keeps another one with its key out, or None."""
+        """Return the earlier job of which one with this dedupe key is a duplicate, or None."""
         if key is None:
             return None
         window_ms = None if ttl_s is None else round(ttl_s * 1000)

@@ -1,7 +1,7 @@
 """Discovery: the plugins of all roots, whether each is trusted, and references to them.
 
-The roots are looked through in their order, and the first plugin of a name is the one. A plugin
-that may not run, or whose manifest has a fault, is left out, and says why; the others are there.
+Roots are searched in order, and the first plugin of a name wins. A plugin that may not run, or
+whose manifest has a fault, is left out with the reason; the others are loaded.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def faults_of_folder(folder: Path, roots: Sequence[Path], owners: Owners) -> Ite
     Args:
         folder: the folder of a plugin.
         roots: the roots that the operator named.
-        owners: whose files count.
+        owners: the users whose files are trusted.
     """
     real = Path(os.path.realpath(folder))
     root = _root_of(real, roots)
@@ -72,7 +72,7 @@ def faults_of_program(
         folder: the folder of the plugin.
         entrypoint: its program, as its manifest names it.
         roots: the roots that the operator named.
-        owners: whose files count.
+        owners: the users whose files are trusted.
     """
     parts = PurePosixPath(entrypoint)
     if ".." in parts.parts:
@@ -119,7 +119,7 @@ def _root_of(real: Path, roots: Sequence[Path]) -> Path | None:
     return None
 
 
-#: The folder that plugins may share, which is none.
+#: The folder that plugins share; it is no plugin itself.
 SHARED = "lib"
 
 
@@ -184,8 +184,8 @@ class Registry:
         left_out: the configured ones that can't be loaded, by name, and why.
         faults: of those, and of others in the roots that could not be loaded.
         missing: of entries that lead to no plugin at all.
-        warnings: what an operator should hear of.
-        shadowed: those of them that tell of plugins behind others of their name.
+        warnings: what an operator should know.
+        shadowed: the warnings about plugins behind another one of the same name.
     """
 
     plugins: Mapping[str, Plugin] = field(default_factory=Frozen)

@@ -66,7 +66,7 @@ class FactOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """The facts that a plugin tells of itself.
+    """A plugin's description of itself.
 
     Attributes:
         entrypoint: its program, as a path from its folder on.
@@ -139,7 +139,7 @@ def read_manifest(path: Path, owners: Owners | None = None) -> tuple[Manifest | 
 
     Args:
         path: of the file.
-        owners: whose files count; None looks at nobody.
+        owners: the users whose files are trusted; None: no check.
     """
     try:
         tree, faults = parse(read_bytes(path, owners).decode("utf-8"), str(path))

@@ -53,7 +53,7 @@ def add(
     replace: bool = False,
     dry_run: bool = False,
 ) -> AddedPlugin:
-    """Copy a plugin of the package into a root of plugins; again, it finishes what broke off.
+    """Copy a plugin of the package into a root of plugins; a repetition finishes a partial copy.
 
     Args:
         name: the plugin.

@@ -93,7 +93,7 @@ class Breakers(Table):
         self._rules: Mapping[str, BreakerConfig] = {}
 
     def take(self, rules: Mapping[str, BreakerConfig]) -> None:
-        """Go by these rules of plugins from now on; a plugin without one has the usual rule."""
+        """Use these rules of plugins from now on; a plugin without one has the default rule."""
         self._rules = rules
 
     def may_poll(self, plugin: str, command: str, submission: Submission) -> bool:
@@ -125,7 +125,7 @@ class Breakers(Table):
         """Count the end of a job, in the transaction that ends it.
 
         Returns:
-            Whether the breaker has opened by it.
+            Whether this has opened the breaker.
         """
         if submitted_by != "scheduler":
             return False

@@ -1,4 +1,4 @@
-"""The fence of the service: what an earlier service still writes is refused."""
+"""The fence of the service: late writes of an earlier service are refused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ServiceRow:
 
 
 class Fence(Table):
-    """The table `automation_service`: one row, whose token is that of the one service."""
+    """The table `automation_service`: one row, with the token of the current service."""
 
     def begin(self, directory: Path, config_hash: str) -> int:
         """Draw the token of a service that begins in this process."""
@@ -58,7 +58,7 @@ class Fence(Table):
         return int(token)
 
     def check(self, token: int) -> None:
-        """Refuse what is not of the newest service; in the transaction that it is to guard.
+        """Refuse writes of any but the newest service; call it in the transaction to guard.
 
         Raises:
             ServiceFenced: another one has begun since.
@@ -88,12 +88,12 @@ class Fence(Table):
         return ServiceRow(*row) if row is not None else ServiceRow(0, *[None] * 8)
 
 
-# The last taking of a configuration by the service: what was left out, or why it was refused.
+# The last activation of a configuration: what was left out, or why it was refused.
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """A taking of a configuration, at a start or a reload.
+    """An attempt to activate a configuration, at a start or a reload.
 
     Attributes:
         number: how many there were on this bus, refused ones too.
@@ -111,7 +111,7 @@ class Activations(Table):
     """The entry `automation_taking` of the table `meta`."""
 
     def last(self) -> Activation:
-        """Return the last one; without any, and where the entry is damaged, an empty one."""
+        """Return the last activation; an empty one if there is none or its entry is damaged."""
         try:
             entry = orjson.loads(self._engine.value(SQL["taking"]) or b"{}")
         except orjson.JSONDecodeError:
@@ -127,12 +127,12 @@ class Activations(Table):
         )
 
     def taken(self, left_out: Mapping[str, str]) -> None:
-        """Note that one is in force; in the transaction of its caller."""
+        """Record an activation; call it in the caller's transaction."""
         shown = {name: kept_error(why) or "" for name, why in left_out.items()}
         self._note(Activation(self.last().number + 1, shown))
 
     def refused(self, why: str) -> None:
-        """Note that one was refused; in the transaction of its caller."""
+        """Record a refused activation; call it in the caller's transaction."""
         last = self.last()
         self._note(Activation(last.number + 1, last.left_out, kept_error(why)))
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # The values that steps of pipelines may name by dotted paths: payload, context and config.
 
-#: How many names of what is there an error has at most, and how many are compared: it is slow.
+#: How many existing names an error lists at most, and how many are compared, which is slow.
 _NAMED, _COMPARED = 10, 200
 
 _KINDS = {str: "text", bool: "true or false", int: "a number", float: "a number"}
@@ -44,7 +44,7 @@ _PATH = re.compile(r"(payload|context)(\.[^.\s{}]+)*")
 
 
 class FlowFault(Exception):
-    """A step can't be given what its pipeline says; its job fails with this text."""
+    """A step's input can't be built as its pipeline says; its job fails with this text."""
 
 
 def look_up(scope: Scope, path: str) -> object:
@@ -73,7 +73,7 @@ def required(scope: Scope, path: str) -> object:
 
 
 def _what_is_there(scope: Scope, path: str) -> str:
-    """Return what stands where a path leads as far as it leads."""
+    """Describe the value at the longest existing prefix of a path."""
     words = path.split(".")
     while words and look_up(scope, ".".join(words)) is ABSENT:
         words.pop()
@@ -204,7 +204,7 @@ def payload_of(step: PipelineStep, scope: Scope) -> object:
 def context_of(step: PipelineStep, scope: Scope) -> Context:
     """Return the context of a step: the inherited one, and what it claims.
 
-    What is inherited never changes; saying it again is allowed.
+    Inherited values never change; to claim the same value again is allowed.
 
     Raises:
         FlowFault: a source is not there, a claim would change what is inherited, or the context
@@ -292,7 +292,7 @@ class JobNode:
     Attributes:
         key: the name of the step in the run: its id, else `#` and its place; those of a pipeline
             that is called stand behind the name of the step that calls it.
-        step: what its author says.
+        step: as its author wrote it.
         then: what follows when it has succeeded.
     """
 
@@ -328,7 +328,7 @@ class CompiledPipeline:
     """A pipeline whose steps are known by their keys.
 
     Attributes:
-        pipeline: what its author says.
+        pipeline: as its author wrote it.
         entries: what begins.
         jobs: all steps that use a plugin, by key, each after those that lead to it.
     """
@@ -359,7 +359,7 @@ class CompiledPipeline:
 
 
 def compiled(pipeline: Pipeline, all_pipelines: Mapping[str, Pipeline]) -> CompiledPipeline:
-    """Return a pipeline as it runs. Its calls make no cycle, and lead to pipelines that are there.
+    """Compile a pipeline. The pipelines that it calls must exist, and the calls make no cycle.
 
     Raises:
         TooManySteps: it has more than MAX_STEPS.
@@ -463,7 +463,7 @@ def faults_of_pipelines(config: Config) -> Iterator[Fault]:
 
 
 def is_whole(pipeline: Pipeline, pipelines: Mapping[str, Pipeline]) -> bool:
-    """Tell whether all calls of a pipeline, at any depth, lead to others and come to an end."""
+    """Tell whether all calls of a pipeline, at any depth, lead to pipelines and make no cycle."""
     levels = list(_levels(pipeline, pipelines))
     return len(levels) <= MAX_CALLS and all(level <= pipelines.keys() for level in levels)
 

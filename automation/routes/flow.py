@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ..jobs.submission import SubmittedBy
     from .conditions import CompiledPipeline, JobNode, Node
 
-# Ids that follow from what a job comes from and where it goes, so that to repeat is harmless.
+# Ids derived from a job's source and target, so that a repetition makes the same job.
 
 
 def derived_id(source: Message, target: str) -> str:
@@ -66,7 +66,7 @@ class Context:
 
     Attributes:
         id: as the headers of the step's job name it.
-        parent_id: the context that it has grown from, or None.
+        parent_id: the context that it extends, or None.
         pipeline, step: whose it is.
         values: the baggage.
         root_job_id: the first job of the run.
@@ -102,7 +102,7 @@ class Contexts(Table):
         )
 
     def values(self, id: str | None) -> dict[str, object]:
-        """Return the baggage of a context: what a plugin is told. Without a context it is empty.
+        """Return the baggage of a context, which plugins get; empty without a context.
 
         Raises:
             NotFound: it was deleted, long after the end of its run.
@@ -184,13 +184,13 @@ class _StepWalk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """An origin of jobs.
+    """The source of some jobs, with all that they inherit from it.
 
     Attributes:
         source: the message from which their ids derive.
         occasion: what else their ids derive from, where one message is several occasions.
-        payload: what they are given.
-        event_type, event_source: what `handle` is told of it.
+        payload: of the jobs.
+        event_type, event_source: as a `handle` gets them.
         submitted_by: who asks for them.
         parent: the message that they answer; None begins a conversation.
         parent_job_id, source_event_id: as their headers say.
@@ -339,7 +339,7 @@ class Flow:
         return event | ({"dedupe_key": self.dedupe_key} if self.dedupe_key else {})
 
 
-# The origins of jobs, as flows: an event, a silent step, a wish, the end of a job.
+# The sources of jobs, as flows: an event, a step without events, a request, a job's end.
 
 #: The event of a step that has published none.
 STEP_SUCCEEDED = "ductile.step.succeeded"

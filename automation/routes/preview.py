@@ -133,7 +133,7 @@ def flowchart(pipelines: Iterable[CompiledPipeline], routes: Iterable[Route] = (
 
 
 def condition_text(condition: Condition) -> str:
-    """Return a condition as one reads it."""
+    """Return a condition as text."""
     if isinstance(condition, Not):
         return f"not ({condition_text(condition.of)})"
     if isinstance(condition, AllOf | AnyOf):
@@ -201,7 +201,7 @@ def _called(route: Route) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return text so that Mermaid shows it and nothing else."""
+    """Return text quoted for a Mermaid label."""
     plain = " ".join(text.split())
     return f'"{_SPECIAL.sub(lambda match: f"#{ord(match[0])};", plain)}"'
 

@@ -1,7 +1,7 @@
 """The router: which jobs follow when a job ends, an event comes, or a pipeline is to run.
 
-It works by one configuration, and reads nothing but contexts. What it returns is submitted in the
-transaction in which it is asked, so nothing needs to be routed after a crash.
+It uses one configuration, and reads nothing but contexts. The jobs that it returns are submitted in
+the same transaction, so nothing is left to route after a crash.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Router:
         Args:
             ended: the job.
             events: what it has published.
-            result: what its plugin says of it, in short.
+            result: the text of its plugin's result.
         """
         return self._keep(self.plan(ended, events, result))
 
@@ -172,7 +172,7 @@ class Router:
 
         Raises:
             NotFound: there is no such pipeline.
-            InvalidInput: a step can't be given what it says, or none is to run.
+            InvalidInput: the input of a step can't be built, or no step is to run.
         """
         pipeline = self._index.pipeline(name)
         event_type = pipeline.pipeline.on or STARTED

@@ -1,4 +1,4 @@
-"""A run as the tree of its jobs: what each has come to, whether all is over, and its end by hand.
+"""A run as the tree of its jobs: their states, whether all are over, and cancelling them.
 
 A job's successors are stored in the transaction that ends it. So a tree in which every job is over
 is whole, and nothing is added to it.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ...schema.message.message import Message
     from ...subscribers.jobs.jobs import Job
 
-#: How long a waiter sleeps at most before it asks whether anything was stored, in seconds.
+#: Longest sleep of a waiter between two checks for new messages, in seconds.
 _NAP_S = 0.02
 
 
@@ -151,13 +151,13 @@ class RunTree:
 def wait(
     bus: Bus, key: str, timeout_s: float, is_wanted: Callable[[], bool] = lambda: True
 ) -> RunTree:
-    """Wait until every job of a tree is over, or the time is.
+    """Wait until every job of a tree is over, or the timeout has passed.
 
     Args:
         bus: an open bus.
         key: as for `RunTree.of`.
         timeout_s: how long to wait at most, in seconds.
-        is_wanted: whether somebody waits still; asked often.
+        is_wanted: returns whether the caller still waits; called often.
 
     Returns:
         The tree as it is then; `is_over` tells which.
@@ -191,14 +191,14 @@ def cancel(bus: Bus, key: str, why: str = "its run was cancelled") -> list[RunJo
 
 
 def rerun_request(bus: Bus, key: str) -> JobRequest:
-    """Return a request for a job of a tree once more, with what followed it: a new job beside it.
+    """Return a request to run a job of a tree again, as a new job beside it.
 
     It has the payload, the event and the context of the old one, and no dedupe key, which would
-    keep it out.
+    make it a duplicate.
 
     Raises:
         NotFound: there is no such job.
-        InvalidInput: it was never given what its pipeline says.
+        InvalidInput: its input could not be built as its pipeline says.
     """
     job = find_message(bus, key)
     if job is None or not is_job(job) or not _was_submitted(bus, job):

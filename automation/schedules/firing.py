@@ -164,8 +164,9 @@ class _Busy(_KeptBack):
 class ScheduledStarts:
     """Begins the jobs of schedules, in transactions of the caller.
 
-    Policies and the poll guard count the jobs of a command. So one schedule can meet the jobs of
-    another one each time: it waits then for its turn, and the one that ran the longest ago has it.
+    Policies and the poll guard count all jobs of a command, so a schedule may find a job of another
+    schedule in its way each time. It then waits for its turn; the one that ran longest ago is
+    first.
 
     Args:
         bus: an open bus.
@@ -184,7 +185,7 @@ class ScheduledStarts:
         self._max_polls: dict[str, int] = {}
 
     def go_by(self, config: Config, entries: Mapping[tuple[str, str], ScheduleEntry]) -> None:
-        """Go by a configuration and its schedules from now on."""
+        """Use a configuration and its schedules from now on."""
         self._entries = entries
         plugins = config.plugins.values()
         self._max_polls = {plugin.name: plugin.max_outstanding_polls for plugin in plugins}
@@ -200,7 +201,7 @@ class ScheduledStarts:
         Args:
             entry, nominal_ms: the schedule and its time.
             due_ms: when that is due.
-            is_catch_up: whether nobody saw the time when it came.
+            is_catch_up: whether the time was missed.
         """
         if self._decisions.has(entry, nominal_ms):
             return None
@@ -228,7 +229,7 @@ class ScheduledStarts:
             self._skip(entry, schedule.waiting_ms, _KeptBack(why))
 
     def give_turn(self, entry: ScheduleEntry, schedule: Schedule) -> bool:
-        """Begin the job of the time that waits, if it may; return whether it did."""
+        """Begin the job of a waiting time if nothing blocks it; return whether it began."""
         now_ms, nominal_ms = self._bus.now_ms(), schedule.waiting_ms
         if nominal_ms is None:
             return False
@@ -302,7 +303,7 @@ _PAUSED = "it was paused"
 
 
 class ScheduleControl:
-    """The schedules of a configuration, for people.
+    """Pauses, resumes, runs and backfills schedules of a configuration for people.
 
     Args:
         bus: an open bus.

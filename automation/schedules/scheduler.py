@@ -35,12 +35,12 @@ NO_TIMES = (NoNextTime, NoProgress, OverflowError, ValueError)
 #: How much later a next time may be than the rule has it, in milliseconds: clocks are slewed.
 _TOLERANCE_MS = 1_000
 
-#: How long a preferred window holds a time back at the most, in milliseconds.
+#: The longest delay by a preferred window, in milliseconds.
 _LONGEST_WAIT_MS = 2 * 24 * 3_600_000
 
 
 class ClockCorrection:
-    """Brings schedules back to the times of a clock that was ahead and was set back.
+    """Corrects schedules after a clock that was ahead has been set back.
 
     What fired while it was ahead does not fire again. What was skipped or missed is reopened. Jobs
     of plugins that failed meanwhile are tried again after their pause, and not at its far end.
@@ -57,7 +57,7 @@ class ClockCorrection:
         self._chance = chance
 
     def correct_all(self, entries: Mapping[tuple[str, str], ScheduleEntry], now_ms: int) -> None:
-        """Reopen and bring nearer what is to be, in the open transaction; twice is as good as once.
+        """Reopen and bring nearer the affected times, in the open transaction. Safe to repeat.
 
         Args:
             entries: the schedules of the configuration.
@@ -70,7 +70,7 @@ class ClockCorrection:
             if entry is not None and entry.hash == schedule.config_hash:
                 try:
                     self._bring_nearer(entry, schedule, now_ms, was_ahead)
-                except NO_TIMES:  # of this schedule alone; who decides about it says why
+                except NO_TIMES:  # of this schedule alone; its own decision reports why
                     continue
         self._schedules.correct(now_ms)
         for info in queues_of_plugins(self._bus):
@@ -107,7 +107,7 @@ class ClockCorrection:
     def _held_back(self, entry: ScheduleEntry, schedule: Schedule, now_ms: int) -> int | None:
         """Return the first time of a rule that its window lets come after now.
 
-        All that a window holds back until its start come once: one that is decided decides them.
+        Times that a window delays to one start run once together: one decision is for all of them.
         """
         after_ms = max(now_ms - _LONGEST_WAIT_MS, min(schedule.begun_at_ms, now_ms))
         times = nominals_after(entry, after_ms)
@@ -146,8 +146,8 @@ class _Times:
 
     Attributes:
         first: the first of them.
-        missed: the last of those that nobody saw in time, in order.
-        count: how many nobody saw in time, which may be more.
+        missed: the last of the missed ones, in order.
+        count: how many were missed, which may be more.
         current: the one that is due now, or None.
         following: the one after all of them, or None.
     """
@@ -162,8 +162,8 @@ class _Times:
 class Scheduler:
     """Decides what is due, in transactions of its own.
 
-    A time that is decided later than the longest sleep of the service was missed: nobody was
-    there, the machine slept, or its clock jumped. `catch_up` says what becomes of it.
+    A time that is decided later than the longest sleep of the service was missed: no service ran,
+    the machine slept, or its clock jumped. `catch_up` says what becomes of it.
 
     Args:
         bus: an open bus; its clock counts.
@@ -195,7 +195,7 @@ class Scheduler:
         self._seen_ms = 0  # the newest time that a tick has seen
 
     def take(self, config: Config, registry: Registry | None = None) -> None:
-        """Store the schedules of a configuration, and go by them from now on.
+        """Store the schedules of a configuration, and use them from now on.
 
         Args:
             config: the configuration.
@@ -207,8 +207,8 @@ class Scheduler:
     def store(self, config: Config, registry: Registry | None = None) -> None:
         """Store the schedules of a configuration, in one transaction or as a part of one.
 
-        A schedule that is there goes on; one whose times are configured otherwise begins with its
-        next time; one that is gone is forgotten, and the decisions about it stay.
+        An unchanged schedule goes on; one with changed times begins with its next time; a removed
+        one is deleted, and the decisions about it stay.
         """
         entries = _entries(config, registry)
         with self._bus.transaction():
@@ -223,7 +223,7 @@ class Scheduler:
                 self._take(entry, there.get(key), now_ms, phases.get(key, 0))
 
     def go_by(self, config: Config, registry: Registry | None = None) -> None:
-        """Go by the schedules of a configuration, which are stored, from the next tick on."""
+        """Use the stored schedules of a configuration from the next tick on."""
         self._entries = _entries(config, registry)
         self._beginnings.go_by(config, self._entries)
         self._grace_ms = max(_LEAST_GRACE_MS, round(config.service.tick_interval_s * 1000))
@@ -263,7 +263,7 @@ class Scheduler:
     def tick(self) -> int | None:
         """Decide about all that is due; return when something is due next, in epoch milliseconds.
 
-        One look at an index when nothing is. A crash leaves each time decided, with its job, or
+        One index lookup when nothing is due. A crash leaves each time decided, with its job, or
         not at all.
         """
         self._follow_clock()
@@ -284,7 +284,7 @@ class Scheduler:
         return self._schedules.next_due()
 
     def give_turns(self) -> bool:
-        """Begin what waited for the jobs of another schedule of its command, where those are over.
+        """Begin schedules that waited for the job of another one of their command, if that is over.
 
         Returns:
             Whether a job has begun.
@@ -316,7 +316,7 @@ class Scheduler:
             return str(error)
 
     def _follow_clock(self) -> None:
-        """Heal what a clock that was ahead has left, where it was set back since the last tick."""
+        """Correct the schedules if the clock was set back since the last tick."""
         now_ms = self._bus.now_ms()
         if now_ms >= self._seen_ms - _LEAST_GRACE_MS:
             self._seen_ms = max(self._seen_ms, now_ms)
@@ -399,7 +399,7 @@ class Scheduler:
         missed = times.missed
         max_runs = {"skip": 0, "run_once": 1, "run_all": entry.catch_up_max}[entry.catch_up]
         if entry.catch_up == "run_once" and times.current is not None:
-            max_runs = 0  # the one that is due now is the one
+            max_runs = 0  # the time that is due now is the one that runs
         oldest_ms = 0
         if entry.catch_up_age_s is not None:
             oldest_ms = now_ms - round(entry.catch_up_age_s * 1000)

@@ -47,7 +47,7 @@ class Schedule:
         last_fired_ms: the due time of its last job, or None.
         last_job_id: that job, or None.
         waiting_ms: a nominal time that waits until another schedule's job is over, or None.
-        kept_back: how many of its times in a row something kept back since it fired last.
+        kept_back: how many times in a row it was kept from firing since it last fired.
     """
 
     plugin: str
@@ -160,7 +160,7 @@ class Schedules(Table):
         self._engine.change(SQL["set_schedule_waiting"], (nominal_ms, entry.plugin, entry.id))
 
     def count_kept_back(self, entry: ScheduleEntry) -> None:
-        """Count one more time of a schedule that something kept back."""
+        """Count one more time at which a schedule was kept from firing."""
         self._engine.change(SQL["count_kept_back"], (entry.plugin, entry.id))
 
     def waiting(self, now_ms: int) -> list[Schedule]:

@@ -114,7 +114,7 @@ class WaitingItem:
 
 
 def of_tasks(rows: Sequence[TaskRow], *, is_now: bool) -> Iterator[WaitingItem]:
-    """Yield what of live tasks waits for a person."""
+    """Yield what waits for a person in live tasks."""
     for row in rows:
         task = row.task
         if task.unproven:
@@ -162,7 +162,7 @@ def proposals(bus: Bus) -> Iterator[WaitingItem]:
 
 
 def of_clash(clash: Clash) -> WaitingItem:
-    """Return a pair that would not merge as something that waits."""
+    """Return the waiting item of a pair that would not merge."""
     if clash.not_known is not None:
         files = "".join(f" {file}" for file in clash.files)
         text = f"not known whether it would merge with {clash.b}:{files}: {clash.not_known}"
@@ -173,7 +173,7 @@ def of_clash(clash: Clash) -> WaitingItem:
 
 
 def of_reserved(reserved: ReservedChange) -> WaitingItem:
-    """Return a changed file that another has reserved as something that waits."""
+    """Return the waiting item of a changed file that another agent has reserved."""
     reservation = reserved.conflict.held
     until = format_ts(reservation.until_ms)
     text = f"changes {reserved.conflict.path}, reserved by {reservation.agent} until {until}"
@@ -220,7 +220,7 @@ def of_approved(
 
 
 def _entries_in_hand(bus: Bus) -> set[str | None]:
-    """Return the tasks whose entries are claimed, dead or proposed, which is told elsewhere."""
+    """Return the tasks whose entries are claimed, dead or proposed, which is reported elsewhere."""
     tasks = {landing.task for landing in Landings.of(bus).undecided()}
     try:
         queue = Queue.open(bus, COMPLETIONS)
@@ -317,7 +317,7 @@ _OF_THE_PAST = "of the past, what branches and reservations were then is not kno
 class Boards:
     """The boards of a bus: the present one, and those of the past.
 
-    It keeps what git said of the branches until one of them moves.
+    Results of git are cached until a branch moves.
 
     Args:
         bus: an open bus.

@@ -152,7 +152,7 @@ def _head_of(task: Task, lookout: TaskRepositories) -> str | None:
 
 def _now(repository: SealedRepository, original: Comment, head: str) -> LinePlace | None:
     (commit,) = repository.commits([original.commit])
-    if commit is None:  # nobody keeps it any more
+    if commit is None:  # no ref keeps it any more
         return None
     return place_now(repository, commit, head, original.place)
 

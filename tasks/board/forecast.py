@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     #: The changed files of tasks, by the names of these.
     Changed = Mapping[str, tuple[str, ...]]
 
-# A look into the repositories of tasks, as far as git may be started in them.
+# The repositories of tasks, as far as git may be started in them.
 
 
 class TaskRepositories:
-    """Looks into the repositories of the tasks of a bus; nothing of a repository is run.
+    """The repositories of the tasks of a bus, for reading; nothing that they configure is run.
 
     Args:
         bus: an open bus.
 
     Attributes:
-        not_looked_into: why it is not looked into a repository, by its name in the rows.
+        not_looked_into: why a repository is not read, by its name in the rows.
     """
 
     def __init__(self, bus: Bus) -> None:
@@ -68,7 +68,7 @@ class TaskRepositories:
             return None
 
     def problem(self) -> str | None:
-        """Return why it is not looked into some repositories; None where there are none."""
+        """Return why some repositories are not read; None if all are."""
         return "; ".join(self.not_looked_into.values()) or None
 
 
@@ -83,7 +83,7 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """Two heads that would not merge, or of which that is not known.
+    """Two heads that would not merge, or for which this is not known.
 
     Attributes:
         a, b: the names of the tasks, or the refs.
@@ -98,7 +98,7 @@ class Clash:
     not_known: str | None = None
 
     def record(self) -> dict[str, Any]:
-        """Return its JSON object; `not_known` is in those of which that is so."""
+        """Return its JSON object, with `not_known` if that is set."""
         record: dict[str, Any] = {"a": self.a, "b": self.b, "files": list(self.files)}
         return record if self.not_known is None else {**record, "not_known": self.not_known}
 
@@ -111,7 +111,7 @@ def forecast_of_tasks(bus: Bus, lookout: TaskRepositories | None = None) -> list
 
     Args:
         bus: an open bus.
-        lookout: looks into the repositories, and notes those into which it may not.
+        lookout: the repositories of the tasks.
 
     Raises:
         GitFailed: git is not installed, or too old.
@@ -128,7 +128,7 @@ def forecast_of_refs(bus: Bus, refs: Sequence[str], folder: str) -> list[Clash]:
     """Return the pairs of refs that would not merge.
 
     Args:
-        bus: where what is found is kept.
+        bus: caches the results.
         refs: branches, tags or ids of commits, or names of tasks; a ref goes first.
         folder: in the repository.
 
@@ -154,7 +154,7 @@ def forecast_of_refs(bus: Bus, refs: Sequence[str], folder: str) -> list[Clash]:
 def heads_of(tasks: Iterable[Task], lookout: TaskRepositories) -> dict[str, dict[str, str]]:
     """Return the head of each task that has one, by repository and name.
 
-    Those of a repository that is gone, or may not be looked into, have none.
+    Tasks of a repository that is gone, or may not be read, have none.
 
     Raises:
         GitFailed: git is not installed, or can't read a repository.
@@ -207,7 +207,7 @@ def _forecasts(
         part = new[start : start + _AT_ONCE]
         merged = dict(zip(part, conflicts(repository, part), strict=True))
         computed |= merged
-        # Another time it may be known: where an object was fetched, or there was more time.
+        # Not known now: it may be later, with an object that is fetched, or more time.
         lasting = {pair: files for pair, files in merged.items() if not isinstance(files, NotKnown)}
         if lasting:
             with suppress(BusBusy, ReadOnlyBackup):  # then they are merged again next time
@@ -220,7 +220,7 @@ def _key(commit: str, other: str) -> Pair:
 
 
 def _text(name: str) -> str:
-    """Return a name as text, where it may have bytes that are none."""
+    """Return a name as text; it may have bytes that are not UTF-8."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
@@ -255,7 +255,7 @@ def reserved_by_others(
     Args:
         bus: an open bus.
         tasks: the tasks.
-        lookout: looks into the repositories, and notes those into which it may not.
+        lookout: the repositories of the tasks.
 
     Raises:
         GitFailed: git is not installed.
@@ -265,7 +265,7 @@ def reserved_by_others(
 
 
 def changed_by(tasks: Iterable[Task], lookout: TaskRepositories) -> Changed:
-    """Return the files that each task changes on its branch since that left its target."""
+    """Return the files that each task changes on its branch since the branch left its target."""
     tasks = list(tasks)
     files_by_task: dict[str, tuple[str, ...]] = {}
     for folder, heads in heads_of(tasks, lookout).items():

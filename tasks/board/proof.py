@@ -1,7 +1,7 @@
 """The past of tasks: the board at an earlier time, and the proof of a landing.
 
-It is made of the messages of the log up to the one that says COMPLETED, and of git, so that it can
-be made again at any time and compared.
+A proof is made of the messages of the log up to COMPLETED, and of git, so that it can be made again
+at any time and compared.
 """
 
 from __future__ import annotations
@@ -126,16 +126,16 @@ def difference(bus: Bus) -> TableDifference:
 
 
 def is_same(stored: Task, from_log: Task) -> bool:
-    """Whether a row says what the messages of its task say, but for what none of them tells."""
+    """Whether a row equals its task as messages make it, but for fields that no message carries."""
     as_logged = replace(from_log, cleaned_at_ms=stored.cleaned_at_ms, unproven=stored.unproven)
     return as_logged == stored
 
 
 def _contrary(stored: Task, messages: list[Message]) -> list[Message] | None:
-    """Return the messages about a task without which the log says what its row says.
+    """Return the messages of a task to leave out so that the log agrees with its row, or None.
 
-    Those after the newest step are no steps; of those before, one may be forged. None: it says
-    something else without any one of them, and nobody can tell which are the steps.
+    Messages after the newest step are no steps; of those before, one may be forged. None: to leave
+    out any one does not help, and the real steps can't be told.
     """
     own = [message for message in messages if task_of(message) == stored.task]
     later = [
@@ -151,7 +151,7 @@ def _contrary(stored: Task, messages: list[Message]) -> list[Message] | None:
 
 
 def task_of(message: Message) -> object:
-    """Return the task that a message says it is about; None: it says none."""
+    """Return the task that a message names, or None."""
     return message.payload.get("task") if isinstance(message.payload, dict) else None
 
 
@@ -210,7 +210,7 @@ def _with_table(evidence: LandingEvidence) -> Iterator[str]:
 
 
 def _with_landings(bus: Bus, evidence: LandingEvidence) -> Iterator[str]:
-    """The messages of an integrator are believed where its row, in the same transaction, is there.
+    """Check that the integrator's landing row exists: it is stored with the messages.
 
     Anybody can publish messages of their types.
     """
@@ -247,7 +247,7 @@ def _with_review(evidence: LandingEvidence) -> Iterator[str]:
 
 
 def _approvers(evidence: LandingEvidence) -> set[str]:
-    """Return who made the last attempt APPROVED: by the steps, whatever reviews say."""
+    """Return the agents that approved the last attempt, by its steps and not by reviews."""
     foreign = {message.seq for message in fold(evidence.messages).foreign}
     return {
         message.from_agent
@@ -370,7 +370,7 @@ def prove(bus: Bus, name: str, folder: str, *, agent: str | None = None) -> dict
         bus: an open bus.
         name: of the task, or of the commit as which it has landed.
         folder: in the repository that knows the commit.
-        agent: who makes it; signed where there is a key of this agent.
+        agent: its maker; it is signed if this agent has a key.
 
     Raises:
         NotFound: there is no such task.
@@ -387,9 +387,9 @@ def prove(bus: Bus, name: str, folder: str, *, agent: str | None = None) -> dict
 
 
 def verify(bus: Bus, proof: dict[str, Any]) -> list[str]:
-    """Return what does not agree: with the signature, with the log, with git.
+    """Return what disagrees with the signature, the log or git.
 
-    A proof without a signature has nothing to say of who made it, and is compared all the same.
+    A proof without a signature does not show who made it, and is compared all the same.
     """
     if proof.get("form") != FORM:
         return [f"this is no landing proof: its form is not {FORM}"]

@@ -40,7 +40,7 @@ CLIENT = "pushpals"
 LEASE_S = 900.0
 JOB_LEASE_S = 86_400.0
 
-#: The instance of a worker that claims by this door: its name, and that of its token, come after.
+#: The instance of a worker that claims over this API begins so; its name and its token's follow.
 _BY_DOOR, _BY_CLIENT = "pushpals/", "@"
 
 #: Among how many of the newest jobs these are counted.
@@ -127,7 +127,7 @@ class Entries:
 
         Args:
             agent: for whom.
-            client: the name of the token by which it asks, of which the claim is; None: none.
+            client: the name of the token that makes the claim, or None.
         """
         check_agent(agent)
         lease_s = JOB_LEASE_S if self.name == "jobs" else LEASE_S
@@ -139,7 +139,7 @@ class Entries:
 
         Args:
             id: of the entry.
-            agent: who says that it has the entry; None: nobody says so.
+            agent: the agent that must have the entry; None: any.
 
         Raises:
             NotClaimed: there is no such entry, or it is not claimed, or not by this agent.
@@ -248,17 +248,17 @@ def _instance(agent: str, client: str | None) -> str:
 
 
 def is_of_client(instance: str, client: str) -> bool:
-    """Whether a claim was made by this door, for the client that shows a token of this name."""
+    """Whether a claim was made over this API with the token of this name."""
     return is_by_door(instance) and instance.rpartition(_BY_CLIENT)[2] == client
 
 
 def is_by_door(instance: str) -> bool:
-    """Whether a claim was made by this door, for a client that renews none."""
+    """Whether a claim was made over this API, whose clients renew no claims."""
     return instance.startswith(_BY_DOOR)
 
 
 def failed(message: str, detail: str = "") -> Outcome:
-    """Return the outcome of an entry that fails for good; without words, its default."""
+    """Return the outcome of an entry that fails for good; without a message, the default one."""
     why, more = message or UNKNOWN_ERROR, detail
     failure = {"message": why, "detail": more} if more else {"message": why}
     error = f"{why}: {more}" if more else why
@@ -289,7 +289,7 @@ def whole_number(text: str | None) -> int | None:
 
 
 def limit_of(text: str | None, default: int = LIMIT) -> int:
-    """Return how many a client asks for, within 1 and 500; what is no number is the default."""
+    """Return the limit of a client, from 1 to 500; the default if it is no number."""
     asked = whole_number(text)
     return default if asked is None else min(max(1, asked), MAX_LIMIT)
 

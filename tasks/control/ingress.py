@@ -33,7 +33,7 @@ _ROUTING = ("from", "to", "correlationId", "turnId", "parentId")
 
 
 class NotPending(Refused):
-    """Nothing waits for a person's word under this id, or it has one."""
+    """No approval of this id waits for a decision."""
 
 
 class Posts:
@@ -115,7 +115,7 @@ class Posts:
         """Store a person's decision, once, and tell the session.
 
         Args:
-            approval: the id of what waits for it.
+            approval: the id of the approval.
             decision: `approve` or `deny`.
             sender: who decides.
 
@@ -164,8 +164,8 @@ USAGE = f"Usage: {COMMAND} <request>, as in: {COMMAND} fix the failing test of t
 #: The session of a message that names none.
 SESSION = "dev"
 
-#: From how many characters on a request can wait for others, and up to how many one without a
-#: word for work is answered here.
+#: A request of this length or more can wait for others; one up to the other length, without a word
+#: for work, is answered here.
 _LONG, _SHORT = 1_200, 120
 
 #: The agent that answers here.
@@ -188,11 +188,11 @@ _WORK = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ParsedPrompt:
-    """The words of a person, taken apart.
+    """The message of a person, parsed.
 
     Attributes:
-        prompt: what is asked, without the command.
-        is_forced: whether a planner shall have it.
+        prompt: the text without the command.
+        is_forced: whether a planner must get it.
     """
 
     prompt: str
@@ -200,7 +200,7 @@ class ParsedPrompt:
 
 
 def parse_prompt(text: str) -> ParsedPrompt:
-    """Return what a text asks for, and whether it begins with the command."""
+    """Parse a text into its prompt, and whether it begins with the command."""
     trimmed = text.strip()
     if not trimmed.lower().startswith(COMMAND):
         return ParsedPrompt(trimmed, False)
@@ -227,7 +227,7 @@ def is_answered_here(text: str) -> bool:
 
 
 class Ingress:
-    """Takes messages of people in.
+    """Answers messages of people, or enqueues them as requests.
 
     Args:
         bus: an open bus.
@@ -261,7 +261,7 @@ class Ingress:
 
         Args:
             body: `text`, and `sessionId` if there is one.
-            agent: the agent that the client is bound to, whose words these are; None: none.
+            agent: the agent that the client is bound to, as the sender; None: none.
             trace: the trace context of the caller.
         """
         asked = parse_prompt(str(body["text"]))

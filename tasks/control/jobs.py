@@ -127,7 +127,7 @@ class JobQueue:
     ) -> dict[str, Any]:
         """Publish a job, and return its id, its place in line and when it is reached.
 
-        A job that comes so is failed when its worker is lost, whatever the queue does with others.
+        Such a job fails when its worker is lost, whatever the policy of the queue.
 
         Raises:
             InvalidInput: task or kind is missing, a field of its params is wrong, or the target
@@ -319,7 +319,7 @@ def _text(value: object) -> str | None:
 
 # The sweep: jobs whose workers have shown no sign of life are taken from them.
 #
-# It looks after claims by PushPals' door alone, whose clients renew none; all others have leases.
+# It checks only claims over PushPals' API, whose clients renew none; all others have leases.
 
 #: How long a claimed job may show no activity, in milliseconds.
 STALE_AFTER_MS = 120_000
@@ -371,7 +371,7 @@ class Sweep:
         self._clock = ClockBack(bus)
 
     def when_due(self) -> list[RecoveredJob]:
-        """Run, unless this has within the last 5,000 ms; old output of jobs goes as well."""
+        """Run at most every 5,000 ms, and delete old output of jobs."""
         now_ms = self._bus.now_ms()
         if self._looked_at_ms is not None and 0 <= now_ms - self._looked_at_ms < EVERY_MS:
             return []
@@ -414,7 +414,7 @@ class Sweep:
         return RecoveredJob(ended.id, claim.group, ended.status, detail)
 
     def _why(self, claim: ActiveClaim) -> str | None:
-        """Return what shows that a claimed job is stale, for people; None where it is not."""
+        """Return why a claimed job is stale, for people; None if it is not."""
         now_ms, stale_ms = self._bus.now_ms(), self._stale_after_ms
         progress = self._jobs.output.progress(claim.seq)
         active_at_ms = max(claim.claimed_at_ms, progress.active_at_ms if progress else 0)
@@ -432,7 +432,7 @@ class Sweep:
 
 
 def _with_grace(entry: QueueEntry, stale_ms: int) -> int:
-    """Return how long a job whose worker says that it is at it may show no sign of life."""
+    """Return how long a job may be silent while its worker reports to be working on it."""
     budgets = Budgets.of(entry.payload(), entry.job.priority)
     whole_ms = budgets.execution_ms + budgets.finalization_ms
     return max(stale_ms, min(whole_ms, _GRACE * stale_ms))

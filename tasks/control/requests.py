@@ -29,20 +29,20 @@ class Tell(Protocol):
     def __call__(
         self, session: str, type: str, payload: Mapping[str, Any], sender: str, about: str | None, /
     ) -> None:
-        """Store an event; a session that is not there is told nothing.
+        """Store an event; does nothing if the session does not exist.
 
         Args:
             session: its id.
             type, payload: of the event.
-            sender: who tells it.
-            about: the id of the request, job or completion that it is about.
+            sender: of the event.
+            about: the id of its request, job or completion.
         """
 
 
 def ignore_event(
     session: str, type: str, payload: Mapping[str, Any], sender: str, about: str | None
 ) -> None:
-    """Tell nobody: for callers without sessions."""
+    """Ignore an event: for callers without sessions."""
 
 
 _log = logging.getLogger("ackbus.tasks")

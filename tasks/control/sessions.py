@@ -251,10 +251,10 @@ def wrong_in_message(body: object) -> list[str]:
 #: How many events a page has, by default and at most.
 PAGE, MAX_PAGE = 1000, 10_000
 
-#: The sender of what the control plane itself tells.
+#: The sender of the control plane's own events.
 TELLER = "server"
 
-#: The services that make a session ready, and what is told when all of them are online.
+#: The services that make a session ready, and the message when all of them are online.
 SERVICES = ("localbuddy", "remotebuddy", "sourcecontrolmanager")
 READY = "LocalBuddy, RemoteBuddy and SourceControlManager are online: ready."
 
@@ -279,7 +279,7 @@ class SessionEvent:
 
     Attributes:
         seq: its place in the log, and its cursor.
-        envelope: what it tells; of an event that was invalid, the error in its place.
+        envelope: its content; in place of an invalid event, the error.
         wrong: what was wrong with the event; empty if nothing was.
     """
 
@@ -368,7 +368,7 @@ class Sessions:
 
         Args:
             session, type, payload: of the event.
-            sender: the agent that tells it.
+            sender: the agent that publishes it.
             about: the id of a message that it is about, whose conversation it joins; None: what
                 its payload names, if the log has that, else the session's own.
             trace: the trace context of the caller.
@@ -442,7 +442,7 @@ class Sessions:
     def tell(
         self, session: str, type: str, payload: Mapping[str, Any], sender: str, about: str | None
     ) -> None:
-        """Store an event of the control plane; a session that is not there is told nothing."""
+        """Store an event of the control plane; does nothing if the session does not exist."""
         with self.bus.transaction():
             if self.table.exists(session):
                 self.emit(session, type, payload, sender=sender, about=about)

@@ -228,7 +228,7 @@ def pick_worker(
     max_started: int = MAX_STARTED,
     wait_s: float = WAIT_S,
 ) -> str | None:
-    """Return the worker that a job is meant for: one that is online, idle and has none.
+    """Return a worker for a job: one that is online, idle and has none.
 
     Args:
         look: returns the workers of now.

@@ -26,7 +26,7 @@ MAX_OUTPUT_BYTES, END_CHARS = 4 * 1024 * 1024, 2000
 
 
 class NotStarted(Refused):
-    """A check could not be started, since the machine had too little of something; it may later."""
+    """A check could not be started for want of resources; another time it may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def run_check(
         restore: takes back what the first run did to the files, before the second.
 
     Raises:
-        NotStarted: the machine had too little of something for it.
+        NotStarted: the machine lacked resources for it.
     """
     env = {name: value for name, value in os.environ.items() if name not in ALONE}
     env |= {"GIT_TERMINAL_PROMPT": "0", **environment}

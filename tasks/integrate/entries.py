@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ..options import TaskState
 
     #: The end of an entry. `proposed`: somebody else is asked to move the target.
-    #: `would_land`: it merges, and was only looked at; `not_known`: what is not run where one
-    #: looks would merge it.
+    #: `would_land`: it merges in a dry run; `not_known`: a dry run can't tell, as it runs no merge
+    #: driver.
     OutcomeKind = Literal[
         "landed",
         "conflict",
@@ -97,7 +97,7 @@ class LandingEntry:
         return 1 if self.claim is None else self.claim.attempt
 
     def about(self) -> dict[str, object]:
-        """Return what every message about it says."""
+        """Return the fields of every message about it."""
         return {
             "task": self.task,
             "attempt": self.attempt,
@@ -114,7 +114,8 @@ class MergedEntry:
     Attributes:
         entry: the entry.
         head: the whole id of its commit.
-        candidate: what the target would move to, of the last of a batch; it contains all before.
+        candidate: the commit to which the target would move; it contains all before it in its
+            batch.
         patch_id: git's id of what it changes.
     """
 
@@ -163,7 +164,7 @@ def _text(payload: dict[str, Any], name: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-# Whose commits an entry has: what belongs to a task that is not approved lands by no other way.
+# The owners of an entry's commits: those of a task that is not approved land in no other way.
 #
 # A task's own commits are those of its branch's first-parent line beyond its base: what its
 # worker merged into it from elsewhere is not its own. A commit with the same change and another
@@ -175,7 +176,7 @@ _GIVEN_UP: tuple[TaskState, ...] = ("CANCELLED", "FAILED")
 
 
 class Ownership:
-    """Says of entries of one repository what a task keeps from landing.
+    """Finds the commits in entries of one repository that a task keeps from landing.
 
     Args:
         bus: the bus.

@@ -62,8 +62,8 @@ LEASE_S = 30.0
 class TargetLease:
     """The lease of a target, and the claims of what is being integrated.
 
-    Whoever makes one holds the lock of the target in the repository. So an earlier holder of the
-    lease on this machine is gone, and its lease and claims are taken over at once.
+    Its creator holds the target's lock in the repository. So an earlier holder of the lease on this
+    machine has ended, and its lease and claims are taken over at once.
 
     Args:
         bus: the bus.
@@ -131,11 +131,11 @@ class TargetLease:
         self._bus.leases.check(self._lease)
 
     def keep(self, claims: Sequence[Claim]) -> None:
-        """Keep claims from now on."""
+        """Renew claims from now on."""
         self._claims.update((claim.token, claim) for claim in claims)
 
     def let_go(self, claim: Claim) -> None:
-        """Keep a claim no longer; one that is not kept is no error."""
+        """Renew a claim no longer; an unknown one is no error."""
         self._claims.pop(claim.token, None)
 
     def __enter__(self) -> TargetLease:
@@ -168,7 +168,7 @@ class TargetLease:
                 self._queue.renew(claim, lease_s=self.lease_s)
 
 
-# The desk of an integrator: it claims the next entries, and hands back what has no end.
+# Claiming the next entries of an integrator, and handing back those without an end.
 
 
 class EntryClaimer:
@@ -233,13 +233,13 @@ class EntryClaimer:
 
 # The rules of one integrator.
 
-#: The setting of git that has checks where none are given; one that may be there more than once.
+#: The setting of git with the default checks; it may occur more than once.
 CHECK_SETTING = "ackbus.check"
 
 #: How many entries are tested together at most.
 BATCH = 8
 
-#: The agent of an integrator unless it is told otherwise.
+#: The default name of an integrator.
 AGENT = "integrator"
 
 
@@ -289,7 +289,7 @@ class IntegratorRules:
         return 1 if self.strategy == "ff" or self.propose is not None else self.batch
 
     def target_in(self, place: Place, lock_fd: int) -> LocalTarget:
-        """Return the target, in a repository; git holds a lock with us.
+        """Return the target in a repository; git's processes inherit the lock `lock_fd`.
 
         Raises:
             InvalidInput: git takes no branch of such a name.
@@ -395,9 +395,9 @@ class Integrator:
                     self._warn(f"{error}; beginning again")
 
     def _lock(self, stack: ExitStack, once: bool) -> int | None:
-        """Take the lock of the target; None: it was stopped before a git that was left had ended.
+        """Take the lock of the target; None: stopped while a git process that was left had it.
 
-        A killed integrator leaves one that is at work, with a hook of the repository perhaps.
+        A killed integrator may leave a git process at work, perhaps in a hook of the repository.
         """
         locks = TreeLocks(self._place.common_dir, wait_s=_PATIENCE_S)
         ends = monotonic() + (_LEFT_S if once else inf)
@@ -445,7 +445,7 @@ class Integrator:
             self._serve(claimer, lander, listener, once)
 
     def _keep_heads(self, repository: str) -> None:
-        """Keep approved heads that were done where nobody could: away from the repository."""
+        """Keep approved heads that were done away from the repository, where no ref was made."""
         approved = Tasks(self._bus).list(states=["APPROVED"])
         heads = [(task.task, task.head) for task in approved if task.repository == repository]
         DoneHeads(self._place).keep_missing((name, head) for name, head in heads if head)
@@ -493,7 +493,7 @@ class Integrator:
         self._settle_at = monotonic() + _SETTLE_S
 
     def _warn_once(self, words: str) -> None:
-        """Tell what is in the way, unless that was the last that was told."""
+        """Warn of an obstacle, unless it was the last warning."""
         if words != self._warned:
             self._warned = words
             self._warn(words)

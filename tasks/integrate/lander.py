@@ -141,8 +141,8 @@ def _at(candidate: Candidate, git: Repository, head: str) -> Candidate:
 def _approved_id(git: Repository, head: str, candidate: Candidate) -> str | None:
     """Return git's id of what a candidate changes; None: it is not what was approved.
 
-    Approved is what the head changed since it left the target. A part of it is all right: the
-    target has the rest. What the user's drivers make of files is the user's word.
+    The approval is of what the head changed since it left the target. A part of that is fine: the
+    target has the rest. The results of the user's merge drivers are trusted.
     """
     id = patch_id(git, candidate.onto, candidate.commit)
     bases = merge_bases(git, candidate.onto, head)
@@ -246,7 +246,7 @@ class Lander:
         self._target.check_free()
 
     def recover(self) -> None:
-        """Find out what became of what was intended, and of what others were asked to land."""
+        """Find out what became of intended landings, and of proposed ones."""
         open_ones = self._store.landings.open(self._place.common_dir, self._rules.target)
         if not open_ones:
             return
@@ -328,7 +328,7 @@ class Lander:
         return self._store.landings.of_head(self._place.common_dir, self._rules.target, head)
 
     def _close_there(self, stack: CandidateStack) -> None:
-        """End what the target has already."""
+        """End the entries that the target has already."""
         for merged in stack.there:
             (landing,) = self._store.intend([merged], ())
             reason = f"{self._rules.target} had it already: nothing was moved, or checked"
@@ -461,7 +461,7 @@ class Lander:
                 self._tell(self._landed(merged.entry, landing))
 
     def _rest_if_it_moves_on(self, reason: str) -> None:
-        """Leave a target alone for a moment that others move faster than it is checked.
+        """Pause while others move the target faster than candidates are checked.
 
         Raises:
             TargetBusy: it was moved `MOVES` times in a row; the entries wait in the queue.

@@ -1,6 +1,6 @@
-"""The book of a target: what is intended, landed and sent back, each in one transaction.
+"""The landings of a target: intended, landed and sent back, each in one transaction.
 
-The lease of the integrator is checked in all of them: a late one writes nothing.
+Each transaction checks the integrator's lease, so that one which has lost it writes nothing.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from .entries import LandingEntry, MergedEntry, OutcomeKind
     from .integrator import TargetLease
 
-# The steps of an integration, as the session hears of them that a completion belongs to.
+# The steps of an integration, as events of the session that a completion belongs to.
 
 
 def tell_session(bus: Bus, entry: LandingEntry, agent: str, words: str) -> None:
-    """Store an event of a step, in the caller's transaction; without such a session nothing.
+    """Store an event of a step in the caller's transaction; does nothing without a session.
 
     Args:
         bus: the bus.
@@ -57,13 +57,13 @@ def tell_session(bus: Bus, entry: LandingEntry, agent: str, words: str) -> None:
 
 
 def words_of_check(result: CheckResult) -> str:
-    """Return what a session hears of a check."""
+    """Return the text about a check for its session."""
     how = "passed" if result.has_passed else f"failed: {result.reason}"
     return f"Check {result.command!r} {how}"
 
 
 def words_of_outcome(result: LandingResult, target: str) -> str:
-    """Return what a session hears of the end of an entry."""
+    """Return the text about the end of an entry for its session."""
     if result.outcome == "landed":
         summary = f"Merged into {target} as {result.commit}"
     else:
@@ -89,7 +89,7 @@ class Stale(AckbusError):
 
 
 class LandingStore:
-    """Stores and tells all that becomes of the entries of one target.
+    """Stores and publishes all that becomes of the entries of one target.
 
     Args:
         bus: the bus.
@@ -243,7 +243,7 @@ class LandingStore:
             reason: why the target was not moved for it, if it was not.
 
         Raises:
-            LeaseLost: the target is not held any more; whoever holds it finds what has landed.
+            LeaseLost: the target is not held any more; its new holder finds what has landed.
         """
         result = LandingResult(entry, "landed", landing.candidate, (), reason)
         with self._bus.transaction():
@@ -306,7 +306,7 @@ class LandingStore:
     def requeue(self, entry: LandingEntry, reason: str) -> LandingResult:
         """Store and tell that an entry is tried again: its target moved meanwhile.
 
-        No attempt is counted, of the entry or of its task: whoever moved the target did that.
+        No attempt is counted, of the entry or of its task: neither is at fault.
         """
         result = LandingResult(entry, "requeued", None, (), reason)
         with self._bus.transaction():

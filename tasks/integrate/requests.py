@@ -1,4 +1,4 @@
-"""Asking for an integration of a plain branch, and looking what one would give."""
+"""Requests to integrate a plain branch, and dry runs of an integration."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def waiting(bus: Bus, place: Place, rules: IntegratorRules) -> list[LandingEntry
 
 
 def look(bus: Bus, place: Place, rules: IntegratorRules) -> Iterator[LandingResult]:
-    """Yield what an integration would give now but for checks; nothing is claimed or changed.
+    """Yield the results of a dry run without checks; nothing is claimed or changed.
 
     Git writes what it makes into a folder of its own, which is removed. No driver is run: what one
     would make of a file is not known.

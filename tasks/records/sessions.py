@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """Something that needs a person's word.
+    """Something that needs a person's decision.
 
     Attributes:
         session: the session in which it was asked for.
@@ -123,7 +123,7 @@ class HeldLock:
     updated_at_ms: int
 
     def since(self, now_ms: int) -> HeldLock:
-        """Return the lock of a clock that was ahead as it is held from now on, as long."""
+        """Return a lock that a clock ahead of ours has stored, begun now, for as long."""
         ends_ms = now_ms + self.expires_at_ms - self.updated_at_ms
         return HeldLock(self.session, self.run, min(self.acquired_at_ms, now_ms), ends_ms, now_ms)
 

@@ -206,11 +206,11 @@ class Landings(Table):
         return bool(self._engine.count_changes(SQL["end_landing"], (seq, state, at_ms)))
 
     def open(self, repository: str, target: str) -> list[Landing]:
-        """Return those of a target of which nobody knows the end yet, in order."""
+        """Return those of a target whose end is not known yet, in order."""
         return _all(self._engine.rows(SQL["open_landings"], (repository, target)))
 
     def undecided(self) -> list[Landing]:
-        """Return those of all targets of which nobody knows the end yet."""
+        """Return those of all targets whose end is not known yet."""
         return _all(self._engine.rows(SQL["undecided_landings"]))
 
     def of_head(self, repository: str, target: str, head: str) -> list[Landing]:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 # The job that a worker of tasks is given: its fields, checked.
 
-#: The kind of a job that says none, and the kinds whose work is committed.
+#: The default kind of a job, and the kinds whose work is committed.
 EXECUTE = "task.execute"
 COMMITTING = (EXECUTE,)
 
@@ -127,7 +127,7 @@ def read_job(message: Message) -> JobForm:
 def prompt_of_attempt(
     form: JobForm, task: Task, there: TreeState, answers: list[tuple[str, str]]
 ) -> str:
-    """Return the prompt of a run: with all that the program must know of the runs before it.
+    """Return the prompt of a run, with all that the program must know of earlier runs.
 
     Args:
         form: the job.
@@ -178,7 +178,7 @@ def _budget_s(payload: Mapping[str, Any]) -> float | None:
     return value / 1000
 
 
-# The means of the work on a job, and the two ways in which it is broken off.
+# The context of the work on a job, and the two ways in which it ends early.
 
 
 class Interrupted(AckbusError):
@@ -196,8 +196,8 @@ class JobContext:
     Attributes:
         bus, queue, tasks: where the job and its task are.
         worker: the name of the worker.
-        program: what does the work, and how long it may take unless the job says so, in seconds.
-        timeout_s: that.
+        program: what does the work.
+        timeout_s: how long the program may take unless the job says so, in seconds.
         lease_s: for how long claim and lease are taken and renewed.
         author: of commits.
         trees: the work trees.
@@ -205,7 +205,7 @@ class JobContext:
         name: the worker's, with its scratch folder.
         keeper: renews what is held.
         attempts: counts transient failures.
-        report: tells what the worker is at.
+        report: reports the status of the worker.
         supervisors: run the program.
     """
 
@@ -356,7 +356,7 @@ class JobRun:
         )
 
     def on_files(self, form: JobForm) -> ProgramEnd:
-        """Run the program on files that belong to no branch: what it says is the result."""
+        """Run the program on files that belong to no branch: its output is the result."""
         context = self._context
         scratch = context.name.fresh_scratch()
         folder = files_of(context.trees.place, form.base or "HEAD", os.path.join(scratch, "files"))

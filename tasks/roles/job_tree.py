@@ -1,4 +1,4 @@
-"""The work tree of a job: its task is made with it, it is found again, and it goes after the work.
+"""The work tree of a job: created with its task, found again after a kill, removed at the end.
 
 A tree comes before its task, so a kill between the two leaves a tree that the same job finds again.
 """
@@ -116,7 +116,7 @@ class Author:
 
     @classmethod
     def of(cls, worker: str, text: str | None = None) -> Author:
-        """Return the author that is given as `NAME <EMAIL>`, else one named as the worker.
+        """Return the author that a text names as `NAME <EMAIL>`; None: one named as the worker.
 
         Raises:
             InvalidInput: it has another form.
@@ -177,7 +177,7 @@ def commit_leftovers(tree: Tree, task: Task, prompt: str, author: Author) -> Tre
     return read_state(tree, task.base)
 
 
-#: The branch of a job's task, unless told otherwise.
+#: The default branch of a job's task.
 BRANCH = "agent/{worker}/{job}"
 
 _log = logging.getLogger("ackbus.tasks.worker")

@@ -1,7 +1,7 @@
-"""The work on one job: its task and tree, the program, and one transaction for the end of it all.
+"""The work on one job: its task and tree, the program, and one transaction that ends them all.
 
-The job's claim is the right to its task: whoever has it is the holder, and one who had it before is
-gone, or is told so. All that a kill leaves is found again by whoever has the job next.
+The claim on the job is the right to its task: who had it before has ended, or gets an error. All
+that a kill leaves is found again by the next worker of the job.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NAP_S = 0.05
 def wait_until_alone(
     folder: str, timeout_s: float, is_over: Callable[[], bool] = lambda: False
 ) -> list[int]:
-    """Wait until nobody is at work in a folder, and return who still is.
+    """Wait until no process works in a folder; return the numbers of those that still do.
 
     A program whose worker was killed gets some seconds to end: two must not work in one tree.
 
@@ -133,7 +133,7 @@ class JobWork:
         """Return the task of the job, WORKING under a lease of this worker.
 
         Raises:
-            Over: nothing is left to do for it: a job that comes again redoes nothing.
+            AlreadyEnded: nothing is left to do: a repeated job redoes nothing.
         """
         context, waited = self._context, False
         while True:
@@ -152,7 +152,7 @@ class JobWork:
             elif lease is None or lease.holder == context.worker:
                 if task.state == "ASSIGNED" or lease is not None:
                     return self._begin(task, None if lease is None else lease.token)
-            elif waited:  # it was blocked, so nobody is at work: who has the job goes on
+            elif waited:  # it was blocked, so nobody works on it: the job's holder goes on
                 self._release(lease)
                 waited = False
             else:
@@ -200,7 +200,7 @@ class JobWork:
         raise AlreadyEnded
 
     def _begin(self, task: Task, token: int | None) -> Task:
-        """Make sure of the tree, that nobody is in it, and begin."""
+        """Make sure that the tree is there and that no process is in it, and begin."""
         context = self._context
         context.trees.make(task, self._switch)
         patience_s = GRACE_S + 2 * DYING_S
@@ -229,7 +229,7 @@ class JobWork:
         """Record how an attempt ended, with its job, in one transaction."""
         current = self._context.tasks.get(task.task)
         if current.attempt != task.attempt:
-            raise Interrupted  # the next attempt has begun; who has its job does it
+            raise Interrupted  # the next attempt has begun; the holder of its job does it
         if current.state != "WORKING":  # by the program itself, or by a person
             self._end_with(current)
         if self._lost is not None or end.kind == "stopped" or current.token != task.token:

@@ -1,4 +1,4 @@
-"""The planner: claims requests, has a command plan each, and publishes the jobs that it answers.
+"""The planner: claims requests, runs a command that plans each, and publishes its jobs.
 
 The command speaks the json contract. Each of its events of the type `task.job` is a job; the
 request ends in the transaction that publishes them, so no crash plans a request twice, or half.
@@ -158,7 +158,7 @@ class TaskPlanner:
     # One request -------------------------------------------------------------------------------
 
     def _claim(self) -> Claim | None:
-        """Claim a request; one that waited over its budget is told so."""
+        """Claim a request; its session is told if it waited over its budget."""
         try:
             claimed = self._requests.claim(self._settings.planner)
         except (BusBusy, LimitReached) as error:

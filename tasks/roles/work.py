@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 #: How long a job is a worker's without a renewal, in seconds: so much later another one takes over.
 LEASE_S = 60.0
 
-#: The longest wait for work, in seconds: what a writer that never rings the bell has to wait.
+#: The longest wait between two checks for work, in seconds: not every writer rings the doorbell.
 _RECHECK_S = 0.25
 
 #: How often a worker without work looks for lost holders and overdue questions, in seconds.
@@ -298,9 +298,9 @@ class TaskWorker:
     # The beginning -----------------------------------------------------------------------------
 
     def _clean_up(self) -> None:
-        """Give back what the last bearer of the name held when it was killed, and its trees.
+        """Give back what the last holder of the name had when it was killed, and its trees.
 
-        What it handed back itself, when it was stopped, goes on where it was.
+        What it handed back itself when it was stopped continues where it was.
         """
         begins = f"{self._settings.worker[:96]}/"
         for claim in Views.of(self._bus).active_claims(self._queue.info):

@@ -1,6 +1,6 @@
 """The name of a worker, which one process at a time has: the kernel frees it with that process.
 
-So whoever has the name knows that all which its last bearer held is nobody's any more.
+So a process that has the name knows that its previous holder ended: all that one held is free.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from ..records.task import Task
     from ..steps.tasks import Tasks
 
-# The words of a role about what it is at, told by its heart.
+# The status of a role, which its heartbeats report.
 
 
 class StatusReporter:
-    """Tells what a role is at, where that has changed.
+    """Reports the status of a role when it has changed.
 
     Args:
         heart: of the role.
@@ -51,7 +51,7 @@ class StatusReporter:
         self._told: tuple[str, str | None] = ("", None)
 
     def __call__(self, status: str, what: str | None = None) -> None:
-        """Tell a status, and on what the role is."""
+        """Report a status, and what the role works on."""
         plain = None if what is None else "".join(c if c.isprintable() else " " for c in what)
         report = (status, None if plain is None else plain[:500])
         if report != self._told:
@@ -122,7 +122,7 @@ class WorkerName:
         return tempfile.mkdtemp(prefix=self._prefix())
 
     def clear(self) -> None:
-        """Remove the scratch folders of this name, also one that a killed bearer has left."""
+        """Remove the scratch folders of this name, also one that a killed holder has left."""
         begin = self._prefix()
         with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
             for entry in entries:
@@ -151,7 +151,7 @@ def _is_own_folder(entry: os.DirEntry[str]) -> bool:
 # They are renewed in one transaction, so they run out together: nobody gets the job whose task is
 # still held, or the task whose job is.
 
-#: How often it looks, in seconds: so soon it notices that a task was cancelled.
+#: Check interval, in seconds: how soon it notices that a task was cancelled.
 LOOK_S = 0.5
 
 _log = logging.getLogger("ackbus.tasks.worker")
@@ -168,7 +168,7 @@ class _HeldJob:
 
 
 class TaskKeeper:
-    """Keeps what a worker holds, one job at a time.
+    """Renews what a worker holds, one job at a time.
 
     Args:
         queue, tasks: where the job and its task are.
@@ -189,19 +189,19 @@ class TaskKeeper:
         self._thread: Thread | None = None
 
     def hold(self, claim: Claim) -> None:
-        """Keep a claim from now on."""
+        """Renew a claim from now on."""
         with self._lock:
             self._held = _HeldJob(claim, self._next_due())
 
     def hold_task(self, task: Task | None, *leases: Lease) -> None:
-        """Keep the lease on a task as well, and other leases for it; None: no longer."""
+        """Renew the lease on a task as well, and other leases for it; None: no longer."""
         with self._lock:
             if self._held is not None:
                 self._held.task, self._held.leases = task, leases
                 self._held.due = 0.0  # from now on they run out together
 
     def let_go(self) -> None:
-        """Keep nothing."""
+        """Renew nothing any more."""
         with self._lock:
             self._held = None
 

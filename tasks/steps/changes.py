@@ -51,7 +51,7 @@ _STEPS = {
 
 
 class Changes:
-    """Changes of the tasks of a bus. All methods want a transaction around them."""
+    """Changes of the tasks of a bus. Its methods are called within a transaction."""
 
     def __init__(self, bus: Bus) -> None:
         self.bus = bus
@@ -164,7 +164,7 @@ class Changes:
         return begun
 
     def confirmed(self, task: Task, agent: str) -> None:
-        """Tell that a person believes the row of a task, and have it go on from there."""
+        """Publish that a person has confirmed the row of a task, and continue from there."""
         told_of = task_mail(task, "task_confirmed", agent, TASKS, state=task.state, head=task.head)
         mails = [told_of]
         if task.state == "APPROVED":

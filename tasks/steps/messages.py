@@ -167,7 +167,7 @@ def state_change(
 
 
 def task_mail(task: Task, type: str, agent: str, to_agent: str, **more: object) -> Draft:
-    """Return mail about a task to the agent that must act, or wants to know."""
+    """Return a message about a task to the agent that must act, or that follows it."""
     payload = {"task": task.task, "attempt": task.attempt, "branch": task.branch, **more}
     return Draft(
         type,
@@ -289,7 +289,7 @@ def done(task: Task, agent: str) -> Sequence[Draft]:
 # returned for people to look at. Anybody can write one that counts; so a row of the table is
 # never made equal to this sum (`difference`).
 
-#: The next state of each, but for the ends that are open from all that are not final.
+#: The next states of each state, without the ends, which every state that is not final can reach.
 NEXT = {
     "ASSIGNED": "WORKING",
     "WORKING": "IN_REVIEW",
@@ -299,7 +299,7 @@ NEXT = {
 
 
 class Fold:
-    """The tasks as the messages given so far make them.
+    """The tasks as the messages that were added make them.
 
     Attributes:
         tasks: by name.

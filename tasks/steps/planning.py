@@ -34,7 +34,7 @@ _NAMES = {type: name for name, type in QUEUES.items()}
 
 
 def open_queue(bus: Bus, name: str) -> Queue:
-    """Open one of the queues; it is made when it is not there. A person may have set its rules.
+    """Open one of the queues, or create it; a person may have set its policy.
 
     Raises:
         QueueMismatch: another queue has its name.
@@ -49,7 +49,7 @@ def open_queue(bus: Bus, name: str) -> Queue:
 
 
 def take_in(bus: Bus, types_and_seqs: Iterable[tuple[str, int]]) -> None:
-    """Make jobs of those of some messages that are acted upon; for steps, in their transaction.
+    """Take messages of a step into the queues that act on them, in the step's transaction.
 
     Args:
         bus: the bus.
@@ -87,7 +87,7 @@ class NewJob:
 
 
 class Planning:
-    """The plans of a bus. All methods want a transaction around them."""
+    """The plans of a bus. Its methods are called within a transaction."""
 
     def __init__(self, bus: Bus, tasks: TaskTable) -> None:
         self._bus = bus

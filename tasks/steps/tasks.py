@@ -82,7 +82,7 @@ class Tasks(WorkerSteps, ReviewSteps):
             return self.get(name)
 
     def enter_again(self, repository: str, target: str, *, agent: str) -> Sequence[Task]:
-        """Enter approved tasks of a target whose entries are lost; their rows are the right to it.
+        """Enqueue approved tasks of a target whose entries are lost; their rows justify it.
 
         Args:
             repository, target: of which tasks.

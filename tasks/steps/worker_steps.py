@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 # Keeping heads: each commit that enters a review or the completions gets a ref of its own.
 #
-# All doors come by here, before their transaction: `done` and `approve` in Python, on the command
+# All callers pass here, before their transaction: `done` and `approve` in Python, on the command
 # line and over MCP, and PushPals' door. Git runs in no repository that only a row names; the
 # integrator, whose user names its repository, keeps there what could not be kept before.
 
-#: The whole id of a commit: a door of others takes no other name of one.
+#: The whole id of a commit: the API for other systems takes no other name of one.
 _COMMIT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -342,9 +342,9 @@ class WorkerSteps(Steps):
 
         Args:
             name: of the task.
-            agent: who says so.
+            agent: the agent that fails it.
             reason: why, for people.
-            token: of the worker's lease; wanted while it is held.
+            token: of the worker's lease; required while it is held.
             retry: whether only the attempt ends, and the next one begins if there is one left.
 
         Raises:

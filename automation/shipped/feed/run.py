@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PROTOCOL = 2
 
-#: The exit code of a configuration or a request that no retry mends.
+#: The exit code for a wrong configuration or request, which no retry mends.
 EX_CONFIG = 78
 
 #: How much of a text of an item is published, in characters.
@@ -44,7 +44,7 @@ MAX_ITEMS = 40_000
 #: How much all events of a poll hold, in characters of JSON: an answer has 10 MB.
 MAX_EVENTS_CHARS = 2_000_000
 
-#: How much of what a server says of an error is told, in bytes.
+#: How much of a server's error message is reported, in bytes.
 MAX_SAID_BYTES = 500
 
 #: How long a pause a server may ask for, in seconds.
@@ -346,7 +346,7 @@ def poll(settings: Settings, state: Mapping[str, Any]) -> dict[str, Any]:
     vanished = [key for key in seen_keys if key not in items]
     update = {
         "place": place,
-        # Without them the next poll gets what this one has left.
+        # Without them the next poll gets the items that this one postponed.
         "validators": {} if postponed else validators,
         "seen": here + vanished[: settings.remember],
     }

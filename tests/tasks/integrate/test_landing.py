@@ -143,7 +143,7 @@ def test_u_59_the_session_of_a_task_hears_of_each_step(yard: Yard, session: obje
     assert completion.payload.get("sessionId") == named
     events = [event.envelope for event in replay(sessions, "s1")]
     assert [each["payload"]["text"].split()[0] for each in events] == (
-        ["integrator", "CheckCommand", "Merged"] if session == "s1" else []
+        ["integrator", "Check", "Merged"] if session == "s1" else []
     )
     assert {each["correlationId"] for each in events} <= {completion.id}
 
