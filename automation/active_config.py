@@ -346,7 +346,7 @@ class ConfigLoader:
             before = self._begun  # a reading that goes on may have missed the newest change
             service.reload()
             if not self._change.wait_for(lambda: self._ended > before, _WITHIN_S):
-                raise TimedOut("the service has not taken its configuration yet; see its log")
+                raise TimedOut("the service has not loaded its configuration yet; see its log")
             error = self._error
         if isinstance(error, ConfigFaults):
             raise error

@@ -420,7 +420,7 @@ class Forwarder:
                 if 200 <= answer.status <= 299:
                     return
                 if answer.status == _GONE:
-                    raise _TargetGone(self._told_gone(message))
+                    raise _TargetGone(self._gone_text(message))
                 if answer.status in _OF_MESSAGE:
                     raise NotDelivered(f"{self._target} answered {answer.status}")
             self._wait(message, failures, answer, deadline)
@@ -461,10 +461,10 @@ class Forwarder:
         _log.warning("message %s: %s; again in %.1f s", message.seq, trouble, pause_s)
         select([self._switch], [], [], pause_s)
 
-    def _told_gone(self, message: Message) -> str:
+    def _gone_text(self, message: Message) -> str:
         name = self._subscription.agent
         return (
-            f"{self._target} answered 410: it wants no message any more. Message {message.seq} and"
+            f"{self._target} answered 410: it takes no more messages. Message {message.seq} and"
             f" those after it wait for {name}; forward them elsewhere, or end the subscription by"
             f" 'bus agents forget {name}'"
         )

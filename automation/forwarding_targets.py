@@ -54,7 +54,7 @@ class Target:
             parts = urlsplit(url)
             host, port = parts.hostname, parts.port
         except ValueError as error:
-            raise InvalidInput(f"the URL is none: {error}") from error
+            raise InvalidInput(f"the URL is not valid: {error}") from error
         if port == 0:
             raise InvalidInput("the URL has port 0, which no server has")
         if parts.scheme not in _PORTS or not host:

@@ -272,12 +272,12 @@ def running_pid(state_dir: Path) -> int:
     """
     path = state_dir / LOCK
     if not _is_held(path):
-        raise NoService(f"no service runs: nobody has {path}")
+        raise NoService(f"no service runs: no process holds {path}")
     pid = holding_process(str(path)) if is_known() else pid_in(path)
     if pid is not None:
         return pid
     if not _is_held(path):  # it has ended since
-        raise NoService(f"no service runs: nobody has {path}")
+        raise NoService(f"no service runs: no process holds {path}")
     raise unseen(str(path), _SERVICE)
 
 

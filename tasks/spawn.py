@@ -173,7 +173,7 @@ class Spawn:
         check_agent(spec.worker, "worker")
         self._bus.agents.refuse_several(spec.worker, spec.reviewer)
         trees = WorkTrees(named_repository(spec.folder))
-        there = self._found(spec.task)
+        there = self._task(spec.task)
         if there is not None:
             return self._again(there, spec, trees, agent, lease_s)
         new = self._new(spec, trees)
@@ -188,7 +188,7 @@ class Spawn:
                 self._bus.leases.release(lease)
             raise
         with self._bus.transaction():
-            if self._found(spec.task) is None:  # else another process was as far as this
+            if self._task(spec.task) is None:  # else another process was as far as this
                 self._bus.leases.release(lease)
             return self._tasks.assign(new, agent=agent, lease_s=lease_s)
 
@@ -211,7 +211,7 @@ class Spawn:
         _check_path(task, trees)
         self._make(task, spec, trees, is_known=True)
 
-    def _found(self, name: str) -> Task | None:
+    def _task(self, name: str) -> Task | None:
         return TaskTable.of(self._bus).get(name)
 
     def _again(

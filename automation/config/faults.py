@@ -95,7 +95,7 @@ def _hidden(fault: Fault, unfilled: set[Fault]) -> Fault:
     plain = sorted(
         other.message for other in unfilled if (other.file, other.line, other.path) == place
     )
-    message = "what a variable holds is refused here"
+    message = "the value of a variable is refused here"
     return replace(fault, message=f"{message}: {plain[0]}" if plain else message)
 
 

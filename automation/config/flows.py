@@ -22,7 +22,7 @@ class Frozen(dict[str, _Value]):
     __slots__ = ()
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError("a configuration that was taken does not change")
+        raise TypeError("a loaded configuration can't be changed")
 
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse

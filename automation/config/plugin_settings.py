@@ -217,7 +217,7 @@ def routes(validation: Validation) -> tuple[Route, ...]:
             place=validation.place(*path),
         )
         if route.broadcast and route.source == SWITCH:
-            validation.refuse("events of conditions are told to nobody else", *path, "broadcast")
+            validation.refuse("events of conditions can't be broadcast", *path, "broadcast")
         key = (route.source, route.event_type, route.to, route.command)
         if first := routes_by_key.get(key):
             at = f"{first.place.file}:{first.place.line}"

@@ -99,7 +99,7 @@ class Alarms:
         if target in ("", plugin) or _is_alarm(parent):
             return
         if target not in self._plugins:
-            _alarm_log.error("%s is told to nobody: no plugin %s runs", type, target, extra=about)
+            _alarm_log.error("no alarm of %s: no plugin %s runs", type, target, extra=about)
             return
         event = {
             "type": type,
@@ -119,7 +119,7 @@ class Alarms:
         try:
             self._submission.submit(request)
         except (InvalidInput, NotFound, Refused) as error:
-            _alarm_log.error("%s is told to nobody: %s", type, error, extra=about)
+            _alarm_log.error("no alarm of %s: %s", type, error, extra=about)
 
     def _target(self, plugin: str) -> tuple[str, str]:
         """Return the plugin and command for a plugin's alarms; two empty texts if there is none."""

@@ -79,7 +79,7 @@ class LiveOutput:
         self._engine = engine_of(bus)
         self._log = JobLog(self._engine)
         self._running: dict[int, _Attempt] = {}
-        self._wanted = threading.Event()
+        self._has_output = threading.Event()
         self._over = threading.Event()
         self._thread: Thread | None = None
 
@@ -95,7 +95,7 @@ class LiveOutput:
     def close(self) -> None:
         """End the thread."""
         self._over.set()
-        self._wanted.set()
+        self._has_output.set()
         if self._thread is not None:
             self._thread.join()
 
@@ -104,7 +104,7 @@ class LiveOutput:
         if piece:
             attempt.left_bytes -= len(piece)
             attempt.chunks.append((stream, piece))
-            self._wanted.set()
+            self._has_output.set()
 
     def start(self) -> None:
         """Start the thread."""
@@ -113,8 +113,8 @@ class LiveOutput:
     def _run(self) -> None:
         try:
             while not self._over.is_set():
-                self._wanted.wait()
-                self._wanted.clear()
+                self._has_output.wait()
+                self._has_output.clear()
                 self._over.wait(_PAUSE_S)
                 try:
                     self._write()
@@ -131,7 +131,7 @@ class LiveOutput:
             if running.chunks and running.since <= due
         ]
         if any(running.chunks for running in list(self._running.values()) if running.since > due):
-            self._wanted.set()
+            self._has_output.set()
         if not printed:
             return
         with self._engine.write():

@@ -215,7 +215,7 @@ class Submission:
                 return self._answered(request, request.answer)
             queue = self._queue(request.plugin)
             queue.fill()
-            there = self._there(queue, key, request.dedupe_ttl_s)
+            there = self._original(queue, key, request.dedupe_ttl_s)
             if there is not None:
                 return there
             (receipt,) = self._bus.log.append([_draft(request, key)])
@@ -256,7 +256,7 @@ class Submission:
                 f"there is no plugin {plugin!r} in use; see 'bus plugin list'"
             ) from None
 
-    def _there(self, queue: Queue, key: str | None, ttl_s: float | None) -> Duplicate | None:
+    def _original(self, queue: Queue, key: str | None, ttl_s: float | None) -> Duplicate | None:
         """Return the earlier job of which one with this dedupe key is a duplicate, or None."""
         if key is None:
             return None

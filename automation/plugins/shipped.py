@@ -71,7 +71,7 @@ def add(
     manifest = next((plugin for plugin in shipped() if plugin.name == name), None)
     if manifest is None:
         names = ", ".join(plugin.name for plugin in shipped())
-        raise NotFound(f"no plugin {name!r} comes along; there are {names}")
+        raise NotFound(f"no plugin {name!r} comes with the package; there are {names}")
     folder, files = root / name, _files(name)
     there = {file: _read(folder / file) for file in files}
     if there == files:

@@ -179,7 +179,7 @@ class _StepWalk:
     pipeline: CompiledPipeline
     config: Config
     how: str
-    seen: set[tuple[type[Node], str]] = field(default_factory=set)
+    reached: set[tuple[type[Node], str]] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,9 +235,9 @@ class Flow:
 
     def _open(self, opening: _StepWalk, nodes: tuple[Node, ...]) -> Iterator[NextJob]:
         for node in nodes:
-            if (type(node), node.key) in opening.seen:
+            if (type(node), node.key) in opening.reached:
                 continue
-            opening.seen.add((type(node), node.key))
+            opening.reached.add((type(node), node.key))
             if isinstance(node, Gate):
                 yield from self._through(opening, node)
             else:

@@ -409,7 +409,7 @@ class Scheduler:
             why = (
                 "too old"
                 if max_runs and not running
-                else f"nobody was there; catch_up {entry.catch_up}"
+                else f"no service ran in time; catch_up {entry.catch_up}"
             )
             span = (times.first, lost[-1], times.count - len(running))
             decision = self._decisions.add_run(entry, span, "missed", why)

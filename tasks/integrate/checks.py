@@ -128,15 +128,15 @@ class _Output:
     """The end of what a command prints, both streams as they come."""
 
     def __init__(self) -> None:
-        self._kept = bytearray()
+        self._output = bytearray()
 
     def add(self, stream: str, data: bytes) -> None:
-        self._kept += data
-        if len(self._kept) > 2 * MAX_OUTPUT_BYTES:
-            del self._kept[:-MAX_OUTPUT_BYTES]
+        self._output += data
+        if len(self._output) > 2 * MAX_OUTPUT_BYTES:
+            del self._output[:-MAX_OUTPUT_BYTES]
 
     def text(self) -> str:
-        return self._kept[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace")
+        return self._output[-MAX_OUTPUT_BYTES:].decode("utf-8", "replace")
 
 
 def _result(

@@ -52,17 +52,17 @@ class CandidateStack:
     """A batch, sorted: what can be tested together, and what can't.
 
     Attributes:
-        made: the candidates, each made onto the one before it; the last contains all.
+        merged: the candidates, each made onto the one before it; the last contains all.
         there: those of which the target has everything already.
-        later: those that conflict with others of the batch alone.
-        wrong: those that can't land, each with the reason.
+        postponed: those that conflict with others of the batch alone.
+        refused: those that can't land, each with the reason.
         unsigned: those whose candidate can't be signed now, each with the signer's words.
     """
 
-    made: list[MergedEntry] = field(default_factory=list)
+    merged: list[MergedEntry] = field(default_factory=list)
     there: list[MergedEntry] = field(default_factory=list)
-    later: list[LandingEntry] = field(default_factory=list)
-    wrong: list[tuple[LandingEntry, Conflict]] = field(default_factory=list)
+    postponed: list[LandingEntry] = field(default_factory=list)
+    refused: list[tuple[LandingEntry, Conflict]] = field(default_factory=list)
     unsigned: list[tuple[LandingEntry, str]] = field(default_factory=list)
 
 
@@ -81,7 +81,9 @@ def stack_up(
     for entry in entries:
         head = None if entry.head is None else git.commit(entry.head)
         if head is None:
-            stack.wrong.append((entry, Conflict((), f"there is no commit {entry.head or 'named'}")))
+            stack.refused.append(
+                (entry, Conflict((), f"there is no commit {entry.head or 'named'}"))
+            )
             continue
         try:
             tip = _put_on(stack, candidates, entry, head, (onto, tip), strategy)
@@ -90,7 +92,7 @@ def stack_up(
         except CommandFailed as error:
             if is_whole(git, head, onto):
                 raise  # the machine's trouble, or the target's
-            stack.wrong.append((entry, Conflict((), f"git can't read all of it: {error.reason}")))
+            stack.refused.append((entry, Conflict((), f"git can't read all of it: {error.reason}")))
     return stack
 
 
@@ -109,14 +111,14 @@ def _put_on(
     if isinstance(candidate, Conflict):
         _sort_out(stack, entry, candidate, is_first=tip == onto)
     elif candidate.commit == tip != onto:
-        stack.later.append(entry)
+        stack.postponed.append(entry)
     elif candidate.commit == tip:
         stack.there.append(MergedEntry(entry, head, _at(candidate, git, head), ""))
     elif (id := _approved_id(git, head, candidate)) is None:
         words = "the merge would change more than what was approved: rebase it onto the target"
-        stack.wrong.append((entry, Conflict((), words)))
+        stack.refused.append((entry, Conflict((), words)))
     else:
-        stack.made.append(MergedEntry(entry, head, candidate, id))
+        stack.merged.append(MergedEntry(entry, head, candidate, id))
         return candidate.commit
     return tip
 
@@ -125,9 +127,9 @@ def _sort_out(
     stack: CandidateStack, entry: LandingEntry, conflict: Conflict, *, is_first: bool
 ) -> None:
     if is_first:
-        stack.wrong.append((entry, conflict))
+        stack.refused.append((entry, conflict))
     else:
-        stack.later.append(entry)
+        stack.postponed.append(entry)
 
 
 def _at(candidate: Candidate, git: Repository, head: str) -> Candidate:
@@ -288,14 +290,14 @@ class Lander:
             self._start(entries, onto)
             rules = self._rules
             stack = stack_up(self._candidates, entries, onto, rules.strategy)
-            for entry, conflict in stack.wrong:
+            for entry, conflict in stack.refused:
                 self._tell(self._send_back(entry, conflict, onto))
             for entry, why in stack.unsigned:
                 self._tell(self._store.retry(entry, why, most=_SIGNING_TRIES))
             self._close_there(stack)
-            if stack.made:
-                self._land_stack(stack.made)
-            entries = stack.later
+            if stack.merged:
+                self._land_stack(stack.merged)
+            entries = stack.postponed
 
     def _start(self, entries: Sequence[LandingEntry], onto: str) -> None:
         new = [entry for entry in entries if entry.message.seq not in self._started]

@@ -111,11 +111,11 @@ def look(bus: Bus, place: Place, rules: IntegratorRules) -> Iterator[LandingResu
                 yield LandingResult(entry, "rejected", reason=reason)
                 continue
             stack = stack_up(candidates, [entry], onto, rules.strategy)
-            for _, conflict in stack.wrong:
+            for _, conflict in stack.refused:
                 yield _refused(bus, place, rules, entry, conflict, candidates, onto)
-            if stack.made or stack.there:
+            if stack.merged or stack.there:
                 yield LandingResult(entry, "would_land", reason="it merges; nothing was checked")
-            onto = stack.made[-1].candidate.commit if stack.made else onto
+            onto = stack.merged[-1].candidate.commit if stack.merged else onto
 
 
 def _refused(

@@ -285,14 +285,14 @@ class StoredOutput:
         self._output = JobOutput.of(bus)
         self._seq = seq
         self._lines: deque[OutputLine] = deque(maxlen=_WAITING)
-        self._left = _MOST
+        self._lines_left = _MOST
         self._over = threading.Event()
         self._thread: Thread | None = None
 
     def take(self, line: OutputLine) -> None:
         """Take a line; it never blocks."""
-        if self._left > 0:
-            self._left -= 1
+        if self._lines_left > 0:
+            self._lines_left -= 1
             self._lines.append(line)
 
     def __enter__(self) -> StoredOutput:

@@ -161,8 +161,8 @@ def commit_leftovers(tree: Tree, task: Task, prompt: str, author: Author) -> Tre
         stage_all(git, embedded_in(tree), _LIMIT_S)
     if embedded := embedded_in(tree):
         raise Refused(
-            f"in its work tree there are repositories by themselves: {named(embedded)}; git would"
-            " have none of their files"
+            f"its work tree contains other repositories: {named(embedded)}; git would commit"
+            " none of their files"
         )
     if state.is_clean:
         return state

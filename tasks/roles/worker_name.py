@@ -48,14 +48,14 @@ class StatusReporter:
 
     def __init__(self, heart: Heart) -> None:
         self._heart = heart
-        self._told: tuple[str, str | None] = ("", None)
+        self._reported: tuple[str, str | None] = ("", None)
 
     def __call__(self, status: str, what: str | None = None) -> None:
         """Report a status, and what the role works on."""
         plain = None if what is None else "".join(c if c.isprintable() else " " for c in what)
         report = (status, None if plain is None else plain[:500])
-        if report != self._told:
-            self._told = report
+        if report != self._reported:
+            self._reported = report
             self._heart.update(status, task=report[1])
 
 
@@ -183,7 +183,7 @@ class TaskKeeper:
         self._queue, self._tasks = queue, tasks
         self._lease_s = lease_s
         self._on_lost = on_lost
-        self._held: _HeldJob | None = None
+        self._job: _HeldJob | None = None
         self._lock = threading.Lock()  # held while it renews, so that nothing is let go meanwhile
         self._done = threading.Event()
         self._thread: Thread | None = None
@@ -191,19 +191,19 @@ class TaskKeeper:
     def hold(self, claim: Claim) -> None:
         """Renew a claim from now on."""
         with self._lock:
-            self._held = _HeldJob(claim, self._next_due())
+            self._job = _HeldJob(claim, self._next_due())
 
     def hold_task(self, task: Task | None, *leases: Lease) -> None:
         """Renew the lease on a task as well, and other leases for it; None: no longer."""
         with self._lock:
-            if self._held is not None:
-                self._held.task, self._held.leases = task, leases
-                self._held.due = 0.0  # from now on they run out together
+            if self._job is not None:
+                self._job.task, self._job.leases = task, leases
+                self._job.due = 0.0  # from now on they run out together
 
     def let_go(self) -> None:
         """Renew nothing any more."""
         with self._lock:
-            self._held = None
+            self._job = None
 
     def __enter__(self) -> TaskKeeper:
         self._thread = start_thread(self._run, "keeper of a task")
@@ -218,10 +218,10 @@ class TaskKeeper:
         try:
             while not self._done.wait(min(LOOK_S, self._lease_s / 6)):
                 with self._lock:
-                    job = self._held
+                    job = self._job
                     why = None if job is None else self._look_after(job)
                     if why is not None:
-                        self._held = None
+                        self._job = None
                 if why is not None:
                     _log.warning("the job is lost: %s", why)
                     self._on_lost(why)

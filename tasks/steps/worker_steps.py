@@ -434,7 +434,7 @@ class ReviewSteps(Steps):
                 return task
             self._changes.expect(task, "IN_REVIEW")
             if task.review == "other" and agent == task.worker:
-                raise Refused(f"task {name!r} wants the review of another agent than {agent}")
+                raise Refused(f"task {name!r} needs the review of an agent other than {agent}")
             return self._approve(task, agent, words)
 
     def merge(self, name: str, *, agent: str) -> Task:

@@ -161,7 +161,7 @@ def test_what_can_not_be_copied_says_why(run_bus: RunBus, folder: Folder) -> Non
     none = add(run_bus, folder, "feed")
     assert (none.code, "plugin_roots: [plugins]" in none.err) == (4, True)
     folder.write(config="plugin_roots: [config.yaml]")
-    assert "no plugin 'wach' comes along" in add(run_bus, folder, "wach").err
+    assert "no plugin 'wach' comes with the package" in add(run_bus, folder, "wach").err
     broken = add(run_bus, folder, "watch")
     assert (broken.code, "can't write to" in broken.err) == (1, True)
 
