@@ -135,7 +135,7 @@ def _examined(config: Config) -> tuple[ConfigSnapshot, tuple[Fault, ...]]:
 
 
 def _why(registry: Registry, hidden: Mapping[Fault, Fault] | None = None) -> Frozen[str]:
-    """Return why each configured plugin is left out, with faults as they may be told."""
+    """Return why each configured plugin is left out, with faults as they may be shown."""
     shown = hidden or {}
     return Frozen({name: str(shown.get(f, f)) for name, f in registry.left_out.items()})
 
@@ -158,7 +158,7 @@ class SealDifference:
     """A file that is not as it was sealed.
 
     Attributes:
-        file: its absolute path; with `#access` what all files say of tokens and webhooks.
+        file: its absolute path; with `#access` the settings of tokens and webhooks in all files.
         state: `new`, `changed`, `unused` where nothing includes it any more, or `gone`.
         sealed, now: its BLAKE3 hashes; None where it was not sealed, or is not there.
     """

@@ -50,7 +50,7 @@ def begin_run(
         router: knows the pipeline.
         name: of the pipeline.
         payload: of the event.
-        submitted_by: who asks.
+        submitted_by: the producer of the run.
         one_job: refuse a run that would begin with several jobs.
 
     Raises:

@@ -126,7 +126,7 @@ class Housekeeping:
 #: doorbell.
 _RECHECK_S = 0.25
 
-#: How long running jobs have to end by themselves when the service is told to stop, in seconds.
+#: How long running jobs have to end by themselves when the service is to stop, in seconds.
 STOP_S = 20.0
 
 #: How long the ends of killed jobs may take to be stored, in seconds: a stop takes less than
@@ -143,7 +143,7 @@ _log = logging.getLogger("ackbus.automation.service")
 
 
 class Service:
-    """The service of a bus; `run` blocks until it is told to stop.
+    """The service of a bus; `run` blocks until `stop` is called.
 
     Args:
         bus: an open bus.

@@ -364,7 +364,7 @@ class WebhookDeliveries:
 
 
 def _payload(headers: Mapping[str, str], body: bytes) -> object:
-    """Return what a body says: its JSON, or that of the one field of a form, as GitHub sends it.
+    """Return the JSON of a body, or of the one field of a form, as GitHub sends it.
 
     The type of the content is not signed, so that a body that is JSON is read as JSON anyway.
     """

@@ -405,7 +405,7 @@ def run_program(
 
     Args:
         program: the program.
-        prompt: what it is to do.
+        prompt: the text for it.
         folder: where it runs, the work tree.
         environment: its variables about the task, besides those of this process.
         prompt_file: the file that has the prompt, for a program that reads one.

@@ -265,7 +265,7 @@ class RoleState:
 
     Attributes:
         name: of the role.
-        status: what it is at.
+        status: its state.
         starts: how often it was started.
         since_ms: since when it has this status, in epoch milliseconds.
         until_ms: when it starts again; None unless it waits.

@@ -40,7 +40,7 @@ class NothingDone(Refused):
 
 @checked
 def finish_task(bus: Bus, name: str, *, agent: str, token: int) -> Task:
-    """Pin the head of a task's branch, by which it is done, and keep it. Safe to repeat.
+    """Pin the head of a task's branch as its result, and keep it. Safe to repeat.
 
     Args:
         bus: an open bus.

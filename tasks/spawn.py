@@ -1,6 +1,6 @@
 """Spawn: a branch, a work tree, a lease and the first message of a task. Safe to repeat.
 
-The lease comes first, then the tree, then the message: nobody is told of a tree that is not there.
+The lease comes first, then the tree, then the message: no message names a tree that is not there.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def clear_remains(trees: WorkTrees, new: NewTask, bus: str) -> None:
 
 
 def _fits(tree: Tree, new: NewTask, bus: str) -> bool:
-    """Whether the making of a tree can go on as that of a new task."""
+    """Whether a half-created tree can be completed as the tree of a new task."""
     note = tree.note
     if note is None:
         return tree.branch in (None, new.branch) and tree.head in (None, new.base)

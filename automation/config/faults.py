@@ -17,7 +17,7 @@ EX_CONFIG = 78
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fault:
-    """One thing that is wrong, or that an operator should hear of.
+    """A fault or a warning of a configuration.
 
     Attributes:
         file: the file, as it was named.

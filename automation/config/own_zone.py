@@ -55,7 +55,7 @@ _UNREADABLE = (ZoneInfoNotFoundError, ValueError, OSError, IndexError, struct.er
 
 
 def own_zone() -> ZoneInfo:
-    """Return the zone of this process: that of TZ, else of /etc/localtime; UTC without either.
+    """Return the zone of this process: from TZ, else from /etc/localtime; UTC without either.
 
     Raises:
         InvalidInput: it can't be read.

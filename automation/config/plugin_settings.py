@@ -128,7 +128,7 @@ def _schedules(validation: Validation, plugin: str) -> tuple[ScheduleEntry, ...]
 def _check_own_zone(
     validation: Validation, entry: ScheduleEntry, path: tuple[str | int, ...]
 ) -> None:
-    """Refuse a schedule that goes by the clock of a machine whose time zone can't be read."""
+    """Refuse a schedule in the machine's own time zone if that can't be read."""
     goes_by_clock = entry.cron or entry.only_between or entry.not_on or entry.preferred_window
     if goes_by_clock and entry.timezone is None:
         try:

@@ -285,11 +285,11 @@ class PluginConfig:
     Attributes:
         name: its name here.
         uses: the name of the manifest that it runs, another one for an alias.
-        config: what the plugin itself is told.
+        config: the plugin's own settings, which it gets with each request.
         timeouts: by command, those that were set.
         timeout: of the commands that `timeouts` does not name; None is the usual ones.
         parallelism: how many of its jobs run at a time; None leaves it to the manifest.
-        notify_on_complete: whether pipelines with `on-hook` hear of its jobs.
+        notify_on_complete: whether its jobs start pipelines with `on-hook`.
         on_failure: as of the service, for this plugin.
     """
 

@@ -131,7 +131,7 @@ class Origin:
 NAMED = Origin(is_named=True, may_act=True)
 #: In this user's own folder, or where the user's list says so.
 OWN = Origin(is_named=False, may_act=True)
-#: In the working directory: the files of a clone belong to whoever cloned it.
+#: In the working directory: the files of a clone belong to the user who cloned it.
 FOUND = Origin(is_named=False, may_act=False)
 
 #: The file that a folder of configuration begins with.

@@ -252,7 +252,7 @@ class _TreeReader:
                     own.at[key] = source.at[key]
 
 
-# Variables: `${NAME}` in values, filled after the files were verified and before types are told.
+# Variables: `${NAME}` in values, filled after the files were verified and before types are decided.
 #
 # A filled value is one value, whatever it contains: a secret with a colon or a `#` stays whole.
 
@@ -301,7 +301,7 @@ def fill(tree: Map, environ: Mapping[str, str]) -> FilledTree:
 def environment_of(text: str, file: str) -> tuple[dict[str, str], list[Fault]]:
     """Return the variables that a file of `NAME=value` lines defines, and its faults.
 
-    It reads what the readers of such files agree on: quotes, which keep blanks, `#` and line
+    It reads the forms that all readers of such files share: quotes, which keep blanks, `#` and line
     breaks, with escapes in double ones; and comments after a blank, or after the last quote. A `$`
     means nothing.
     """

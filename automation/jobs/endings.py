@@ -92,7 +92,7 @@ class Alarms:
             type: of the event.
             plugin: in which plugin it went wrong.
             payload: of the event.
-            parent: the message of the job that it is about, if it is about one.
+            parent: the message of the job that failed, if there is one.
         """
         target, command = self._target(plugin)
         about = {"plugin": plugin, "job_id": None if parent is None else parent.id}
@@ -175,7 +175,7 @@ class JobEndings:
         token: the fence of the service.
         submission: takes in the jobs that follow.
         breakers: count the ends of scheduled jobs.
-        alarms: tell of what went wrong.
+        alarms: report failures.
     """
 
     def __init__(

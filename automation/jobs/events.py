@@ -107,7 +107,7 @@ def ended_draft(end: JobEnd, result: object) -> Draft:
 
     Args:
         end: the end of the job.
-        result: what it has returned, or why it failed.
+        result: its result, or its error.
     """
     payload = {
         "plugin": end.plugin,

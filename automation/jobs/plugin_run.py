@@ -186,7 +186,7 @@ class PluginJob:
     Attributes:
         claim: the right to it.
         plugin: as it was when the job was claimed.
-        command: what it is to do.
+        command: of the plugin.
         state: of the plugin.
         context: the baggage of the pipeline.
         started_at_ms: when it was claimed, in epoch milliseconds.

@@ -65,7 +65,7 @@ class JobRequest:
     Attributes:
         plugin, command: what is to run.
         payload: any JSON value.
-        submitted_by: who asks.
+        submitted_by: the producer of the job.
         dedupe_key: what the job is about; jobs of one key, plugin and command run one by one.
         dedupe_ttl_s: for how long a success keeps it out, instead of the service's own; such a
             request is kept out by a job that waits or runs, too.

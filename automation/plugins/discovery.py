@@ -247,7 +247,7 @@ class _Search:
         self._refused: dict[str, Fault] = {}
         #: The first fault of a root whose plugins are not known.
         self._unread: Fault | None = None
-        #: Names that two plugins of one root have: which one is meant can't be told.
+        #: Names that two plugins of one root have, so that the name is ambiguous.
         self._double: set[str] = set()
 
     def warn(self, path: Path, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Manifests of plugins: what a plugin is, the commands that it has, and what it must be told."""
+"""Manifests of plugins: the description of a plugin, its commands, and its settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class PluginCommand:
 
     Attributes:
         type: `read` changes nothing outside of the plugin, `write` may.
-        idempotent, retry_safe: what its author says of repetitions; None is nothing.
+        idempotent, retry_safe: its author's promise about repetitions; None: no promise.
         input_schema, output_schema, values: what it takes and gives, for readers.
     """
 

@@ -31,7 +31,7 @@ class AddedPlugin:
 
     Attributes:
         folder: its copy.
-        manifest: what it tells of itself.
+        manifest: its description of itself.
         state: whether it is `new`, was the `same`, or was `changed`.
     """
 

@@ -35,7 +35,7 @@ class Breaker:
     """A breaker.
 
     Attributes:
-        plugin, command: what it is of.
+        plugin, command: the command that it guards.
         state: `closed`, `open` or `half_open`.
         failure_count: how many scheduled jobs in a row ended badly.
         opened_at: since when it is not closed, as RFC 3339; None while it is.
@@ -103,7 +103,7 @@ class Breakers(Table):
         call, or one waits or runs already.
 
         Args:
-            plugin, command: what it is of.
+            plugin, command: the command that it guards.
             submission: tells whether a scheduled job of it waits or runs.
         """
         with self._engine.write():

@@ -191,7 +191,7 @@ class Flow:
         occasion: what else their ids derive from, where one message is several occasions.
         payload: of the jobs.
         event_type, event_source: as a `handle` gets them.
-        submitted_by: who asks for them.
+        submitted_by: their producer.
         parent: the message that they answer; None begins a conversation.
         parent_job_id, source_event_id: as their headers say.
         dedupe_key: of all of them.
@@ -349,7 +349,7 @@ STARTED = "ductile.pipeline.started"
 
 
 def origin_of(job: Message) -> dict[str, object]:
-    """Return what a job's headers say of where it comes from."""
+    """Return the origin of a job from its headers."""
     origin = job.headers.get("job") if job.raw_headers else None
     return origin if isinstance(origin, dict) else {}
 

@@ -140,7 +140,7 @@ class Router:
 
         Args:
             ended: the job.
-            events: what it has published.
+            events: the events that it has published.
             result: the text of its plugin's result.
         """
         return self._keep(self.plan(ended, events, result))
@@ -166,7 +166,7 @@ class Router:
         Args:
             name: of the pipeline.
             payload: of its event.
-            submitted_by: who asks.
+            submitted_by: the producer of the run.
             parent: a message that asks for it; None begins a conversation.
             event_id: of the event; None: a new one.
 

@@ -308,7 +308,7 @@ class ScheduleControl:
     Args:
         bus: an open bus.
         submission: takes jobs in.
-        config: the configuration that the service goes by.
+        config: the active configuration of the service.
     """
 
     def __init__(self, bus: Bus, submission: Submission, config: Config) -> None:

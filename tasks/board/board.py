@@ -280,8 +280,7 @@ class Board:
         clashes: the pairs that would not merge; none of the past are known.
         reserved: the changed files that others have reserved; none of the past are known.
         jobs: those that have no task yet, the oldest first; none of the past are known.
-        changes: the newest messages that tell of heartbeats and of changes of state, the newest
-            first.
+        changes: the newest messages of heartbeats and of changes of state, the newest first.
         problem: why there are no conflicts and no reserved files, or None.
     """
 
@@ -367,7 +366,7 @@ class Boards:
 
         Args:
             seq: of the message; 0 is before the first.
-            at_ms: the moment; None: that of the newest message of it.
+            at_ms: the moment; None: the time of that message.
 
         Raises:
             InvalidInput: there is no such message yet.

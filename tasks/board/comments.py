@@ -86,7 +86,7 @@ def place_in(text: str) -> LinePlace:
 def comment(bus: Bus, name: str, place: LinePlace, words: str, *, agent: str) -> Comment:
     """Publish a comment on a line of a task to its worker, and return it.
 
-    The line is that of the commit that is done, or else of the newest on the branch.
+    The line is looked up in the commit that is done, or else in the newest on the branch.
 
     Args:
         bus: an open bus.

@@ -80,8 +80,8 @@ class TableDifference:
 
     Attributes:
         count: how many tasks there are.
-        lost: the tasks that the log tells of, and whose rows are missing or can't be read, as the
-            messages make them: unproven.
+        lost: the tasks of the log whose rows are missing or can't be read, as their messages make
+            them: unproven.
         unknown: the names of rows of which the log lacks the beginning, or the newest messages.
         differs: the names of rows that say something else than the messages.
         foreign: the messages that are no step of a task: its row stands without them.
@@ -135,7 +135,7 @@ def _contrary(stored: Task, messages: list[Message]) -> list[Message] | None:
     """Return the messages of a task to leave out so that the log agrees with its row, or None.
 
     Messages after the newest step are no steps; of those before, one may be forged. None: to leave
-    out any one does not help, and the real steps can't be told.
+    out any one does not help, and the real steps are unknown.
     """
     own = [message for message in messages if task_of(message) == stored.task]
     later = [
@@ -165,7 +165,7 @@ def _without_imports(bus: Bus, messages: list[Message]) -> list[Message]:
 
 
 def store_unproven(bus: Bus, lost: tuple[Task, ...]) -> None:
-    """Store tasks whose rows are lost as their messages tell of them, for people to confirm.
+    """Store tasks whose rows are lost, as their messages make them, for people to confirm.
 
     The triggers of the table refuse that: it is for repairs, which switch them off.
     """
@@ -342,7 +342,7 @@ def _of_last(evidence: LandingEvidence, type: str) -> list[Message]:
 #: The version of the form.
 FORM = "ackbus-landing-proof-1"
 
-#: The fields that tell of the making of a proof, and not of the landing.
+#: The fields about the making of a proof, and not about the landing.
 _OF_MAKING = ("made_at", "made_by", "problems", "signature")
 
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 #: The sender of entries that name none.
 CLIENT = "pushpals"
 
-#: How long a claim by this door lasts, in seconds: its clients renew none. Jobs have a sweep, which
-#: looks at their activity, and ends before this does.
+#: How long a claim over this API lasts, in seconds: its clients renew none. Jobs have a sweep,
+#: which looks at their activity, and ends before this does.
 LEASE_S = 900.0
 JOB_LEASE_S = 86_400.0
 
@@ -87,7 +87,8 @@ class Entries:
         """Publish an entry, and return it with its place in line.
 
         Args:
-            payload, agent, priority, headers: of the message; no agent is the door itself.
+            payload, agent, priority, headers: of the message; without an agent the API is the
+                sender.
             parent: the id of what it follows from; where the log has that, it joins its
                 conversation and its trace.
             trace: the trace context of the caller, which goes before the parent's.
@@ -239,7 +240,7 @@ class Entries:
 
 
 def _instance(agent: str, client: str | None) -> str:
-    """Return the instance of a worker that claims by this door, with the client's name at its end.
+    """Return the instance of a worker that claims over this API, with the client's name at its end.
 
     The name of a token has no @, and what comes before it is cut to the length of an instance.
     """

@@ -344,7 +344,7 @@ class RecoveredJob:
     Attributes:
         job: its id.
         worker: who had it.
-        status: what became of it: `failed`, or `pending` where it did not come by the door.
+        status: what became of it: `failed`, or `pending` if it was not enqueued over this API.
         detail: what the sweep went by.
     """
 

@@ -142,7 +142,7 @@ class Requests:
             replies = [] if reply is None else [reply]
             again = first_answered_before(self._bus, replies)
             ended = self.entries.end(id, outcome, agent=agent, replies=replies)
-        if again is not None:  # the clients of this door know no warnings
+        if again is not None:  # clients of this API know no warnings
             _log.warning("request %s was answered once more: %s", id, again)
         return ended
 

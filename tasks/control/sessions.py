@@ -261,7 +261,7 @@ READY = "LocalBuddy, RemoteBuddy and SourceControlManager are online: ready."
 #: Before the type of an event, in the type of its message.
 _PREFIX = "session."
 
-#: The fields of a payload that name what it is about.
+#: The fields of a payload with the id of its request, job or approval.
 _ABOUT = ("jobId", "requestId")
 
 _ID = re.compile(r"[a-zA-Z0-9._-]{1,64}", re.ASCII)

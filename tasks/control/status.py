@@ -135,7 +135,7 @@ class WorkerRow:
 
 
 class WorkerTable:
-    """The workers of the queue of jobs, by whichever door they came.
+    """The workers of the queue of jobs, over this API and all others.
 
     Args:
         bus: an open bus.
@@ -148,7 +148,7 @@ class WorkerTable:
         self._workers = Workers.of(bus)
 
     def heartbeat(self, body: Mapping[str, Any]) -> None:
-        """Write a beat of a worker, with what it says of itself.
+        """Write a beat of a worker, with its description of itself.
 
         Raises:
             InvalidInput: it has no name, or a field breaks a rule.
@@ -176,7 +176,7 @@ class WorkerTable:
             )
 
     def list(self, online_ms: int = ONLINE_MS) -> list[WorkerRow]:
-        """Return the workers, by name: of this door, and all others of the queue of jobs.
+        """Return the workers, by name: over this API, and all others of the queue of jobs.
 
         Args:
             online_ms: how old the last beat of one that is online is at most; 1,000 at least.

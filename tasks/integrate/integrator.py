@@ -292,7 +292,7 @@ class IntegratorRules:
         """Return the target in a repository; git's processes inherit the lock `lock_fd`.
 
         Raises:
-            InvalidInput: git takes no branch of such a name.
+            InvalidInput: git accepts no branch of this name.
         """
         place.branch_ref(self.target)
         if self.remote is None:

@@ -198,7 +198,7 @@ MOVES = 3
 
 
 class Stopped(Exception):
-    """The integrator was told to stop; what it had not landed stays in the queue."""
+    """The integrator was stopped; what it had not landed stays in the queue."""
 
 
 class Lander:
@@ -279,7 +279,7 @@ class Lander:
         """Land what can land of some entries; each of them has its end, or stays in the queue.
 
         Raises:
-            Stopped: the integrator was told to stop.
+            Stopped: the integrator was stopped.
             TargetBusy: the target can't be moved at present.
             RemoteUnreachable: the remote does not answer.
             LeaseLost: the target is not held any more.

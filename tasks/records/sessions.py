@@ -64,7 +64,7 @@ class SessionTable(Table):
         """Note whether a service is online in a session.
 
         Returns:
-            All that are online; None where it was told already that all were.
+            All that are online; None if the session was already reported ready.
         """
         row = self._engine.row(SQL["session"], (session,))
         if row is None or row[1] is not None:

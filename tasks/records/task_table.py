@@ -144,10 +144,10 @@ class Landing:
     """A commit that was to become the head of a target branch.
 
     Attributes:
-        seq: of the message that tells of the intent.
+        seq: of the message with the intent.
         repository: the git directory that the work trees of its repository share.
         target: the branch.
-        task, attempt: of whom; None for a branch without a task.
+        task, attempt: the task and its attempt; None for a branch without a task.
         branch, head: what was to land.
         onto: the commit that the candidate was made onto.
         candidate, tree: the commit, and its files.
@@ -243,7 +243,7 @@ _KEPT_MS = 86_400_000
 
 
 class Forecasts(Table):
-    """The table `merge_forecasts`. Commits never change, so that what it says stays true."""
+    """The table `merge_forecasts`. Commits never change, so its rows stay true."""
 
     def known(self, pairs: Iterable[Pair]) -> dict[Pair, Files]:
         """Return what is known of some pairs."""
@@ -279,7 +279,7 @@ class PlannedJob:
         priority: 0 interactive, 1 normal, 2 background.
         planned_by: the agent that planned it.
         correlation_id: its conversation, or None.
-        message_id: of the message that told of it.
+        message_id: of the message that announced it.
         planned_at_ms: when, in epoch milliseconds.
     """
 

@@ -138,7 +138,7 @@ def state_change(
         before: the state before; None for a new attempt.
         agent: the agent that changes it.
         in_reply_to: what caused it, or None.
-        is_new: whether it tells of the whole task, from which its row can be made again.
+        is_new: whether it has the whole task, from which its row can be made again.
     """
     payload = {
         "task": task.task,

@@ -61,7 +61,7 @@ class Tasks(WorkerSteps, ReviewSteps):
             self._changes.plans.add(jobs, agent, in_reply_to, correlation_id)
 
     def confirm(self, name: str, *, agent: str) -> Task:
-        """Believe what the row of an unproven task says, for a person who has looked at it.
+        """Confirm the row of an unproven task, for a person who has checked it.
 
         One that is APPROVED enters the completions; one from the queue that is ASSIGNED enters the
         jobs, unless a job of it is there.

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 # Keeping heads: each commit that enters a review or the completions gets a ref of its own.
 #
 # All callers pass here, before their transaction: `done` and `approve` in Python, on the command
-# line and over MCP, and PushPals' door. Git runs in no repository that only a row names; the
+# line and over MCP, and PushPals' API. Git runs in no repository that only a row names; the
 # integrator, whose user names its repository, keeps there what could not be kept before.
 
 #: The whole id of a commit: the API for other systems takes no other name of one.
@@ -124,7 +124,7 @@ class EarlierHeads:
 
 @with_checked_arguments
 class WorkerSteps(Steps):
-    """The steps of a worker, who has the task under a lease and names its token at each.
+    """The steps of a worker, which has the task under a lease and passes its token to each.
 
     A holder that was late changes nothing, and gets `LeaseLost`.
     """
@@ -369,7 +369,7 @@ class WorkerSteps(Steps):
             raise Refused(f"task {task.task!r} waits until {', '.join(unlanded)} has landed")
 
     def _note(self, task: Task, mail: Draft) -> Task:
-        """Store a change beside the state, with the mail that tells of it."""
+        """Store a change beside the state, with a message about it."""
         after = replace(task, changed_at_ms=self.bus.now_ms())
         mail.ts_ms = after.changed_at_ms
         self._changes.publish(after, [mail])

@@ -356,7 +356,7 @@ def poll(settings: Settings, state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def events_of(settings: Settings, items: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the events of items, by their keys, as many as one poll may publish."""
+    """Yield the events of items by key, up to the limit of one poll."""
     room = MAX_EVENTS_CHARS
     for key, item in islice(items.items(), settings.max_items):
         event = {"type": settings.event_type, "payload": item, "dedupe_key": f"feed:{key}"}
