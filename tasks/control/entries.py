@@ -250,10 +250,10 @@ def _instance(agent: str, client: str | None) -> str:
 
 def is_of_client(instance: str, client: str) -> bool:
     """Whether a claim was made over this API with the token of this name."""
-    return is_by_door(instance) and instance.rpartition(_BY_CLIENT)[2] == client
+    return is_api_claim(instance) and instance.rpartition(_BY_CLIENT)[2] == client
 
 
-def is_by_door(instance: str) -> bool:
+def is_api_claim(instance: str) -> bool:
     """Whether a claim was made over this API, whose clients renew no claims."""
     return instance.startswith(_BY_DOOR)
 

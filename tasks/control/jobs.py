@@ -16,7 +16,7 @@ from ...subscribers.views import Views
 from ..records.entry import Budgets, QueueEntry, eta_ms, priority_of
 from ..records.worker_details import KEPT_MS, JobOutput, Workers
 from ..steps.messages import JOBS
-from .entries import Entries, failed, is_by_door, json_or_none, json_text, text_of
+from .entries import Entries, failed, is_api_claim, json_or_none, json_text, text_of
 from .requests import ignore_event, required
 
 TYPE_CHECKING = False
@@ -394,7 +394,7 @@ class Sweep:
         for claim in Views.of(self._bus).active_claims(self._jobs.entries.queue.info):
             if len(recoveries) == most:
                 break
-            if is_by_door(claim.instance) and self._why(claim) is not None:
+            if is_api_claim(claim.instance) and self._why(claim) is not None:
                 with self._bus.transaction():
                     recovered = self._recover(claim)
                 recoveries += [] if recovered is None else [recovered]
