@@ -86,7 +86,7 @@ class _Hidden(logging.Filter):
         super().__init__()
         self._variables: list[tuple[str, str]] = []
 
-    def take(self, variables: Mapping[str, Secret]) -> None:
+    def add(self, variables: Mapping[str, Secret]) -> None:
         """Hide these values too; values that were hidden before may still be logged."""
         hidden = {
             *self._variables,
@@ -128,14 +128,16 @@ class ServiceLog:
             False  # a reader of the log that has left must not end the service
         )
 
-    def take(self, service: ServiceConfig, variables: Mapping[str, Secret] | None = None) -> None:
+    def use_config(
+        self, service: ServiceConfig, variables: Mapping[str, Secret] | None = None
+    ) -> None:
         """Use the level and the form of these settings from now on.
 
         Args:
             service: the settings.
             variables: of the configuration; no line repeats their values.
         """
-        self._hidden.take(variables or {})
+        self._hidden.add(variables or {})
         self._logger.setLevel(_LEVELS[service.log_level])
         self._handler.setFormatter(JsonLines() if service.log_format == "json" else TextLines())
 

@@ -274,13 +274,13 @@ class Service:
         # Nothing from here on can fail.
         config = snapshot.config
         self._active_config = active_config
-        self.breakers.take(
+        self.breakers.use_rules(
             {name: settings.circuit_breaker for name, settings in config.plugins.items()}
         )
-        self.alarms.take(config, snapshot.plugins)
-        self._endings.take(config, active_config.router)
-        self._dispatcher.take(active_config.rules, active_config.queues)
-        self.scheduler.go_by(config, snapshot.registry)
+        self.alarms.use_config(config, snapshot.plugins)
+        self._endings.use_config(config, active_config.router)
+        self._dispatcher.use_rules(active_config.rules, active_config.queues)
+        self.scheduler.use_config(config, snapshot.registry)
         self._on_taken(config)
         snapshot.tell()
 

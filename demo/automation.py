@@ -356,7 +356,7 @@ class JumpingService:
         self._log_file: TextIO = self._log_path.open("w", encoding="utf-8")
         self._log = ServiceLog(self._log_file)
         self._log.__enter__()
-        self._log.take(self.config.service)
+        self._log.use_config(self.config.service)
         self._thread: Thread = start_thread(self._run, "service of the demo")
         self.wait(lambda: self._ending.is_ready, "the service begins")
         return self

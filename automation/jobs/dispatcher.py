@@ -98,7 +98,7 @@ class Dispatcher:
         self._rests_until = 0.0
         self._no_switch = StopSwitch()  # of jobs that have not begun: nothing runs with it
 
-    def take(self, rules: DispatchRules, queues: QueueSet) -> None:
+    def use_rules(self, rules: DispatchRules, queues: QueueSet) -> None:
         """Use these rules from the next claim on; running jobs keep the rules that they began with.
 
         Args:

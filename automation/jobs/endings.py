@@ -71,7 +71,7 @@ class Alarms:
         self._config: Config | None = None
         self._plugins: Collection[str] = ()
 
-    def take(self, config: Config, plugins: Collection[str]) -> None:
+    def use_config(self, config: Config, plugins: Collection[str]) -> None:
         """Use this configuration, and the names of the plugins that run, from now on."""
         self._config = config
         self._plugins = plugins
@@ -194,7 +194,7 @@ class JobEndings:
         self._broadcast: frozenset[tuple[str, str]] = frozenset()
         self._logs_retries = False
 
-    def take(self, config: Config, router: JobRouter | None) -> None:
+    def use_config(self, config: Config, router: JobRouter | None) -> None:
         """Use this configuration and its router from now on."""
         self._router = router
         self._logs_retries = config.service.amendments.submitted_by_retry

@@ -92,7 +92,7 @@ class Breakers(Table):
         super().__init__(engine)
         self._rules: Mapping[str, BreakerConfig] = {}
 
-    def take(self, rules: Mapping[str, BreakerConfig]) -> None:
+    def use_rules(self, rules: Mapping[str, BreakerConfig]) -> None:
         """Use these rules of plugins from now on; a plugin without one has the default rule."""
         self._rules = rules
 

@@ -184,7 +184,7 @@ class ScheduledStarts:
         self._entries: Mapping[tuple[str, str], ScheduleEntry] = {}
         self._max_polls: dict[str, int] = {}
 
-    def go_by(self, config: Config, entries: Mapping[tuple[str, str], ScheduleEntry]) -> None:
+    def use_config(self, config: Config, entries: Mapping[tuple[str, str], ScheduleEntry]) -> None:
         """Use a configuration and its schedules from now on."""
         self._entries = entries
         plugins = config.plugins.values()

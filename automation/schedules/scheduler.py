@@ -183,7 +183,7 @@ class Scheduler:
         check: Callable[[], object] | None = None,
     ) -> None:
         self._bus = bus
-        self._beginnings = ScheduledStarts(bus, submission, breakers)
+        self._starts = ScheduledStarts(bus, submission, breakers)
         self._on_missed = on_missed
         self._check = check
         self._schedules = Schedules.of(bus)
@@ -194,7 +194,7 @@ class Scheduler:
         self._correction = ClockCorrection(bus, lambda: self._chance())
         self._seen_ms = 0  # the newest time that a tick has seen
 
-    def take(self, config: Config, registry: Registry | None = None) -> None:
+    def apply_config(self, config: Config, registry: Registry | None = None) -> None:
         """Store the schedules of a configuration, and use them from now on.
 
         Args:
@@ -202,7 +202,7 @@ class Scheduler:
             registry: the plugins that can run; None: all that are enabled.
         """
         self.store(config, registry)
-        self.go_by(config, registry)
+        self.use_config(config, registry)
 
     def store(self, config: Config, registry: Registry | None = None) -> None:
         """Store the schedules of a configuration, in one transaction or as a part of one.
@@ -222,10 +222,10 @@ class Scheduler:
             for key, entry in entries.items():
                 self._take(entry, there.get(key), now_ms, phases.get(key, 0))
 
-    def go_by(self, config: Config, registry: Registry | None = None) -> None:
+    def use_config(self, config: Config, registry: Registry | None = None) -> None:
         """Use the stored schedules of a configuration from the next tick on."""
         self._entries = _entries(config, registry)
-        self._beginnings.go_by(config, self._entries)
+        self._starts.use_config(config, self._entries)
         self._grace_ms = max(_LEAST_GRACE_MS, round(config.service.tick_interval_s * 1000))
 
     def _take(
@@ -302,7 +302,7 @@ class Scheduler:
                     continue
                 busy.add((entry.plugin, entry.command))  # the next one waits for this one now
                 if schedule == self._schedules.get(schedule.plugin, schedule.id):
-                    begun |= self._beginnings.give_turn(entry, schedule)
+                    begun |= self._starts.give_turn(entry, schedule)
         return begun
 
     def _looked_at(self, schedule: Schedule) -> _Times | str | None:
@@ -338,11 +338,11 @@ class Scheduler:
         if isinstance(times, str):
             self._give_up(entry, schedule.due_ms, times)
             return
-        self._beginnings.pass_over(entry, schedule)
+        self._starts.pass_over(entry, schedule)
         now_ms = self._bus.now_ms()
         fired = [self._catch_up(entry, times, now_ms)] if times.missed else []
         if times.current is not None:
-            fired.append(self._beginnings.begin(entry, times.current, schedule.due_ms))
+            fired.append(self._starts.begin(entry, times.current, schedule.due_ms))
         done = [decision for decision in fired if decision is not None]
         last_ms = max(schedule.due_ms, times.current or 0, *times.missed[-1:])
         self._schedules.advance(
@@ -416,7 +416,7 @@ class Scheduler:
             self._tell_missed(entry, decision)
         last = None
         for at_ms in running:
-            last = self._beginnings.begin(entry, at_ms, at_ms, is_catch_up=True) or last
+            last = self._starts.begin(entry, at_ms, at_ms, is_catch_up=True) or last
         return last
 
     def _tell_missed(self, entry: ScheduleEntry, decision: Decision) -> None:

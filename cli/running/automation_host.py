@@ -163,7 +163,7 @@ def _begin(works: str, listeners: Listeners | None) -> None:
 
 def _go_by(log: ServiceLog, first: Config, now: Config) -> None:
     """Go by a configuration, as far as the service itself does not."""
-    log.take(now.service, now.variables)
+    log.use_config(now.service, now.variables)
     for told in not_served(first, now):
         _log.warning("%s", told)
 

@@ -36,7 +36,7 @@ from ..access.table import PUSHPALS
 from ..access.tokens import Scope
 from ..listening import Patience
 from ..live.feed import BATCH_BYTES, Batch, Client, Feed
-from ..live.feed import SessionEvent as LiveEvent
+from ..live.feed import Event as LiveEvent
 from ..live.streams import EventStream, Frames
 from ..waiting import in_thread
 from .common import (

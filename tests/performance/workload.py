@@ -480,7 +480,7 @@ def use_schedules(bus: Bus, clock: Clock) -> None:
     for entries in ((entry, once), (), (entry, once), (replace(entry, hash="h2"),)):
         plugin = PluginConfig(name="a", uses="a", schedules=entries, max_outstanding_polls=9)
         plugins = Frozen({"a": plugin})
-        scheduler.take(Config(directory=Path("config"), plugins=plugins))
+        scheduler.apply_config(Config(directory=Path("config"), plugins=plugins))
         scheduler.tick()
         clock.advance(2_000_000)
         scheduler.tick()

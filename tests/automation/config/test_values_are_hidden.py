@@ -103,7 +103,7 @@ def test_the_log_repeats_no_value(folder: Folder) -> None:
     config = examine_folder(folder.path, {"X": "Hunter2\n'x'"}).config
     told = io.StringIO()
     with ServiceLog(told) as log:
-        log.take(config.service, config.variables)
+        log.use_config(config.service, config.variables)
         logger = logging.getLogger("ackbus.automation.x")
         logger.warning("it was %s, or %r", "Hunter2\n'x'", "Hunter2\n'x'")
         try:

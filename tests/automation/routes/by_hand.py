@@ -67,7 +67,7 @@ class ByHand:
         breakers, alarms = Breakers.of(bus), Alarms(bus, self.submission)
         self.endings = JobEndings(bus, token, self.submission, breakers, alarms)
         self.router = Router(bus, self.config, self.plugins)
-        self.endings.take(self.config, self.router)
+        self.endings.use_config(self.config, self.router)
         self.contexts = Contexts.of(bus)
         self._queues = QueueSet(bus, map(submission.queue_of, self.plugins))
 

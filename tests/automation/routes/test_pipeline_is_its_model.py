@@ -95,7 +95,7 @@ def test_a_pipeline_runs_as_its_model(
     assume(begins and not any(begins) and len(model.jobs) <= MAX_JOBS)
     config = replace(hand.config, pipelines=pipelines)
     hand.router = Router(hand.bus, config, hand.plugins)
-    hand.endings.take(config, hand.router)
+    hand.endings.use_config(config, hand.router)
     first = hand.begin("main", {"n": number})[0]
     ran = run_with_crashes(hand, crashes)
     found = [(job.plugin.name, job.message.payload, job.context, bool(job.fault)) for job in ran]

@@ -63,13 +63,13 @@ class Stage:
         plugin = PluginConfig(name="feed", uses="feed", schedules=entries)
         plugin = replace(plugin, **fields)  # type: ignore[arg-type]
         breakers = {"feed": plugin.circuit_breaker}
-        self.breakers.take(breakers)
+        self.breakers.use_rules(breakers)
         config = Config(
             directory=self.bus.layout.directory,  # type: ignore[arg-type]
             plugins=Frozen({"feed": plugin}),
             service=ServiceConfig(tick_interval_s=60.0),
         )
-        self.scheduler.take(config)
+        self.scheduler.apply_config(config)
         self.by_hand = ScheduleControl(self.bus, Submission(self.bus), config)
         return self
 
@@ -80,7 +80,7 @@ class Stage:
             for each in entries
         }
         directory = self.bus.layout.directory
-        self.scheduler.take(Config(directory=directory, plugins=Frozen(plugins)))  # type: ignore[arg-type]
+        self.scheduler.apply_config(Config(directory=directory, plugins=Frozen(plugins)))  # type: ignore[arg-type]
         return self
 
     def tick(self, minutes: float = 0) -> int | None:

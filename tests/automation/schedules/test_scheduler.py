@@ -397,7 +397,7 @@ def test_a_tick_that_is_undone_is_decided_again(stage: Stage) -> None:
     def fail(*args: object, **fields: object) -> None:
         raise RuntimeError("cut off")
 
-    decisions = stage.scheduler._beginnings._decisions
+    decisions = stage.scheduler._starts._decisions
     decide = decisions.add
     decisions.add = fail  # type: ignore[method-assign, assignment]
     with pytest.raises(RuntimeError):
